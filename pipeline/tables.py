@@ -18,6 +18,8 @@ DAY: Final = StructField("day", DateType())
 """Day (UTC) of a record's `time_ms`, or of a roll-up's period."""
 SECONDS: Final = StructField("seconds", LongType())
 """Length (s) of a period of the roll-up: 3600 or 86400."""
+CLIENT: Final = ("user", "client_id")
+"""Columns with the names of a client, or of an entity of a roll-up."""
 BY: Final = (CLUSTER.name, SECONDS.name, DAY.name)
 """Columns by which tables are partitioned, if they have the day."""
 

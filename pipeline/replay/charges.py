@@ -16,8 +16,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from weir.pipeline.lake import filled
-from weir.pipeline.replay.candidates import CLIENT, KEYS, Drawn
-from weir.pipeline.tables import BY_QUOTA
+from weir.pipeline.replay.candidates import KEYS, Drawn
+from weir.pipeline.tables import BY_QUOTA, CLIENT
 from weir.quotas import QuotaKey
 from weir.quotas.limiters.request_time import US_PER_PERCENT
 from weir.quotas.replay_hours import HOUR_MS

@@ -21,11 +21,11 @@ from pyspark.sql import functions as fn
 from weir.pipeline.arrow import collected
 from weir.pipeline.lake import Lake, empty, filled, read, replace, sql_text
 from weir.pipeline.outcome import Outcome, PipelineError
-from weir.pipeline.replay.candidates import CLIENT, RECORDED, Candidate, drawn, not_replayed, read_candidates
+from weir.pipeline.replay.candidates import RECORDED, Candidate, drawn, not_replayed, read_candidates
 from weir.pipeline.replay.charges import CLIENT_COLUMNS, by_quota
 from weir.pipeline.replay.run import BudgetSettings, hours
 from weir.pipeline.replay.summary import Total, by_budget, differences, held_back, listed, share, top, totals
-from weir.pipeline.tables import REPLAY, TRACE, USAGE
+from weir.pipeline.tables import CLIENT, REPLAY, TRACE, USAGE
 from weir.quotas.replay_hours import HOUR_MS
 from weir.quotas.table.options import Pacing
 

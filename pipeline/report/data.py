@@ -34,7 +34,6 @@ HOURS_MAX: Final = 15 * 24
 """Maximum number of hourly columns; a longer time has columns of days."""
 DAYS_MAX: Final = 400
 """Maximum number of daily columns; the report of a longer time shows the latest days."""
-_NAMES: Final = ("user", "client_id")
 _SUMMED: Final = ("bytes_in", "bytes_out", "requests", "request_time_us", "mutations")
 _SHARES: Final = ("bytes", "request_time_us", "mutations", "throttle_ms")
 _WEEKS: Final = (0, 1)
@@ -149,7 +148,7 @@ def _totals(rows: DataFrame, columns: model.Columns) -> DataFrame:
         in_week = fn.col("start_ms").between(end_ms - model.WEEK_MS, end_ms - 1)
         summed[f"rows_{ago}"] = in_week.cast("long")
         summed[f"throttle_{ago}"] = fn.when(in_week, throttle_ms).otherwise(0)
-    at_broker = rows.groupBy(*_NAMES, "broker").agg(
+    at_broker = rows.groupBy(*tables.CLIENT, "broker").agg(
         *(fn.sum(value).alias(name) for name, value in summed.items()),
         *(fn.max(f"{quota}.max").alias(quota) for quota in RATES),
     )
@@ -157,7 +156,7 @@ def _totals(rows: DataFrame, columns: model.Columns) -> DataFrame:
     order = fn.struct("bytes", "requests", (-fn.col("broker")).alias("nearness"))
     busiest = fn.max(fn.when(used, order))
     mean = fn.avg(fn.when(used, fn.col("bytes")))
-    return at_broker.groupBy(*_NAMES).agg(
+    return at_broker.groupBy(*tables.CLIENT).agg(
         *(fn.sum(name).alias(name) for name in summed),
         *(fn.max(quota).alias(quota) for quota in RATES),
         fn.count_if(used).alias("brokers"),
@@ -190,18 +189,18 @@ def _clients(
     """
     shares = [fn.col(name) / fn.lit(float(all_)) for name, all_ in sums.items() if all_]
     share = fn.greatest(*shares, fn.lit(0.0), fn.lit(0.0))
-    leaders = totals.orderBy(fn.desc(share), *_NAMES).limit(CLIENTS)
-    theirs = leaders.select(*(fn.col(name).alias(f"its_{name}") for name in _NAMES))
-    same = [fn.col(name).eqNullSafe(fn.col(f"its_{name}")) for name in _NAMES]
+    leaders = totals.orderBy(fn.desc(share), *tables.CLIENT).limit(CLIENTS)
+    theirs = leaders.select(*(fn.col(name).alias(f"its_{name}") for name in tables.CLIENT))
+    same = [fn.col(name).eqNullSafe(fn.col(f"its_{name}")) for name in tables.CLIENT]
     cells = collected(
         rows.join(fn.broadcast(theirs), same, "left_semi")
-        .groupBy(*_NAMES, "start_ms")
+        .groupBy(*tables.CLIENT, "start_ms")
         .agg(
             fn.sum(_bytes()).alias("bytes"),
             *(fn.max(rate.amount).alias(rate.amount) for rate in RATES.values()),
             *(fn.max(f"{quota}.max").alias(quota) for quota in RATES),
         )
-    ).partition_by(_NAMES, as_dict=True)
+    ).partition_by(tables.CLIENT, as_dict=True)
     found = collected(leaders).to_dicts()
     return tuple(_client(row, cells[row["user"], row["client_id"]], columns) for row in found)
 
