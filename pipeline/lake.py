@@ -8,7 +8,6 @@ table reads as empty. Columns that a table does not have yet are added by the ne
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -89,8 +88,8 @@ def read(spark: SparkSession, path: str, columns: StructType, version: int | Non
         return empty(spark, columns)
     reader = spark.read.format("delta")
     table = (reader if version is None else reader.option("versionAsOf", version)).load(path)
-    missing = [each for each in columns.fields if each.name not in table.columns]
-    return table.withColumns(_nulls(missing)).select(*columns.names)
+    present = set(table.columns)
+    return table.select(*(each.name if each.name in present else _null(each) for each in columns.fields))
 
 
 def newest(rows: DataFrame, time_ms: str) -> dict[str, float]:
@@ -108,7 +107,7 @@ def empty(spark: SparkSession, columns: StructType) -> DataFrame:
     """Return a table with these columns and no rows. Spark knows that it is empty and starts no tasks; for
     `createDataFrame([])` Spark would start Python processes.
     """
-    return spark.range(1).where(fn.lit(False)).select().withColumns(_nulls(columns.fields))
+    return spark.range(1).where(fn.lit(False)).select(*map(_null, columns.fields))
 
 
 def filled(name: str, default: int | str = 0) -> Column:
@@ -116,8 +115,8 @@ def filled(name: str, default: int | str = 0) -> Column:
     return fn.coalesce(name, fn.lit(default))
 
 
-def _nulls(columns: Sequence[StructField]) -> dict[str, Column]:
-    return {each.name: fn.lit(None).cast(each.dataType) for each in columns}
+def _null(column: StructField) -> Column:
+    return fn.lit(None).cast(column.dataType).alias(column.name)
 
 
 def append_once(rows: DataFrame, path: str, app_id: str, version: int) -> int:
