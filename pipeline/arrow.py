@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import polars as pl
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
 
 from weir.pipeline.lake import empty
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 _ROWS_PER_BATCH = 50_000
 
@@ -45,10 +42,15 @@ def unpacked(value: pa.BinaryScalar) -> pl.DataFrame:
     return pl.read_ipc_stream(io.BytesIO(value.as_buffer()))
 
 
+def table(rows: pl.DataFrame, columns: StructType | None = None) -> pa.Table:
+    """Return the rows as a table of Arrow, with the types of Spark's `columns` if given."""
+    found = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
+    return found if columns is None else found.cast(to_arrow_schema(columns))
+
+
 def batches(rows: pl.DataFrame, columns: StructType) -> Iterator[pa.RecordBatch]:
     """Yield the rows in the types of Spark's `columns`."""
-    table = rows.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(to_arrow_schema(columns))
-    yield from table.to_batches(max_chunksize=_ROWS_PER_BATCH)
+    yield from table(rows, columns).to_batches(max_chunksize=_ROWS_PER_BATCH)
 
 
 def collected(rows: DataFrame) -> pl.DataFrame:
@@ -58,7 +60,6 @@ def collected(rows: DataFrame) -> pl.DataFrame:
 
 def in_spark(rows: pl.DataFrame, spark: SparkSession, columns: StructType | None = None) -> DataFrame:
     """Return the rows as a frame of Spark, with the types of `columns` if given."""
-    table = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
     if rows.is_empty():  # PySpark 4.0.2 cannot convert a table without rows
-        return empty(spark, columns or from_arrow_schema(table.schema))
-    return spark.createDataFrame(table if columns is None else table.cast(to_arrow_schema(columns)))
+        return empty(spark, columns or from_arrow_schema(table(rows).schema))
+    return spark.createDataFrame(table(rows, columns))

@@ -131,11 +131,8 @@ def fetched(jars: Sequence[Jar], root: Path, what: str, say: Callable[[str], Non
     if missing:
         say(f"fetching {what}: {sum(jar.size for jar in missing) / 1e6:.1f} MB")
     with ThreadPoolExecutor(8, "jars") as pool:
-        try:
-            list(pool.map(lambda jar: fetch_jar(jar, root), sorted(missing, key=lambda jar: -jar.size)))
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+        # An error cancels the downloads that have not begun.
+        list(pool.map(lambda jar: fetch_jar(jar, root), sorted(missing, key=lambda jar: -jar.size)))
     return list(paths.values())
 
 

@@ -8,19 +8,16 @@ table reads as empty. Columns that a table does not have yet are added by the ne
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as fn
+from pyspark.sql.types import StructField, StructType
 
 from weir.pipeline.tables import BY
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
-    from pyspark.sql.types import StructField, StructType
 
 _VERSIONS: Final = 20
 """Number of versions of a table in which `append_once` looks for its rows."""
@@ -91,8 +88,8 @@ def read(spark: SparkSession, path: str, columns: StructType, version: int | Non
         return empty(spark, columns)
     reader = spark.read.format("delta")
     table = (reader if version is None else reader.option("versionAsOf", version)).load(path)
-    missing = [each for each in columns.fields if each.name not in table.columns]
-    return table.withColumns(_nulls(missing)).select(*columns.names)
+    present = set(table.columns)
+    return table.select(*(each.name if each.name in present else _null(each) for each in columns.fields))
 
 
 def newest(rows: DataFrame, time_ms: str) -> dict[str, float]:
@@ -110,11 +107,16 @@ def empty(spark: SparkSession, columns: StructType) -> DataFrame:
     """Return a table with these columns and no rows. Spark knows that it is empty and starts no tasks; for
     `createDataFrame([])` Spark would start Python processes.
     """
-    return spark.range(1).where(fn.lit(False)).select().withColumns(_nulls(columns.fields))
+    return spark.range(1).where(fn.lit(False)).select(*map(_null, columns.fields))
 
 
-def _nulls(columns: Sequence[StructField]) -> dict[str, Column]:
-    return {each.name: fn.lit(None).cast(each.dataType) for each in columns}
+def filled(name: str, default: int | str = 0) -> Column:
+    """Return the column or field `name`, with `default` in place of null."""
+    return fn.coalesce(name, fn.lit(default))
+
+
+def _null(column: StructField) -> Column:
+    return fn.lit(None).cast(column.dataType).alias(column.name)
 
 
 def append_once(rows: DataFrame, path: str, app_id: str, version: int) -> int:

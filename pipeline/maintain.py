@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import uuid
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from weir.pipeline import tables
@@ -13,9 +14,6 @@ from weir.pipeline.ingest.batch import kept, take_records
 from weir.pipeline.ingest.parse import DAY_MS, KINDS, SOURCE, Kind, Rules, parsed
 from weir.pipeline.lake import Lake, exists, latest, read, sql_name, sql_text
 from weir.pipeline.outcome import Outcome
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 HISTORY_DAYS: Final = 7
 """Number of days for which earlier versions of the tables can be read; the least that Delta Lake permits."""

@@ -12,13 +12,14 @@ from contextlib import ExitStack, contextmanager, suppress
 from importlib.resources import as_file, files
 from typing import TYPE_CHECKING, Final
 
-from weir.pipeline.connect import SERVER, connected
 from weir.pipeline.jars import JARS, loading, provided
 from weir.pipeline.outcome import PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+SERVER: Final = "sc://"
+"""Beginning of the master URL of a Spark Connect server, which has Java, Delta Lake and all jars itself."""
 SETTINGS: Final = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -50,13 +51,12 @@ def session(
     """Yield a Spark session for the job `name`, and stop the session after the block. `master` None leaves
     the master to spark-submit; `settings` take precedence over `SETTINGS`. Unless spark-submit started this
     process or `settings` has `spark.jars`, the locked jars are loaded, and downloaded if they are missing.
-    A Spark Connect server (`connect.SERVER`) has its own.
+    A Spark Connect server (`SERVER`) has its own.
 
     Raises PipelineError if Spark, Java or a jar is missing, or Spark does not start.
     """
     if master is not None and master.startswith(SERVER):
-        with connected(master, {**SETTINGS, **(settings or {})}) as spark:
-            yield spark
+        yield from _connected(master, {**SETTINGS, **(settings or {})})
         return
     # Spark also raises the errors that it logs here.
     logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
@@ -85,6 +85,22 @@ def session(
             spark.stop()
         raise
     spark.stop()
+
+
+def _connected(url: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
+    """Yield a session at the server `url`, and end the session afterwards. Settings that only a starting
+    Spark takes stay as the server has them. Raises PySparkException if no session begins.
+    """
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.builder.remote(url).getOrCreate()
+    try:
+        for name, value in settings.items():
+            if spark.conf.isModifiable(name):
+                spark.conf.set(name, value)
+        yield spark
+    finally:
+        spark.stop()
 
 
 _RAISED_TOO: Final = {

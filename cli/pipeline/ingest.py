@@ -10,7 +10,7 @@ import click
 from weir.cli.exits import CommandError
 from weir.cli.pipeline.run import cluster_option, job_options, retention_option, run_job
 from weir.cli.quantity import Quantity
-from weir.pipeline.connect import SERVER
+from weir.pipeline.spark import SERVER
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,7 +11,7 @@ from weir.cli.exits import CommandError
 from weir.cli.pipeline.days import Days
 from weir.cli.pipeline.run import job_options, run_job
 from weir.cli.quantity import Quantity
-from weir.pipeline.connect import SERVER
+from weir.pipeline.spark import SERVER
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

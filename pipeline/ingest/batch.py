@@ -10,18 +10,16 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from operator import add
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from pyspark import StorageLevel
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 from pyspark.sql.types import StructType
 
 from weir.pipeline import tables
 from weir.pipeline.ingest.parse import Kind
 from weir.pipeline.lake import Lake, append_once, read
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 _ROWS_PER_FILE: Final = 250_000
 """Number of rows of a file of a table, roughly; more files are written in parallel."""

@@ -12,22 +12,18 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from weir.pipeline.ingest.batch import Batches
 from weir.pipeline.ingest.parse import KINDS, RULES, Rules, parsed
-from weir.pipeline.ingest.sources import Directory
+from weir.pipeline.ingest.sources import Directory, Source
+from weir.pipeline.lake import Lake
 from weir.pipeline.outcome import Outcome, PipelineError
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
-
-    from weir.pipeline.ingest.sources import Source
-    from weir.pipeline.lake import Lake
 
 LOOK_S: Final = 0.2
 """Time (s) between two checks of Spark's streams for their end."""

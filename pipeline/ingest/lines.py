@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
-
-if TYPE_CHECKING:
-    from typing import TypeAlias
 
 BLOCK_BYTES: Final = 4 << 20
 """Number of bytes that are read at once."""
@@ -22,8 +18,7 @@ COMPRESSIONS: Final = {".jsonl": None, ".jsonl.gz": "gzip", ".jsonl.zst": "zstd"
 """Name of the compression by ending of a file's name. Other files are not read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unread:
+class Unread(NamedTuple):
     """A part of a file that is not read: one line, or the rest of the file."""
 
     start: bytes
@@ -31,7 +26,7 @@ class Unread:
     reason: str
 
 
-Block: TypeAlias = "bytes | Unread"
+Block: TypeAlias = bytes | Unread
 
 
 def blocks(name: str, content: pa.Buffer | str) -> Iterator[Block]:

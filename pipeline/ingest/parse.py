@@ -8,24 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 import pyarrow as pa
 from msgspec import Meta
+from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from weir.pipeline import tables
 from weir.pipeline.ingest.lines import Unread, blocks
 from weir.usage.records import VERSION, TraceRecord, UsageRecord
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 KNOWN_VERSIONS: Final = (VERSION,)
 OLDEST_MS: Final = 1_420_070_400_000
@@ -64,8 +61,7 @@ class _Versioned(msgspec.Struct):
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(NamedTuple):
     """A kind of records, usage or trace."""
 
     name: str
@@ -87,8 +83,7 @@ TRACE: Final = Kind("trace", TraceRecord, tables.TRACE_RECORD, _TRACE_KEY)
 KINDS: Final = {kind.name: kind for kind in (USAGE, TRACE)}
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(NamedTuple):
     """Settings of the checks of records."""
 
     keep_ms: int | None = None
@@ -215,7 +210,6 @@ class _Parser:
         )
 
     def _taken(self, records: Sequence[object]) -> pa.RecordBatch:
-        """Return the rows of valid records."""
         arrays = [_array([*map(attrgetter(field.name), records)], field.type) for field in self._fields]
         nothing = [pa.nulls(len(records), field.type) for field in list(self._schema)[len(arrays) :]]
         return pa.record_batch([*arrays, *nothing], schema=self._schema)
@@ -260,7 +254,6 @@ def _dated(time_ms: int) -> str:
 
 
 def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
-    """Return an Arrow array of the values."""
     if not isinstance(kind, pa.StructType):
         return pa.array(values, kind)
     if all(value is values[0] for value in values):  # almost always the default

@@ -9,17 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from weir.pipeline.ingest.lines import COMPRESSIONS
 from weir.pipeline.jars import PACKAGES
 from weir.pipeline.outcome import PipelineError
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
 
 BATCH_BYTES: Final = 512 * 1024 * 1024
 BATCH_RECORDS: Final = 1_000_000

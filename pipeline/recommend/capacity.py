@@ -12,9 +12,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import polars as pl
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from weir.pipeline.arrow import collected, in_spark
@@ -23,12 +24,8 @@ from weir.pipeline.recommend.need import POT
 from weir.pipeline.recommend.plan import Plan, moment
 from weir.quotas import QuotaKey
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
 STEPS: Final = 32
 """Number of steps of a grid of factors."""
-WHOLE: Final = (0.0, 1.0)
 LIMITS: Final = (*POT, "quota", "low", "wanted", "is_held_back")
 """Columns of the limits: `low` is the limit with the factor 0, `wanted` with the factor 1."""
 _SLACK: Final = 1 + 1e-9
@@ -95,7 +92,7 @@ def factors(
     Raises PipelineError if even the floors exceed the capacity.
     """
     room = {key: plan.capacity[key] * plan.over_commitment - kept.get(key, 0.0) for key in plan.capacity}
-    found = loads(hours, limits, plan, dict.fromkeys(room, WHOLE))
+    found = loads(hours, limits, plan, dict.fromkeys(room, (0.0, 1.0)))
     last = {key: _last(found, key, room[key]) for key in room}
     for key, index in last.items():
         if index < 0:

@@ -10,9 +10,9 @@ were busy while others waited longer than usual.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
 
 import polars as pl
+from pyspark.sql import DataFrame, SparkSession
 
 from weir.pipeline import tables
 from weir.pipeline.arrow import in_spark
@@ -30,9 +30,6 @@ from weir.pipeline.recommend.summary import header, listings
 from weir.pipeline.recommend.tiers import tiers
 from weir.pipeline.rollup import reading
 from weir.quotas import QuotaFileError, QuotaKey
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 Write = Callable[[Iterable[str]], None]
 """Function that writes the lines of a file; called once."""
@@ -83,7 +80,7 @@ def _nothing(spark: SparkSession, lake: Lake, plan: Plan) -> Outcome:
 def _found(rows: DataFrame, plan: Plan, level: str, span: use.Span, version: int | None) -> Found:
     limits = resolved(use.entities(rows), plan, level)
     shared = limits.filter(pl.col("client_id_prefix").is_not_null())
-    members = shared.select(*use.NAMES, "quota", prefix="client_id_prefix")
+    members = shared.select(*tables.CLIENT, "quota", prefix="client_id_prefix")
     hours = use.hours(rows, plan, members)
     every = proposals.wanted(budgets(limits), use.needed(hours, plan, span), plan, level)
     given = every.filter(pl.col("why").is_null())
@@ -98,7 +95,7 @@ def _found(rows: DataFrame, plan: Plan, level: str, span: use.Span, version: int
         tier=pl.coalesce(pl.lit(None, pl.Float64), *map(_tier, table.partition_by("quota"))),
         rollup_version=pl.lit(version, pl.Int64),
     )
-    entities = limits.select(use.NAMES).unique().height
+    entities = limits.select(tables.CLIENT).unique().height
     return Found(plan, level, span, version, table, outside, entities, cuts, loads, rest)
 
 

@@ -14,22 +14,19 @@ The rule, by broker and hour. Records show that both happened in the same hour, 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import polars as pl
 import pyarrow as pa
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as fn
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from weir.pipeline import tables
-from weir.pipeline.arrow import collected
-from weir.pipeline.lake import Lake, read
+from weir.pipeline.arrow import collected, table
+from weir.pipeline.lake import Lake, filled, read
 from weir.pipeline.outcome import Listing
+from weir.pipeline.tables import CLIENT, USAGE
 from weir.usage.groups import Group
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, SparkSession
 
 SLOWER: Final = 2.0
 CLIENTS: Final = 3
@@ -43,13 +40,9 @@ TIMED: Final = (Group.PRODUCE, Group.METADATA)
 """API groups whose requests brokers answer at once, unlike fetches without records, and joins of groups."""
 
 _HOUR_MS: Final = 3_600_000
-_CLIENT: Final = ("user", "client_id")
 _USES: Final = ("request_time_us", "bytes")
 _FOUND: Final = (
-    StructType()
-    .add("broker", "long")
-    .add("user", "string")
-    .add("client_id", "string")
+    StructType([USAGE[name] for name in ("broker", *CLIENT)])
     .add("hours", "long")
     .add("slowed", "long")
     .add("times", "double")
@@ -64,9 +57,7 @@ _TITLE: Final = (
 
 def neighbours(spark: SparkSession, lake: Lake, cluster: str) -> Iterator[Listing]:
     """Yield a table of the neighbours at all brokers of a cluster, unless no client is a neighbour."""
-    usage = read(spark, lake.usage, tables.USAGE).where(
-        (fn.col("cluster") == cluster) & (fn.col("broker") >= 0)
-    )
+    usage = read(spark, lake.usage, USAGE).where((fn.col("cluster") == cluster) & (fn.col("broker") >= 0))
     last, known = usage.agg(fn.max("day"), fn.max("response_time_us")).collect()[0]
     if not known:  # records of an older Weir
         return
@@ -74,27 +65,23 @@ def neighbours(spark: SparkSession, lake: Lake, cluster: str) -> Iterator[Listin
     start = fn.col("time_ms") - fn.pmod("time_ms", fn.lit(_HOUR_MS))
     hours = (
         usage.where(fn.col("day") > fn.date_sub(fn.lit(last), DAYS))
-        .groupBy("broker", *(_or("", name).alias(name) for name in _CLIENT), start.alias("start_ms"))
+        .groupBy("broker", *(filled(name, "").alias(name) for name in CLIENT), start.alias("start_ms"))
         .agg(
-            fn.sum(fn.when(timed, _or(0, "requests")).otherwise(0)).alias("requests"),
-            fn.sum(fn.when(timed, _or(0, "response_time_us")).otherwise(0)).alias("response_time_us"),
-            fn.sum(_or(0, "request_time_us")).alias("request_time_us"),
-            fn.sum(_or(0, "bytes_in") + _or(0, "bytes_out")).alias("bytes"),
+            fn.sum(fn.when(timed, filled("requests")).otherwise(0)).alias("requests"),
+            fn.sum(fn.when(timed, filled("response_time_us")).otherwise(0)).alias("response_time_us"),
+            fn.sum(filled("request_time_us")).alias("request_time_us"),
+            fn.sum(filled("bytes_in") + filled("bytes_out")).alias("bytes"),
         )
     )
-    rows = collected(hours.groupBy("broker").applyInArrow(_of_broker, _FOUND)).sort("broker", *_CLIENT)
+    rows = collected(hours.groupBy("broker").applyInArrow(_of_broker, _FOUND)).sort("broker", *CLIENT)
     if rows.height:
         yield Listing(_TITLE, _COLUMNS, tuple(rows.rows()))
-
-
-def _or(default: str | int, name: str) -> Column:
-    return fn.coalesce(name, fn.lit(default))
 
 
 def _of_broker(hours: pa.Table) -> pa.Table:
     broker, rows = hours["broker"][0].as_py(), found(pl.DataFrame(hours))
     rows = rows.select(pl.lit(broker, pl.Int64).alias("broker"), pl.all())
-    return rows.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(to_arrow_schema(_FOUND))
+    return table(rows, _FOUND)
 
 
 def found(hours: pl.DataFrame) -> pl.DataFrame:
@@ -108,16 +95,16 @@ def found(hours: pl.DataFrame) -> pl.DataFrame:
     leaders = (
         _excess(hours)
         .filter(pl.col("excess") >= EXCESS)
-        .sort("excess", *_CLIENT, descending=[True, False, False])
+        .sort("excess", *CLIENT, descending=[True, False, False])
     )
     leaders = leaders.unique("start_ms", keep="first", maintain_order=True)
     others = _slowed(hours).join(leaders, on="start_ms", suffix="_of_leader")
     return (
-        others.filter(pl.any_horizontal(pl.col(name) != pl.col(f"{name}_of_leader") for name in _CLIENT))
-        .group_by("start_ms", *(pl.col(f"{name}_of_leader").alias(name) for name in _CLIENT))
+        others.filter(pl.any_horizontal(pl.col(name) != pl.col(f"{name}_of_leader") for name in CLIENT))
+        .group_by("start_ms", *(pl.col(f"{name}_of_leader").alias(name) for name in CLIENT))
         .agg(pl.len().alias("slowed"), pl.col("times").median(), pl.col("excess").first())
         .filter(pl.col("slowed") >= CLIENTS)
-        .group_by(_CLIENT)
+        .group_by(CLIENT)
         .agg(
             pl.len().cast(pl.Int64).alias("hours"),
             pl.col("slowed").min().cast(pl.Int64),
@@ -132,9 +119,9 @@ def _slowed(hours: pl.DataFrame) -> pl.DataFrame:
     """Return the clients and hours of step 1, with `times`: the mean response time / the usual one."""
     timed = hours.filter((pl.col("requests") >= REQUESTS) & (pl.col("response_time_us") > 0))
     mean = pl.col("response_time_us") / pl.col("requests")
-    timed = timed.with_columns(times=mean / mean.median().over(_CLIENT), known=pl.len().over(_CLIENT))
+    timed = timed.with_columns(times=mean / mean.median().over(CLIENT), known=pl.len().over(CLIENT))
     slowed = timed.filter((pl.col("known") >= USUAL_HOURS) & (pl.col("times") >= SLOWER))
-    return slowed.select(*_CLIENT, "start_ms", "times")
+    return slowed.select(*CLIENT, "start_ms", "times")
 
 
 def _excess(hours: pl.DataFrame) -> pl.DataFrame:
@@ -143,9 +130,9 @@ def _excess(hours: pl.DataFrame) -> pl.DataFrame:
     padded = [
         pl.col(name).append(pl.repeat(0, count - pl.len())).median().alias(f"usual_{name}") for name in _USES
     ]
-    usual = hours.group_by(_CLIENT).agg(padded)
+    usual = hours.group_by(CLIENT).agg(padded)
     shares = [(pl.col(use) - pl.col(f"usual_{use}")) / pl.col(use).sum().over("start_ms") for use in _USES]
-    joined = hours.join(usual, on=_CLIENT).with_columns(
+    joined = hours.join(usual, on=CLIENT).with_columns(
         excess=pl.max_horizontal(*(s.fill_nan(0) for s in shares))
     )
-    return joined.select(*_CLIENT, "start_ms", "excess")
+    return joined.select(*CLIENT, "start_ms", "excess")

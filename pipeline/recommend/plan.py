@@ -10,21 +10,18 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from types import MappingProxyType
 from typing import Final
 
 from weir.pipeline.outcome import PipelineError
 from weir.quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable
 from weir.quotas.table.quota_entry import BYTE_RATES, UNITS, least, most
 
-FLOORS: Final[Mapping[QuotaKey, float]] = MappingProxyType(
-    {
-        QuotaKey.PRODUCER_BYTE_RATE: 1_000_000.0,
-        QuotaKey.CONSUMER_BYTE_RATE: 1_000_000.0,
-        QuotaKey.REQUEST_PERCENTAGE: 5.0,
-        QuotaKey.CONTROLLER_MUTATION_RATE: 1.0,
-    }
-)
+FLOORS: Final[Mapping[QuotaKey, float]] = {
+    QuotaKey.PRODUCER_BYTE_RATE: 1_000_000.0,
+    QuotaKey.CONSUMER_BYTE_RATE: 1_000_000.0,
+    QuotaKey.REQUEST_PERCENTAGE: 5.0,
+    QuotaKey.CONTROLLER_MUTATION_RATE: 1.0,
+}
 """Lowest limit to propose for each quota, by default."""
 QUOTAS: Final = tuple(FLOORS)
 """Quotas that the job can recommend, in the order in which an entry of the file lists them."""

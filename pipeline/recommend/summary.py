@@ -13,7 +13,7 @@ from weir.pipeline.recommend.need import POT
 from weir.pipeline.recommend.notes import Found, counted, notes
 from weir.pipeline.recommend.outlook import by_weekday
 from weir.pipeline.recommend.plan import MANY_HOURS, PERCENTILES, ROBUST, Plan
-from weir.pipeline.recommend.use import NAMES
+from weir.pipeline.tables import CLIENT
 from weir.quotas import QuotaKey
 
 LARGEST: Final = 5
@@ -27,7 +27,7 @@ Cells: TypeAlias = tuple[str | int | float | None, ...]
 
 def listings(found: Found) -> Iterator[Listing]:
     """Yield tables: each quota's largest proposals, flags, tiers, the weekdays, and brokers that fill up."""
-    columns = (*NAMES, "quota", "used", "now", "lower", "proposed", "upper", "flags")
+    columns = (*CLIENT, "quota", "used", "now", "lower", "proposed", "upper", "flags")
     rows = tuple(row for quota in found.plan.quotas for row in _largest(found.table, quota))
     yield Listing(f"the {LARGEST} largest of each quota", columns, rows)
     if found.flags:

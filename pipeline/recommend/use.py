@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import polars as pl
+import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -18,13 +20,9 @@ from weir.pipeline import arrow
 from weir.pipeline.recommend.need import NEED, POT, needs
 from weir.pipeline.recommend.plan import ANONYMOUS, AUTO, PAIRS, PERCENTILES, Plan, moment
 from weir.pipeline.rollup import reading
+from weir.pipeline.tables import CLIENT
 from weir.quotas.table.bounded_names import OVERFLOW
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame
-
-NAMES: Final = ("user", "client_id")
 _ROWS_PER_TASK: Final = 500_000
 
 
@@ -74,8 +72,8 @@ def of_level(rows: DataFrame, level: str) -> DataFrame:
 
 
 def entities(rows: DataFrame) -> pl.DataFrame:
-    """Return one row per entity: `NAMES`, `hours` (number of hours with records) and `first_ms`."""
-    found = rows.groupBy(*NAMES).agg(
+    """Return one row per entity: `CLIENT`, `hours` (number of hours with records) and `first_ms`."""
+    found = rows.groupBy(*CLIENT).agg(
         fn.count_distinct("start_ms").alias("hours"), fn.min("start_ms").alias("first_ms")
     )
     return arrow.collected(found)
@@ -83,7 +81,7 @@ def entities(rows: DataFrame) -> pl.DataFrame:
 
 def hours(rows: DataFrame, plan: Plan, members: pl.DataFrame) -> DataFrame:
     """Return the use of each budget by quota, broker and hour: the columns that `need.needs` reads, and
-    `mean`. `members` has the client-ids that share a prefix's quota: `NAMES`, `quota`, `prefix`.
+    `mean`. `members` has the client-ids that share a prefix's quota: `CLIENT`, `quota`, `prefix`.
 
     The rates of a prefix are the sums of its client-ids' rates in the same hour: an upper bound, because the
     client-ids may have had their highest rates at different times.
@@ -92,7 +90,7 @@ def hours(rows: DataFrame, plan: Plan, members: pl.DataFrame) -> DataFrame:
     quotas = [quota.value for quota in plan.quotas]
     each = reading.rates(rows).where(fn.col("quota").isin(quotas))
     own = each.select(
-        *NAMES,
+        *CLIENT,
         fn.lit(None).cast("string").alias("client_id_prefix"),
         *("quota", "broker", "start_ms", "day"),
         *(statistic, "p95", "max", "mean", "active_s"),
@@ -105,7 +103,7 @@ def hours(rows: DataFrame, plan: Plan, members: pl.DataFrame) -> DataFrame:
 def _shared(own: DataFrame, members: pl.DataFrame) -> DataFrame:
     """Add up the rows of client-ids that share a prefix's quota, for each user if the level has users."""
     asked = fn.broadcast(arrow.in_spark(members, own.sparkSession))
-    same = [own[name].eqNullSafe(asked[name]) for name in (*NAMES, "quota")]
+    same = [own[name].eqNullSafe(asked[name]) for name in (*CLIENT, "quota")]
     by = (
         own["user"],
         fn.when(asked["prefix"].isNull(), own["client_id"]).alias("client_id"),
@@ -124,9 +122,7 @@ def _shared(own: DataFrame, members: pl.DataFrame) -> DataFrame:
 
 def needed(hours: DataFrame, plan: Plan, span: Span) -> pl.DataFrame:
     """Return `need.needs` of the rows of `hours`. Each task of Spark computes those of some budgets."""
-    columns = from_arrow_schema(
-        pl.DataFrame(schema=NEED).to_arrow(compat_level=pl.CompatLevel.oldest()).schema
-    )
+    columns = from_arrow_schema(arrow.table(pl.DataFrame(schema=NEED)).schema)
     tasks, percentile = span.rows * len(plan.quotas) // _ROWS_PER_TASK + 1, plan.hours_percentile
 
     def compute(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -13,6 +13,7 @@ import polars as pl
 
 from weir.pipeline.outcome import PipelineError
 from weir.pipeline.rollup.columns import RATES
+from weir.pipeline.tables import CLIENT
 from weir.quotas import Entity, QuotaFileError, QuotaKey, QuotaTable, parse
 from weir.quotas.table.bounded_names import shortened
 from weir.quotas.table.limits import Limit
@@ -33,7 +34,6 @@ _DRAWN: Final = {
 """Columns of the budgets that clients use under a candidate quota file. `pacing` and `scope` are those of the
 entry, as written in a quota file. `in_force` is the limit of the same budget in the first file.
 """
-CLIENT: Final = ("user", "client_id")
 
 
 class Candidate(NamedTuple):
@@ -59,12 +59,11 @@ def read_candidates(paths: Sequence[Path]) -> list[Candidate]:
 def _text(path: Path) -> str:
     try:
         text = path.read_text("utf-8")
+        parse(text)
     except OSError as error:
         raise PipelineError(f"{path}: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise PipelineError(f"{path}: not UTF-8") from None
-    try:
-        parse(text)
     except QuotaFileError as error:
         raise PipelineError(f"{path}: {error}") from None
     return text

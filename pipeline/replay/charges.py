@@ -9,20 +9,19 @@ client sent its requests in the remaining time.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import polars as pl
-from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as fn
 
-from weir.pipeline.replay.candidates import CLIENT, KEYS, Drawn
-from weir.pipeline.tables import BY_QUOTA
+from weir.pipeline.lake import filled
+from weir.pipeline.replay.candidates import KEYS, Drawn
+from weir.pipeline.tables import BY_QUOTA, CLIENT
 from weir.quotas import QuotaKey
 from weir.quotas.limiters.request_time import US_PER_PERCENT
 from weir.quotas.replay_hours import HOUR_MS
 from weir.usage.groups import Group
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 CHARGES_PER_RECORD: Final = 10
 """Maximum number of charges per usage record with few sessions. More charges take longer and are hardly more
@@ -56,33 +55,33 @@ def needed(records: DataFrame) -> DataFrame:
     nulls except `told` and `violated`: arrays by quota, null if all are 0.
     """
     is_trace = "connection" in records.columns
-    texts = (F.coalesce(name, F.lit("")).alias(name) for name in ("cluster", "instance", *CLIENT, "api"))
+    texts = (filled(name, "").alias(name) for name in ("cluster", "instance", *CLIENT, "api"))
     told, violated = by_quota("throttle_ms"), by_quota("throttle_ms" if is_trace else "violations")
     if is_trace:
-        strict = [(F.col("api_key") == key) & (F.col("api_version") >= v) for key, v in STRICT_FROM.items()]
+        strict = [(fn.col("api_key") == key) & (fn.col("api_version") >= v) for key, v in STRICT_FROM.items()]
         numbers = {
-            "interval_ms": F.lit(0),
-            "answer_ms": F.greatest(_count("answered_ms") - F.col("time_ms"), F.lit(0)),
-            "requests": F.lit(1),
-            "sessions": F.lit(1),
-            "connection": F.col("connection"),
-            "api_key": F.col("api_key"),
-            "strict": F.greatest(*(one.cast("long") for one in strict)),
+            "interval_ms": fn.lit(0),
+            "answer_ms": fn.greatest(filled("answered_ms") - fn.col("time_ms"), fn.lit(0)),
+            "requests": fn.lit(1),
+            "sessions": fn.lit(1),
+            "connection": fn.col("connection"),
+            "api_key": fn.col("api_key"),
+            "strict": fn.greatest(*(one.cast("long") for one in strict)),
         }
-        violated = [F.least(one, F.lit(1)) for one in violated]
+        violated = [fn.least(one, fn.lit(1)) for one in violated]
     else:
-        numbers = {name: _count(name) for name in ("interval_ms", "requests", "sessions")}
-        numbers |= {"answer_ms": F.lit(0), "api_key": F.lit(-1), "strict": F.lit(1)}
-        numbers |= {"connection": F.shiftright(F.xxhash64(*CLIENT, "broker"), 2)}
-    amounts = {name: _count(name) for name in ("charged_bytes", "mutations")}
+        numbers = {name: filled(name) for name in ("interval_ms", "requests", "sessions")}
+        numbers |= {"answer_ms": fn.lit(0), "api_key": fn.lit(-1), "strict": fn.lit(1)}
+        numbers |= {"connection": fn.shiftright(fn.xxhash64(*CLIENT, "broker"), 2)}
+    amounts = {name: filled(name) for name in ("charged_bytes", "mutations")}
     return records.select(
         *texts,
         *(number.cast("long").alias(name) for name, number in (numbers | amounts).items()),
-        F.coalesce("broker", F.lit(-1)).cast("long").alias("broker"),
+        filled("broker", -1).cast("long").alias("broker"),
         "time_ms",
-        (_count("request_time_us") / US_PER_PERCENT).alias("percent"),
+        (filled("request_time_us") / US_PER_PERCENT).alias("percent"),
         *(
-            F.when(F.greatest(*each) > 0, F.array(*each)).alias(name)
+            fn.when(fn.greatest(*each) > 0, fn.array(*each)).alias(name)
             for name, each in (("told", told), ("violated", violated))
         ),
     )
@@ -90,11 +89,7 @@ def needed(records: DataFrame) -> DataFrame:
 
 def by_quota(name: str) -> list[Column]:
     """Return the fields of the struct `name`, such as throttle times (ms), with zeros for nulls."""
-    return [_count(f"{name}.{quota}").cast("long") for quota in _QUOTAS]
-
-
-def _count(name: str) -> Column:
-    return F.coalesce(name, F.lit(0))
+    return [filled(f"{name}.{quota}").cast("long") for quota in _QUOTAS]
 
 
 def uses(records: pl.DataFrame, drawn: Drawn) -> pl.DataFrame:

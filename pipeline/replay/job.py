@@ -12,26 +12,22 @@ from dataclasses import dataclass, field
 from dataclasses import replace as dc_replace
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import polars as pl
-from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
 
 from weir.pipeline.arrow import collected
-from weir.pipeline.lake import empty, read, replace, sql_text
+from weir.pipeline.lake import Lake, empty, filled, read, replace, sql_text
 from weir.pipeline.outcome import Outcome, PipelineError
-from weir.pipeline.replay.candidates import CLIENT, RECORDED, Candidate, drawn, not_replayed, read_candidates
+from weir.pipeline.replay.candidates import RECORDED, Candidate, drawn, not_replayed, read_candidates
 from weir.pipeline.replay.charges import CLIENT_COLUMNS, by_quota
 from weir.pipeline.replay.run import BudgetSettings, hours
 from weir.pipeline.replay.summary import Total, by_budget, differences, held_back, listed, share, top, totals
-from weir.pipeline.tables import REPLAY, TRACE, USAGE
+from weir.pipeline.tables import CLIENT, REPLAY, TRACE, USAGE
 from weir.quotas.replay_hours import HOUR_MS
 from weir.quotas.table.options import Pacing
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from weir.pipeline.lake import Lake
 
 Source: TypeAlias = Literal["usage", "trace"]
 TOP: Final = 10
@@ -108,15 +104,15 @@ class _Extent(NamedTuple):
 
 
 def _extent(rows: DataFrame) -> _Extent:
-    names = (F.coalesce(name, F.lit("")).alias(name) for name in CLIENT)
-    end = F.col("time_ms") + (F.col("interval_ms") if "interval_ms" in rows.columns else F.lit(0))
-    longest_ms = F.greatest(*by_quota("throttle_ms"))
+    names = (filled(name, "").alias(name) for name in CLIENT)
+    end = fn.col("time_ms") + (fn.col("interval_ms") if "interval_ms" in rows.columns else fn.lit(0))
+    longest_ms = fn.greatest(*by_quota("throttle_ms"))
     each = rows.groupBy(*names).agg(
-        F.count("*").alias("count"),
-        F.min("time_ms").alias("first"),
-        F.max("time_ms").alias("last"),
-        F.max(end).alias("end"),
-        (F.max(longest_ms) > 0).alias("held_back"),
+        fn.count("*").alias("count"),
+        fn.min("time_ms").alias("first"),
+        fn.max("time_ms").alias("last"),
+        fn.max(end).alias("end"),
+        (fn.max(longest_ms) > 0).alias("held_back"),
     )
     found = collected(each)
     count, span_ms, end_ms = found.select(
@@ -128,8 +124,8 @@ def _extent(rows: DataFrame) -> _Extent:
 def _source(spark: SparkSession, lake: Lake, source: Source, options: Options) -> DataFrame:
     """Return the records (traces or usage) to replay; Spark opens no files of other clusters and days."""
     rows = read(spark, lake.path(source), USAGE if source == "usage" else TRACE)
-    rows = rows.where(F.col("cluster") == options.cluster)
-    return rows if options.days is None else rows.where(F.col("day").between(*map(F.lit, options.days)))
+    rows = rows.where(fn.col("cluster") == options.cluster)
+    return rows if options.days is None else rows.where(fn.col("day").between(*map(fn.lit, options.days)))
 
 
 def _replayed(rows: DataFrame, extent: _Extent, files: Sequence[Candidate], options: Options) -> DataFrame:
@@ -144,7 +140,7 @@ def _replayed(rows: DataFrame, extent: _Extent, files: Sequence[Candidate], opti
 
 def _coverage(spark: SparkSession, lake: Lake, traced: int, options: Options) -> list[str]:
     """Return a line with the share of requests that have a trace; no line if the number is unknown."""
-    used = _source(spark, lake, "usage", options).agg(F.sum("requests")).first()
+    used = _source(spark, lake, "usage", options).agg(fn.sum("requests")).first()
     if used is None or not used[0]:
         return []
     return [f"traces have {share(traced, used[0])} of the requests in the usage records of these days"]

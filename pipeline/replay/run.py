@@ -14,27 +14,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import polars as pl
+import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from weir.pipeline import arrow
+from weir.pipeline.replay import charges
 from weir.pipeline.replay.candidates import RECORDED, Drawn
-from weir.pipeline.replay.charges import (
-    CHARGE,
-    CHARGES_PER_RECORD,
-    OWNER,
-    charges,
-    counted,
-    hour,
-    in_order,
-    needed,
-    number,
-    throttled,
-    uses,
-    waits,
-)
+from weir.pipeline.replay.charges import CHARGE, CHARGES_PER_RECORD, OWNER
 from weir.pipeline.tables import REPLAY
 from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from weir.quotas.limiters.throttle import INT32_MAX
@@ -43,10 +33,6 @@ from weir.quotas.replay_demand import HELD_BACK, UNKNOWN, Outlook, RangedReplay
 from weir.quotas.replay_demand import RECORDED as DEMAND_RECORDED
 from weir.quotas.table.options import Pacing
 from weir.quotas.table.quota_table import QuotaKey
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame
 
 PERIOD: Final = ("bucket", "period")
 _PACKED: Final = StructType().add("bucket", "long").add("period", "long").add("rows", "binary")
@@ -117,7 +103,7 @@ def hours(
     recorded throttle times. Return the hours of each budget (`tables.REPLAY`).
     """
     pack = partial(_packed, drawn=drawn, buckets=buckets, period_ms=period_ms)
-    packed = needed(records).mapInArrow(pack, _PACKED).repartition(buckets, "bucket")
+    packed = charges.needed(records).mapInArrow(pack, _PACKED).repartition(buckets, "bucket")
     replay = partial(_replayed, budgets=drawn.budgets, settings=settings, period_ms=period_ms)
     return packed.sortWithinPartitions(*PERIOD).mapInArrow(replay, REPLAY)
 
@@ -127,7 +113,7 @@ def _packed(
 ) -> Iterator[pa.RecordBatch]:
     for records in arrow.frames(batches, RECORDS_AT_ONCE):
         home = pl.struct("home", "cluster", "broker").hash()
-        found = uses(records, drawn).with_columns(
+        found = charges.uses(records, drawn).with_columns(
             bucket=(home % buckets).cast(pl.Int64), period=pl.col("time_ms") // period_ms
         )
         yield from arrow.packed(found.drop("home"), PERIOD)
@@ -179,7 +165,9 @@ class _Owner:
     def feed(self, found: pl.DataFrame, end_ms: int, until_ms: int = NEVER) -> None:
         """Simulate a segment that ends at `end_ms`; keep charges from `until_ms` on: they may not be next."""
         if self._later is not None:
-            found = in_order(pl.concat([self._later, found]).with_columns(segment=pl.lit(0, pl.UInt32)))
+            found = charges.in_order(
+                pl.concat([self._later, found]).with_columns(segment=pl.lit(0, pl.UInt32))
+            )
         self._end_ms, self._later = max(self._end_ms, end_ms), None
         if self._end_ms > until_ms:
             self._later = found.filter(pl.col("at_ms") >= until_ms)
@@ -221,8 +209,8 @@ class _Bucket:
         found = found.join(kinds, on="budget", maintain_order="left")
         is_recorded = pl.col("candidate") == RECORDED
         told = found.filter(is_recorded)
-        spans, self._waits = throttled(waits(told), self._waits)
-        self._recorded += [counted(told), spans]
+        spans, self._waits = charges.throttled(charges.waits(told), self._waits)
+        self._recorded += [charges.counted(told), spans]
         charged = found.filter(~is_recorded & pl.col("is_charge"))
         if charged.height:
             self._take(self._segmented(charged), end_ms)
@@ -272,7 +260,7 @@ class _Bucket:
             until=pl.col("start").shift(-1).over("owner").fill_null(end_ms),
         )
         busy = segments.filter(~pl.col("is_quiet"))["segment"]
-        found = charges(rows.filter(pl.col("segment").is_in(busy.implode())), per_record)
+        found = charges.charges(rows.filter(pl.col("segment").is_in(busy.implode())), per_record)
         parts = found.partition_by("segment", as_dict=True)
         active = segments.filter(
             pl.col("owner").is_in([*self._owners]) | (~pl.col("is_quiet")).any().over("owner")
@@ -287,7 +275,7 @@ class _Bucket:
             if is_quiet and replay.is_idle(start):
                 continue
             if (segment,) not in parts:
-                parts[segment,] = charges(rows.filter(pl.col("segment") == segment), per_record)
+                parts[segment,] = charges.charges(rows.filter(pl.col("segment") == segment), per_record)
             replay.feed(parts[segment,], end, until)
             fed.add(segment)
         self._count(rows.filter(~pl.col("segment").is_in(list(fed))), per_record)
@@ -295,15 +283,15 @@ class _Bucket:
     def _count(self, rows: pl.DataFrame, per_record: int) -> None:
         """Count the charges of quiet segments."""
         last = pl.col("time_ms") + (pl.col("interval_ms") - 1).clip(0)
-        is_within = hour(pl.col("time_ms")) == hour(last)
-        whole = rows.filter(is_within).with_columns(at_ms="time_ms", number=number(per_record))
+        is_within = charges.hour(pl.col("time_ms")) == charges.hour(last)
+        whole = rows.filter(is_within).with_columns(at_ms="time_ms", number=charges.number(per_record))
         owners = rows.select("segment", "owner").unique()
-        split = charges(rows.filter(~is_within), per_record).join(owners, on="segment")
+        split = charges.charges(rows.filter(~is_within), per_record).join(owners, on="segment")
         columns = ("owner", "at_ms", "value", "number")
         split = split.with_columns(number=pl.lit(1, pl.Int64))
         both = pl.concat([whole.select(columns), split.select(columns)])
         self._quiet.append(
-            both.group_by("owner", start_ms=hour(pl.col("at_ms"))).agg(
+            both.group_by("owner", start_ms=charges.hour(pl.col("at_ms"))).agg(
                 charged=pl.col("value").sum(), charges=pl.col("number").sum()
             )
         )

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import polars as pl
-from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as fn
 
 from weir.pipeline.arrow import collected
 from weir.pipeline.outcome import Listing
 from weir.pipeline.replay.candidates import KEYS, RECORDED
 from weir.quotas.replay_demand import RECORDED as DEMAND_RECORDED
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, Row
 
 BUDGET: Final = ("cluster", "quota", "user", "client_id", "broker")
 
@@ -60,19 +58,19 @@ class Total(NamedTuple):
 
 def bounds(name: str) -> list[Column]:
     """Return the columns of the bounds with this name, summed up; the upper one is null if one is null."""
-    lower, upper = F.col(f"{name}_lower"), F.col(f"{name}_upper")
+    lower, upper = fn.col(f"{name}_lower"), fn.col(f"{name}_upper")
     return [
-        F.coalesce(F.sum(lower), F.lit(0)).alias(f"{name}_lower"),
-        F.when(F.count(upper) == F.count("*"), F.sum(upper)).alias(f"{name}_upper"),
+        fn.coalesce(fn.sum(lower), fn.lit(0)).alias(f"{name}_lower"),
+        fn.when(fn.count(upper) == fn.count("*"), fn.sum(upper)).alias(f"{name}_upper"),
     ]
 
 
 def by_budget(hours: DataFrame) -> pl.DataFrame:
     """Return the sums of the hours in `tables.REPLAY` for each budget and candidate quota file."""
     found = hours.groupBy("candidate", *BUDGET).agg(
-        F.count("*").alias("hours"),
-        F.bool_or(F.col("demand") != DEMAND_RECORDED).alias("held_back"),
-        *(F.sum(name).alias(name) for name in ("violations", "given_up")),
+        fn.count("*").alias("hours"),
+        fn.bool_or(fn.col("demand") != DEMAND_RECORDED).alias("held_back"),
+        *(fn.sum(name).alias(name) for name in ("violations", "given_up")),
         *bounds("throttle_ms"),
         *bounds("throttled_s"),
     )

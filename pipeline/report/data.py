@@ -8,43 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+import polars as pl
 from pyspark import StorageLevel
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from weir.pipeline import tables
 from weir.pipeline.arrow import collected
-from weir.pipeline.lake import read
+from weir.pipeline.lake import Lake, filled, read
 from weir.pipeline.replay.candidates import RECORDED
 from weir.pipeline.replay.summary import bounds
-from weir.pipeline.report.model import (
-    DAY_MS,
-    HOUR_MS,
-    WEEK_MS,
-    Bounds,
-    Candidate,
-    Client,
-    Columns,
-    Counts,
-    Findings,
-    Ingested,
-    Loads,
-    Proposal,
-    Series,
-    Use,
-    Wanted,
-)
+from weir.pipeline.report import model
 from weir.pipeline.report.names import Entity
 from weir.pipeline.rollup import reading
 from weir.pipeline.rollup.columns import QUOTAS, RATES
 from weir.quotas.replay_demand import RECORDED as DEMAND_RECORDED
-
-if TYPE_CHECKING:
-    import polars as pl
-    from pyspark.sql import Column, DataFrame, SparkSession
-
-    from weir.pipeline.lake import Lake
 
 CLIENTS: Final = 400
 """Maximum number of entities in the report's table."""
@@ -54,19 +34,18 @@ HOURS_MAX: Final = 15 * 24
 """Maximum number of hourly columns; a longer time has columns of days."""
 DAYS_MAX: Final = 400
 """Maximum number of daily columns; the report of a longer time shows the latest days."""
-_NAMES: Final = ("user", "client_id")
 _SUMMED: Final = ("bytes_in", "bytes_out", "requests", "request_time_us", "mutations")
 _SHARES: Final = ("bytes", "request_time_us", "mutations", "throttle_ms")
 _WEEKS: Final = (0, 1)
 
 
-def find(spark: SparkSession, lake: Lake, wanted: Wanted) -> Findings:
+def find(spark: SparkSession, lake: Lake, wanted: model.Wanted) -> model.Findings:
     """Read all tables of the pipeline, and return the values that the report shows."""
     kinds = {"usage": tables.USAGE, "trace": tables.TRACE}
     good = {kind: _of(read(spark, lake.path(kind), columns), wanted) for kind, columns in kinds.items()}
     rejected = _of(read(spark, lake.rejected, tables.REJECTED), wanted)
     ingested = [_ingested(kind, rows.count(), rejected) for kind, rows in good.items()]
-    return Findings(
+    return model.Findings(
         wanted,
         _use(spark, lake, wanted, good["usage"]),
         _proposals(_of(read(spark, lake.recommendation, tables.RECOMMENDATION), wanted)),
@@ -82,22 +61,22 @@ def clusters(spark: SparkSession, lake: Lake) -> list[str]:
     )
 
 
-def _of(rows: DataFrame, wanted: Wanted) -> DataFrame:
+def _of(rows: DataFrame, wanted: model.Wanted) -> DataFrame:
     """Return the rows of the wanted cluster."""
     return rows.where(fn.col("cluster") == wanted.cluster)
 
 
-def _use(spark: SparkSession, lake: Lake, wanted: Wanted, records: DataFrame) -> Use | None:
+def _use(spark: SparkSession, lake: Lake, wanted: model.Wanted, records: DataFrame) -> model.Use | None:
     rows = reading.rows(spark, lake, "hour", cluster=wanted.cluster, days=wanted.days)
     starts = [row["start_ms"] for row in rows.select("start_ms").distinct().collect()]
     if not starts:
         return None
     ends = _ends(records, min(starts), max(starts))
-    columns = columns_of(starts, HOUR_MS, ends)
+    columns = columns_of(starts, model.HOUR_MS, ends)
     if columns.count > HOURS_MAX:
         rows = reading.rows(spark, lake, "day", cluster=wanted.cluster, days=wanted.days)
-        days = (start - start % DAY_MS for start in starts)
-        columns = columns_of(days, DAY_MS, ends).latest(DAYS_MAX)
+        days = (start - start % model.DAY_MS for start in starts)
+        columns = columns_of(days, model.DAY_MS, ends).latest(DAYS_MAX)
     level = fn.col("level") == wanted.level
     return _use_of(rows.where(level & (fn.col("start_ms") >= columns.from_ms)), columns)
 
@@ -112,7 +91,7 @@ def _ends(records: DataFrame, first_ms: int, last_ms: int) -> tuple[int, int] | 
     return None if found[0] is None else (found[0], found[1])
 
 
-def columns_of(starts: Iterable[int], step_ms: int, ends: tuple[int, int] | None) -> Columns:
+def columns_of(starts: Iterable[int], step_ms: int, ends: tuple[int, int] | None) -> model.Columns:
     """Return the columns from the first to the last of the periods with records, which begin at `starts`
     (ms).
 
@@ -126,10 +105,10 @@ def columns_of(starts: Iterable[int], step_ms: int, ends: tuple[int, int] | None
         max(min(start + step_ms, last) - max(start, first), 0) / 1000 if start in used else 0.0
         for start in periods
     )
-    return Columns(periods[0], step_ms, tuple(recorded))
+    return model.Columns(periods[0], step_ms, tuple(recorded))
 
 
-def _use_of(rows: DataFrame, columns: Columns) -> Use:
+def _use_of(rows: DataFrame, columns: model.Columns) -> model.Use:
     totals = _totals(rows, columns).persist(StorageLevel.MEMORY_AND_DISK)
     try:
         (sums,) = totals.agg(
@@ -138,14 +117,14 @@ def _use_of(rows: DataFrame, columns: Columns) -> Use:
             *(_week(ago).alias(f"week_{ago}") for ago in _WEEKS),
         ).collect()
         brokers, bytes_ = _brokers(rows, columns)
-        return Use(
+        return model.Use(
             columns,
             bytes_,
             dict(brokers[:BROKERS]),
             max(len(brokers) - BROKERS, 0),
             _clients(rows, totals, {name: sums[name] for name in _SHARES}, columns),
             sums["entities"],
-            (Counts(*sums["week_0"]), Counts(*sums["week_1"])),
+            (model.Counts(*sums["week_0"]), model.Counts(*sums["week_1"])),
         )
     finally:
         totals.unpersist()
@@ -158,18 +137,18 @@ def _week(ago: int) -> Column:
     return fn.struct(fn.count_if(fn.col(f"rows_{ago}") > 0), fn.count_if(throttle_ms > 0), throttle_s)
 
 
-def _totals(rows: DataFrame, columns: Columns) -> DataFrame:
+def _totals(rows: DataFrame, columns: model.Columns) -> DataFrame:
     """Return one row per entity, with its sums, its highest windows and its use of brokers."""
-    throttles = {f"throttle_{quota}": fn.coalesce(f"throttle_ms.{quota}", fn.lit(0)) for quota in QUOTAS}
+    throttles = {f"throttle_{quota}": filled(f"throttle_ms.{quota}") for quota in QUOTAS}
     throttle_ms = sum(throttles.values(), fn.lit(0))
-    summed = {name: fn.coalesce(name, fn.lit(0)) for name in _SUMMED}
+    summed = {name: filled(name) for name in _SUMMED}
     summed |= {"bytes": _bytes(), "throttle_ms": throttle_ms, **throttles}
     for ago in _WEEKS:
-        end_ms = columns.to_ms - ago * WEEK_MS
-        in_week = fn.col("start_ms").between(end_ms - WEEK_MS, end_ms - 1)
+        end_ms = columns.to_ms - ago * model.WEEK_MS
+        in_week = fn.col("start_ms").between(end_ms - model.WEEK_MS, end_ms - 1)
         summed[f"rows_{ago}"] = in_week.cast("long")
         summed[f"throttle_{ago}"] = fn.when(in_week, throttle_ms).otherwise(0)
-    at_broker = rows.groupBy(*_NAMES, "broker").agg(
+    at_broker = rows.groupBy(*tables.CLIENT, "broker").agg(
         *(fn.sum(value).alias(name) for name, value in summed.items()),
         *(fn.max(f"{quota}.max").alias(quota) for quota in RATES),
     )
@@ -177,7 +156,7 @@ def _totals(rows: DataFrame, columns: Columns) -> DataFrame:
     order = fn.struct("bytes", "requests", (-fn.col("broker")).alias("nearness"))
     busiest = fn.max(fn.when(used, order))
     mean = fn.avg(fn.when(used, fn.col("bytes")))
-    return at_broker.groupBy(*_NAMES).agg(
+    return at_broker.groupBy(*tables.CLIENT).agg(
         *(fn.sum(name).alias(name) for name in summed),
         *(fn.max(quota).alias(quota) for quota in RATES),
         fn.count_if(used).alias("brokers"),
@@ -187,10 +166,10 @@ def _totals(rows: DataFrame, columns: Columns) -> DataFrame:
 
 
 def _bytes() -> Column:
-    return fn.coalesce("bytes_in", fn.lit(0)) + fn.coalesce("bytes_out", fn.lit(0))
+    return filled("bytes_in") + filled("bytes_out")
 
 
-def _brokers(rows: DataFrame, columns: Columns) -> tuple[list[tuple[int, Loads]], Series]:
+def _brokers(rows: DataFrame, columns: model.Columns) -> tuple[list[tuple[int, model.Loads]], model.Series]:
     """Return the brokers, those with the most bytes first, and the bytes of all of them in each column."""
     amounts = {rate.amount: fn.sum(rate.amount) for rate in RATES.values()} | {"bytes": fn.sum(_bytes())}
     cells = collected(
@@ -203,34 +182,34 @@ def _brokers(rows: DataFrame, columns: Columns) -> tuple[list[tuple[int, Loads]]
 
 
 def _clients(
-    rows: DataFrame, totals: DataFrame, sums: dict[str, int | None], columns: Columns
-) -> tuple[Client, ...]:
+    rows: DataFrame, totals: DataFrame, sums: dict[str, int | None], columns: model.Columns
+) -> tuple[model.Client, ...]:
     """Return the most important entities, those with the largest share of any measure in `sums` first, with
     their use in each column.
     """
     shares = [fn.col(name) / fn.lit(float(all_)) for name, all_ in sums.items() if all_]
     share = fn.greatest(*shares, fn.lit(0.0), fn.lit(0.0))
-    leaders = totals.orderBy(fn.desc(share), *_NAMES).limit(CLIENTS)
-    theirs = leaders.select(*(fn.col(name).alias(f"its_{name}") for name in _NAMES))
-    same = [fn.col(name).eqNullSafe(fn.col(f"its_{name}")) for name in _NAMES]
+    leaders = totals.orderBy(fn.desc(share), *tables.CLIENT).limit(CLIENTS)
+    theirs = leaders.select(*(fn.col(name).alias(f"its_{name}") for name in tables.CLIENT))
+    same = [fn.col(name).eqNullSafe(fn.col(f"its_{name}")) for name in tables.CLIENT]
     cells = collected(
         rows.join(fn.broadcast(theirs), same, "left_semi")
-        .groupBy(*_NAMES, "start_ms")
+        .groupBy(*tables.CLIENT, "start_ms")
         .agg(
             fn.sum(_bytes()).alias("bytes"),
             *(fn.max(rate.amount).alias(rate.amount) for rate in RATES.values()),
             *(fn.max(f"{quota}.max").alias(quota) for quota in RATES),
         )
-    ).partition_by(_NAMES, as_dict=True)
-    found = _rows(leaders)
+    ).partition_by(tables.CLIENT, as_dict=True)
+    found = collected(leaders).to_dicts()
     return tuple(_client(row, cells[row["user"], row["client_id"]], columns) for row in found)
 
 
-def _client(row: dict[str, Any], cells: pl.DataFrame, columns: Columns) -> Client:
+def _client(row: dict[str, Any], cells: pl.DataFrame, columns: model.Columns) -> model.Client:
     throttle_s = {quota: row[f"throttle_{quota}"] / 1000 for quota in QUOTAS}
     peaks = {quota: row[quota] for quota in RATES if row[quota]}
     simple = ("bytes_in", "bytes_out", "requests", "brokers", "busiest_broker", "skew")
-    return Client(
+    return model.Client(
         Entity(row["user"], row["client_id"]),
         **{name: row[name] for name in simple},
         throttle_s={quota: seconds for quota, seconds in throttle_s.items() if seconds},
@@ -241,14 +220,14 @@ def _client(row: dict[str, Any], cells: pl.DataFrame, columns: Columns) -> Clien
     )
 
 
-def _loads(cells: pl.DataFrame, quotas: Iterable[str], columns: Columns) -> Loads:
+def _loads(cells: pl.DataFrame, quotas: Iterable[str], columns: model.Columns) -> model.Loads:
     rates = {quota: RATES[quota] for quota in quotas}
     return {
         quota: columns.rates(_series(cells, rate.amount, columns, rate.unit)) for quota, rate in rates.items()
     }
 
 
-def _series(cells: pl.DataFrame, name: str, columns: Columns, unit: float = 1.0) -> Series:
+def _series(cells: pl.DataFrame, name: str, columns: model.Columns, unit: float = 1.0) -> model.Series:
     """Return the sum of a column of cells, times `unit`, by the cells' periods; 0 without a cell."""
     values = [0.0] * columns.count
     for start_ms, value in cells.select("start_ms", name).iter_rows():
@@ -256,26 +235,20 @@ def _series(cells: pl.DataFrame, name: str, columns: Columns, unit: float = 1.0)
     return tuple(values)
 
 
-def _rows(found: DataFrame) -> list[dict[str, Any]]:
-    """Return the rows, by way of Arrow, which is the fastest for many rows."""
-    rows: list[dict[str, Any]] = found.toArrow().to_pylist()
-    return rows
-
-
-def _proposals(rows: DataFrame) -> list[Proposal]:
+def _proposals(rows: DataFrame) -> list[model.Proposal]:
     wanted = rows.where(fn.col("quota").isin(*RATES)).orderBy("quota", "user", "client_id")
     simple = ("quota", "used", "current", "proposed", "lower", "upper", "in_default", "reason")
     return [
-        Proposal(
+        model.Proposal(
             Entity(row["user"], row["client_id"], row["client_id_prefix"]),
             **{name: row[name] for name in simple},
             flags=tuple(row["flags"] or ()),
         )
-        for row in _rows(wanted)
+        for row in collected(wanted).to_dicts()
     ]
 
 
-def _candidates(rows: DataFrame, wanted: Wanted) -> list[Candidate]:
+def _candidates(rows: DataFrame, wanted: model.Wanted) -> list[model.Candidate]:
     """Return the replayed quota files in the wanted days, with the recorded throttle times first."""
     if wanted.days is not None:
         rows = rows.where(fn.to_date(fn.timestamp_millis("start_ms")).between(*wanted.days))
@@ -285,23 +258,23 @@ def _candidates(rows: DataFrame, wanted: Wanted) -> list[Candidate]:
         fn.count_if(fn.col("demand") != DEMAND_RECORDED).alias("unknown"),
         *(fn.coalesce(fn.sum(name), fn.lit(0)).alias(name) for name in counts),
     )
-    throttled_s = fn.map_from_entries(fn.sort_array(fn.collect_list(fn.struct("quota", "throttled_s"))))
+    throttled_s = fn.sort_array(fn.collect_list(fn.struct("quota", "throttled_s")))
     found = by_quota.groupBy("candidate").agg(
         throttled_s.alias("throttled_s"),
         *(fn.when(fn.sum("unknown") == 0, fn.sum(name)).alias(name) for name in counts),
     )
     return [
-        Candidate(
+        model.Candidate(
             row["candidate"],
-            {quota: Bounds(*ends.values()) for quota, ends in row["throttled_s"]},
+            {each["quota"]: model.Bounds(*each["throttled_s"].values()) for each in row["throttled_s"]},
             *(row[name] for name in counts),
         )
-        for row in _rows(found.orderBy(fn.col("candidate") != RECORDED, "candidate"))
+        for row in collected(found.orderBy(fn.col("candidate") != RECORDED, "candidate")).to_dicts()
     ]
 
 
-def _ingested(kind: str, good: int, rejected: DataFrame) -> Ingested:
+def _ingested(kind: str, good: int, rejected: DataFrame) -> model.Ingested:
     by_reason = rejected.where(fn.col("kind") == kind).groupBy("reason").count()
-    ordered = _rows(by_reason.orderBy(fn.desc("count"), "reason"))
-    reasons = [(row["reason"] or "", row["count"]) for row in ordered]
-    return Ingested(kind, good, sum(count for _, count in reasons), reasons)
+    ordered = collected(by_reason.orderBy(fn.desc("count"), "reason")).iter_rows()
+    reasons = [(reason or "", count) for reason, count in ordered]
+    return model.Ingested(kind, good, sum(count for _, count in reasons), reasons)

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING
 
+from pyspark.sql import SparkSession
+
+from weir.pipeline.lake import Lake
 from weir.pipeline.outcome import Outcome
 from weir.pipeline.report.data import clusters, find
 from weir.pipeline.report.model import Wanted
 from weir.pipeline.report.page import render
 from weir.pipeline.report.view import missing
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from weir.pipeline.lake import Lake
 
 
 def report(

@@ -33,16 +33,8 @@ def render(found: Findings, *, made: datetime, version: str) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
-        "area": area,
-        "label": label,
-        "named": named,
-        "number": number,
-        "plural": plural,
-        "share": share,
-        "text": text,
-        "thin": thin,
-    }
+    filters = (area, label, named, number, plural, share, text, thin)
+    environment.filters |= {function.__name__: function for function in filters}
     return environment.get_template("page.html.j2").render(
         found=found,
         view=view,

@@ -74,13 +74,8 @@ class Row(NamedTuple):
 
 def missing(found: Findings) -> dict[str, str]:
     """Return the texts of `RUN` for the jobs whose output is missing."""
-    there = {
-        "ingest": found.ingested,
-        "rollup": found.use,
-        "recommend": found.proposals,
-        "replay": found.candidates,
-    }
-    return {job: RUN[job] for job, what in there.items() if not what}
+    parts = (found.ingested, found.use, found.proposals, found.candidates)  # in the order of `RUN`
+    return {job: line for (job, line), part in zip(RUN.items(), parts, strict=True) if not part}
 
 
 def figures(use: Use, noun: str) -> list[Figure]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
 
@@ -35,8 +34,7 @@ OF_MUTATIONS: Final = tuple(
 """Columns of the broker `ANY_BROKER`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rate:
+class Rate(NamedTuple):
     """A rate that a quota of the same name limits."""
 
     amount: str

@@ -17,14 +17,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import polars as pl
 import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 from pyspark.sql.types import StructType
 
 from weir.pipeline import arrow
+from weir.pipeline.lake import filled
 from weir.pipeline.rollup.columns import (
     AMOUNTS,
     ANY_BROKER,
@@ -44,9 +46,6 @@ from weir.pipeline.rollup.columns import (
     VIOLATIONS,
     Rate,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 _BUCKET: Final = StructType().add("bucket", "long").add("rows", "binary")
 _RECORDS_AT_ONCE: Final = 500_000
@@ -75,22 +74,18 @@ def _needed(usage: DataFrame, window_ms: int) -> DataFrame:
     """Return the columns of usage records that windows need, without nulls except `by_quota`: an array of
     the columns `_BY_QUOTA`, null if all are 0, as in most records.
     """
-    by_quota = [_count(name) for name in _BY_QUOTA]
+    by_quota = [filled(name) for name in _BY_QUOTA]
     return usage.select(
-        *(fn.coalesce(name, fn.lit("")).alias(name) for name in ("cluster", "user", "client_id")),
-        fn.coalesce("broker", fn.lit(ANY_BROKER)).alias("broker"),
+        *(filled(name, "").alias(name) for name in ("cluster", "user", "client_id")),
+        filled("broker", ANY_BROKER).alias("broker"),
         (fn.col("time_ms") - fn.pmod("time_ms", fn.lit(window_ms))).alias("window_ms"),
-        *(_count(name).alias(name) for name in TOTALS),
+        *(filled(name).alias(name) for name in TOTALS),
         *(
-            fn.when(fn.col("api") == group.value, _count("charged_bytes")).otherwise(0).alias(name)
+            fn.when(fn.col("api") == group.value, filled("charged_bytes")).otherwise(0).alias(name)
             for name, group in CHARGED.items()
         ),
         fn.when(fn.greatest(*by_quota) > 0, fn.array(*by_quota)).alias("by_quota"),
     )
-
-
-def _count(name: str) -> Column:
-    return fn.coalesce(name, fn.lit(0))
 
 
 def _packed(batches: Iterator[pa.RecordBatch], buckets: int) -> Iterator[pa.RecordBatch]:

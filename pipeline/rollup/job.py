@@ -11,22 +11,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import date
 from math import ceil
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 from pyspark.sql.types import StringType
 
 from weir.pipeline import lake as delta
 from weir.pipeline import tables
+from weir.pipeline.lake import Lake
 from weir.pipeline.outcome import Outcome, PipelineError
 from weir.pipeline.rollup.columns import HOUR_S, PERIODS, ROLLUP
 from weir.pipeline.rollup.compute import rolled
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from weir.pipeline.lake import Lake
 
 WINDOW_S: Final = 10
 """Length (s) of a window of the roll-up. A broker measures byte rates over about the same time: 11 samples

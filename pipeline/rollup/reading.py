@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from datetime import date
+from typing import Final
 
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from weir.pipeline import lake as delta
+from weir.pipeline.lake import Lake
 from weir.pipeline.rollup.columns import ENTITY, PERIODS, RATE, RATES, ROLLUP
-
-if TYPE_CHECKING:
-    from datetime import date
-
-    from pyspark.sql import Column, DataFrame, SparkSession
-
-    from weir.pipeline.lake import Lake
 
 PERIOD: Final = (*ENTITY, "start_ms")
 """Columns that identify a period of an entity."""
@@ -65,10 +61,6 @@ def _rate(quota: str) -> Column:
     return fn.struct(
         fn.lit(quota).alias("quota"),
         mean.alias("mean"),
-        *(_or_0(f"{quota}.{name}").alias(name) for name in RATE.names),
-        *(_or_0(f"{name}.{quota}").alias(name) for name in _BY_QUOTA),
+        *(delta.filled(f"{quota}.{name}").alias(name) for name in RATE.names),
+        *(delta.filled(f"{name}.{quota}").alias(name) for name in _BY_QUOTA),
     )
-
-
-def _or_0(name: str) -> Column:
-    return fn.coalesce(name, fn.lit(0))
