@@ -155,8 +155,7 @@ def _start(name: str, master: str | None, settings: Mapping[str, str]) -> SparkS
 
             until_started.enter_context(launcher(local=master is not None and master.startswith("local")))
             quiet = until_started.enter_context(as_file(files("weir.pipeline").joinpath("log4j2.properties")))
-            # Java's optimizing compiler (C2) takes more time of few cores than its code saves in one job.
-            java = f"-Dlog4j2.configurationFile={quiet.as_uri()} -XX:TieredStopAtLevel=1"
+            java = f"-Dlog4j2.configurationFile={quiet.as_uri()}"
             if not any("GC" in os.environ.get(name, "") for name in JAVA_OPTIONS):
                 # It takes less time of few cores than Java's default. Java does not start with two.
                 java += " -XX:+UseParallelGC"
