@@ -222,7 +222,7 @@ class Handle:
                 await trio.lowlevel.checkpoint()
             else:
                 link.post(message)
-        self._link = link
+        self._link, self._silent = link, 0  # the state may have taken longer than a heartbeat may
         self.ready.set()
         while self._waiting:
             link.post_client(*self._waiting.popleft())

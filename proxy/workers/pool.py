@@ -226,15 +226,20 @@ class Pool:
     def _state(self, number: int) -> Iterator[messages.Message | None]:
         """Yield the messages to a worker's process that is ready, and None after each step.
 
-        Nobody uses quotas of the worker's brokers meanwhile. All else may change, so it comes last, in one
-        step.
+        The quotas come first, because former usage is of their limiters. No own client uses quotas of the
+        worker's brokers meanwhile; what other Weirs report meanwhile does not reach these limiters. All else
+        may change, so it comes last, in one step, with the quotas again if these have changed.
         """
+        registry = self._server.quotas
+        table, in_shadow = registry.table, registry.in_shadow
+        yield self._quotas()
         sent: set[int | None] = set()
         while brokers := [node for node in self.brokers_of(number) if node not in sent]:
             sent.update(brokers)
             yield from self._former.at_brokers(brokers)
         yield messages.Limits(self._server.config.settings)
-        yield self._quotas()
+        if registry.table is not table or registry.in_shadow != in_shadow:
+            yield self._quotas()
         yield self._brokers()
         if self._sharing is not None:
             yield self._sharing.state()

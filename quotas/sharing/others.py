@@ -6,6 +6,7 @@ A former incarnation of this Weir counts as another Weir: so a restart gives no 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import Final, NamedTuple
 
@@ -17,6 +18,8 @@ KEPT_MS: Final = 60_000
 """Time (ms) for which the total of a limiter is kept after the last report about it."""
 ACTIVE_MS: Final = 60_000
 """Time (ms) for which a Weir counts as one whose clients use a limiter, after its last report about it."""
+NEVER: Final = (0.0, -math.inf)
+"""Total and time (ms) of a limiter about which there was no report."""
 SENDERS_MAX: Final = 1000
 """Maximum number of incarnations whose totals are kept."""
 TOTALS_MAX: Final = 200_000
@@ -99,9 +102,15 @@ class OthersUsage:
                 self._charge(limiter, Charge(at_ms, units, self._active(limiter, now_ms)))
 
     def _active(self, limiter: int, now_ms: int) -> int:
-        """Return the number of other Weirs that have reported usage of this limiter within `ACTIVE_MS`."""
-        totals = (sender.totals.get(limiter) for sender in self._senders.values())
-        return sum(total is not None and now_ms - total[1] < ACTIVE_MS for total in totals)
+        """Return the number of other Weirs that have reported usage of this limiter within `ACTIVE_MS`. A
+        Weir that has restarted counts once, and a former process of this Weir does not count.
+        """
+        active = {
+            weir
+            for (weir, _), sender in self._senders.items()
+            if now_ms - sender.totals.get(limiter, NEVER)[1] < ACTIVE_MS
+        }
+        return len(active - {self._own[0]})
 
     def _charge(self, limiter: int, charge: Charge) -> None:
         charges = self._charges.setdefault(limiter, [])

@@ -39,6 +39,10 @@ PURGE_MS: Final = 10_000
 """Minimum time (ms) between the beginnings of two purges. A purge goes through all limiters, `SLICE` at each
 look, and forgets those that were removed.
 """
+LEAD: Final = 10.0
+"""Largest ratio of two Weirs' usages of a limiter that is taken for chance: one of them came first in the
+last burst. Clients of a Weir that uses less do not compete for the limit.
+"""
 SUDDEN_MS: Final = 250
 """Maximum time (ms) since the last usage. Usage is sudden as far as the limit does not allow it in that time:
 clients of others are expected to begin at the same time.
@@ -70,7 +74,7 @@ class _Usage:
         self.active = 0
         """Number of other Weirs whose clients used the limiter when a charge of others last came."""
         self.active_ms = now_ms
-        """Time (ms) of that charge."""
+        """Time (ms) at which that charge came."""
         self.own = 0.0
         self.others = 0.0
         self.own_total = 0.0
@@ -93,15 +97,20 @@ class _Usage:
 
     def expected(self, units: float, limit: float, weirs: int, now_ms: int) -> float:
         """Return the units that clients of other Weirs are expected to use while own clients suddenly use
-        `units`: at each other Weir whose clients use the limiter as many as here.
+        `units`: at each other Weir whose clients use the limiter as many as here, but of all of them at most
+        `LEAD` times as much as in proportion to the recent usage.
 
-        Not in proportion to the recent usage. The Weir that came first in the last burst would then expect
-        little of the others, and the others would not expect less of it, so all together would use more.
+        Not just in proportion. The Weir that came first in the last burst would then expect little of the
+        others, and the others would not expect less of it, so all together would use more. But without the
+        bound, a few bytes at each of ten Weirs would throttle a client of one of them below the limit.
         """
         sudden = units - limit * min(now_ms - self.own_ms, SUDDEN_MS) / 1000
         if sudden <= 0 or now_ms - self.active_ms >= ACTIVE_MS:
             return 0.0
-        return sudden * min(self.active, weirs - 1)
+        weirs = min(self.active, weirs - 1)
+        if self.own > 0:
+            return min(sudden * weirs, sudden * LEAD * self.others / self.own)
+        return sudden * weirs
 
     @property
     def share(self) -> float | None:

@@ -25,7 +25,18 @@ from weir.proxy.server.target import BOOTSTRAP, Target
 from weir.proxy.workers import handle as handles
 from weir.proxy.workers.handle import Handle, Plan
 from weir.proxy.workers.link import Link
-from weir.proxy.workers.messages import Away, Brokers, Charges, Client, Drain, Drained, Left, Message, Ready
+from weir.proxy.workers.messages import (
+    Away,
+    Brokers,
+    Charges,
+    Client,
+    Drain,
+    Drained,
+    Left,
+    Message,
+    Quotas,
+    Ready,
+)
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 
 if TYPE_CHECKING:
@@ -313,3 +324,25 @@ async def test_a_new_process_gets_usage_in_steps_also_of_brokers_that_are_new_me
     ]
     assert [brokers.count(node_id) for node_id in (0, 1)] == [CLIENTS, CLIENTS]
     assert found.count(None) >= 2 * CLIENTS // 50
+
+
+@staged(brokers=(0,))
+async def test_a_new_process_gets_quotas_before_usage_and_again_if_they_change_meanwhile(
+    stage: Stage,
+) -> None:
+    """A worker drops usage of limiters that its quotas do not have."""
+    registry, now_ms = stage.server.quotas, stage.server._reactor.now_ms
+    registry.use(EACH)
+    registry.of(0).ledger("", "c1", now_ms).charge_produce(50, now_ms)
+    async with pool_of(stage) as (pool, _ends):
+        pool._owners[0] = 0
+        kept = [type(each) for each in pool._state(0) if each is not None]
+        messages = pool._state(0)
+        found = [next(messages)]
+        registry.use(QuotaTable())
+        found += messages
+    assert kept.index(Quotas) < kept.index(Charges)
+    assert kept.count(Quotas) == 1
+    changed = [each for each in found if isinstance(each, Quotas)]
+    assert len(changed) == 2
+    assert changed[0] != changed[1]

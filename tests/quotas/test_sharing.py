@@ -353,6 +353,14 @@ def test_other_weirs_that_use_a_limiter_are_counted() -> None:
     assert found == {7: [2, 2], 8: [1]}  # "a" was last heard more than a minute before "c"
 
 
+def test_a_restarted_weir_counts_once_and_former_processes_of_this_weir_do_not_count() -> None:
+    others = OthersUsage("me", 2)
+    usage = Usage(7, 10, 10)
+    for weir, incarnation in (("me", 1), ("b", 1), ("b", 2), ("c", 1)):
+        others.take(Report(weir, incarnation, 0, (usage,)), 0)
+    assert others.charges()[7][-1].weirs == 2
+
+
 def units(budget: Budget) -> float:
     return sum(units for _at_ms, units in budget.counting(2100))
 

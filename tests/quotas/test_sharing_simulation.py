@@ -84,6 +84,18 @@ def test_a_greedy_client_at_one_weir_gets_what_a_slow_one_at_another_leaves() ->
         assert steady_rate(made) == pytest.approx(1, abs=0.05)
 
 
+@pytest.mark.parametrize(("weirs", "share"), [(2, 0.9), (4, 0.8), (10, 0.8)])
+def test_a_trickle_at_other_weirs_throttles_no_client_within_the_limit(weirs: int, share: float) -> None:
+    """A client sends all of a second at once; the clients of the others send a few bytes."""
+    made = world(weirs, Conditions(), seed=1)
+    for weir in made.weirs[1:]:
+        made.client(weir, 10, 10)
+    made.client(made.weirs[0], share * LIMIT, share * LIMIT)
+    began_ms = made.now_ms
+    made.run(began_ms + 120_000)
+    assert rate(made, began_ms + 20_000, began_ms + 100_000) == pytest.approx(share, rel=0.03)
+
+
 @pytest.mark.parametrize("turn_ms", [300, 3000])
 def test_a_client_below_the_limit_that_changes_between_weirs_is_not_throttled(turn_ms: int) -> None:
     made = world(3, Conditions(60), seed=1)

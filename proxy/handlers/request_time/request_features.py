@@ -124,10 +124,9 @@ def produced(plan: Plan, api: ApiCost, chances: Random) -> Extra:
 
 
 def known_us(context: Context, plan: Plan, data: bytearray, frame: int, end: int) -> float:
-    """Return the extra cost (µs) of a request, in addition to that of its length, if it follows from the
-    bytes `data[frame:end]` whatever comes behind them; INCOMPLETE if not. It does if the request is a produce
-    request of one partition that begins with the same bytes as the connection's previous one, and its records
-    are not compressed.
+    """Return the extra cost (µs) of a request, in addition to that of its length, if no byte behind
+    `data[frame:end]` can change it; INCOMPLETE if one can. None can in a produce request of one partition
+    that begins with the same bytes as the connection's previous one, and whose records are not compressed.
     """
     shape = context.produce_shape
     if shape is None:
