@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -346,3 +346,21 @@ async def test_a_new_process_gets_quotas_before_usage_and_again_if_they_change_m
     changed = [each for each in found if isinstance(each, Quotas)]
     assert len(changed) == 2
     assert changed[0] != changed[1]
+
+
+@pytest.mark.trio
+async def test_a_long_way_to_a_process_that_is_ready_does_not_count_as_its_silence() -> None:
+    """While it gets its state, its messages wait to be read; then it would soon count as stuck."""
+
+    def state() -> Iterator[Message | None]:
+        handle._silent = 100
+        yield None
+
+    async def take(_message: Message) -> None:
+        raise AssertionError("no message comes")
+
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        handle = Handle(0, Plan(lambda: (), state, take, lambda _reason, _lost: None))
+        await handle._begin(Link(ours))
+        assert handle.silent_ms == 0
