@@ -70,7 +70,7 @@ def measure(rounds: int, seconds: float, say: Say, *, hurry: bool) -> dict[tuple
 
 
 def _once(row: Row, behind: Stand, brokers: int, seconds: float, warm_up_s: float) -> Shared:
-    """Load so many brokers at the same time, each with its part of the row's connections."""
+    """Load this many brokers at the same time, each with its part of the row's connections."""
     frames, each_gets = row.frames(canned.TOPICS), row.connections // BROKERS
     load = Load(HOST, behind.ports[0], each_gets, row.depth, warm_up_s, seconds, behind.pid)
     loads = [load, *(replace(load, port=port, pid=None) for port in behind.ports[1:brokers])]
