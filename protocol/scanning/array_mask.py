@@ -11,7 +11,6 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from weir.protocol import schema
 from weir.protocol.errors import ProtocolError
 from weir.protocol.scanning.field_offsets import MessageLike, layout
 from weir.protocol.scanning.field_scanner import Chunks, Stream, least_size, streamer
@@ -100,8 +99,5 @@ class ArrayMask:
 
 @cache
 def _streamer(message: str, version: int) -> Callable[[], Stream]:
-    found = schema.message(message)
-    if found is None:
-        raise ValueError(f"no message of Kafka's is called {message}")
-    described = found.layout(version)
+    described = layout(message, version)
     return streamer(described, described.fields[:-1])

@@ -17,8 +17,8 @@ from weir.protocol.framing import INCOMPLETE
 from weir.protocol.scanning.field_scanner import Bytes, Locate, fixed_size, least_size, locator
 from weir.protocol.schema import Layout, MessageSchema, Slot
 
-MessageLike: TypeAlias = MessageSchema | type[object]
-"""A schema, or a class in `messages` with the schema's name."""
+MessageLike: TypeAlias = MessageSchema | type[object] | str
+"""A schema, its name, or a class in `messages` with that name."""
 
 _INTEGERS: Final = {
     "bool": Struct(">b"),
@@ -108,15 +108,16 @@ def layout(message: MessageLike, version: int) -> Layout:
 def _schema(message: MessageLike) -> MessageSchema:
     if isinstance(message, MessageSchema):
         return message
-    found = schema.message(message.__name__)
+    name = message if isinstance(message, str) else message.__name__
+    found = schema.message(name)
     if found is None:
-        raise ValueError(f"no message of Kafka's is called {message.__name__}")
+        raise ValueError(f"no message of Kafka's is called {name}")
     return found
 
 
 @cache
 def _place(message: str, version: int, field_name: str) -> FieldOffset | None:
-    found = _named(message).layout(version)
+    found = layout(message, version)
     names = [slot.name for slot in found.fields]
     if field_name not in names:
         return None
@@ -129,15 +130,8 @@ def _place(message: str, version: int, field_name: str) -> FieldOffset | None:
 
 @cache
 def _tag_section(message: str, version: int) -> FieldOffset | None:
-    found = _named(message).layout(version)
+    found = layout(message, version)
     return _make(found, found.fields, "", None, None) if found.flexible else None
-
-
-def _named(message: str) -> MessageSchema:
-    found = schema.message(message)
-    if found is None:
-        raise ValueError(f"no message of Kafka's is called {message}")
-    return found
 
 
 def _make(

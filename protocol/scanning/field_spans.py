@@ -10,7 +10,6 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from weir.protocol import schema
 from weir.protocol.scanning.field_offsets import MessageLike, layout
 from weir.protocol.scanning.field_scanner import Chunks, Source, Stream, compiled, length_width
 
@@ -60,9 +59,7 @@ class _SpanSource(Source):
 
 @cache
 def _scan(name: str, version: int, fields: tuple[str, ...]) -> Callable[[Note], Stream]:
-    described = schema.message(name)
-    assert described is not None
-    found = described.layout(version)
+    found = layout(name, version)
     source = _SpanSource(found, fields)
     with source.block("def stream(note):"):
         source.line("body = position = end = 0")

@@ -14,8 +14,7 @@ from itertools import takewhile
 from struct import Struct
 from typing import Final, cast
 
-from weir.protocol import schema
-from weir.protocol.scanning.field_offsets import FieldOffset
+from weir.protocol.scanning.field_offsets import FieldOffset, layout
 from weir.protocol.scanning.field_scanner import Bytes, Source, compiled
 
 SHAPE_BYTES_MAX: Final = 1024
@@ -113,9 +112,7 @@ class _ReadsSource(Source):
 @cache
 def _reads(offset: FieldOffset) -> Callable[[Bytes, int, int], list[int]]:
     """Return a function that returns the positions of the bytes that are read to find a field in a body."""
-    message = schema.message(offset.message)
-    assert message is not None
-    found = message.layout(offset.version)
+    found = layout(offset.message, offset.version)
     before = takewhile(lambda slot: slot.name != offset.field, found.fields)
     source = _ReadsSource(found, when_short="return read")
     with source.block("def locate(data, body, end):"):

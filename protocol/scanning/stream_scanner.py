@@ -11,7 +11,6 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from weir.protocol import schema
 from weir.protocol.errors import ProtocolError
 from weir.protocol.scanning.field_offsets import MessageLike, layout
 from weir.protocol.scanning.field_scanner import LENGTH_MAX, Bytes, Chunks, Stream, streamer
@@ -208,8 +207,5 @@ def endpoints_tag(message: MessageLike, version: int) -> int | None:
 
 @cache
 def _streamer(message: str, version: int) -> Callable[[], Stream]:
-    found = schema.message(message)
-    if found is None:
-        raise ValueError(f"no message of Kafka's is called {message}")
-    layout = found.layout(version)
-    return streamer(layout, layout.fields)
+    found = layout(message, version)
+    return streamer(found, found.fields)
