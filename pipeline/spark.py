@@ -18,8 +18,6 @@ from weir.pipeline.outcome import PipelineError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SERVER: Final = "sc://"
-"""Beginning of the master URL of a Spark Connect server, which has Java, Delta Lake and all jars itself."""
 SETTINGS: Final = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -44,6 +42,11 @@ choice of a garbage collector.
 """
 
 
+def at_server(master: str | None) -> bool:
+    """Return True if this is the URL of a Spark Connect server, which has Java, Delta Lake and all jars."""
+    return master is not None and master.startswith("sc://")
+
+
 @contextmanager
 def session(
     name: str, *, master: str | None = None, settings: Mapping[str, str] | None = None
@@ -51,11 +54,11 @@ def session(
     """Yield a Spark session for the job `name`, and stop the session after the block. `master` None leaves
     the master to spark-submit; `settings` take precedence over `SETTINGS`. Unless spark-submit started this
     process or `settings` has `spark.jars`, the locked jars are loaded, and downloaded if they are missing.
-    A Spark Connect server (`SERVER`) has its own.
+    A Spark Connect server (`at_server`) has its own.
 
     Raises PipelineError if Spark, Java or a jar is missing, or Spark does not start.
     """
-    if master is not None and master.startswith(SERVER):
+    if master is not None and at_server(master):
         yield from _connected(master, {**SETTINGS, **(settings or {})})
         return
     # Spark also raises the errors that it logs here.

@@ -10,7 +10,7 @@ import click
 from weir.cli.exits import CommandError
 from weir.cli.pipeline.run import cluster_option, job_options, retention_option, run_job
 from weir.cli.quantity import Quantity
-from weir.pipeline.spark import SERVER
+from weir.pipeline.spark import at_server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -97,7 +97,7 @@ def ingest(
     """
     if (directory is None) == (topic is None) or (topic is None) != (bootstrap_servers is None):
         raise CommandError("say where from: either --files DIR, or --topic TOPIC with --bootstrap-servers")
-    if (master or "").startswith(SERVER):
+    if at_server(master):
         raise CommandError("ingest cannot run at Spark Connect: leave out --master sc://")
     properties = {} if kafka_config is None else _properties(kafka_config)
 

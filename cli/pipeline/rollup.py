@@ -11,7 +11,7 @@ from weir.cli.exits import CommandError
 from weir.cli.pipeline.days import Days
 from weir.cli.pipeline.run import job_options, run_job
 from weir.cli.quantity import Quantity
-from weir.pipeline.spark import SERVER
+from weir.pipeline.spark import at_server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,7 +49,7 @@ def rollup(
     run again at any time.
     """
 
-    if (master or "").startswith(SERVER) and not (again or days):
+    if at_server(master) and not (again or days):
         raise CommandError("rollup cannot follow new usage at Spark Connect: give --days FROM..TO, or --all")
 
     def job(spark: SparkSession) -> Outcome:
