@@ -73,7 +73,7 @@ class Samples:
         self._current = 0
         self._oldest_ms = 0
         self._about = 0.0
-        """Sum of all samples, but for rounding errors since the ring was last examined."""
+        """Sum of all samples: exact when the ring is examined, then each value is added to it."""
         self.on_examined: Callable[[], None] | None = None
         """Function to call whenever the ring is examined: before the first record, and before each record
         after `quiet_until_ms`. None for no call.

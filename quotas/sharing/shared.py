@@ -107,10 +107,8 @@ class _Usage:
         sudden = units - limit * min(now_ms - self.own_ms, SUDDEN_MS) / 1000
         if sudden <= 0 or now_ms - self.active_ms >= ACTIVE_MS:
             return 0.0
-        weirs = min(self.active, weirs - 1)
-        if self.own > 0:
-            return min(sudden * weirs, sudden * LEAD * self.others / self.own)
-        return sudden * weirs
+        equal = sudden * min(self.active, weirs - 1)
+        return equal if self.own <= 0 else min(equal, sudden * LEAD * self.others / self.own)
 
     @property
     def share(self) -> float | None:

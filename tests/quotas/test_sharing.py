@@ -268,14 +268,8 @@ def test_usage_of_a_client_not_known_here_waits_for_its_first_request() -> None:
 
 
 def test_a_report_charges_at_most_a_window_of_each_other_weir() -> None:
-    quotas = byte_rates(QuotaKey.PRODUCER_BYTE_RATE)
-    quotas.use(TABLE)
-    limiters, _own, blindness = shared()
-    blindness.heard(3, 0)
-    limiters.join(ID, quotas, 10)
-    budget = quotas.budget("a", "", 0)
-    assert budget is not None
-    limiters.absorb({limiter_number(ID, Tags("a", "")): [Charge(0, 1e15)]}, 0)
+    limiters, budget, number = heard(3)
+    limiters.absorb({number: [Charge(0, 1e15)]}, 0)
     assert budget.rate(0) == 2000
 
 
@@ -292,14 +286,7 @@ def test_what_was_charged_in_advance_is_taken_off_from_reports_or_given_back_aft
 
 
 def test_sudden_usage_is_charged_for_others_in_advance_and_usage_within_the_limit_is_not() -> None:
-    quotas = byte_rates(QuotaKey.PRODUCER_BYTE_RATE)
-    quotas.use(TABLE)
-    limiters, _own, blindness = shared()
-    blindness.heard(2, 0)
-    limiters.join(ID, quotas, 10)
-    budget = quotas.budget("a", "", 0)
-    assert budget is not None
-    number = limiter_number(ID, Tags("a", ""))
+    limiters, budget, number = heard(2)
     for now_ms in range(100, 1100, 100):
         budget.charge(100, now_ms)
         limiters.look(now_ms)
@@ -318,22 +305,15 @@ def test_sudden_usage_is_charged_for_others_in_advance_and_usage_within_the_limi
 
 def test_equal_usage_is_expected_of_each_other_weir_that_has_used_the_limiter_within_a_minute() -> None:
     """Of a Weir that used little, too: its clients may begin at the same time as here."""
-    quotas = byte_rates(QuotaKey.PRODUCER_BYTE_RATE)
-    quotas.use(TABLE)
-    limiters, _own, blindness = shared()
-    blindness.heard(4, 0)
-    limiters.join(ID, quotas, 10)
-    budget = quotas.budget("a", "", 0)
-    assert budget is not None
-    number = limiter_number(ID, Tags("a", ""))
+    limiters, budget, number = heard(4)
     limiters.absorb({number: [Charge(0, 10, weirs=2)]}, 0)
 
     def expected(now_ms: int) -> float:
         limiters.look(now_ms)
-        before = sum(units for _at_ms, units in budget.counting(now_ms))
+        before = units(budget, now_ms)
         budget.charge(1250, now_ms)
         limiters.look(now_ms)
-        return sum(units for _at_ms, units in budget.counting(now_ms)) - before - 1250
+        return units(budget, now_ms) - before - 1250
 
     assert expected(250) == 2 * (1250 - 250)  # the limit allows 250 in 250 ms
     limiters.look(2000)
@@ -361,8 +341,20 @@ def test_a_restarted_weir_counts_once_and_former_processes_of_this_weir_do_not_c
     assert others.charges()[7][-1].weirs == 2
 
 
-def units(budget: Budget) -> float:
-    return sum(units for _at_ms, units in budget.counting(2100))
+def heard(weirs: int) -> tuple[SharedLimiters, Budget, int]:
+    """The limiters of a Weir that hears this many, itself included; the limiter of user a, and its number."""
+    quotas = byte_rates(QuotaKey.PRODUCER_BYTE_RATE)
+    quotas.use(TABLE)
+    limiters, _own, blindness = shared()
+    blindness.heard(weirs, 0)
+    limiters.join(ID, quotas, 10)
+    budget = quotas.budget("a", "", 0)
+    assert budget is not None
+    return limiters, budget, limiter_number(ID, Tags("a", ""))
+
+
+def units(budget: Budget, now_ms: int = 2100) -> float:
+    return sum(units for _at_ms, units in budget.counting(now_ms))
 
 
 def test_request_time_is_reported_in_microseconds_and_charged_in_percent() -> None:
