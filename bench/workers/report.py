@@ -9,15 +9,13 @@ from bench.report import Table
 from bench.stats import Spread
 from bench.workers.churn import Churn
 from bench.workers.crowd import Crowd
-from bench.workers.scaling import HALF, LOADS, WORKERS, Shared
+from bench.workers.scaling import LOADS, Shared
 
 _SCALING: Final = (
     "load",
     "CPU µs per request, one process",
     "two workers",
     "ratio",
-    "one process, half of the connections",
-    "two workers ÷ that",
     "busier worker's part",
     "requests/s per full core, one process",
     "two workers",
@@ -33,21 +31,19 @@ def scaling(found: Mapping[tuple[str, int], Sequence[Shared]]) -> Table:
         "One process and two workers in front of two stub brokers",
         _SCALING,
         [
-            [row.title, *_line(*(found[row.name, workers] for workers in (*WORKERS, HALF)))]
+            [row.title, *_line(found[row.name, 1], found[row.name, 2])]
             for row in LOADS
             if (row.name, 1) in found
         ],
     )
 
 
-def _line(ones: Sequence[Shared], twos: Sequence[Shared], halves: Sequence[Shared]) -> list[str]:
+def _line(ones: Sequence[Shared], twos: Sequence[Shared]) -> list[str]:
     rounds = list(zip(ones, twos, strict=True))
     return [
         f"{Spread.of([one.cpu_us for one in ones]).median:.1f}",
         f"{Spread.of([two.cpu_us for two in twos]).median:.1f}",
         _spread([two.cpu_us / one.cpu_us for one, two in rounds]),
-        f"{Spread.of([half.cpu_us for half in halves]).median:.1f}",
-        _spread([two.cpu_us / half.cpu_us for half, two in zip(halves, twos, strict=True)]),
         f"{Spread.of([two.busiest for two in twos]).median:.0%}",
         f"{Spread.of([one.core_rate for one in ones]).median:,.0f}",
         f"{Spread.of([two.core_rate for two in twos]).median:,.0f}",

@@ -1,7 +1,4 @@
-"""Load both brokers through one process and through two workers in turn, and one broker through one process.
-
-With the third load, one process has as many connections as each worker. Fewer of them are ready at a time
-than with twice as many, so each request costs more. Compared with this load, two workers cost what they add.
+"""Load both brokers through one process and through two workers, in turn.
 
 Generator and brokers need cores too, so two workers cannot have two cores for themselves here. The rate that
 workers would reach with a core each is computed: the busiest process is at its limit first.
@@ -19,7 +16,7 @@ from bench import canned
 from bench.load import Load, Measured, generate
 from bench.measure import HURRY_S, WARM_UP_S
 from bench.rows import ROWS, Row
-from bench.workers.stand import BROKERS, Stand, stand
+from bench.workers.stand import Stand, stand
 from tests.kafka.settings import HOST
 
 LOADS: Final = tuple(
@@ -29,8 +26,6 @@ LOADS: Final = tuple(
 )
 """Rows whose connections are an even number; each broker gets half of them."""
 WORKERS: Final = (1, 2)
-HALF: Final = 0
-"""Stands for one process with half of the load, in place of a number of workers."""
 Say = Callable[[str], None]
 
 
@@ -53,7 +48,7 @@ class Shared:
 
 
 def measure(rounds: int, seconds: float, say: Say, *, hurry: bool) -> dict[tuple[str, int], list[Shared]]:
-    """Return the measurements of each round by row and number of workers (or `HALF`). Raises LoadError,
+    """Return the measurements of each round by row and number of workers. Raises LoadError,
     TargetError, OSError.
     """
     found: dict[tuple[str, int], list[Shared]] = {}
@@ -61,19 +56,19 @@ def measure(rounds: int, seconds: float, say: Say, *, hurry: bool) -> dict[tuple
         stands = {workers: opened.enter_context(stand(workers)) for workers in WORKERS}
         for turn in range(rounds):
             for row in LOADS:
-                for workers in (HALF, *WORKERS)[:: -1 if turn % 2 else 1]:
-                    behind, brokers = stands[workers or 1], 1 if workers == HALF else BROKERS
-                    say(f"round {turn + 1} of {rounds}: {row.title}: {workers or 1} worker(s)")
-                    once = _once(row, behind, brokers, seconds, HURRY_S if hurry else WARM_UP_S)
+                for workers in WORKERS[:: -1 if turn % 2 else 1]:
+                    say(f"round {turn + 1} of {rounds}: {row.title}: {workers} worker(s)")
+                    once = _once(row, stands[workers], seconds, HURRY_S if hurry else WARM_UP_S)
                     found.setdefault((row.name, workers), []).append(once)
     return found
 
 
-def _once(row: Row, behind: Stand, brokers: int, seconds: float, warm_up_s: float) -> Shared:
-    """Load this many brokers at the same time, each with its part of the row's connections."""
-    frames, each_gets = row.frames(canned.TOPICS), row.connections // BROKERS
-    load = Load(HOST, behind.ports[0], each_gets, row.depth, warm_up_s, seconds, behind.pid)
-    loads = [load, *(replace(load, port=port, pid=None) for port in behind.ports[1:brokers])]
+def _once(row: Row, behind: Stand, seconds: float, warm_up_s: float) -> Shared:
+    frames = row.frames(canned.TOPICS)
+    load = Load(
+        HOST, behind.ports[0], row.connections // len(behind.ports), row.depth, warm_up_s, seconds, behind.pid
+    )
+    loads = [load, *(replace(load, port=port, pid=None) for port in behind.ports[1:])]
     with ThreadPoolExecutor(len(loads)) as threads:
         before = behind.cpu_s()
         measured = list(threads.map(lambda each: generate(each, frames), loads))
