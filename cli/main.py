@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from importlib.metadata import version
 from platform import python_version
 
 import click
@@ -24,13 +23,13 @@ from weir.cli.top.command import top
 from weir.cli.verify import verify
 from weir.cli.versions import versions
 from weir.proxy import logs
-from weir.proxy.build import build
+from weir.proxy.build import VERSION, build
 
 
 def _say_version(context: click.Context, _option: click.Parameter, value: bool) -> None:
     """Print the versions of Weir and of Python, and whether Weir is compiled."""
     if value and not context.resilient_parsing:
-        click.echo(f"weir, version {version('kafka-weir')} ({build()}, Python {python_version()})")
+        click.echo(f"weir, version {VERSION} ({build()}, Python {python_version()})")
         context.exit()
 
 

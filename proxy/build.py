@@ -1,9 +1,14 @@
-"""Tell which build of Weir runs: compiled by mypyc, or plain Python."""
+"""Tell which Weir runs: its version, and whether mypyc has compiled it."""
 
 from __future__ import annotations
 
 from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.metadata import version
 from importlib.util import find_spec
+from typing import Final
+
+VERSION: Final = version("kafka-weir")
+"""Version of this process. The files on disk may have another version if they were replaced meanwhile."""
 
 
 def build() -> str:

@@ -9,7 +9,6 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from platform import python_version
 from typing import NamedTuple, assert_never
@@ -18,7 +17,7 @@ import structlog
 import trio
 
 from weir.proxy import file_watch
-from weir.proxy.build import build
+from weir.proxy.build import VERSION, build
 from weir.proxy.config.config import Config, check_quota_store, needs_one_worker
 from weir.proxy.config.settings import ConfigError
 from weir.proxy.control.charges_file import ChargesFile
@@ -271,7 +270,7 @@ class _Process(NamedTuple):
         """
         config = self.config
         file = "none" if config.file is None else str(config.file)
-        versions = {"version": version("kafka-weir"), "build": build(), "python": python_version()}
+        versions = {"version": VERSION, "build": build(), "python": python_version()}
         log.info("started", **versions, configuration=file)
         mode, quotas = config.settings.quota_mode, len(self.quota_manager.table)
         log.info("quotas in force", store=self.store.name, quotas=quotas, mode=mode)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib.metadata import version
 from itertools import accumulate
 
 from prometheus_client.core import HistogramMetricFamily, InfoMetricFamily, Metric
@@ -18,7 +17,7 @@ from weir.proxy.admin import quota_metrics, sharing_metrics, worker_metrics
 from weir.proxy.admin.entities import broker_label
 from weir.proxy.admin.exposition import WEIR, Row
 from weir.proxy.admin.replication import metrics as replication_metrics
-from weir.proxy.build import build
+from weir.proxy.build import VERSION, build
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.control.events.hub import Hub
 from weir.proxy.control.events.records import KINDS
@@ -83,7 +82,7 @@ def families(sources: Sources, *, ready: bool) -> Iterator[Metric | None]:
 
 
 def _process(server: Server, *, ready: bool) -> Iterator[Metric]:
-    versions = {"version": version("kafka-weir"), "build": build(), "python": platform.python_version()}
+    versions = {"version": VERSION, "build": build(), "python": platform.python_version()}
     yield InfoMetricFamily("weir_build", "Version and build of Weir, version of Python.", value=versions)
     yield WEIR.gauge("ready", "1 if /readyz answers 200.", ready)
     yield WEIR.counter("log_lines_lost", "Log lines that could not be written.", server.log_lines_lost)

@@ -14,6 +14,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 import structlog
 import trio
 
+from weir.proxy.build import VERSION
 from weir.proxy.control.supervisor import Works
 from weir.proxy.workers.link import Link, LinkError
 from weir.proxy.workers.messages import Client, Drain, Drained, Message, Ready
@@ -233,7 +234,7 @@ class Handle:
 
 def _start(theirs: socket.socket) -> subprocess.Popen[bytes]:
     """Start a worker's process with its end of the link. It finds the modules that this process has found."""
-    command = [sys.executable, "-P", "-m", "weir.proxy.workers", str(theirs.fileno())]
+    command = [sys.executable, "-P", "-m", "weir.proxy.workers", str(theirs.fileno()), VERSION]
     paths = os.pathsep.join(path for path in sys.path if path)
     return subprocess.Popen(  # noqa: S603  # our own program
         command,

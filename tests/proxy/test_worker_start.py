@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import ssl
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +17,7 @@ from tests.proxy.certificates import HOST, write_ca, write_pair
 from tests.proxy.fake_broker import FakeCluster
 from weir.proxy import run
 from weir.proxy.addresses import Address
+from weir.proxy.build import VERSION
 from weir.proxy.config import config
 from weir.proxy.config.config import ConfigError
 from weir.proxy.control.quota_registry import QuotaRegistry
@@ -217,3 +221,21 @@ def test_auto_makes_a_worker_per_core_if_no_broker_is_known_at_the_start(
 def workers_of(found: Pool | None) -> int:
     """The number of processes that move bytes."""
     return 1 if found is None else len(found.handles)
+
+
+def test_a_worker_of_another_version_than_its_supervisor_ends_with_a_line_that_names_both() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        found = subprocess.run(
+            [sys.executable, "-m", "weir.proxy.workers", str(theirs.fileno()), "0.0.1"],
+            pass_fds=[theirs.fileno()],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert found.returncode == 1
+    assert re.fullmatch(
+        rf"weir: a worker of version {re.escape(VERSION)} cannot serve a supervisor of version 0\.0\.1: .*\n",
+        found.stderr,
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from importlib.metadata import version
 from typing import Any, Final
 
 import msgspec
@@ -11,6 +10,7 @@ import msgspec
 from weir.proxy.admin.api import events
 from weir.proxy.admin.api.operation import Operation
 from weir.proxy.admin.problems import MEDIA_TYPE
+from weir.proxy.build import VERSION
 from weir.proxy.control.events.records import AnyEvent
 from weir.proxy.control.snapshots.records import ErrorDetails
 
@@ -67,7 +67,7 @@ def describe(operations: Iterable[Operation]) -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "Weir's admin endpoint",
-            "version": version("kafka-weir"),
+            "version": VERSION,
             "description": "Times are milliseconds of Unix time. Errors are problem details (RFC 9457).",
         },
         "paths": paths,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterator
-from importlib.metadata import version
 
 from weir.proxy.admin.api.operation import Call, Operation, State
+from weir.proxy.build import VERSION
 from weir.proxy.connection import connection
 from weir.proxy.control.snapshots.records import (
     Certificate,
@@ -27,7 +27,7 @@ async def _status(call: Call) -> Status:
     unready = await state.readiness.problem()
     await in_steps(state.traffic.look(state.sources.now_ms()))
     return Status(
-        version=version("kafka-weir"),
+        version=VERSION,
         compiled=not connection.__file__.endswith(".py"),
         python=platform.python_version(),
         started_ms=int(state.started_s * 1000),
