@@ -26,12 +26,6 @@ AMOUNTS: Final = (*TOTALS, *CHARGED)
 QUOTAS: Final = tuple(BY_QUOTA.names)
 THROTTLES: Final = tuple(f"throttle_ms.{quota}" for quota in QUOTAS)
 VIOLATIONS: Final = tuple(f"violations.{quota}" for quota in QUOTAS)
-SUMS: Final = (*AMOUNTS, *THROTTLES, *VIOLATIONS)
-"""All columns of windows that are summed up, each by quota as `column.quota`."""
-OF_MUTATIONS: Final = tuple(
-    name for name in SUMS if name == "mutations" or name.endswith(".controller_mutation_rate")
-)
-"""Columns of the broker `ANY_BROKER`."""
 
 
 class Rate(NamedTuple):

@@ -8,7 +8,9 @@ the shuffle sums up the windows of its buckets to hours and days.
   counts in the window in which its interval began.
 - One entity with most records is no bottleneck: before the shuffle, its records are in many tasks; after the
   shuffle, it has at most 8,640 windows per day and broker.
-- Texts are compared only once: after the shuffle, the pairs of entity and broker are numbered first.
+- Texts are compared only once in a task: as categories, they are numbers.
+- Throttle times and violations are in a table of their own, because most windows have none: this halves what
+  is summed up, packed and shuffled.
 - Percentiles are exact: the values of all periods are sorted at once, and looked up at the ranks on both
   sides.
 """
@@ -17,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, Generic, NamedTuple, TypeVar
 
 import polars as pl
 import pyarrow as pa
@@ -34,29 +36,49 @@ from weir.pipeline.rollup.columns import (
     DAY_S,
     ENTITY,
     LEVELS,
-    OF_MUTATIONS,
     PERIODS,
     QUOTAS,
     RATES,
     ROLLUP,
     SHARES,
-    SUMS,
     THROTTLES,
     TOTALS,
     VIOLATIONS,
     Rate,
 )
 
-_BUCKET: Final = StructType().add("bucket", "long").add("rows", "binary")
+_BUCKET: Final = StructType().add("bucket", "long").add("table", "long").add("rows", "binary")
+"""A part of one of the tables of `Windows`; `table` is its index."""
 _RECORDS_AT_ONCE: Final = 500_000
 """Number of usage records that a task sums up at once."""
 _BY_QUOTA: Final = (*THROTTLES, *VIOLATIONS)
+_TEXTS: Final = ("cluster", "user", "client_id")
 _OWNER: Final = (*ENTITY, "broker")
 _WINDOW: Final = (*_OWNER, "window_ms")
 """Columns that identify a window of an entity at a broker. `level` is an index into `LEVELS`; the name that
 the level lacks is "".
 """
 _PAIR: Final = tuple(name for name in _WINDOW if name != "level")
+_OF_MUTATIONS: Final = (
+    "mutations",
+    *(name for name in _BY_QUOTA if name.endswith(".controller_mutation_rate")),
+)
+"""Columns of the broker `ANY_BROKER`."""
+
+
+T = TypeVar("T")
+
+
+class Windows(NamedTuple, Generic[T]):
+    """Two tables of windows, with the columns `_WINDOW` and these, or something about both tables."""
+
+    amounts: T
+    """`AMOUNTS`, of every window."""
+    by_quota: T
+    """`_BY_QUOTA`, of the windows in which one of them is above 0."""
+
+
+_SUMS: Final[Windows[Sequence[str]]] = Windows(AMOUNTS, _BY_QUOTA)
 
 
 def rolled(usage: DataFrame, window_s: int, days: int, buckets: int) -> DataFrame:
@@ -95,108 +117,143 @@ def _packed(batches: Iterator[pa.RecordBatch], buckets: int) -> Iterator[pa.Reco
     day = pl.col("window_ms") // (DAY_S * 1000)
     within = (pl.struct(*_OWNER).hash() % buckets).cast(pl.Int64)
     for records in arrow.frames(batches, _RECORDS_AT_ONCE):
-        yield from arrow.packed(windows(records).with_columns(bucket=day * buckets + within), ["bucket"])
+        for index, rows in enumerate(windows(records)):
+            keyed = rows.with_columns(bucket=day * buckets + within, table=pl.lit(index, pl.Int64))
+            yield from arrow.packed(keyed, ["bucket", "table"])
 
 
 def _unpacked(batches: Iterator[pa.RecordBatch], window_s: int) -> Iterator[pa.RecordBatch]:
     """Yield the rows of `columns.ROLLUP` from buckets that contain whole days of entities at brokers."""
-    parts = [arrow.unpacked(rows) for batch in batches for rows in batch.column("rows")]
-    if not parts:
+    parts = Windows[list[pl.DataFrame]]([], [])
+    for batch in batches:
+        for index, rows in zip(batch.column("table").to_pylist(), batch.column("rows"), strict=True):
+            parts[index].append(arrow.unpacked(rows))
+    if not parts.amounts:
         return
+    none = parts.amounts[0].clear().select(_WINDOW)
+    parts.by_quota.append(none.with_columns(pl.lit(0, pl.Int64).alias(name) for name in _BY_QUOTA))
     whole = merged(parts)
     del parts
     for rows in _periods(whole, window_s):
         yield from arrow.batches(rows, ROLLUP)
 
 
-def windows(records: pl.DataFrame) -> pl.DataFrame:
-    """Return windows (columns `_WINDOW` and `SUMS`) of all levels, from the columns of `_needed`. Mutations
-    are counted at `ANY_BROKER`, and so are throttle times that they caused.
+def windows(records: pl.DataFrame) -> Windows[pl.DataFrame]:
+    """Return windows of all levels, from the columns of `_needed`. Mutations are counted at `ANY_BROKER`, and
+    so are throttle times that they caused.
     """
-    by_quota = (
-        pl.col("by_quota").list.get(index, null_on_oob=True).fill_null(0).alias(name)
-        for index, name in enumerate(_BY_QUOTA)
+    by_quota = (pl.col("by_quota").list.get(index).alias(name) for index, name in enumerate(_BY_QUOTA))
+    known = _categorized(records)
+    limited = known.filter(pl.col("by_quota").is_not_null()).select(*_PAIR, *by_quota)
+    found = Windows(
+        *(
+            _mutations_apart(_summed(rows, _PAIR, sums), sums)
+            for rows, sums in zip((known, limited), _SUMS, strict=True)
+        )
     )
-    pairs = _mutations_apart(_summed(records.select(*_PAIR, *AMOUNTS, *by_quota), _PAIR))
+    # Mutations may all have been refused: such a window has amounts, too.
+    refused = found.by_quota.filter(pl.col("broker") == ANY_BROKER)
+    amounts = pl.concat([found.amounts, refused.select(*_PAIR, *_zeros(found.amounts, AMOUNTS))])
+    return Windows(_by_level(amounts, AMOUNTS), _by_level(found.by_quota, _BY_QUOTA))
+
+
+def _by_level(pairs: pl.DataFrame, sums: Sequence[str]) -> pl.DataFrame:
+    """Return windows of all levels, from those of pairs. A window may occur twice: `merged` sums up later."""
     found = []
     for index, level in enumerate(LEVELS):
-        of_level = pairs  # a pair may occur twice, because `merged` sums up later
+        of_level = pairs
         if (absent := {"user": "client_id", "client-id": "user"}.get(level)) is not None:
-            of_level = _summed(pairs.with_columns(pl.lit("").alias(absent)), _PAIR)
-        found.append(of_level.select(pl.lit(index, pl.Int8).alias("level"), *_PAIR, *SUMS))
+            keys = [name for name in _PAIR if name != absent]
+            of_level = _summed(pairs, keys, sums).with_columns(pl.lit("").alias(absent))
+        texts = pl.col(_TEXTS).cast(pl.String)  # a category has another number in another task
+        found.append(of_level.with_columns(texts, level=pl.lit(index, pl.Int8)).select(*_WINDOW, *sums))
     return pl.concat(found)
 
 
-def merged(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+def merged(parts: Windows[list[pl.DataFrame]]) -> Windows[pl.DataFrame]:
     """Return windows in which each window occurs once."""
-    return _summed(pl.concat(parts), _WINDOW)
-
-
-def _summed(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-    return rows.lazy().group_by(*keys).agg(pl.col(SUMS).sum()).collect(engine="streaming")
-
-
-def _mutations_apart(pairs: pl.DataFrame) -> pl.DataFrame:
-    """Move the columns `OF_MUTATIONS` to rows of their own."""
-
-    def zeros(names: Sequence[str]) -> list[pl.Expr]:
-        return [pl.lit(0, pairs.schema[name]).alias(name) for name in names]
-
-    at_any_broker = pl.lit(ANY_BROKER, pairs.schema["broker"]).alias("broker")
-    with_mutations = pairs.filter(pl.any_horizontal(pl.col(OF_MUTATIONS) > 0))
-    apart = with_mutations.with_columns(
-        at_any_broker, *zeros([name for name in SUMS if name not in OF_MUTATIONS])
+    return Windows(
+        *(
+            _summed(_categorized(pl.concat(rows)), _WINDOW, sums)
+            for rows, sums in zip(parts, _SUMS, strict=True)
+        )
     )
-    return pl.concat([pairs.with_columns(zeros(OF_MUTATIONS)), apart])
 
 
-def _periods(windows: pl.DataFrame, window_s: int) -> Iterator[pl.DataFrame]:
-    """Yield the rows of `columns.ROLLUP` for hours, then for days. `windows`, each `window_s` (s) long, has
-    all windows of an entity at a broker on a day, each once.
+def _categorized(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.with_columns(pl.col(_TEXTS).cast(pl.Categorical))
+
+
+def _summed(rows: pl.DataFrame, keys: Sequence[str], sums: Sequence[str]) -> pl.DataFrame:
+    return rows.lazy().group_by(*keys).agg(pl.col(sums).sum()).collect(engine="streaming")
+
+
+def _mutations_apart(pairs: pl.DataFrame, sums: Sequence[str]) -> pl.DataFrame:
+    """Move the columns `_OF_MUTATIONS` to rows of their own."""
+    moved = [name for name in sums if name in _OF_MUTATIONS]
+    at_any_broker = pl.lit(ANY_BROKER, pairs.schema["broker"]).alias("broker")
+    with_mutations = pairs.filter(pl.any_horizontal(pl.col(moved) > 0))
+    apart = with_mutations.with_columns(
+        at_any_broker, *_zeros(pairs, [name for name in sums if name not in moved])
+    )
+    return pl.concat([pairs.with_columns(_zeros(pairs, moved)), apart])
+
+
+def _zeros(rows: pl.DataFrame, names: Sequence[str]) -> list[pl.Expr]:
+    return [pl.lit(0, rows.schema[name]).alias(name) for name in names]
+
+
+def _periods(whole: Windows[pl.DataFrame], window_s: int) -> Iterator[pl.DataFrame]:
+    """Yield the rows of `columns.ROLLUP` for hours, then for days. `whole` has all windows of an entity at a
+    broker on a day, each once and `window_s` (s) long.
     """
-    owners = windows.select(_OWNER).unique().with_row_index("owner")
-    numbered = windows.join(owners, on=_OWNER).select(pl.col("owner").cast(pl.Int64), "window_ms", *SUMS)
+    owners = whole.amounts.select(_OWNER).unique().with_row_index("owner")
+    owners = owners.with_columns(pl.col("owner").cast(pl.Int64))
+    numbered = Windows(
+        *(
+            rows.join(owners, on=_OWNER).select("owner", "window_ms", *sums)
+            for rows, sums in zip(whole, _SUMS, strict=True)
+        )
+    )
+    named = owners.with_columns(pl.col(_TEXTS).cast(pl.String))
     for seconds in PERIODS.values():
-        yield _shaped(_rows(numbered, seconds, window_s), owners, seconds, window_s)
+        yield _shaped(_rows(numbered, seconds, window_s), named, seconds, window_s)
 
 
-def _rows(numbered: pl.DataFrame, seconds: int, window_s: int) -> pl.DataFrame:
-    """Return one row per owner and period of `seconds`: `owner`, `start_ms`, `SUMS`, `active_s`,
-    `throttled_s.QUOTA`, and `RATE.p50`, … per rate, null without use.
+def _rows(numbered: Windows[pl.DataFrame], seconds: int, window_s: int) -> pl.DataFrame:
+    """Return one row per owner and period of `seconds`: `owner`, `start_ms`, `AMOUNTS`, `_BY_QUOTA`,
+    `active_s`, `throttled_s.QUOTA`, and `RATE.p50`, … per rate, null without use.
     """
     length_ms = seconds * 1000
     number = pl.col("window_ms") // length_ms
-    first, last = numbered.select(number.min().alias("first"), number.max().alias("last")).row(0)
-    count = (last or 0) - (first or 0) + 1
-    within = numbered.with_columns(period=pl.col("owner") * count + (number - first))
-    rows = (
-        within.lazy()
-        .group_by("period")
-        .agg(
-            pl.col(SUMS).sum(),
-            (pl.len() * float(window_s)).alias("active_s"),
-            *(
-                ((pl.col(name) > 0).sum() * float(window_s)).alias(f"throttled_s.{quota}")
-                for quota, name in zip(QUOTAS, THROTTLES, strict=True)
-            ),
-        )
-        .collect(engine="streaming")
+    first, last = numbered.amounts.select(number.min().alias("first"), number.max().alias("last")).row(0)
+    count = last - first + 1
+    period = pl.col("owner") * count + (number - first)
+    within, limited = (rows.with_columns(period=period) for rows in numbered)
+    active_s = (pl.len() * float(window_s)).alias("active_s")
+    throttled_s = (
+        ((pl.col(name) > 0).sum() * float(window_s)).alias(f"throttled_s.{quota}")
+        for quota, name in zip(QUOTAS, THROTTLES, strict=True)
     )
-    for name, rate in RATES.items():
-        spread = _spread(within.select("period", value=rate.amount), name, rate.unit / window_s)
-        rows = rows.join(spread, on="period", how="left")
+    rows = within.lazy().group_by("period").agg(pl.col(AMOUNTS).sum(), active_s).collect(engine="streaming")
+    parts = [limited.group_by("period").agg(pl.col(_BY_QUOTA).sum(), *throttled_s)]
+    parts += [_spread(within, name, rate, window_s) for name, rate in RATES.items()]
+    for part in parts:
+        rows = rows.join(part, on="period", how="left")
     return rows.with_columns(
-        owner=(pl.col("period") // count).cast(pl.UInt32),
-        start_ms=(pl.col("period") % count + first) * length_ms,
+        owner=pl.col("period") // count, start_ms=(pl.col("period") % count + first) * length_ms
     )
 
 
-def _spread(values: pl.DataFrame, name: str, unit: float) -> pl.DataFrame:
-    """Return the percentiles and the maximum of the values above 0 by `period`, each times `unit`."""
+def _spread(windows: pl.DataFrame, name: str, rate: Rate, window_s: int) -> pl.DataFrame:
+    """Return the percentiles and the maximum of a rate by `period`, over the windows in which it is above
+    0.
+    """
+    values = windows.select("period", value=rate.amount)
     above = values.filter(pl.col("value") > 0).sort("period", "value")
     counts = above.group_by("period", maintain_order=True).agg(pl.len().cast(pl.Int64).alias("count"))
     begin, last = counts["count"].cum_sum() - counts["count"], counts["count"] - 1
-    ordered = above["value"]
+    ordered, unit = above["value"], rate.unit / window_s
 
     def at(share: float) -> pl.Series:
         rank = last * share

@@ -120,19 +120,23 @@ def test_rollup_counts_mutations_of_all_brokers_together(spark: SparkSession, tm
     """Kafka limits mutations in the whole cluster, so that each broker's share has no percentile."""
     lake = Lake(str(tmp_path))
     throttled = {**dict.fromkeys(QUOTAS, 0), "controller_mutation_rate": 70}
+    refused = {**dict.fromkeys(QUOTAS, 0), "controller_mutation_rate": 3}
     made = [
         record(0, broker=1, api="mutations", requests=1, mutations=20, throttle_ms=throttled),
         record(0, broker=2, api="mutations", requests=2, mutations=30),
         record(10_000, broker=2, api="mutations", requests=4, mutations=10),
+        record(20_000, broker=2, api="mutations", requests=8, violations=refused),  # none was carried out
     ]
     ingest(spark, lake, made)
     rollup(spark, lake)
     found = {row.broker: row for row in rows_of(spark, lake) if row.level == "user"}
     assert {broker: (row.requests, row.mutations) for broker, row in found.items()} == {
         1: (1, 0),
-        2: (6, 0),
+        2: (14, 0),
         -1: (0, 60),
     }
+    assert (found[1].active_s, found[2].active_s, found[-1].active_s) == (10, 30, 30)
+    assert found[-1].violations.controller_mutation_rate == 3
     assert found[-1].controller_mutation_rate.max == 5
     assert found[-1].controller_mutation_rate.p50 == 3
     assert found[1].throttle_ms is None
