@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
@@ -22,6 +21,7 @@ from weir.conformance.capture import CaptureError, Run
 from weir.conformance.capture.recorder import QUEUE_BYTES_MAX, Recorder
 from weir.conformance.events import Side
 from weir.proxy import logs
+from weir.proxy.build import VERSION
 from weir.proxy.config import config
 from weir.proxy.tapped_run import RELAY_ONLY, run_tapped
 
@@ -121,7 +121,7 @@ def _recorder(
     run = Run(
         time_ns=time.time_ns(),
         source=upstream,
-        tool=f"weir {version('kafka-weir')}",
+        tool=f"weir {VERSION}",
         redacted=not with_credentials,
         blanked=blank_records,
     )

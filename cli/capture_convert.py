@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from weir.cli.exits import INCOMPLETE, CommandError
 from weir.conformance.capture import CaptureError, CaptureReader, CaptureWriter, Run
 from weir.conformance.capture.redaction import Redaction
 from weir.conformance.events import Event
+from weir.proxy.build import VERSION
 
 EXAMPLES = """\b
 Examples:
@@ -107,7 +107,7 @@ def _from_pcap(
     run = Run(
         time_ns=first.time_ns,
         source=file.name,
-        tool=f"weir {version('kafka-weir')}",
+        tool=f"weir {VERSION}",
         redacted=not with_credentials,
         blanked=blank_records,
     )

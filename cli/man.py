@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from importlib.metadata import version
 from typing import Final
 
 import click
 
 from weir.cli.exits import DONE, FAILED, INCOMPLETE, USAGE
 from weir.cli.settings.sections import ENVIRONMENT_HELP
+from weir.proxy.build import VERSION
 
 EXITS: Final = {
     DONE: "Done, or stopped as asked.",
@@ -33,7 +33,7 @@ def man(context: click.Context) -> None:
 def page(root: click.Context) -> Iterator[str]:
     """Yield the lines of the manual page, in roff, of the command line whose context is `root`."""
     command = root.command
-    yield f'.TH WEIR 1 "" "weir {_roff(version("kafka-weir"))}" "Weir"'
+    yield f'.TH WEIR 1 "" "weir {_roff(VERSION)}" "Weir"'
     yield from (".SH NAME", f"weir \\- {_roff(_sentence(command).rstrip('.'))}")
     yield from (".SH SYNOPSIS", ".B weir", "\\fICOMMAND\\fR [\\fIOPTION\\fR]...")
     yield from (".SH ENVIRONMENT", _roff(ENVIRONMENT_HELP))

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from importlib.machinery import EXTENSION_SUFFIXES
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Final
 
-VERSION: Final = version("kafka-weir")
-"""Version of this process. The files on disk may have another version if they were replaced meanwhile."""
+
+def _version() -> str:
+    try:
+        return version("kafka-weir")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+VERSION: Final = _version()
+"""Version of this process; "unknown" if Weir is not installed as a package. The files on disk may have
+another version if they were replaced meanwhile.
+"""
 
 
 def build() -> str:

@@ -25,6 +25,8 @@ class CloseReason(StrEnum):
     not complete.
     """
     PROXY_HEADER_TIMEOUT = "proxy_header_timeout"
+    WORKER_AWAY = "worker_away"
+    """The client has waited for 30 s, and its worker was not ready."""
     OUT_OF_RESOURCES = "out_of_resources"
     """The system had no descriptor, memory or local port for the connection to the broker."""
     REQUEST_TOO_LARGE = "request_too_large"

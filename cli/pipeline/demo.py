@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
@@ -25,6 +24,7 @@ from weir.cli.progress import Bar
 from weir.cli.quantity import Quantity
 from weir.demo.errors import DemoError
 from weir.pipeline.outcome import Outcome, PipelineError
+from weir.proxy.build import VERSION
 
 if TYPE_CHECKING:
     from weir.demo.pipeline_record import Files
@@ -96,7 +96,7 @@ def _run(upstream: str | None, seconds: float, directory: Path | None, *, is_jso
         say("All requests are recorded; now Spark's jobs.")
         outcomes = []
         with session("demo", master=MASTER, settings=SETTINGS) as spark:
-            for name, job in jobs(files, version("kafka-weir")).items():
+            for name, job in jobs(files, VERSION).items():
                 outcomes.append(in_session(name, spark, job))
                 if not is_json:
                     click.echo()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -13,6 +12,7 @@ from weir.cli.output_file import check_free, write_lines
 from weir.cli.pipeline.days import Days
 from weir.cli.pipeline.run import cluster_option, job_options, run_job
 from weir.cli.quotas.entity import RATES_HELP, parse_assignments
+from weir.proxy.build import VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -96,7 +96,7 @@ def report(
             str(output),
             wanted=Wanted(cluster, days, level, top, wanted_capacity),
             made=datetime.now(UTC),
-            version=version("kafka-weir"),
+            version=VERSION,
             write=lambda text: write_lines(output, [text], force=force),
         )
 

@@ -8,9 +8,9 @@ the shuffle sums up the windows of its buckets to hours and days.
   counts in the window in which its interval began.
 - One entity with most records is no bottleneck: before the shuffle, its records are in many tasks; after the
   shuffle, it has at most 8,640 windows per day and broker.
-- Texts are compared only once in a task: as categories, they are numbers.
-- Throttle times and violations are in a table of their own, because most windows have none: this halves what
-  is summed up, packed and shuffled.
+- Windows are grouped by numbers instead of texts: texts become polars' categories first.
+- Throttle times and violations are in a table of their own, because most windows have none: most windows then
+  have 8 sums instead of 20.
 - Percentiles are exact: the values of all periods are sorted at once, and looked up at the ranks on both
   sides.
 """
@@ -70,7 +70,9 @@ T = TypeVar("T")
 
 
 class Windows(NamedTuple, Generic[T]):
-    """Two tables of windows, with the columns `_WINDOW` and these, or something about both tables."""
+    """A pair of values, one for each table of windows: the tables' rows, their parts, or the names of their
+    sums. Both tables have the columns `_WINDOW`, and these:
+    """
 
     amounts: T
     """`AMOUNTS`, of every window."""
@@ -98,7 +100,7 @@ def _needed(usage: DataFrame, window_ms: int) -> DataFrame:
     """
     by_quota = [filled(name) for name in _BY_QUOTA]
     return usage.select(
-        *(filled(name, "").alias(name) for name in ("cluster", "user", "client_id")),
+        *(filled(name, "").alias(name) for name in _TEXTS),
         filled("broker", ANY_BROKER).alias("broker"),
         (fn.col("time_ms") - fn.pmod("time_ms", fn.lit(window_ms))).alias("window_ms"),
         *(filled(name).alias(name) for name in TOTALS),
@@ -143,12 +145,12 @@ def windows(records: pl.DataFrame) -> Windows[pl.DataFrame]:
     so are throttle times that they caused.
     """
     by_quota = (pl.col("by_quota").list.get(index).alias(name) for index, name in enumerate(_BY_QUOTA))
-    known = _categorized(records)
-    limited = known.filter(pl.col("by_quota").is_not_null()).select(*_PAIR, *by_quota)
+    records = _categorized(records)
+    throttled = records.filter(pl.col("by_quota").is_not_null()).select(*_PAIR, *by_quota)
     found = Windows(
         *(
             _mutations_apart(_summed(rows, _PAIR, sums), sums)
-            for rows, sums in zip((known, limited), _SUMS, strict=True)
+            for rows, sums in zip((records, throttled), _SUMS, strict=True)
         )
     )
     # Mutations may all have been refused: such a window has amounts, too.
@@ -229,14 +231,14 @@ def _rows(numbered: Windows[pl.DataFrame], seconds: int, window_s: int) -> pl.Da
     first, last = numbered.amounts.select(number.min().alias("first"), number.max().alias("last")).row(0)
     count = last - first + 1
     period = pl.col("owner") * count + (number - first)
-    within, limited = (rows.with_columns(period=period) for rows in numbered)
+    within, throttled = (rows.with_columns(period=period) for rows in numbered)
     active_s = (pl.len() * float(window_s)).alias("active_s")
     throttled_s = (
         ((pl.col(name) > 0).sum() * float(window_s)).alias(f"throttled_s.{quota}")
         for quota, name in zip(QUOTAS, THROTTLES, strict=True)
     )
     rows = within.lazy().group_by("period").agg(pl.col(AMOUNTS).sum(), active_s).collect(engine="streaming")
-    parts = [limited.group_by("period").agg(pl.col(_BY_QUOTA).sum(), *throttled_s)]
+    parts = [throttled.group_by("period").agg(pl.col(_BY_QUOTA).sum(), *throttled_s)]
     parts += [_spread(within, name, rate, window_s) for name, rate in RATES.items()]
     for part in parts:
         rows = rows.join(part, on="period", how="left")

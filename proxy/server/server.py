@@ -53,7 +53,7 @@ log = structlog.get_logger("weir")
 
 
 ListConnections: TypeAlias = Callable[[ConnectionFilter], Awaitable[Connections]]
-LOSSES: Final = ("died", "stuck", "failed")
+LOSSES: Final = ("died", "stuck", "failed", "replaced")
 """Reasons why workers are replaced."""
 
 

@@ -16,6 +16,7 @@ import trio
 
 from weir.proxy.build import VERSION
 from weir.proxy.control.supervisor import Works
+from weir.proxy.workers.exit_codes import REPLACED
 from weir.proxy.workers.link import Link, LinkError
 from weir.proxy.workers.messages import Client, Drain, Drained, Message, Ready
 
@@ -34,9 +35,26 @@ WAIT_S_MIN: Final = 0.1
 WAIT_S_MAX: Final = 5.0
 STEADY_S: Final = 60.0
 """Time (s) that a worker must run so that the time before a restart is short again."""
+REPLACED_ON_DISK: Final = (
+    "another version of Weir was installed while this one ran, so no worker can start: restart Weir, or "
+    "start a new one that takes over"
+)
 
-Reason: TypeAlias = Literal["died", "stuck", "failed"]
-"""Reason why a process has ended. `failed`: the supervisor could not obey one of its messages."""
+WAITING_S_MAX: Final = 30.0
+"""Time (s) for which a client waits for a process: Kafka clients' default `request.timeout.ms`."""
+
+Reason: TypeAlias = Literal["died", "stuck", "failed", "replaced"]
+"""Reason why a process has ended. `failed`: the supervisor could not obey one of its messages. `replaced`:
+the files on disk are of another version of Weir.
+"""
+
+
+class _Waiting(NamedTuple):
+    """A client that waits until the process is ready."""
+
+    client: Client
+    sock: socket.socket
+    since_s: float
 
 
 class Plan(NamedTuple):
@@ -50,6 +68,8 @@ class Plan(NamedTuple):
     """Coroutine function that obeys a message of the worker."""
     lost: Callable[[Reason, list[str]], None]
     """Function (reason, addresses of the clients that were connected) that notes the end of a process."""
+    refused: Callable[[list[str]], None]
+    """Function (addresses of clients) that notes the end of clients that have waited too long."""
 
 
 class Handle:
@@ -66,8 +86,7 @@ class Handle:
         self._plan = plan
         self._link: Link | None = None
         """Link to the present process, once it is ready."""
-        self._waiting: deque[tuple[Client, socket.socket]] = deque()
-        """Clients that wait until the process is ready."""
+        self._waiting: deque[_Waiting] = deque()
         self._given: Counter[str] = Counter()
         """Number of open connections of the process by client's address."""
         self._silent = 0
@@ -95,7 +114,7 @@ class Handle:
         """Pass a client to the process, now or when it is ready."""
         self._given[client.host] += 1
         if self._link is None:
-            self._waiting.append((client, sock))
+            self._waiting.append(_Waiting(client, sock, trio.current_time()))
         else:
             self._link.post_client(client, sock)
 
@@ -137,7 +156,10 @@ class Handle:
             if trio.current_time() - began_s >= STEADY_S:
                 wait_s = WAIT_S_MIN
             log.error("worker lost, starting another", worker=self.number, reason=reason, wait_s=wait_s)
+            if reason == "replaced":
+                log.error(REPLACED_ON_DISK, worker=self.number, version=VERSION)
             self._lose(reason)
+            self._refuse_late()
             await trio.sleep(wait_s)
             wait_s = min(2 * wait_s, WAIT_S_MAX)
 
@@ -152,8 +174,22 @@ class Handle:
         stay.
         """
         self.restarts += 1
-        lost, self._given = self._given, Counter(client.host for client, _sock in self._waiting)
+        lost, self._given = self._given, Counter(one.client.host for one in self._waiting)
         self._plan.lost(reason, list((lost - self._given).elements()))
+
+    def _refuse_late(self) -> None:
+        """Close the clients that have waited for `WAITING_S_MAX`, so that their number is bounded while no
+        process becomes ready.
+        """
+        hosts = []
+        while self._waiting and trio.current_time() - self._waiting[0].since_s >= WAITING_S_MAX:
+            late = self._waiting.popleft()
+            late.sock.close()
+            self.left(late.client.host)
+            hosts.append(late.client.host)
+        if hosts:
+            log.warning("clients closed that waited for a worker", worker=self.number, count=len(hosts))
+            self._plan.refused(hosts)
 
     async def _process(self) -> Reason:
         """Run one process until it ends; return the reason."""
@@ -164,14 +200,16 @@ class Handle:
         try:
             for message in self._plan.first():
                 link.post(message)
-            return await self._serve(link)
+            reason = await self._serve(link)
         finally:
             self._link, self.pid = None, 0
-            self._waiting.extendleft(reversed(link.unsent_clients()))
+            now_s = trio.current_time()
+            self._waiting.extendleft(_Waiting(*each, now_s) for each in reversed(link.unsent_clients()))
             link.close()
             process.kill()
             with trio.CancelScope(shield=True):
-                await trio.to_thread.run_sync(process.wait)
+                code = await trio.to_thread.run_sync(process.wait)
+        return "replaced" if code == REPLACED else reason
 
     async def _serve(self, link: Link) -> Reason:
         """Exchange messages until the link breaks ("died"), or no message comes any more ("stuck")."""
@@ -194,6 +232,7 @@ class Handle:
                 while self._silent < (START_LOOKS_MAX if self._link is None else SILENT_LOOKS_MAX):
                     await trio.sleep(LOOK_S)
                     self._silent += 1
+                    self._refuse_late()
                 reason = "stuck"
                 nursery.cancel_scope.cancel()
 
@@ -226,7 +265,8 @@ class Handle:
         self._link, self._silent = link, 0  # the state may have taken longer than a heartbeat may
         self.ready.set()
         while self._waiting:
-            link.post_client(*self._waiting.popleft())
+            waiting = self._waiting.popleft()
+            link.post_client(waiting.client, waiting.sock)
         log.info("worker started", worker=self.number, pid=self.pid)
         if self._draining:
             link.post(Drain())

@@ -348,6 +348,7 @@ class Pool:
             partial(self._state, number),
             partial(self._take, number),
             partial(self._lost, number),
+            partial(self._note_closed, CloseReason.WORKER_AWAY),
         )
         return Handle(number, plan)
 
@@ -357,11 +358,14 @@ class Pool:
         self._lost_s = trio.current_time()
         self._counts.pop(number, None)
         counts.sum_up(self._counts.values(), self._server.plane.elsewhere)
-        counters = self._server.counters
+        self._note_closed(CloseReason.STOPPED, hosts)
+        self._refusing.accept(self.brokers_of(number))
+
+    def _note_closed(self, reason: CloseReason, hosts: list[str]) -> None:
+        """Count the end of connections from these addresses."""
         for host in hosts:
             self._server.plane.connector.ended(host)
-        counters.closed_at[CloseReason.STOPPED, None] += len(hosts)
-        self._refusing.accept(self.brokers_of(number))
+        self._server.counters.closed_at[reason, None] += len(hosts)
 
     def _problems(self) -> Iterator[Condition]:
         if trio.current_time() - self._lost_s < RECENT_S:
@@ -376,7 +380,7 @@ class Pool:
                 yield problem(
                     f"worker_away {handle.number}",
                     f"Worker {handle.number} does not run: clients of its brokers wait.",
-                    "Weir starts the worker again. The log has the reason.",
+                    "Weir starts the worker again. The log has the reason: worker lost.",
                 )
 
 

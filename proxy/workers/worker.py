@@ -6,7 +6,6 @@ import ctypes
 import pickle
 import signal
 import socket
-import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -18,7 +17,6 @@ import trio
 
 from weir.proxy import logs
 from weir.proxy.addresses import Address
-from weir.proxy.build import VERSION
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.config.config import Config, checked
 from weir.proxy.config.settings import Settings
@@ -337,16 +335,8 @@ def message_of(table: QuotaTable, *, in_shadow: bool) -> messages.Quotas:
     return messages.Quotas(pickle.dumps(parts), in_shadow)
 
 
-def main(fd: int, supervisors_version: str) -> None:
-    """Run a worker at the descriptor of its link until the supervisor has it end, or has ended. Exits with a
-    message if this is another version of Weir than the supervisor: they may not understand each other.
-    """
-    if supervisors_version != VERSION:
-        sys.exit(
-            f"weir: a worker of version {VERSION} cannot serve a supervisor of version "
-            f"{supervisors_version}: Weir was replaced on disk while it ran. Restart it, or start a new Weir "
-            "that takes over"
-        )
+def main(fd: int) -> None:
+    """Run a worker at the descriptor of its link until the supervisor has it end, or has ended."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # meant for the supervisor
         signal.signal(number, signal.SIG_IGN)
     _end_with_parent()

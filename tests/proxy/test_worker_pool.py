@@ -18,11 +18,13 @@ from tests.proxy.supervised import supervisor
 from tests.proxy.worker_rigs import PEER, Heard, connect, disconnect, new_pool
 from tests.scripted import staged
 from weir.proxy.addresses import Address
+from weir.proxy.build import VERSION
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.control.supervisor import Task
 from weir.proxy.counters import Counters
 from weir.proxy.server.target import BOOTSTRAP, Target
 from weir.proxy.workers import handle as handles
+from weir.proxy.workers.exit_codes import REPLACED
 from weir.proxy.workers.handle import Handle, Plan
 from weir.proxy.workers.link import Link
 from weir.proxy.workers.messages import (
@@ -135,6 +137,7 @@ class Process:
     """A worker's process that a test plays: its end of the link."""
 
     pid = 1
+    exit_code = -9
 
     def __init__(self, theirs: socket.socket) -> None:
         self.link = Link(theirs.dup())
@@ -145,7 +148,7 @@ class Process:
 
     def wait(self) -> int:
         """Return the exit code."""
-        return -9
+        return self.exit_code
 
 
 class Processes:
@@ -155,9 +158,10 @@ class Processes:
         self.started: list[Process] = []
         self.taken: list[Message] = []
         self.lost: list[tuple[str, list[str]]] = []
+        self.refused: list[str] = []
         self.failure: Exception | None = None
         monkeypatch.setattr(handles, "_start", self._start)
-        self.plan = Plan(list, list, self._take, lambda reason, hosts: self._lose(reason, hosts))
+        self.plan = Plan(list, list, self._take, self._lose, self.refused.extend)
 
     def _start(self, theirs: socket.socket) -> Process:
         self.started.append(Process(theirs))
@@ -173,8 +177,13 @@ class Processes:
 
     async def number(self, number: int) -> Process:
         """Wait until this number of processes have started; the newest one is ready then."""
+        newest = await self.newest(number)
+        newest.link.post(Ready())
+        return newest
+
+    async def newest(self, number: int) -> Process:
+        """Wait until this number of processes have started; the newest one is not ready."""
         await until(lambda: len(self.started) >= number)
-        self.started[-1].link.post(Ready())
         return self.started[-1]
 
 
@@ -269,6 +278,73 @@ async def test_a_client_that_a_dying_worker_did_not_get_while_it_drained_is_serv
     far.close()
 
 
+@pytest.mark.trio
+async def test_a_worker_of_another_version_is_lost_as_replaced_and_the_log_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    processes = Processes(monkeypatch)
+    worker = Handle(3, processes.plan)
+    with capture_logs() as logs:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(supervisor().keep_running, Task.WORKERS, worker.run)
+            process = await processes.newest(1)
+            process.exit_code = REPLACED
+            process.kill()
+            await processes.newest(2)
+            nursery.cancel_scope.cancel()
+    assert processes.lost[0] == ("replaced", [])
+    (line,) = [line for line in logs if line["event"] == handles.REPLACED_ON_DISK]
+    assert (line["log_level"], line["worker"], line["version"]) == ("error", 3, VERSION)
+
+
+@pytest.mark.trio
+async def test_clients_are_closed_that_have_waited_too_long_while_no_worker_becomes_ready(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    processes = Processes(monkeypatch)
+    worker = Handle(0, processes.plan)
+    near, far = tcp_pair()
+    late_near, late_far = tcp_pair()
+
+    async def end_at_once() -> None:
+        for number in range(1, 1000):
+            (await processes.newest(number)).kill()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(supervisor().keep_running, Task.WORKERS, worker.run)
+        nursery.start_soon(end_at_once)
+        worker.give(Client(0, False, "10.0.0.1", 1), near)
+        await trio.sleep(handles.WAITING_S_MAX - 5)
+        worker.give(Client(0, False, "10.0.0.2", 2), late_near)
+        await until(lambda: bool(processes.refused))
+        assert trio.current_time() <= handles.WAITING_S_MAX + handles.WAIT_S_MAX + 1
+        assert processes.refused == ["10.0.0.1"]
+        assert worker.connections == 1
+        assert far.recv(1) == b""
+        nursery.cancel_scope.cancel()
+    late_near.close()
+    late_far.close()
+    far.close()
+
+
+@staged(brokers=(0, 1))
+async def test_a_client_that_waited_too_long_for_a_worker_gives_back_its_place(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handles, "WAITING_S_MAX", 0.0)
+    async with pool_of(stage) as (pool, _ends):
+        worker = pool.handles[pool.owner(0)]
+        worker._link, link = None, worker._link
+        near, far = tcp_pair()
+        await pool.receive(near, Target(0), Address(*PEER))
+        assert (stage.server.counters.sessions_open, worker.connections) == (1, 1)
+        worker._refuse_late()
+        assert (stage.server.counters.sessions_open, worker.connections) == (0, 0)
+        assert stage.server.counters.closed == {CloseReason.WORKER_AWAY: 1}
+        worker._link = link
+        far.close()
+
+
 async def received(link: Link, kind: type[Message]) -> bool:
     """Read the next message; return True if it is of this kind. Closes a socket that comes with it."""
     message, sock = await link.receive()
@@ -361,6 +437,6 @@ async def test_a_long_way_to_a_process_that_is_ready_does_not_count_as_its_silen
 
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        handle = Handle(0, Plan(lambda: (), state, take, lambda _reason, _lost: None))
+        handle = Handle(0, Plan(lambda: (), state, take, lambda _reason, _lost: None, lambda _hosts: None))
         await handle._begin(Link(ours))
         assert handle.silent_ms == 0
