@@ -8,17 +8,16 @@ from importlib.util import find_spec
 from typing import Final
 
 
-def _version() -> str:
+def installed_version() -> str:
+    """Return the version of Weir on disk; "unknown" if Weir is not installed as a package."""
     try:
         return version("kafka-weir")
     except PackageNotFoundError:
         return "unknown"
 
 
-VERSION: Final = _version()
-"""Version of this process; "unknown" if Weir is not installed as a package. The files on disk may have
-another version if they were replaced meanwhile.
-"""
+VERSION: Final = installed_version()
+"""Version of this process. The files on disk may have another version if they were replaced meanwhile."""
 
 
 def build() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -14,8 +15,10 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 import structlog
 import trio
 
-from weir.proxy.build import VERSION
+from weir.proxy.build import VERSION, installed_version
+from weir.proxy.close_reasons import CloseReason
 from weir.proxy.control.supervisor import Works
+from weir.proxy.server.refusals import RefusalError
 from weir.proxy.workers.exit_codes import REPLACED
 from weir.proxy.workers.link import Link, LinkError
 from weir.proxy.workers.messages import Client, Drain, Drained, Message, Ready
@@ -68,8 +71,8 @@ class Plan(NamedTuple):
     """Coroutine function that obeys a message of the worker."""
     lost: Callable[[Reason, list[str]], None]
     """Function (reason, addresses of the clients that were connected) that notes the end of a process."""
-    refused: Callable[[list[str]], None]
-    """Function (addresses of clients) that notes the end of clients that have waited too long."""
+    refused: Callable[[Client, RefusalError], None]
+    """Function that notes that a waiting client was closed, and why."""
 
 
 class Handle:
@@ -86,6 +89,8 @@ class Handle:
         self._plan = plan
         self._link: Link | None = None
         """Link to the present process, once it is ready."""
+        self.lost_by: Reason | None = None
+        """Reason why the latest process has ended; None since a process is ready."""
         self._waiting: deque[_Waiting] = deque()
         self._given: Counter[str] = Counter()
         """Number of open connections of the process by client's address."""
@@ -116,7 +121,7 @@ class Handle:
         if self._link is None:
             self._waiting.append(_Waiting(client, sock, trio.current_time()))
         else:
-            self._link.post_client(client, sock)
+            self._link.post_client(client, sock, trio.current_time())
 
     def left(self, host: str) -> bool:
         """Note the end of a connection; return False if the process has no connection from this address."""
@@ -156,10 +161,11 @@ class Handle:
             if trio.current_time() - began_s >= STEADY_S:
                 wait_s = WAIT_S_MIN
             log.error("worker lost, starting another", worker=self.number, reason=reason, wait_s=wait_s)
-            if reason == "replaced":
-                log.error(REPLACED_ON_DISK, worker=self.number, version=VERSION)
+            if reason == "replaced" != self.lost_by:
+                log.error(
+                    REPLACED_ON_DISK, worker=self.number, version=VERSION, installed=installed_version()
+                )
             self._lose(reason)
-            self._refuse_late()
             await trio.sleep(wait_s)
             wait_s = min(2 * wait_s, WAIT_S_MAX)
 
@@ -174,22 +180,33 @@ class Handle:
         stay.
         """
         self.restarts += 1
+        self.lost_by = reason
         lost, self._given = self._given, Counter(one.client.host for one in self._waiting)
         self._plan.lost(reason, list((lost - self._given).elements()))
 
-    def _refuse_late(self) -> None:
-        """Close the clients that have waited for `WAITING_S_MAX`, so that their number is bounded while no
-        process becomes ready.
+    def refuse_waiting(self) -> None:
+        """Close clients that have gone or wait too long, which bounds their number while no process becomes
+        ready.
         """
-        hosts = []
-        while self._waiting and trio.current_time() - self._waiting[0].since_s >= WAITING_S_MAX:
-            late = self._waiting.popleft()
-            late.sock.close()
-            self.left(late.client.host)
-            hosts.append(late.client.host)
-        if hosts:
-            log.warning("clients closed that waited for a worker", worker=self.number, count=len(hosts))
-            self._plan.refused(hosts)
+        gone = _gone(waiting.sock for waiting in self._waiting)
+        refused = [(each, why) for each in self._waiting if (why := self._refusal(each, gone))]
+        ended = {id(each) for each, _why in refused}
+        self._waiting = deque(each for each in self._waiting if id(each) not in ended)
+        for each, why in refused:
+            with suppress(OSError):
+                each.sock.close()
+            self.left(each.client.host)
+            self._plan.refused(each.client, why)
+
+    def _refusal(self, waiting: _Waiting, gone: set[int]) -> RefusalError | None:
+        """Return why a waiting client must be closed; None if it may go on waiting."""
+        if waiting.sock.fileno() in gone:
+            return RefusalError(CloseReason.CLIENT_CLOSED, "the client closed while it waited for a worker")
+        if self.lost_by == "replaced":
+            return RefusalError(CloseReason.WORKER_AWAY, REPLACED_ON_DISK)
+        if trio.current_time() - waiting.since_s >= WAITING_S_MAX:
+            return RefusalError(CloseReason.WORKER_AWAY, f"no worker was ready for {WAITING_S_MAX:g} s")
+        return None
 
     async def _process(self) -> Reason:
         """Run one process until it ends; return the reason."""
@@ -203,8 +220,7 @@ class Handle:
             reason = await self._serve(link)
         finally:
             self._link, self.pid = None, 0
-            now_s = trio.current_time()
-            self._waiting.extendleft(_Waiting(*each, now_s) for each in reversed(link.unsent_clients()))
+            self._waiting.extendleft(_Waiting(*each) for each in reversed(link.unsent_clients()))
             link.close()
             process.kill()
             with trio.CancelScope(shield=True):
@@ -232,7 +248,6 @@ class Handle:
                 while self._silent < (START_LOOKS_MAX if self._link is None else SILENT_LOOKS_MAX):
                     await trio.sleep(LOOK_S)
                     self._silent += 1
-                    self._refuse_late()
                 reason = "stuck"
                 nursery.cancel_scope.cancel()
 
@@ -262,14 +277,22 @@ class Handle:
                 await trio.lowlevel.checkpoint()
             else:
                 link.post(message)
-        self._link, self._silent = link, 0  # the state may have taken longer than a heartbeat may
+        self._link, self.lost_by = link, None
+        self._silent = 0  # the state may have taken longer than a heartbeat may
         self.ready.set()
         while self._waiting:
-            waiting = self._waiting.popleft()
-            link.post_client(waiting.client, waiting.sock)
+            link.post_client(*self._waiting.popleft())
         log.info("worker started", worker=self.number, pid=self.pid)
         if self._draining:
             link.post(Drain())
+
+
+def _gone(socks: Iterable[socket.socket]) -> set[int]:
+    """Return the descriptors of the sockets whose other end has closed."""
+    poll = select.poll()
+    for sock in socks:
+        poll.register(sock, select.POLLRDHUP)
+    return {fd for fd, _events in poll.poll(0)}
 
 
 def _start(theirs: socket.socket) -> subprocess.Popen[bytes]:

@@ -35,6 +35,8 @@ class _Unsent(NamedTuple):
     client: Client | None = None
     sock: socket.socket | None = None
     """Socket of the client, which is sent with the packet."""
+    since_s: float = 0.0
+    """Time (s) since which the client waits."""
 
 
 class Link:
@@ -57,9 +59,9 @@ class Link:
             last = start + PIECE_BYTES >= len(data)
             self._append(_Unsent((_LAST if last else _MORE) + data[start : start + PIECE_BYTES]))
 
-    def post_client(self, client: Client, sock: socket.socket) -> None:
-        """Send a client's socket soon, and close it here."""
-        self._append(_Unsent(_LAST + encoded(client), client, sock))
+    def post_client(self, client: Client, sock: socket.socket, since_s: float = 0.0) -> None:
+        """Send a client's socket soon, and close it here. `unsent_clients` returns `since_s`, too."""
+        self._append(_Unsent(_LAST + encoded(client), client, sock, since_s))
 
     def _append(self, unsent: _Unsent) -> None:
         """Send a packet now if there is room, else as soon as there is. Waking Trio costs more."""
@@ -87,10 +89,10 @@ class Link:
             if not self._unsent:
                 await self._posted.wait()
 
-    def unsent_clients(self) -> list[tuple[Client, socket.socket]]:
-        """Return the clients that were not sent, and forget them."""
+    def unsent_clients(self) -> list[tuple[Client, socket.socket, float]]:
+        """Return the clients that were not sent (`post_client`), and forget them."""
         unsent, self._unsent = self._unsent, deque()
-        return [(each.client, each.sock) for each in unsent if each.client is not None and each.sock]
+        return [(each.client, each.sock, each.since_s) for each in unsent if each.client and each.sock]
 
     async def _send(self, unsent: _Unsent) -> None:
         while True:

@@ -23,14 +23,15 @@ from weir.proxy.control.sharing.sharing import UsageSharing
 from weir.proxy.control.slices import slices
 from weir.proxy.control.snapshots.records import Worker
 from weir.proxy.control.stores.quota_manager import QuotaManager
-from weir.proxy.control.supervisor import Task
+from weir.proxy.control.supervisor import Task, every
 from weir.proxy.net.reactor import Reactor
+from weir.proxy.server.refusals import RefusalError
 from weir.proxy.server.server import Server
 from weir.proxy.server.target import BOOTSTRAP, Target
 from weir.proxy.workers import charges, counts, messages
 from weir.proxy.workers.bootstrap import BootstrapBrokers
 from weir.proxy.workers.former_usage import FormerUsage
-from weir.proxy.workers.handle import Handle, Plan, Reason
+from weir.proxy.workers.handle import LOOK_S, Handle, Plan, Reason
 from weir.proxy.workers.questions import FLUSH_S, ConnectionLists, PeerLists, Questions
 from weir.proxy.workers.refusing import RefusingListeners
 from weir.proxy.workers.sharing import SharingSender
@@ -49,6 +50,11 @@ HALVED_EVERY_S: Final = 60.0
 """Time (s) after which the load of a broker counts half."""
 CONNECTIONS_EACH: Final = 10**10
 """Distance between the first connection numbers of two processes."""
+_WAIT: Final = "Weir starts the worker again. The log has the reason."
+_RESTART: Final = (
+    "Another version of Weir was installed while this one ran: restart Weir, or start a new one that takes "
+    "over."
+)
 
 
 class Pool:
@@ -111,9 +117,10 @@ class Pool:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             nursery.start_soon(self._halve_loads)
+            keep_running = self._server.supervisor.keep_running
+            nursery.start_soon(keep_running, Task.WORKERS, every(LOOK_S, self._refuse_waiting))
             async with trio.open_nursery() as processes:
                 for handle in self.handles:
-                    keep_running = self._server.supervisor.keep_running
                     processes.start_soon(keep_running, Task.WORKERS, handle.run)
                 for handle in self.handles:
                     await handle.ready.wait()
@@ -348,7 +355,7 @@ class Pool:
             partial(self._state, number),
             partial(self._take, number),
             partial(self._lost, number),
-            partial(self._note_closed, CloseReason.WORKER_AWAY),
+            self._refused,
         )
         return Handle(number, plan)
 
@@ -358,14 +365,20 @@ class Pool:
         self._lost_s = trio.current_time()
         self._counts.pop(number, None)
         counts.sum_up(self._counts.values(), self._server.plane.elsewhere)
-        self._note_closed(CloseReason.STOPPED, hosts)
-        self._refusing.accept(self.brokers_of(number))
-
-    def _note_closed(self, reason: CloseReason, hosts: list[str]) -> None:
-        """Count the end of connections from these addresses."""
         for host in hosts:
             self._server.plane.connector.ended(host)
-        self._server.counters.closed_at[reason, None] += len(hosts)
+        self._server.counters.closed_at[CloseReason.STOPPED, None] += len(hosts)
+        self._refusing.accept(self.brokers_of(number))
+
+    def _refused(self, client: messages.Client, refusal: RefusalError) -> None:
+        """Count and log a client that was closed while it waited for a worker."""
+        connector = self._server.plane.connector
+        connector.ended(client.host)
+        connector.note_refusal(refusal, Target(client.node_id), Address(client.host, client.port))
+
+    async def _refuse_waiting(self) -> None:
+        for handle in self.handles:
+            handle.refuse_waiting()
 
     def _problems(self) -> Iterator[Condition]:
         if trio.current_time() - self._lost_s < RECENT_S:
@@ -379,8 +392,8 @@ class Pool:
             if not handle.alive:
                 yield problem(
                     f"worker_away {handle.number}",
-                    f"Worker {handle.number} does not run: clients of its brokers wait.",
-                    "Weir starts the worker again. The log has the reason: worker lost.",
+                    f"Worker {handle.number} does not run: clients of its brokers wait, for 30 s at most.",
+                    _RESTART if handle.lost_by == "replaced" else _WAIT,
                 )
 
 

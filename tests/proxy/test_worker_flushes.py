@@ -32,7 +32,7 @@ async def _nothing(_message: object) -> None:
     pass
 
 
-PLAN = Plan(list, list, _nothing, lambda _reason, _hosts: None, lambda _hosts: None)
+PLAN = Plan(list, list, _nothing, lambda _reason, _hosts: None, lambda _client, _refusal: None)
 
 
 class Worker(Handle):

@@ -22,6 +22,7 @@ from weir.proxy.build import VERSION
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.control.supervisor import Task
 from weir.proxy.counters import Counters
+from weir.proxy.server.refusals import RefusalError
 from weir.proxy.server.target import BOOTSTRAP, Target
 from weir.proxy.workers import handle as handles
 from weir.proxy.workers.exit_codes import REPLACED
@@ -158,10 +159,10 @@ class Processes:
         self.started: list[Process] = []
         self.taken: list[Message] = []
         self.lost: list[tuple[str, list[str]]] = []
-        self.refused: list[str] = []
+        self.refused: list[tuple[str, CloseReason]] = []
         self.failure: Exception | None = None
         monkeypatch.setattr(handles, "_start", self._start)
-        self.plan = Plan(list, list, self._take, self._lose, self.refused.extend)
+        self.plan = Plan(list, list, self._take, self._lose, self._refuse)
 
     def _start(self, theirs: socket.socket) -> Process:
         self.started.append(Process(theirs))
@@ -171,6 +172,9 @@ class Processes:
         if self.failure is not None:
             raise self.failure
         self.taken.append(message)
+
+    def _refuse(self, client: Client, refusal: RefusalError) -> None:
+        self.refused.append((client.host, refusal.reason))
 
     def _lose(self, reason: str, hosts: list[str]) -> None:
         self.lost.append((reason, hosts))
@@ -297,34 +301,82 @@ async def test_a_worker_of_another_version_is_lost_as_replaced_and_the_log_says_
     assert (line["log_level"], line["worker"], line["version"]) == ("error", 3, VERSION)
 
 
+async def looking(worker: Handle) -> None:
+    """Close waiting clients, as the pool does."""
+    while True:
+        await trio.sleep(handles.LOOK_S)
+        worker.refuse_waiting()
+
+
 @pytest.mark.trio
-async def test_clients_are_closed_that_have_waited_too_long_while_no_worker_becomes_ready(
+async def test_a_client_that_waits_too_long_for_a_worker_is_closed(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
     processes = Processes(monkeypatch)
     worker = Handle(0, processes.plan)
     near, far = tcp_pair()
     late_near, late_far = tcp_pair()
-
-    async def end_at_once() -> None:
-        for number in range(1, 1000):
-            (await processes.newest(number)).kill()
-
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(supervisor().keep_running, Task.WORKERS, worker.run)
-        nursery.start_soon(end_at_once)
+        nursery.start_soon(looking, worker)
         worker.give(Client(0, False, "10.0.0.1", 1), near)
         await trio.sleep(handles.WAITING_S_MAX - 5)
         worker.give(Client(0, False, "10.0.0.2", 2), late_near)
         await until(lambda: bool(processes.refused))
-        assert trio.current_time() <= handles.WAITING_S_MAX + handles.WAIT_S_MAX + 1
-        assert processes.refused == ["10.0.0.1"]
+        assert trio.current_time() <= handles.WAITING_S_MAX + handles.LOOK_S
+        assert processes.refused == [("10.0.0.1", CloseReason.WORKER_AWAY)]
         assert worker.connections == 1
         assert far.recv(1) == b""
         nursery.cancel_scope.cancel()
-    late_near.close()
-    late_far.close()
+    for sock in (far, late_near, late_far):
+        sock.close()
+
+
+@pytest.mark.trio
+async def test_a_client_that_each_process_returns_unsent_waits_no_longer_than_others(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    """As if each process died while it reads a large state, behind which clients are sent."""
+    processes = Processes(monkeypatch)
+    state = Quotas(bytes(4_000_000), in_shadow=False)
+    worker = Handle(0, processes.plan._replace(state=lambda: [state]))
+    near, far = tcp_pair()
+
+    async def die_again_and_again() -> None:
+        for number in range(1, 1000):
+            process = await processes.number(number)
+            await until(lambda: worker.alive)
+            process.kill()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(supervisor().keep_running, Task.WORKERS, worker.run)
+        nursery.start_soon(looking, worker)
+        nursery.start_soon(die_again_and_again)
+        worker.give(Client(0, False, *PEER), near)
+        with trio.fail_after(300):
+            await until(lambda: bool(processes.refused))
+        assert trio.current_time() <= handles.WAITING_S_MAX + handles.WAIT_S_MAX + 1
+        assert processes.refused == [(PEER[0], CloseReason.WORKER_AWAY)]
+        nursery.cancel_scope.cancel()
     far.close()
+
+
+@pytest.mark.trio
+async def test_a_client_that_leaves_while_it_waits_for_a_worker_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    processes = Processes(monkeypatch)
+    worker = Handle(0, processes.plan)
+    (near, far), (patient, other) = tcp_pair(), tcp_pair()
+    worker.give(Client(0, False, *PEER), near)
+    worker.give(Client(0, False, *PEER), patient)
+    far.sendall(b"a request")
+    far.close()
+    await until(lambda: bool(handles._gone([near])))
+    worker.refuse_waiting()
+    assert processes.refused == [(PEER[0], CloseReason.CLIENT_CLOSED)]
+    assert worker.connections == 1
+    patient.close()
+    other.close()
 
 
 @staged(brokers=(0, 1))
@@ -338,9 +390,9 @@ async def test_a_client_that_waited_too_long_for_a_worker_gives_back_its_place(
         near, far = tcp_pair()
         await pool.receive(near, Target(0), Address(*PEER))
         assert (stage.server.counters.sessions_open, worker.connections) == (1, 1)
-        worker._refuse_late()
+        await pool._refuse_waiting()
         assert (stage.server.counters.sessions_open, worker.connections) == (0, 0)
-        assert stage.server.counters.closed == {CloseReason.WORKER_AWAY: 1}
+        assert stage.server.counters.closed_at[CloseReason.WORKER_AWAY, 0] == 1
         worker._link = link
         far.close()
 
@@ -437,6 +489,8 @@ async def test_a_long_way_to_a_process_that_is_ready_does_not_count_as_its_silen
 
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        handle = Handle(0, Plan(lambda: (), state, take, lambda _reason, _lost: None, lambda _hosts: None))
+        handle = Handle(
+            0, Plan(lambda: (), state, take, lambda _reason, _lost: None, lambda _client, _refusal: None)
+        )
         await handle._begin(Link(ours))
         assert handle.silent_ms == 0

@@ -116,8 +116,8 @@ def test_clients_that_were_not_sent_are_given_back() -> None:
         near, far = socket.socketpair()
         client = Client(None, bootstrap=True, host="10.0.0.1", port=5)
         ours.post(Left(["10.0.0.1"] * 1_000_000))  # more than the kernel keeps
-        ours.post_client(client, near)
-        assert ours.unsent_clients() == [(client, near)]
+        ours.post_client(client, near, 7.5)
+        assert ours.unsent_clients() == [(client, near, 7.5)]
         for each in (near, far, ours, theirs):
             each.close()
 
