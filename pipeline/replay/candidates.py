@@ -87,8 +87,12 @@ class Drawn(NamedTuple):
     A client without a limit has only the latter.
     """
 
+    clients: pl.DataFrame
+    """One row per client: `CLIENT`, and its number `client`."""
     draws: pl.DataFrame
-    """One row per client, quota and candidate, with the number of the budget: `CLIENT`, `quota`, `budget`."""
+    """One row per client, quota and candidate: the number `client`, `quota` (an index of `KEYS`), and
+    `budget`, `scope` and `home` of the budget.
+    """
     budgets: pl.DataFrame
     """One row per budget: its number `budget`, `candidate`, `quota`, `user` and `client_id` as in
     `tables.REPLAY`, `limit`, `pacing`, `scope`, `in_force` and
@@ -134,11 +138,14 @@ def drawn(
         name_id=pl.when(own).then("client_id").otherwise(pl.coalesce(prefix, of_client_id)),
     )
     same = ("candidate", "quota", "name", "name_id", *OF, "limit", "pacing", "scope", "in_force", "ranged")
-    budgets = both.select(same).unique().with_row_index("budget")
-    draws = both.join(budgets, on=same, nulls_equal=True).select(*CLIENT, "quota", "budget")
     names = pl.struct("candidate", "quota", "name", "name_id").hash()
-    renamed = budgets.with_columns(home=names).drop(OF).rename({"name": "user", "name_id": "client_id"})
-    return Drawn(draws, renamed)
+    budgets = both.select(same).unique().with_row_index("budget").with_columns(home=names)
+    numbers = clients.select(CLIENT).with_row_index("client")
+    draws = both.join(budgets, on=same, nulls_equal=True).join(numbers, on=CLIENT)
+    indices = {key.value: index for index, key in enumerate(KEYS)}
+    quota = pl.col("quota").replace_strict(indices, return_dtype=pl.UInt8)
+    renamed = budgets.drop(OF).rename({"name": "user", "name_id": "client_id"})
+    return Drawn(numbers, draws.select("client", quota, "budget", "scope", "home"), renamed)
 
 
 def _draws(

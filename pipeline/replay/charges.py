@@ -101,10 +101,9 @@ def uses(records: pl.DataFrame, drawn: Drawn) -> pl.DataFrame:
     of the quota; `waited_ms`, the longest sum of any quota; `service_ms`, the time (ms) from a request to its
     charge; `note`, see `quotas.replay.Asked`; and `is_charge`, False if the replay does not need the row.
     """
-    each = pl.concat([_of_quota(records, key) for key in KEYS])
-    budgets = drawn.budgets.select("budget", "scope", "home")
-    found = each.join(drawn.draws, on=(*CLIENT, "quota"), maintain_order="left")
-    found = found.join(budgets, on="budget", maintain_order="left").drop(*CLIENT, "quota")
+    numbered = records.join(drawn.clients, on=CLIENT, maintain_order="left")
+    each = pl.concat([_of_quota(numbered, key) for key in KEYS])
+    found = each.join(drawn.draws, on=("client", "quota"), maintain_order="left").drop("client", "quota")
     is_whole = pl.col("is_mutation") | (pl.col("scope") == "cluster").fill_null(value=False)
     return found.with_columns(broker=pl.when(~is_whole).then("broker")).drop("scope", "is_mutation")
 
@@ -125,9 +124,9 @@ def _of_quota(records: pl.DataFrame, key: QuotaKey) -> pl.DataFrame:
             value, note, is_charge = pl.col("mutations"), pl.col("strict"), violated > 0
     is_produce = key is QuotaKey.PRODUCER_BYTE_RATE
     found = records.select(
-        *("cluster", "instance", *CLIENT, "broker", "connection", "time_ms", "interval_ms", "answer_ms"),
+        *("cluster", "instance", "client", "broker", "connection", "time_ms", "interval_ms", "answer_ms"),
         *("requests", "sessions"),
-        quota=pl.lit(key.value),
+        quota=pl.lit(KEYS.index(key), pl.UInt8),
         value=value.cast(pl.Float64),
         told_ms=told,
         violated=violated,

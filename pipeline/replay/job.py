@@ -31,7 +31,7 @@ from weir.quotas.table.options import Pacing
 
 Source: TypeAlias = Literal["usage", "trace"]
 TOP: Final = 10
-_RECORDS_PER_BUCKET: Final = 250_000
+_RECORDS_PER_BUCKET: Final = 1_000_000
 DAY_MS: Final = 24 * HOUR_MS
 
 

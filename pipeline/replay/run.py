@@ -10,7 +10,7 @@ limiter forgets all earlier charges, is not replayed if it cannot exceed the lim
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -102,19 +102,20 @@ def hours(
     """Replay records (`tables.USAGE` or `tables.TRACE`) under the limits of all candidates, and sum up the
     recorded throttle times. Return the hours of each budget (`tables.REPLAY`).
     """
-    pack = partial(_packed, drawn=drawn, buckets=buckets, period_ms=period_ms)
+    keys = arrow.keys(records.sparkSession, buckets)
+    pack = partial(_packed, drawn=drawn, keys=keys, period_ms=period_ms)
     packed = charges.needed(records).mapInArrow(pack, _PACKED).repartition(buckets, "bucket")
     replay = partial(_replayed, budgets=drawn.budgets, settings=settings, period_ms=period_ms)
     return packed.sortWithinPartitions(*PERIOD).mapInArrow(replay, REPLAY)
 
 
 def _packed(
-    batches: Iterator[pa.RecordBatch], drawn: Drawn, buckets: int, period_ms: int
+    batches: Iterator[pa.RecordBatch], drawn: Drawn, keys: Sequence[int], period_ms: int
 ) -> Iterator[pa.RecordBatch]:
     for records in arrow.frames(batches, RECORDS_AT_ONCE):
         home = pl.struct("home", "cluster", "broker").hash()
         found = charges.uses(records, drawn).with_columns(
-            bucket=(home % buckets).cast(pl.Int64), period=pl.col("time_ms") // period_ms
+            bucket=pl.lit(pl.Series(keys)).gather(home % len(keys)), period=pl.col("time_ms") // period_ms
         )
         yield from arrow.packed(found.drop("home"), PERIOD)
 

@@ -89,7 +89,8 @@ def rolled(usage: DataFrame, window_s: int, days: int, buckets: int) -> DataFram
 
     There is about one task per bucket after the shuffle, so that a task writes files of few days.
     """
-    packed = _needed(usage, window_s * 1000).mapInArrow(partial(_packed, buckets=buckets), _BUCKET)
+    pack = partial(_packed, buckets=buckets, keys=arrow.keys(usage.sparkSession, days * buckets))
+    packed = _needed(usage, window_s * 1000).mapInArrow(pack, _BUCKET)
     shuffled = packed.repartition(days * buckets, "bucket")
     return shuffled.mapInArrow(partial(_unpacked, window_s=window_s), ROLLUP)
 
@@ -112,15 +113,16 @@ def _needed(usage: DataFrame, window_ms: int) -> DataFrame:
     )
 
 
-def _packed(batches: Iterator[pa.RecordBatch], buckets: int) -> Iterator[pa.RecordBatch]:
-    """Yield buckets of windows from batches of usage records (columns: `_needed`). The number of a bucket is
-    that of the day since 1970, times `buckets`, plus a hash.
+def _packed(batches: Iterator[pa.RecordBatch], buckets: int, keys: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    """Yield buckets of windows from batches of usage records (columns: `_needed`). A day has this number of
+    `buckets`; `keys` has the numbers of the buckets of all days.
     """
     day = pl.col("window_ms") // (DAY_S * 1000)
     within = (pl.struct(*_OWNER).hash() % buckets).cast(pl.Int64)
+    bucket = pl.lit(pl.Series(keys)).gather((day * buckets + within) % len(keys))
     for records in arrow.frames(batches, _RECORDS_AT_ONCE):
         for index, rows in enumerate(windows(records)):
-            keyed = rows.with_columns(bucket=day * buckets + within, table=pl.lit(index, pl.Int64))
+            keyed = rows.with_columns(bucket=bucket, table=pl.lit(index, pl.Int64))
             yield from arrow.packed(keyed, ["bucket", "table"])
 
 
