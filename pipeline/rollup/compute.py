@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final
 
 import polars as pl
 import pyarrow as pa
@@ -29,58 +29,22 @@ from pyspark.sql.types import StructType
 
 from weir.pipeline import arrow
 from weir.pipeline.lake import filled
-from weir.pipeline.rollup.columns import (
-    AMOUNTS,
-    ANY_BROKER,
-    CHARGED,
-    DAY_S,
-    ENTITY,
-    LEVELS,
-    PERIODS,
-    QUOTAS,
-    RATES,
-    ROLLUP,
-    SHARES,
-    THROTTLES,
-    TOTALS,
-    VIOLATIONS,
-    Rate,
-)
+from weir.pipeline.rollup import columns
 
 _BUCKET: Final = StructType().add("bucket", "long").add("table", "long").add("rows", "binary")
-"""A part of one of the tables of `Windows`; `table` is its index."""
+"""A part of a table of windows; `table` is an index into `_TABLES`."""
 _RECORDS_AT_ONCE: Final = 500_000
 """Number of usage records that a task sums up at once."""
-_BY_QUOTA: Final = (*THROTTLES, *VIOLATIONS)
+_BY_QUOTA: Final = (*columns.THROTTLES, *columns.VIOLATIONS)
 _TEXTS: Final = ("cluster", "user", "client_id")
-_OWNER: Final = (*ENTITY, "broker")
+_OWNER: Final = (*columns.ENTITY, "broker")
 _WINDOW: Final = (*_OWNER, "window_ms")
 """Columns that identify a window of an entity at a broker. `level` is an index into `LEVELS`; the name that
 the level lacks is "".
 """
 _PAIR: Final = tuple(name for name in _WINDOW if name != "level")
-_OF_MUTATIONS: Final = (
-    "mutations",
-    *(name for name in _BY_QUOTA if name.endswith(".controller_mutation_rate")),
-)
-"""Columns of the broker `ANY_BROKER`."""
-
-
-T = TypeVar("T")
-
-
-class Windows(NamedTuple, Generic[T]):
-    """A pair of values, one for each table of windows: the tables' rows, their parts, or the names of their
-    sums. Both tables have the columns `_WINDOW`, and these:
-    """
-
-    amounts: T
-    """`AMOUNTS`, of every window."""
-    by_quota: T
-    """`_BY_QUOTA`, of the windows in which one of them is above 0."""
-
-
-_SUMS: Final[Windows[Sequence[str]]] = Windows(AMOUNTS, _BY_QUOTA)
+_TABLES: Final = (columns.AMOUNTS, _BY_QUOTA)
+"""Sums of the two tables of windows: of every window, and of windows in which one of them is above 0."""
 
 
 def rolled(usage: DataFrame, window_s: int, days: int, buckets: int) -> DataFrame:
@@ -90,9 +54,8 @@ def rolled(usage: DataFrame, window_s: int, days: int, buckets: int) -> DataFram
     There is about one task per bucket after the shuffle, so that a task writes files of few days.
     """
     pack = partial(_packed, buckets=buckets, keys=arrow.keys(usage.sparkSession, days * buckets))
-    packed = _needed(usage, window_s * 1000).mapInArrow(pack, _BUCKET)
-    shuffled = packed.repartition(days * buckets, "bucket")
-    return shuffled.mapInArrow(partial(_unpacked, window_s=window_s), ROLLUP)
+    packed = _needed(usage, window_s * 1000).mapInArrow(pack, _BUCKET).repartition(days * buckets, "bucket")
+    return packed.mapInArrow(partial(_unpacked, window_s=window_s), columns.ROLLUP)
 
 
 def _needed(usage: DataFrame, window_ms: int) -> DataFrame:
@@ -102,12 +65,12 @@ def _needed(usage: DataFrame, window_ms: int) -> DataFrame:
     by_quota = [filled(name) for name in _BY_QUOTA]
     return usage.select(
         *(filled(name, "").alias(name) for name in _TEXTS),
-        filled("broker", ANY_BROKER).alias("broker"),
+        filled("broker", columns.ANY_BROKER).alias("broker"),
         (fn.col("time_ms") - fn.pmod("time_ms", fn.lit(window_ms))).alias("window_ms"),
-        *(filled(name).alias(name) for name in TOTALS),
+        *(filled(name).alias(name) for name in columns.TOTALS),
         *(
             fn.when(fn.col("api") == group.value, filled("charged_bytes")).otherwise(0).alias(name)
-            for name, group in CHARGED.items()
+            for name, group in columns.CHARGED.items()
         ),
         fn.when(fn.greatest(*by_quota) > 0, fn.array(*by_quota)).alias("by_quota"),
     )
@@ -117,7 +80,7 @@ def _packed(batches: Iterator[pa.RecordBatch], buckets: int, keys: Sequence[int]
     """Yield buckets of windows from batches of usage records (columns: `_needed`). A day has this number of
     `buckets`; `keys` has the numbers of the buckets of all days.
     """
-    day = pl.col("window_ms") // (DAY_S * 1000)
+    day = pl.col("window_ms") // (columns.DAY_S * 1000)
     within = (pl.struct(*_OWNER).hash() % buckets).cast(pl.Int64)
     bucket = pl.lit(pl.Series(keys)).gather((day * buckets + within) % len(keys))
     for records in arrow.frames(batches, _RECORDS_AT_ONCE):
@@ -128,43 +91,40 @@ def _packed(batches: Iterator[pa.RecordBatch], buckets: int, keys: Sequence[int]
 
 def _unpacked(batches: Iterator[pa.RecordBatch], window_s: int) -> Iterator[pa.RecordBatch]:
     """Yield the rows of `columns.ROLLUP` from buckets that contain whole days of entities at brokers."""
-    parts = Windows[list[pl.DataFrame]]([], [])
+    amounts, by_quota = parts = list[pl.DataFrame](), list[pl.DataFrame]()
     for batch in batches:
         for index, rows in zip(batch.column("table").to_pylist(), batch.column("rows"), strict=True):
             parts[index].append(arrow.unpacked(rows))
-    if not parts.amounts:
+    if not amounts:
         return
-    none = parts.amounts[0].clear().select(_WINDOW)
-    parts.by_quota.append(none.with_columns(pl.lit(0, pl.Int64).alias(name) for name in _BY_QUOTA))
-    whole = merged(parts)
-    del parts
+    none = amounts[0].clear().select(_WINDOW)
+    by_quota.append(none.with_columns(pl.lit(0, pl.Int64).alias(name) for name in _BY_QUOTA))
+    whole = merged(*parts)
+    del amounts, by_quota, parts
     for rows in _periods(whole, window_s):
-        yield from arrow.batches(rows, ROLLUP)
+        yield from arrow.batches(rows, columns.ROLLUP)
 
 
-def windows(records: pl.DataFrame) -> Windows[pl.DataFrame]:
-    """Return windows of all levels, from the columns of `_needed`. Mutations are counted at `ANY_BROKER`, and
-    so are throttle times that they caused.
+def windows(records: pl.DataFrame) -> tuple[pl.DataFrame, ...]:
+    """Return the tables of windows of all levels (columns `_WINDOW`, and those in `_TABLES`), from the
+    columns of `_needed`. Mutations are counted at `ANY_BROKER`, and so are throttle times that they caused.
     """
     by_quota = (pl.col("by_quota").list.get(index).alias(name) for index, name in enumerate(_BY_QUOTA))
-    records = _categorized(records)
     throttled = records.filter(pl.col("by_quota").is_not_null()).select(*_PAIR, *by_quota)
-    found = Windows(
-        *(
-            _mutations_apart(_summed(rows, _PAIR, sums), sums)
-            for rows, sums in zip((records, throttled), _SUMS, strict=True)
-        )
+    amounts, limited = (
+        _mutations_apart(_summed(rows, _PAIR, sums), sums)
+        for rows, sums in zip((records, throttled), _TABLES, strict=True)
     )
     # Mutations may all have been refused: such a window has amounts, too.
-    refused = found.by_quota.filter(pl.col("broker") == ANY_BROKER)
-    amounts = pl.concat([found.amounts, refused.select(*_PAIR, *_zeros(found.amounts, AMOUNTS))])
-    return Windows(_by_level(amounts, AMOUNTS), _by_level(found.by_quota, _BY_QUOTA))
+    refused = limited.filter(pl.col("broker") == columns.ANY_BROKER)
+    amounts = pl.concat([amounts, refused.select(*_PAIR, *_zeros(amounts, columns.AMOUNTS))])
+    return _by_level(amounts, columns.AMOUNTS), _by_level(limited, _BY_QUOTA)
 
 
 def _by_level(pairs: pl.DataFrame, sums: Sequence[str]) -> pl.DataFrame:
     """Return windows of all levels, from those of pairs. A window may occur twice: `merged` sums up later."""
     found = []
-    for index, level in enumerate(LEVELS):
+    for index, level in enumerate(columns.LEVELS):
         of_level = pairs
         if (absent := {"user": "client_id", "client-id": "user"}.get(level)) is not None:
             keys = [name for name in _PAIR if name != absent]
@@ -174,28 +134,20 @@ def _by_level(pairs: pl.DataFrame, sums: Sequence[str]) -> pl.DataFrame:
     return pl.concat(found)
 
 
-def merged(parts: Windows[list[pl.DataFrame]]) -> Windows[pl.DataFrame]:
-    """Return windows in which each window occurs once."""
-    return Windows(
-        *(
-            _summed(_categorized(pl.concat(rows)), _WINDOW, sums)
-            for rows, sums in zip(parts, _SUMS, strict=True)
-        )
-    )
-
-
-def _categorized(rows: pl.DataFrame) -> pl.DataFrame:
-    return rows.with_columns(pl.col(_TEXTS).cast(pl.Categorical))
+def merged(*parts: Sequence[pl.DataFrame]) -> tuple[pl.DataFrame, ...]:
+    """Return the tables of windows from parts of each: each window occurs once."""
+    return tuple(_summed(pl.concat(rows), _WINDOW, sums) for rows, sums in zip(parts, _TABLES, strict=True))
 
 
 def _summed(rows: pl.DataFrame, keys: Sequence[str], sums: Sequence[str]) -> pl.DataFrame:
-    return rows.lazy().group_by(*keys).agg(pl.col(sums).sum()).collect(engine="streaming")
+    numbered = rows.lazy().with_columns(pl.col(_TEXTS).cast(pl.Categorical))
+    return numbered.group_by(*keys).agg(pl.col(sums).sum()).collect(engine="streaming")
 
 
 def _mutations_apart(pairs: pl.DataFrame, sums: Sequence[str]) -> pl.DataFrame:
-    """Move the columns `_OF_MUTATIONS` to rows of their own."""
-    moved = [name for name in sums if name in _OF_MUTATIONS]
-    at_any_broker = pl.lit(ANY_BROKER, pairs.schema["broker"]).alias("broker")
+    """Move the sums of mutations, and of their throttles, to rows of their own at `ANY_BROKER`."""
+    moved = [name for name in sums if "mutation" in name]
+    at_any_broker = pl.lit(columns.ANY_BROKER, pairs.schema["broker"]).alias("broker")
     with_mutations = pairs.filter(pl.any_horizontal(pl.col(moved) > 0))
     apart = with_mutations.with_columns(
         at_any_broker, *_zeros(pairs, [name for name in sums if name not in moved])
@@ -207,41 +159,38 @@ def _zeros(rows: pl.DataFrame, names: Sequence[str]) -> list[pl.Expr]:
     return [pl.lit(0, rows.schema[name]).alias(name) for name in names]
 
 
-def _periods(whole: Windows[pl.DataFrame], window_s: int) -> Iterator[pl.DataFrame]:
+def _periods(whole: Sequence[pl.DataFrame], window_s: int) -> Iterator[pl.DataFrame]:
     """Yield the rows of `columns.ROLLUP` for hours, then for days. `whole` has all windows of an entity at a
     broker on a day, each once and `window_s` (s) long.
     """
-    owners = whole.amounts.select(_OWNER).unique().with_row_index("owner")
-    owners = owners.with_columns(pl.col("owner").cast(pl.Int64))
-    numbered = Windows(
-        *(
-            rows.join(owners, on=_OWNER).select("owner", "window_ms", *sums)
-            for rows, sums in zip(whole, _SUMS, strict=True)
-        )
+    owners = whole[0].select(_OWNER).unique().with_row_index("owner").cast({"owner": pl.Int64})
+    amounts, by_quota = (
+        rows.join(owners, on=_OWNER).select("owner", "window_ms", *sums)
+        for rows, sums in zip(whole, _TABLES, strict=True)
     )
     named = owners.with_columns(pl.col(_TEXTS).cast(pl.String))
-    for seconds in PERIODS.values():
-        yield _shaped(_rows(numbered, seconds, window_s), named, seconds, window_s)
+    for seconds in columns.PERIODS.values():
+        yield _shaped(_rows(amounts, by_quota, seconds, window_s), named, seconds, window_s)
 
 
-def _rows(numbered: Windows[pl.DataFrame], seconds: int, window_s: int) -> pl.DataFrame:
+def _rows(amounts: pl.DataFrame, by_quota: pl.DataFrame, seconds: int, window_s: int) -> pl.DataFrame:
     """Return one row per owner and period of `seconds`: `owner`, `start_ms`, `AMOUNTS`, `_BY_QUOTA`,
     `active_s`, `throttled_s.QUOTA`, and `RATE.p50`, … per rate, null without use.
     """
     length_ms = seconds * 1000
     number = pl.col("window_ms") // length_ms
-    first, last = numbered.amounts.select(number.min().alias("first"), number.max().alias("last")).row(0)
-    count = last - first + 1
+    first, count = amounts.select(number.min(), count=number.max() - number.min() + 1).row(0)
     period = pl.col("owner") * count + (number - first)
-    within, throttled = (rows.with_columns(period=period) for rows in numbered)
+    within, throttled = (rows.with_columns(period=period) for rows in (amounts, by_quota))
     active_s = (pl.len() * float(window_s)).alias("active_s")
     throttled_s = (
         ((pl.col(name) > 0).sum() * float(window_s)).alias(f"throttled_s.{quota}")
-        for quota, name in zip(QUOTAS, THROTTLES, strict=True)
+        for quota, name in zip(columns.QUOTAS, columns.THROTTLES, strict=True)
     )
-    rows = within.lazy().group_by("period").agg(pl.col(AMOUNTS).sum(), active_s).collect(engine="streaming")
+    sums = pl.col(columns.AMOUNTS).sum(), active_s
+    rows = within.lazy().group_by("period").agg(*sums).collect(engine="streaming")
     parts = [throttled.group_by("period").agg(pl.col(_BY_QUOTA).sum(), *throttled_s)]
-    parts += [_spread(within, name, rate, window_s) for name, rate in RATES.items()]
+    parts += [_spread(within, name, rate, window_s) for name, rate in columns.RATES.items()]
     for part in parts:
         rows = rows.join(part, on="period", how="left")
     return rows.with_columns(
@@ -249,7 +198,7 @@ def _rows(numbered: Windows[pl.DataFrame], seconds: int, window_s: int) -> pl.Da
     )
 
 
-def _spread(windows: pl.DataFrame, name: str, rate: Rate, window_s: int) -> pl.DataFrame:
+def _spread(windows: pl.DataFrame, name: str, rate: columns.Rate, window_s: int) -> pl.DataFrame:
     """Return the percentiles and the maximum of a rate by `period`, over the windows in which it is above
     0.
     """
@@ -265,31 +214,33 @@ def _spread(windows: pl.DataFrame, name: str, rate: Rate, window_s: int) -> pl.D
         high = ordered.gather(begin + rank.ceil().cast(pl.Int64))
         return (low + (high - low) * (rank - rank.floor())) * unit
 
-    return counts.select("period", *(at(share).alias(f"{name}.{each}") for each, share in SHARES.items()))
+    return counts.select(
+        "period", *(at(share).alias(f"{name}.{each}") for each, share in columns.SHARES.items())
+    )
 
 
 def _shaped(rows: pl.DataFrame, owners: pl.DataFrame, seconds: int, window_s: int) -> pl.DataFrame:
     """Return the columns of `ROLLUP`."""
     named = rows.join(owners, on="owner")
     level = pl.col("level")
-    columns = {
+    shaped = {
         "seconds": pl.lit(seconds, pl.Int64),
         "day": pl.from_epoch("start_ms", time_unit="ms").dt.date(),
-        "level": level.replace_strict(dict(enumerate(LEVELS)), return_dtype=pl.String),
-        "user": pl.when(level != LEVELS.index("client-id")).then("user"),
-        "client_id": pl.when(level != LEVELS.index("user")).then("client_id"),
+        "level": level.replace_strict(dict(enumerate(columns.LEVELS)), return_dtype=pl.String),
+        "user": pl.when(level != columns.LEVELS.index("client-id")).then("user"),
+        "client_id": pl.when(level != columns.LEVELS.index("user")).then("client_id"),
         "window_s": pl.lit(window_s, pl.Int64),
-        **{name: _rate(name, rate) for name, rate in RATES.items()},
+        **{name: _rate(name, rate) for name, rate in columns.RATES.items()},
         **{name: _by_quota(name) for name in ("throttle_ms", "violations", "throttled_s")},
     }
-    return named.select(columns.get(name, pl.col(name)).alias(name) for name in ROLLUP.names)
+    return named.select(shaped.get(name, pl.col(name)).alias(name) for name in columns.ROLLUP.names)
 
 
-def _rate(name: str, rate: Rate) -> pl.Expr:
-    spread = (pl.col(f"{name}.{share}").alias(share) for share in SHARES)
+def _rate(name: str, rate: columns.Rate) -> pl.Expr:
+    spread = (pl.col(f"{name}.{share}").alias(share) for share in columns.SHARES)
     return pl.when(pl.col(rate.amount) > 0).then(pl.struct(*spread))
 
 
 def _by_quota(name: str) -> pl.Expr:
-    fields = [pl.col(f"{name}.{quota}").alias(quota) for quota in QUOTAS]
+    fields = [pl.col(f"{name}.{quota}").alias(quota) for quota in columns.QUOTAS]
     return pl.when(pl.any_horizontal(field > 0 for field in fields)).then(pl.struct(fields))
