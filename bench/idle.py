@@ -63,11 +63,12 @@ def raise_descriptor_limit(wanted: int) -> int:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
-def affordable(wanted: int) -> int:
+def affordable(wanted: int, each: int = 2) -> int:
     """Return the number of client connections, at most `wanted`, for which a proxy has enough file
-    descriptors: each connection needs two.
+    descriptors: each connection needs two (`each`) in one process.
     """
-    return min(wanted, (raise_descriptor_limit(2 * wanted + SPARE_DESCRIPTORS) - SPARE_DESCRIPTORS) // 2)
+    limit = raise_descriptor_limit(each * wanted + SPARE_DESCRIPTORS)
+    return min(wanted, (limit - SPARE_DESCRIPTORS) // each)
 
 
 def measure(target: Target, behind: Upstream, connections: int, say: Say, *, hurry: bool) -> Idle | None:

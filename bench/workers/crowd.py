@@ -34,7 +34,7 @@ class Crowd:
 
 def measure(connections: int, watch_s: float, say: Callable[[str], None]) -> Crowd:
     """Open the connections, half of them at each broker. Raises OSError, if one fails; TargetError."""
-    count = affordable(connections)
+    count = affordable(connections, each=1)  # each of two workers has half of the connections
     with stand(2) as behind, ExitStack() as stack:
         say(f"{count:,} connections over two workers")
         first = rss_bytes(behind.pid)
