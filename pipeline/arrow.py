@@ -40,9 +40,8 @@ def packed(rows: pl.DataFrame, by: Sequence[str]) -> Iterator[pa.RecordBatch]:
 
 
 def keys(spark: SparkSession, partitions: int) -> list[int]:
-    """Return a number for each partition of `repartition(partitions, COLUMN)`: buckets with these numbers are
-    in a partition each. Spark chooses partitions by hash. So buckets numbered 0, 1, … would share some
-    partitions and leave others empty, and an empty one costs 0.2 s.
+    """Return a number for each partition of `repartition(partitions, COLUMN)`. By Spark's hash, buckets with
+    other numbers would share some partitions and leave others empty, and an empty one costs 0.2 s.
     """
     numbers = spark.range(0, _CANDIDATES * partitions, 1, 1)
     found = numbers.selectExpr(f"pmod(hash(id), {partitions}) AS partition", "id").collect()

@@ -26,7 +26,7 @@ class CloseReason(StrEnum):
     """
     PROXY_HEADER_TIMEOUT = "proxy_header_timeout"
     WORKER_AWAY = "worker_away"
-    """The client has waited for 30 s, and its worker was not ready."""
+    """The client's worker was not ready for 30 s, or cannot start."""
     OUT_OF_RESOURCES = "out_of_resources"
     """The system had no descriptor, memory or local port for the connection to the broker."""
     REQUEST_TOO_LARGE = "request_too_large"

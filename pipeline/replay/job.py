@@ -31,7 +31,10 @@ from weir.quotas.table.options import Pacing
 
 Source: TypeAlias = Literal["usage", "trace"]
 TOP: Final = 10
-_RECORDS_PER_BUCKET: Final = 1_000_000
+_USES_PER_BUCKET: Final = 2_000_000
+"""A record is a use of each candidate, and of the recording."""
+_RECORDS_PER_DAY: Final = 250_000
+"""Number of records of a day in a bucket: a task holds them all at once."""
 DAY_MS: Final = 24 * HOUR_MS
 
 
@@ -135,7 +138,9 @@ def _replayed(rows: DataFrame, extent: _Extent, files: Sequence[Candidate], opti
     of_all = drawn(extent.clients, files, options.unnamed, options.pacing)
     settings = dc_replace(options.settings, end_ms=extent.end_ms)
     period_ms = DAY_MS if "interval_ms" in rows.columns else HOUR_MS
-    return hours(rows, of_all, settings, 8 + extent.records // _RECORDS_PER_BUCKET, period_ms)
+    per_day = int(extent.records / max(extent.span_s * 1000 / DAY_MS, 1))
+    buckets = max(8 + extent.records * (1 + len(files)) // _USES_PER_BUCKET, per_day // _RECORDS_PER_DAY)
+    return hours(rows, of_all, settings, buckets, period_ms)
 
 
 def _coverage(spark: SparkSession, lake: Lake, traced: int, options: Options) -> list[str]:

@@ -8,9 +8,8 @@ the shuffle sums up the windows of its buckets to hours and days.
   counts in the window in which its interval began.
 - One entity with most records is no bottleneck: before the shuffle, its records are in many tasks; after the
   shuffle, it has at most 8,640 windows per day and broker.
-- Windows are grouped by numbers instead of texts: texts become polars' categories first.
-- Throttle times and violations are in a table of their own, because most windows have none: most windows then
-  have 8 sums instead of 20.
+- Throttle times and violations are in a table of their own, because most windows have none. Texts are grouped
+  as categories (numbers).
 - Percentiles are exact: the values of all periods are sorted at once, and looked up at the ranks on both
   sides.
 """
@@ -53,9 +52,9 @@ def rolled(usage: DataFrame, window_s: int, days: int, buckets: int) -> DataFram
 
     There is about one task per bucket after the shuffle, so that a task writes files of few days.
     """
-    pack = partial(_packed, buckets=buckets, keys=arrow.keys(usage.sparkSession, days * buckets))
-    packed = _needed(usage, window_s * 1000).mapInArrow(pack, _BUCKET).repartition(days * buckets, "bucket")
-    return packed.mapInArrow(partial(_unpacked, window_s=window_s), columns.ROLLUP)
+    packed = _needed(usage, window_s * 1000).mapInArrow(partial(_packed, buckets=buckets), _BUCKET)
+    shuffled = packed.repartition(days * buckets, "bucket")
+    return shuffled.mapInArrow(partial(_unpacked, window_s=window_s), columns.ROLLUP)
 
 
 def _needed(usage: DataFrame, window_ms: int) -> DataFrame:
@@ -76,16 +75,15 @@ def _needed(usage: DataFrame, window_ms: int) -> DataFrame:
     )
 
 
-def _packed(batches: Iterator[pa.RecordBatch], buckets: int, keys: Sequence[int]) -> Iterator[pa.RecordBatch]:
-    """Yield buckets of windows from batches of usage records (columns: `_needed`). A day has this number of
-    `buckets`; `keys` has the numbers of the buckets of all days.
+def _packed(batches: Iterator[pa.RecordBatch], buckets: int) -> Iterator[pa.RecordBatch]:
+    """Yield buckets of windows from batches of usage records (columns: `_needed`). The number of a bucket is
+    that of the day since 1970, times `buckets`, plus a hash.
     """
     day = pl.col("window_ms") // (columns.DAY_S * 1000)
     within = (pl.struct(*_OWNER).hash() % buckets).cast(pl.Int64)
-    bucket = pl.lit(pl.Series(keys)).gather((day * buckets + within) % len(keys))
     for records in arrow.frames(batches, _RECORDS_AT_ONCE):
         for index, rows in enumerate(windows(records)):
-            keyed = rows.with_columns(bucket=bucket, table=pl.lit(index, pl.Int64))
+            keyed = rows.with_columns(bucket=day * buckets + within, table=pl.lit(index, pl.Int64))
             yield from arrow.packed(keyed, ["bucket", "table"])
 
 

@@ -18,7 +18,7 @@ import trio
 from weir.proxy.build import VERSION, installed_version
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.control.supervisor import Works
-from weir.proxy.server.refusals import RefusalError
+from weir.proxy.server.refusals import HOLD_S, RefusalError
 from weir.proxy.workers.exit_codes import REPLACED
 from weir.proxy.workers.link import Link, LinkError
 from weir.proxy.workers.messages import Client, Drain, Drained, Message, Ready
@@ -161,11 +161,12 @@ class Handle:
             if trio.current_time() - began_s >= STEADY_S:
                 wait_s = WAIT_S_MIN
             log.error("worker lost, starting another", worker=self.number, reason=reason, wait_s=wait_s)
-            if reason == "replaced" != self.lost_by:
+            former = self.lost_by
+            self._lose(reason)
+            if reason == "replaced" != former:
                 log.error(
                     REPLACED_ON_DISK, worker=self.number, version=VERSION, installed=installed_version()
                 )
-            self._lose(reason)
             await trio.sleep(wait_s)
             wait_s = min(2 * wait_s, WAIT_S_MAX)
 
@@ -201,10 +202,11 @@ class Handle:
     def _refusal(self, waiting: _Waiting, gone: set[int]) -> RefusalError | None:
         """Return why a waiting client must be closed; None if it may go on waiting."""
         if waiting.sock.fileno() in gone:
-            return RefusalError(CloseReason.CLIENT_CLOSED, "the client closed while it waited for a worker")
-        if self.lost_by == "replaced":
+            return RefusalError(CloseReason.CLIENT_RESET, "the client reset while it waited for a worker")
+        waited_s = trio.current_time() - waiting.since_s
+        if self.lost_by == "replaced" and waited_s >= HOLD_S:
             return RefusalError(CloseReason.WORKER_AWAY, REPLACED_ON_DISK)
-        if trio.current_time() - waiting.since_s >= WAITING_S_MAX:
+        if waited_s >= WAITING_S_MAX:
             return RefusalError(CloseReason.WORKER_AWAY, f"no worker was ready for {WAITING_S_MAX:g} s")
         return None
 
@@ -288,10 +290,12 @@ class Handle:
 
 
 def _gone(socks: Iterable[socket.socket]) -> set[int]:
-    """Return the descriptors of the sockets whose other end has closed."""
+    """Return the descriptors of the sockets that are broken. A client that has closed may have sent requests
+    without a response before, so it is not among them.
+    """
     poll = select.poll()
     for sock in socks:
-        poll.register(sock, select.POLLRDHUP)
+        poll.register(sock, 0)
     return {fd for fd, _events in poll.poll(0)}
 
 

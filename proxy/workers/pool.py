@@ -392,7 +392,7 @@ class Pool:
             if not handle.alive:
                 yield problem(
                     f"worker_away {handle.number}",
-                    f"Worker {handle.number} does not run: clients of its brokers wait, for 30 s at most.",
+                    f"Worker {handle.number} does not run: clients of its brokers wait, or are closed.",
                     _RESTART if handle.lost_by == "replaced" else _WAIT,
                 )
 

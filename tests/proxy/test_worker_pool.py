@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -361,22 +362,24 @@ async def test_a_client_that_each_process_returns_unsent_waits_no_longer_than_ot
 
 
 @pytest.mark.trio
-async def test_a_client_that_leaves_while_it_waits_for_a_worker_is_noticed(
+async def test_a_client_that_resets_while_it_waits_for_a_worker_is_noticed_and_others_wait_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """A client that has closed may have sent requests without a response (acks=0)."""
     processes = Processes(monkeypatch)
     worker = Handle(0, processes.plan)
-    (near, far), (patient, other) = tcp_pair(), tcp_pair()
+    (near, far), (closed, other) = tcp_pair(), tcp_pair()
     worker.give(Client(0, False, *PEER), near)
-    worker.give(Client(0, False, *PEER), patient)
-    far.sendall(b"a request")
+    worker.give(Client(0, False, *PEER), closed)
+    other.sendall(b"a request")
+    other.close()
+    far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     far.close()
     await until(lambda: bool(handles._gone([near])))
     worker.refuse_waiting()
-    assert processes.refused == [(PEER[0], CloseReason.CLIENT_CLOSED)]
+    assert processes.refused == [(PEER[0], CloseReason.CLIENT_RESET)]
     assert worker.connections == 1
-    patient.close()
-    other.close()
+    closed.close()
 
 
 @staged(brokers=(0, 1))
