@@ -190,14 +190,14 @@ class Handle:
         ready.
         """
         gone = _gone(waiting.sock for waiting in self._waiting)
-        refused = [(each, why) for each in self._waiting if (why := self._refusal(each, gone))]
-        ended = {id(each) for each, _why in refused}
-        self._waiting = deque(each for each in self._waiting if id(each) not in ended)
-        for each, why in refused:
-            with suppress(OSError):
-                each.sock.close()
-            self.left(each.client.host)
-            self._plan.refused(each.client, why)
+        judged = [(each, self._refusal(each, gone)) for each in self._waiting]
+        self._waiting = deque(each for each, refusal in judged if refusal is None)
+        for each, refusal in judged:
+            if refusal is not None:
+                with suppress(OSError):
+                    each.sock.close()
+                self.left(each.client.host)
+                self._plan.refused(each.client, refusal)
 
     def _refusal(self, waiting: _Waiting, gone: set[int]) -> RefusalError | None:
         """Return why a waiting client must be closed; None if it may go on waiting."""

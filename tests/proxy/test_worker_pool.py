@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import struct
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
-from tests.proxy.rigs import tcp_pair
+from tests.proxy.rigs import reset, tcp_pair
 from tests.proxy.stage import Stage, until
 from tests.proxy.supervised import supervisor
 from tests.proxy.worker_rigs import PEER, Heard, connect, disconnect, new_pool
@@ -373,8 +372,7 @@ async def test_a_client_that_resets_while_it_waits_for_a_worker_is_noticed_and_o
     worker.give(Client(0, False, *PEER), closed)
     other.sendall(b"a request")
     other.close()
-    far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    far.close()
+    reset(far)
     await until(lambda: bool(handles._gone([near])))
     worker.refuse_waiting()
     assert processes.refused == [(PEER[0], CloseReason.CLIENT_RESET)]
