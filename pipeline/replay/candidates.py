@@ -91,14 +91,12 @@ class Drawn(NamedTuple):
     """One row per client: `CLIENT`, and its number `client`."""
     draws: pl.DataFrame
     """One row per client, quota and candidate: the number `client`, `quota` (an index of `KEYS`), and
-    `budget`, `scope` and `home` of the budget.
+    `budget`, `scope` and `home` (a hash of the names) of the budget.
     """
     budgets: pl.DataFrame
     """One row per budget: its number `budget`, `candidate`, `quota`, `user` and `client_id` as in
-    `tables.REPLAY`, `limit`, `pacing`, `scope`, `in_force` and
-
-    - `ranged`: True if its result is a range, because clients were held back under another limit;
-    - `home`: a hash of its names.
+    `tables.REPLAY`, `limit`, `pacing`, `in_force`, and `ranged`: True if its result is a range, because
+    clients were held back under another limit.
     """
 
 
@@ -144,7 +142,7 @@ def drawn(
     draws = both.join(budgets, on=same, nulls_equal=True).join(numbers, on=CLIENT)
     indices = {key.value: index for index, key in enumerate(KEYS)}
     quota = pl.col("quota").replace_strict(indices, return_dtype=pl.UInt8)
-    renamed = budgets.drop(OF).rename({"name": "user", "name_id": "client_id"})
+    renamed = budgets.drop(*OF, "scope", "home").rename({"name": "user", "name_id": "client_id"})
     return Drawn(numbers, draws.select("client", quota, "budget", "scope", "home"), renamed)
 
 
