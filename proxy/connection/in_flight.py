@@ -165,10 +165,10 @@ class RequestInFlight:
         bytes (without the length prefix). A second call for the same request has no effect. `charged` is
         False if the response's bytes do not count for a byte rate, because its records are removed.
         """
-        plan, usage = self.plan, connection.client.usage
+        plan = self.plan
         usage_counters, self.usage_counters = self.usage_counters, None
         ledger, self.time_ledger = self.time_ledger, None
-        if usage_counters is not None and usage is not None:
+        if usage_counters is not None and (usage := connection.client.usage) is not None:
             usage.answering(usage_counters)
             counted = (
                 length - plan.flexible_response if charged and plan.on_response and ledger is not None else 0
