@@ -215,8 +215,9 @@ class Context(Protocol):
     charged, 0 if no fetch was seen.
     """
     unconfirmed_us: float
-    """Request time (µs) by which the latest produce request may cost more than its estimate; `extra_us` raises
-    this field from 0. 0 if the difference is too small to be found by the broker's response time (`confirmed_us`).
+    """Request time (µs) by which the latest produce request may cost more than its estimate. `extra_us`
+    raises it from 0, unless the difference is too small for the broker's response time to show it
+    (`confirmed_us`).
     """
     produce_shape: tuple[Plan, bytes, int, float] | None
     """Beginning of the latest produce request with one partition, kept while request time is charged; else

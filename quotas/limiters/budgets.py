@@ -112,6 +112,13 @@ class Budget(CountingLimiter):
         self.charged_ms = now_ms
         self._rate.add(units, now_ms)
 
+    @property
+    def forgets(self) -> bool:
+        """True if clients wait for this budget, but not for all that they have used: a charge counts for N
+        windows only.
+        """
+        return not self._is_shadow
+
     def counting(self, now_ms: int) -> list[tuple[int, float]]:
         """Return (time in ms, units) of the charges that still count: another limiter of this class that
         absorbs them has the same usage. Changes nothing that clients notice.

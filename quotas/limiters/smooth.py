@@ -142,6 +142,11 @@ class SmoothBudget(Budget):
         self._debt, self._debt_ms = debt + units, now_ms
         super().absorb(units, now_ms)
 
+    @property
+    def forgets(self) -> bool:
+        """False: a debt stays until it is paid."""
+        return False
+
     def counting(self, now_ms: int) -> list[tuple[int, float]]:
         """Return (time in ms, units) of one charge that explains the debt: the missing credit."""
         units = self._debt - self._per_ms * (now_ms - self._debt_ms) + self._credit

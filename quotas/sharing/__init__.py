@@ -7,6 +7,7 @@ window is ten seconds long, so the error is small (docs/background/sharing.md).
 - `report`: what one Weir tells the others, as values and as bytes.
 - `own`: which usage is unreported, and when the next report is due.
 - `advances`: usage of others that is charged before they report it.
+- `repayment`: usage beyond the limit that is charged again, because the window has forgotten it.
 - `others`: what reports of other Weirs add to their former ones.
 - `blindness`: limits while reports do not get through.
 - `shared`: the limiters of this Weir that take part.

@@ -21,6 +21,7 @@ from weir.quotas.sharing.advances import Advances
 from weir.quotas.sharing.blindness import Blindness, Sight
 from weir.quotas.sharing.others import ACTIVE_MS, Charge
 from weir.quotas.sharing.own import OwnUsage
+from weir.quotas.sharing.repayment import Repayment
 from weir.quotas.sharing.report import limiter_number
 from weir.quotas.used import UsedLimiters, taken
 
@@ -64,6 +65,7 @@ class _Usage:
         "own",
         "own_ms",
         "own_total",
+        "repayment",
     )
 
     def __init__(self, now_ms: int) -> None:
@@ -71,6 +73,7 @@ class _Usage:
         self.believed = 0.0
         """Units of others that were charged and that the limit has not allowed again since."""
         self.advances = Advances()
+        self.repayment = Repayment(now_ms)
         self.active = 0
         """Number of other Weirs whose clients used the limiter when a charge of others last came."""
         self.active_ms = now_ms
@@ -283,7 +286,7 @@ class SharedLimiters:
             weirs = self._blindness.weirs
             scale = _scale(limiter)
             self._own.note(number, units * scale, window_units * scale, weirs, now_ms)
-        self._used(limiter, number, units, now_ms)
+        self._used(quotas, limiter, number, units, now_ms)
 
     def note_own(self, name: QuotasName, tags: Tags, units: float, now_ms: int) -> None:
         """Count units that own clients have used, as another process has collected them. They decide the
@@ -292,15 +295,17 @@ class SharedLimiters:
         quotas = self._joined.get(name)
         limiter = None if quotas is None else quotas.quotas.known(tags)
         if quotas is not None and limiter is not None:
-            self._used(limiter, quotas.number(tags), units, now_ms)
+            self._used(quotas, limiter, quotas.number(tags), units, now_ms)
 
-    def _used(self, limiter: Limiter, number: int, units: float, now_ms: int) -> None:
-        """Count units of own clients, and charge the advances that follow."""
+    def _used(self, quotas: SharedQuotas, limiter: Limiter, number: int, units: float, now_ms: int) -> None:
+        """Count units of own clients, and charge the advances and repayments that follow."""
         usage = self._usage_of(number, now_ms) if units else self._usage.get(number)
         if usage is None:
             return
         if isinstance(limiter, Budget):
             self._advance(limiter, usage, units, number, now_ms)
+            if units:
+                self._repay(limiter, usage, units, quotas.window_s, now_ms)
         if units:
             self._in_use.note(number, now_ms)
             usage.note(units * _scale(limiter), 0.0, now_ms)
@@ -318,6 +323,13 @@ class SharedLimiters:
         if change:
             budget.absorb(change, max(now_ms, budget.charged_ms))
             self._in_use.note(number, now_ms)
+
+    def _repay(self, budget: Budget, usage: _Usage, units: float, window_s: float, now_ms: int) -> None:
+        """Note units that own clients or others have used, and charge again what the window has forgotten."""
+        limit = budget.limit
+        due = usage.repayment.due(units, limit, limit * window_s, self._memory_ms, now_ms)
+        if due and budget.forgets:
+            budget.absorb(due, max(now_ms, budget.charged_ms))
 
     def absorb(self, charges: Mapping[int, list[Charge]], now_ms: int) -> None:
         """Charge usage of clients of other Weirs. Usage of limiters that do not exist here is kept for
@@ -362,7 +374,10 @@ class SharedLimiters:
         at_ms = charge.at_ms
         if limiter.charged or usage.others_total:  # samples of a limiter follow each other in time
             at_ms = max(at_ms, limiter.charged_ms)
-        limiter.absorb(usage.advances.settle(units), min(at_ms, now_ms))
+        at_ms = min(at_ms, now_ms)
+        limiter.absorb(usage.advances.settle(units), at_ms)
+        if isinstance(limiter, Budget):
+            self._repay(limiter, usage, units, quotas.window_s, at_ms)
         usage.note(0.0, charge.units, now_ms)
         usage.active, usage.active_ms = charge.weirs, now_ms
 

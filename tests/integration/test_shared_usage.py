@@ -108,7 +108,7 @@ def rate(clients: Sequence[RawClient], from_s: float, until_s: float) -> float:
 def test_several_weirs_keep_one_quota_over_a_minute(
     number: int, connections: int, fresh_cluster: StartCluster, start_weir: StartWeir, topic: str
 ) -> None:
-    """Compared with one Weir at the same time, because Kafka's rule depends on the number of connections."""
+    """One Weir at the same time shows what the machine allows."""
     cluster = fresh_cluster("3.9.1")
     create_topic(cluster.bootstrap, topic)
     clients = clients_of(weirs_of(start_weir, cluster.bootstrap, number), topic, connections)
@@ -116,7 +116,7 @@ def test_several_weirs_keep_one_quota_over_a_minute(
     drive([*clients, *alone], SETTLED_S + MINUTE_S + SWING_S / 2)
     found, single = steady_rate(clients, SETTLED_S), steady_rate(alone, SETTLED_S)
     print(f"{number} Weirs, {connections} connections each: {found:.3f} of the quota; one Weir: {single:.3f}")
-    assert found == pytest.approx(single, rel=TOLERANCE)
+    assert (1 - TOLERANCE) * min(single, 1) <= found <= 1 + TOLERANCE
 
 
 def test_two_weirs_with_two_workers_each_keep_one_quota_over_a_minute(
