@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from weir.quotas.client_quotas import Sharing
 from weir.quotas.limiters.budgets import Budget
 from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from weir.quotas.limiters.smooth import paced
@@ -36,9 +37,12 @@ class TopicRates:
         "_own",
         "_scope",
         "_shadow",
+        "_table",
         "_window_s",
+        "generation",
         "key",
         "names",
+        "sharing",
     )
 
     def __init__(
@@ -69,6 +73,12 @@ class TopicRates:
         """
         self._notes: list[Callable[[Tags], None] | None] = [None, None]
         """Functions that note used (enforced budgets, shadow budgets); see `watch`."""
+        self._table = QuotaTable()
+        """The table in force."""
+        self.generation = 0
+        """A number that grows when budgets are removed."""
+        self.sharing: list[Sharing | None] = [None, None]
+        """Objects that share the (enforced budgets, shadow budgets) with other Weirs; None for none."""
         self._enforced: dict[bytes, Budget] = {}
         self._shadow: dict[bytes, Budget] = {}
 
@@ -76,10 +86,14 @@ class TopicRates:
         """Use the rates of `table` from now on. Usage stays, also if an entry changes between enforced and
         shadow.
         """
+        self._table = table
         enforced, shadow = self._own
         was = {**shadow, **enforced}
         enforced = self._made(table, enforced, was, now_ms, is_shadow=False)
         shadow = self._made(table, shadow, was, now_ms, is_shadow=True)
+        self.generation += any(
+            old.keys() - new.keys() for old, new in zip(self._own, (enforced, shadow), strict=True)
+        )
         self._own, cluster = (enforced, shadow), self._cluster
         self._enforced = enforced if cluster is None else {**enforced, **cluster._enforced}
         self._shadow = shadow if cluster is None else {**shadow, **cluster._shadow}
@@ -137,6 +151,15 @@ class TopicRates:
         budget = self._own[shadow].get(tags.topic.encode("utf-8", "surrogatepass"))
         return budget if budget is not None and budget.tags == tags else None
 
+    def apply_part(self, tags: Tags, *, shadow: bool) -> None:
+        """Give this broker's enforced (or `shadow`) budget with these tags the part of its limit that this
+        Weir uses now (`Sharing.part`).
+        """
+        budget = self.own(tags, shadow=shadow)
+        if budget is not None:
+            limit = self._table.topics(self.key, shadow=shadow)[tags.topic]
+            budget.set_limit(limit * self._part(tags, is_shadow=shadow))
+
     def watch(self, *, shadow: bool) -> list[Tags]:
         """Return a list to which the tags of this broker's enforced (or `shadow`) budgets are added, as in
         `ClientQuotas.watch`.
@@ -171,12 +194,23 @@ class TopicRates:
                 budget = self._new(topic, limit, now_ms, is_shadow=is_shadow)
                 if name in was:
                     budget.inherit(was[name])
-            budget.set_limit(limit)
+            budget.set_limit(limit * self._part(budget.tags, is_shadow=is_shadow))
             made[name] = paced(budget, options.pacing or table.pacing)
-            note = self._notes[is_shadow]
-            if note is not None and made[name] is not same.get(name):
-                made[name].watch(note)
+            if made[name] is not same.get(name):
+                self._note(made[name], is_shadow=is_shadow)
         return made
+
+    def _note(self, budget: Budget, *, is_shadow: bool) -> None:
+        """Tell those who look at used budgets, or share usage, of a new one."""
+        note, sharing = self._notes[is_shadow], self.sharing[is_shadow]
+        if note is not None:
+            budget.watch(note)
+        elif sharing is not None:
+            sharing.restored(budget.tags)
+
+    def _part(self, tags: Tags, *, is_shadow: bool) -> float:
+        sharing = self.sharing[is_shadow]
+        return 1.0 if sharing is None else sharing.part(tags)
 
     def _new(self, topic: str, limit: float, now_ms: int, *, is_shadow: bool) -> Budget:
         tags = Tags("", "", topic=topic)
@@ -211,6 +245,29 @@ class TopicBudgets:
     def watch(self) -> list[Tags]:
         """Return a list to which the tags of used budgets are added, as in `ClientQuotas.watch`."""
         return self._rates.watch(shadow=self._is_shadow)
+
+    @property
+    def sharing(self) -> Sharing | None:
+        """Object that shares the budgets with other Weirs; None if they count the usage at this Weir only."""
+        return self._rates.sharing[self._is_shadow]
+
+    @sharing.setter
+    def sharing(self, sharing: Sharing | None) -> None:
+        self._rates.sharing[self._is_shadow] = sharing
+
+    @property
+    def generation(self) -> int:
+        """A number that grows when budgets are removed."""
+        return self._rates.generation
+
+    def peek(self, user: str, client_id: str) -> Budget | None:
+        """Return None: no rate of a topic belongs to a client."""
+        del user, client_id
+        return None
+
+    def apply_part(self, tags: Tags) -> None:
+        """Give the budget with these tags the part of its limit that this Weir uses now (`Sharing.part`)."""
+        self._rates.apply_part(tags, shadow=self._is_shadow)
 
     def known(self, tags: Tags) -> Budget | None:
         """Return the budget with these tags; None if there is no such budget."""

@@ -180,13 +180,12 @@ class QuotaRegistry:
             self._by_name = dict(self.named())
         return self._by_name.get(of)
 
-    def shared(self, *, every_broker: bool) -> Iterator[tuple[QuotasName, Quotas, float]]:
+    def shared(self, *, every_broker: bool) -> Iterator[tuple[QuotasName, AnyQuotas, float]]:
         """Yield (name, quotas, length of a window or burst in s) of the quotas that several Weirs can share:
-        those of the cluster and, with `every_broker`, those of each broker with a known id. Rates of topics
-        are not among them.
+        those of the cluster and, with `every_broker`, those of each broker with a known id.
         """
         for name, quotas in self.named():
-            if not isinstance(quotas, TopicBudgets) and is_shareable(name, every_broker=every_broker):
+            if is_shareable(name, every_broker=every_broker):
                 is_burst = name[1] == "mutations"
                 window_s = (self._num_samples - 1) * self._window_s
                 yield name, quotas, self._controller_window_s if is_burst else window_s
@@ -234,13 +233,10 @@ NAMES_AT_BROKERS: Final = (*BROKER_QUOTAS, *TOPIC_RATES)
 
 def is_shareable(name: QuotasName, *, every_broker: bool) -> bool:
     """Return True if several Weirs can share the quotas of this name, also before the broker is known:
-    those of the cluster and, with `every_broker`, those of each broker with a known id. Rates of topics are
-    not among them.
+    those of the cluster and, with `every_broker`, those of each broker with a known id.
     """
     node_id, kind, _is_shadow = name
-    if kind.removeprefix(OF_CLUSTER) in TOPIC_RATES:
-        return False
-    return kind not in BROKER_QUOTAS or (every_broker and node_id is not None)
+    return kind not in NAMES_AT_BROKERS or (every_broker and node_id is not None)
 
 
 def _both(node_id: int | None, name: str, quotas: Quotas) -> Iterator[tuple[QuotasName, Quotas]]:

@@ -24,9 +24,11 @@ from weir.quotas.used import LOOK_MAX, UsedLimiters, taken
 
 CHARGES_MAX: Final = 200
 """Maximum number of charges in a message."""
-OWN_LOOK_MAX: Final = 25_000
-"""Maximum number of limiters to visit at a look at quotas that brokers do not share: these looks come every
-250 ms.
+SHARED_MS: Final = 20
+"""Time (ms) between two looks at the charges of quotas that brokers or Weirs share."""
+OWN_MS: Final = 250
+"""Time (ms) between two looks at the other charges: a worker that dies loses those of this time. With many
+used limiters, it loses those of the time until all were visited.
 """
 THROTTLED_MAX: Final = 10_000
 """Number of limiters with throttles above which those of removed limiters are forgotten."""
@@ -83,11 +85,14 @@ def _waits(limiter: Budget | MutationBudget, now_ms: int) -> bool:
 class Charged:
     """Reads the increase of all limiters. A look visits used limiters only, and of many the next ones."""
 
-    def __init__(self, registry: QuotaRegistry) -> None:
-        """Begin with all limiters of the registry unread."""
+    def __init__(self, registry: QuotaRegistry, own_ms: int = OWN_MS) -> None:
+        """Begin with all limiters of the registry unread. `own_ms`: time (ms) between two looks at quotas
+        that brokers do not share. A look visits more limiters if it comes less often.
+        """
         self._registry = registry
+        self.own_ms: Final = own_ms
         self._shared = _Side(registry.sample_ms, LOOK_MAX)
-        self._own = _Side(registry.sample_ms, OWN_LOOK_MAX)
+        self._own = _Side(registry.sample_ms, LOOK_MAX * own_ms // SHARED_MS)
         self._throttled: dict[tuple[QuotasName, Tags], tuple[int, int, int]] = {}
         """Counters of throttles at the last look, of limiters that have throttled: requests, ms, topics."""
 

@@ -11,15 +11,9 @@ from functools import partial
 from typing import Final
 
 from weir.proxy.net.reactor import Reactor
-from weir.proxy.workers.charges import CHARGES_MAX, Charge, Charged
+from weir.proxy.workers.charges import CHARGES_MAX, SHARED_MS, Charge, Charged
 from weir.proxy.workers.messages import Charges
 
-SHARED_MS: Final = 20
-"""Time (ms) between two looks at the charges of quotas that brokers share."""
-OWN_MS: Final = 250
-"""Time (ms) between two looks at the other charges: a worker that dies loses those of this time. With many
-used limiters, it loses those of the time until all were visited (`charges.OWN_LOOK_MAX`).
-"""
 FAILED_MS: Final = 1000
 """Time (ms) until the next look after one that has failed."""
 
@@ -51,7 +45,7 @@ class ChargesSender:
             yield from self._steps(shared=shared, everything=True)
 
     def _again(self, after_ms: int = 0, *, shared: bool) -> None:
-        after_ms = after_ms or (SHARED_MS if shared else OWN_MS)
+        after_ms = after_ms or (SHARED_MS if shared else self._charged.own_ms)
         begin = partial(self._begin, shared=shared)
         self._reactor.call_at(self._reactor.now_ms + after_ms, begin, partial(self._failed, shared=shared))
 

@@ -73,7 +73,9 @@ class Worker:
         self._link = link
         self._left: list[str] = []
         self._address_book = ToldAddresses(config.advertised_listeners, link.post, lambda: reactor.now_ms)
-        self._charges_sender = ChargesSender(reactor, charges.Charged(registry), link.post, self._note_own)
+        own_ms = charges.SHARED_MS if config.settings.share_usage else charges.OWN_MS
+        charged = charges.Charged(registry, own_ms)
+        self._charges_sender = ChargesSender(reactor, charged, link.post, self._note_own)
         self._counts: counts.Counts | None = None
         limiter = _NoLimiter(config, QuotaTable(), lambda: reactor.now_ms)
         limiter.on_leave = self._note_left

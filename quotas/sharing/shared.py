@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from weir.quotas.handover import Quotas, QuotasName
+from weir.quotas.handover import AnyQuotas, QuotasName
 from weir.quotas.limiters.budgets import Budget
 from weir.quotas.limiters.limiter import UNLIMITED, Limiter
 from weir.quotas.limiters.request_time import US_PER_PERCENT, RequestBudget
@@ -121,9 +121,9 @@ class _Usage:
 
 
 class SharedQuotas:
-    """Limiters of one `ClientQuotas`; implements `client_quotas.Sharing`."""
+    """Limiters of the quotas of clients, or of the rates of topics; implements `client_quotas.Sharing`."""
 
-    def __init__(self, shared: SharedLimiters, name: QuotasName, quotas: Quotas, window_s: float) -> None:
+    def __init__(self, shared: SharedLimiters, name: QuotasName, quotas: AnyQuotas, window_s: float) -> None:
         """Share the limiters of `quotas`, whose windows (or bursts) are `window_s` long."""
         self.name: Final = name
         self.quotas: Final = quotas
@@ -188,7 +188,7 @@ class SharedLimiters:
         self.dropped = 0
         """Number of reported usages that were not charged, because too many clients are unknown here."""
 
-    def join(self, name: QuotasName, quotas: Quotas, window_s: float) -> None:
+    def join(self, name: QuotasName, quotas: AnyQuotas, window_s: float) -> None:
         """Share the limiters of these quotas from now on; do nothing if they are shared already."""
         if name not in self._joined:
             quotas.sharing = self._joined[name] = SharedQuotas(self, name, quotas, window_s)

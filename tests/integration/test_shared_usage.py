@@ -119,6 +119,23 @@ def test_several_weirs_keep_one_quota_over_a_minute(
     assert (1 - TOLERANCE) * min(single, 1) <= found <= 1 + TOLERANCE
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_two_weirs_keep_one_rate_of_a_topic_over_a_minute(
+    workers: int, fresh_cluster: StartCluster, start_weir: StartWeir, topic: str
+) -> None:
+    cluster = fresh_cluster("3.9.1")
+    create_topic(cluster.bootstrap, topic)
+    rate_of_topic = f'[[quota]]\ntopic = "{topic}"\nproducer_byte_rate = {QUOTA}\n'
+    options = (*OPTIONS, "--share-usage", "--workers", str(workers))
+    weirs = [start_weir(cluster.bootstrap, rate_of_topic, options=options) for _ in range(2)]
+    time.sleep(2)  # as in weirs_of
+    clients = clients_of(weirs, topic, 2)
+    drive(clients, SETTLED_S + MINUTE_S + SWING_S / 2)
+    found = steady_rate(clients, SETTLED_S)
+    print(f"2 Weirs, a topic's rate: {found:.3f} of the rate")
+    assert found == pytest.approx(1, abs=TOLERANCE)
+
+
 def test_two_weirs_with_two_workers_each_keep_one_quota_over_a_minute(
     fresh_cluster: StartCluster, start_weir: StartWeir, topic: str
 ) -> None:

@@ -11,7 +11,7 @@ from tests.proxy.rigs import Clock
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.net.reactor import Reactor
 from weir.proxy.workers import charges_sender
-from weir.proxy.workers.charges import Charge, Charged
+from weir.proxy.workers.charges import OWN_MS, SHARED_MS, Charge, Charged
 from weir.proxy.workers.charges_sender import ChargesSender
 from weir.proxy.workers.messages import Charges
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
@@ -28,13 +28,13 @@ TABLE: Final = QuotaTable({EACH: 100.0, WHOLE: 100.0}, options={WHOLE: Options(s
 class Stand:
     """A sender on a reactor whose time the test sets."""
 
-    def __init__(self, table: QuotaTable = TABLE) -> None:
+    def __init__(self, table: QuotaTable = TABLE, own_ms: int = OWN_MS) -> None:
         self.clock = Clock()
         self.reactor = Reactor(self.clock)
         self.registry = QuotaRegistry(table)
         self.posted: list[Charges] = []
         self.noted: list[Charge] = []
-        charged = Charged(self.registry)
+        charged = Charged(self.registry, own_ms)
         self.sender = ChargesSender(self.reactor, charged, self.posted.append, self.noted.extend)
         self.sender.start()
 
@@ -74,6 +74,14 @@ def test_shared_quotas_are_told_within_20_ms_and_others_within_250_ms(stand: Sta
     stand.until(251)
     assert stand.told() == {"each": 50}
     assert len(stand.noted) == 2
+
+
+def test_all_quotas_are_told_within_20_ms_if_weirs_share_those_of_each_broker() -> None:
+    stand = Stand(own_ms=SHARED_MS)
+    stand.produce("each", 50)
+    stand.until(21)
+    assert stand.told() == {"each": 50}
+    stand.reactor.close()
 
 
 def test_the_rest_is_told_of_all_limiters_also_if_one_look_visits_only_some_of_them() -> None:

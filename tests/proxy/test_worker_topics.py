@@ -10,8 +10,7 @@ import trio
 
 from weir.proxy.control.charges_file import ChargesFile
 from weir.proxy.control.quota_registry import QuotaRegistry
-from weir.proxy.workers.charges import Charge, Charged, is_shared, take
-from weir.proxy.workers.charges_sender import SHARED_MS
+from weir.proxy.workers.charges import SHARED_MS, Charge, Charged, is_shared, take
 from weir.quotas import Entity, QuotaKey, QuotaTable
 from weir.quotas.table.options import Options, Pacing, Scope
 from weir.quotas.topics import TopicRates
@@ -128,10 +127,20 @@ def test_usage_of_a_topic_without_a_rate_any_more_is_ignored() -> None:
     assert [budget.charged_ms for budget in rates(new, key=FETCH).budgets()] == [0]
 
 
-def test_rates_of_topics_are_not_shared_with_other_weirs() -> None:
+@pytest.mark.parametrize(
+    ("every_broker", "found"),
+    [
+        (False, {"cluster topic produce", "cluster topic fetch"}),
+        (True, {"cluster topic produce", "cluster topic fetch", "topic produce", "topic fetch"}),
+    ],
+)
+def test_rates_of_topics_are_shared_with_other_weirs_like_quotas_of_clients(
+    every_broker: bool, found: set[str]
+) -> None:
     registry = QuotaRegistry(table_of())
     charge(registry, b"each", 1)
-    assert not [name for name, *_rest in registry.shared(every_broker=True) if "topic" in name[1]]
+    shared = registry.shared(every_broker=every_broker)
+    assert {name[1] for name, *_rest in shared if "topic" in name[1]} == found
 
 
 @pytest.mark.trio

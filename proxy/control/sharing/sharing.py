@@ -94,7 +94,8 @@ class UsageSharing:
         self.on_look: list[Callable[[], None]] = []
         """Functions to call after each look."""
         self._trip_ms = 0
-        self._brokers = -1
+        self._joined = -1, -1
+        """Numbers of brokers and of tables at the last `join`: either may add quotas."""
         self._takeover: _Takeover | None = None
         """State of a take-over; None if limiters lack no usage, and reports say nothing that they have."""
         self._token: trio.lowlevel.TrioToken | None = None
@@ -113,9 +114,10 @@ class UsageSharing:
         )
 
     def join(self) -> None:
-        """Share the quotas of brokers that were added since the last call."""
-        if len(self._registry.brokers) != self._brokers:
-            self._brokers = len(self._registry.brokers)
+        """Share the quotas of brokers, and rates of topics, that were added since the last call."""
+        present = len(self._registry.brokers), self._registry.changes
+        if present != self._joined:
+            self._joined = present
             for name, quotas, window_s in self._registry.shared(every_broker=self._every_broker):
                 self.limiters.join(name, quotas, window_s)
 
