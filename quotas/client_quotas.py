@@ -51,7 +51,7 @@ B = TypeVar("B", bound=Budget)
 
 
 class Sharing(Protocol):
-    """Shares the limiters of one `ClientQuotas` with other Weirs (`quotas.sharing`)."""
+    """Shares the limiters of one `ClientQuotas` or `TopicBudgets` with other Weirs (`quotas.sharing`)."""
 
     def part(self, tags: Tags) -> float:
         """Return the part of the limit, above 0 and at most 1, that this Weir uses now."""

@@ -205,7 +205,7 @@ class TopicRates:
         note, sharing = self._notes[is_shadow], self.sharing[is_shadow]
         if note is not None:
             budget.watch(note)
-        elif sharing is not None:
+        if sharing is not None:
             sharing.restored(budget.tags)
 
     def _part(self, tags: Tags, *, is_shadow: bool) -> float:

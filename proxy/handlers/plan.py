@@ -215,9 +215,9 @@ class Context(Protocol):
     charged, 0 if no fetch was seen.
     """
     unconfirmed_us: float
-    """Request time (µs) by which the latest produce request may cost more than its estimate. `extra_us`
-    raises it from 0, unless the difference is too small for the broker's response time to show it
-    (`confirmed_us`).
+    """Request time (µs) by which the latest produce request may cost more than its estimate. The
+    caller of `extra_us` sets 0 first. `extra_us` sets a larger value if the broker's response time can show
+    the difference (`confirmed_us`).
     """
     produce_shape: tuple[Plan, bytes, int, float] | None
     """Beginning of the latest produce request with one partition, kept while request time is charged; else

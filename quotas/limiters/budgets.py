@@ -113,9 +113,9 @@ class Budget(CountingLimiter):
         self._rate.add(units, now_ms)
 
     @property
-    def forgets(self) -> bool:
-        """True if clients wait for this budget, but not for all that they have used: a charge counts for N
-        windows only.
+    def forgets_excess(self) -> bool:
+        """True if clients wait for this budget, and usage stops counting before the limit has paid for it.
+        Then Weirs that share usage repay it (`quotas.sharing.repayment`).
         """
         return not self._is_shadow
 

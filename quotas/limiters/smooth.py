@@ -143,7 +143,7 @@ class SmoothBudget(Budget):
         super().absorb(units, now_ms)
 
     @property
-    def forgets(self) -> bool:
+    def forgets_excess(self) -> bool:
         """False: a debt stays until it is paid."""
         return False
 

@@ -21,7 +21,7 @@ from weir.quotas.sharing.advances import Advances
 from weir.quotas.sharing.blindness import Blindness, Sight
 from weir.quotas.sharing.others import ACTIVE_MS, Charge
 from weir.quotas.sharing.own import OwnUsage
-from weir.quotas.sharing.repayment import Repayment
+from weir.quotas.sharing.repayment import RepaymentAccount
 from weir.quotas.sharing.report import limiter_number
 from weir.quotas.used import UsedLimiters, taken
 
@@ -73,7 +73,7 @@ class _Usage:
         self.believed = 0.0
         """Units of others that were charged and that the limit has not allowed again since."""
         self.advances = Advances()
-        self.repayment = Repayment(now_ms)
+        self.repayment = RepaymentAccount(now_ms)
         self.active = 0
         """Number of other Weirs whose clients used the limiter when a charge of others last came."""
         self.active_ms = now_ms
@@ -289,12 +289,12 @@ class SharedLimiters:
         self._used(quotas, limiter, number, units, now_ms)
 
     def note_own(self, name: QuotasName, tags: Tags, units: float, now_ms: int) -> None:
-        """Count units that own clients have used, as another process has collected them. They decide the
-        share that this Weir has of the usage.
+        """Count units that own clients have used, as another process has collected them. They decide this
+        Weir's share of the usage, its advances and its repayments.
         """
         quotas = self._joined.get(name)
         limiter = None if quotas is None else quotas.quotas.known(tags)
-        if quotas is not None and limiter is not None:
+        if quotas is not None and limiter is not None and limiter.limit != UNLIMITED:
             self._used(quotas, limiter, quotas.number(tags), units, now_ms)
 
     def _used(self, quotas: SharedQuotas, limiter: Limiter, number: int, units: float, now_ms: int) -> None:
@@ -327,8 +327,8 @@ class SharedLimiters:
     def _repay(self, budget: Budget, usage: _Usage, units: float, window_s: float, now_ms: int) -> None:
         """Note units that own clients or others have used, and charge again what the window has forgotten."""
         limit = budget.limit
-        due = usage.repayment.due(units, limit, limit * window_s, self._memory_ms, now_ms)
-        if due and budget.forgets:
+        due = usage.repayment.note(units, limit, limit * window_s, self._memory_ms, now_ms)
+        if due and budget.forgets_excess:
             budget.absorb(due, max(now_ms, budget.charged_ms))
 
     def absorb(self, charges: Mapping[int, list[Charge]], now_ms: int) -> None:

@@ -404,6 +404,36 @@ def test_limits_of_existing_and_new_limiters_shrink_while_blind_and_grow_again()
     assert budget.limit == 1000
 
 
+@pytest.mark.parametrize("collects", [True, False])
+def test_usage_while_no_entry_limits_a_client_is_forgotten(collects: bool) -> None:
+    """Also in a worker, whose supervisor tells what own clients have used."""
+    quotas = byte_rates(QuotaKey.PRODUCER_BYTE_RATE)
+    quotas.use(TABLE)
+    limiters, own, blindness = shared()
+    if not collects:
+        limiters = SharedLimiters(None, blindness, 11_000)
+    blindness.heard(1, 0)
+    limiters.join(ID, quotas, 10)
+    budget = quotas.budget("a", "", 0)
+    assert budget is not None
+    for second in range(60):
+        if second == 1:
+            quotas.use(QuotaTable())
+        if second == 40:
+            quotas.use(TABLE)
+        list(quotas.refresh())
+        now_ms = 1000 * second
+        blindness.heard(1, now_ms)
+        units = 900 if second > 40 else 100_000
+        budget.charge(units, now_ms)
+        for _message in range(0 if collects else 2):
+            limiters.note_own(ID, Tags("a", ""), units / 2, now_ms)
+        limiters.look(now_ms)
+    assert budget.rate(59_000) == pytest.approx(900, rel=0.2)
+    assert budget.charge(20_000, 59_001) > 0
+    assert own.units < 1e6, "usage without a limit is not reported"
+
+
 def test_removed_limiters_are_forgotten_although_others_are_removed_all_the_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

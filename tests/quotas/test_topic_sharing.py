@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.workers.charges import SHARED_MS, Charged
 from weir.quotas import Entity, QuotaKey, QuotaTable
 from weir.quotas.limiters.budgets import Budget
 from weir.quotas.sharing.blindness import Blindness
@@ -37,6 +38,7 @@ class Weir:
 
     def __init__(self, in_force: QuotaTable, *, collects: bool = True) -> None:
         self.registry = QuotaRegistry(in_force)
+        self.charged = None if collects else Charged(self.registry, SHARED_MS)
         self.rates = self.registry.of(NODE)._topics.produce
         self.own = OwnUsage("w", 1)
         self.blindness = Blindness(0)
@@ -48,6 +50,9 @@ class Weir:
         for name, quotas, window_s in self.registry.shared(every_broker=True):
             self.limiters.join(name, quotas, window_s)
         self.limiters.look(now_ms)
+        for shared in (True, False):
+            for _charge in () if self.charged is None else self.charged.look(now_ms, shared=shared):
+                pass  # a worker tells its supervisor
 
     def hear(self, topic: str, units: float, now_ms: int, kind: str = "topic produce") -> None:
         """Charge what another Weir reports."""
@@ -64,7 +69,7 @@ class Weir:
 @pytest.mark.parametrize(
     ("scope", "kind"), [(Scope.BROKER, "topic produce"), (Scope.CLUSTER, "cluster topic produce")]
 )
-def test_what_others_report_about_a_topic_throttles_its_producers_here(scope: Scope, kind: str) -> None:
+def test_usage_that_another_weir_reports_throttles_producers_of_the_topic(scope: Scope, kind: str) -> None:
     weir = Weir(table(["orders"], scope))
     weir.look(LOOK_MS)
     weir.hear("orders", 10_000, LOOK_MS, kind)
@@ -80,13 +85,16 @@ def test_usage_of_a_topic_is_reported(scope: Scope) -> None:
 
 
 @pytest.mark.parametrize("collects", [True, False])
-def test_usage_of_a_topic_that_has_no_rate_yet_waits_for_its_entry(collects: bool) -> None:
-    weir = Weir(table([]), collects=collects)
-    weir.hear("orders", 10_000, 0)
-    weir.registry.use(table(["orders"]))
-    weir.look(LOOK_MS)
-    weir.look(2 * LOOK_MS)
-    assert weir.budget("orders").rate(2 * LOOK_MS) == pytest.approx(10_000 / 10.04)
+@pytest.mark.parametrize("former", [[], ["first"]])
+def test_usage_of_a_topic_that_has_no_rate_yet_waits_for_its_entry(former: list[str], collects: bool) -> None:
+    weir = Weir(table(former), collects=collects)
+    for now_ms in range(0, 400, LOOK_MS):  # the rounds that follow a join find everything
+        weir.look(now_ms)
+    weir.hear("orders", 10_000, 400)
+    weir.registry.use(table([*former, "orders"]))
+    weir.look(400)
+    weir.look(400 + LOOK_MS)
+    assert weir.budget("orders").rate(400 + LOOK_MS) == pytest.approx(10_000 / 10.02)
 
 
 def test_usage_is_reported_after_the_pacing_of_a_topic_has_changed() -> None:
