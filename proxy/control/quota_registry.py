@@ -90,6 +90,11 @@ class QuotaRegistry:
         """
         return self._in_force
 
+    @property
+    def stamp(self) -> tuple[int, int]:
+        """A value that changes whenever there may be further quotas: with each new broker or table."""
+        return len(self._brokers), self.changes
+
     def _modes(self, table: QuotaTable) -> QuotaTable:
         return (table.in_shadow() if self.in_shadow else table).paced(self._pacing)
 
@@ -221,6 +226,8 @@ class QuotaRegistry:
             yield from quotas.expire(now_ms)
 
 
+UNSEEN: Final = -1, -1
+"""A `QuotaRegistry.stamp` of no registry."""
 BROKER_QUOTAS: Final = ("produce", "fetch", "request")
 """Names of the quotas of clients that each broker has, in the order of `ClusterQuotas.all`."""
 OF_CLUSTER: Final = "cluster "

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from weir.proxy.control.quota_registry import NAMES_AT_BROKERS, QuotaRegistry
+from weir.proxy.control.quota_registry import NAMES_AT_BROKERS, UNSEEN, QuotaRegistry
 from weir.quotas.handover import AnyQuotas, QuotasName, UsedUnits
 from weir.quotas.limiters.budgets import Budget
 from weir.quotas.limiters.limiter import Limiter
@@ -55,6 +55,8 @@ class _Side:
     def __init__(self, sample_ms: int, look_max: int) -> None:
         """Begin without quotas. A look visits at most `look_max` used limiters."""
         self._look_max = look_max
+        self.stamp = UNSEEN
+        """Stamp of the registry whose quotas are watched."""
         self._watched: dict[QuotasName, tuple[AnyQuotas, list[Tags]]] = {}
         """Quotas, and the list of their limiters that may have been charged since the last look."""
         self.used: Final = UsedLimiters[tuple[QuotasName, Tags]](sample_ms)
@@ -103,7 +105,9 @@ class Charged:
         """
         self._forget()
         side = self._shared if shared else self._own
-        side.watch(self._registry.named_of_cluster() if shared else self._registry.named_of_brokers())
+        if side.stamp != self._registry.stamp:
+            side.stamp = self._registry.stamp
+            side.watch(self._registry.named_of_cluster() if shared else self._registry.named_of_brokers())
         for number, (of, tags) in enumerate(side.next_ones(now_ms, everything=everything), 1):
             limiter = side.known(of, tags)
             if isinstance(limiter, Budget | MutationBudget):

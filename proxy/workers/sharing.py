@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from weir.proxy.config.settings import Settings
-from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.quota_registry import UNSEEN, QuotaRegistry
 from weir.proxy.control.sharing.sharing import UsageSharing
 from weir.proxy.control.slices import slices
 from weir.proxy.workers.charges import Charge as WorkerCharge
@@ -31,12 +31,15 @@ class SharingFollower:
         self._registry = registry
         self._every_broker = settings.share_usage
         self._blindness = GivenBlindness(now_ms, open_on_loss=settings.share_on_loss == "open")
-        self._limiters = SharedLimiters(None, self._blindness, registry.memory_ms)
+        self._limiters = SharedLimiters(None, self._blindness, registry.memory_ms, registry.sample_ms)
+        self._joined = UNSEEN
 
     def look(self, now_ms: int) -> None:
         """Share new quotas and limiters, and give limiters their parts. Call this every `LOOK_MS`."""
-        for name, quotas, window_s in self._registry.shared(every_broker=self._every_broker):
-            self._limiters.join(name, quotas, window_s)
+        if self._registry.stamp != self._joined:
+            self._joined = self._registry.stamp
+            for name, quotas, window_s in self._registry.shared(every_broker=self._every_broker):
+                self._limiters.join(name, quotas, window_s)
         self._limiters.look(now_ms)
 
     def take(self, message: OthersUsed | SharingState, now_ms: int) -> None:

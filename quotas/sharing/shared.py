@@ -66,6 +66,7 @@ class _Usage:
         "own_ms",
         "own_total",
         "repayment",
+        "view",
     )
 
     def __init__(self, now_ms: int) -> None:
@@ -74,6 +75,8 @@ class _Usage:
         """Units of others that were charged and that the limit has not allowed again since."""
         self.advances = Advances()
         self.repayment = RepaymentAccount(now_ms)
+        self.view = 0
+        """The view (`SharedLimiters`) in which the account of repayments began."""
         self.active = 0
         """Number of other Weirs whose clients used the limiter when a charge of others last came."""
         self.active_ms = now_ms
@@ -128,6 +131,8 @@ class SharedQuotas:
         self.name: Final = name
         self.quotas: Final = quotas
         self.window_s: Final = window_s
+        self.memory_ms: Final = int(1000 * window_s) + shared.sample_ms
+        """Time (ms) for which a charge counts: a window and a sample."""
         self.numbers: Final[dict[Tags, int]] = {}
         """Numbers of the limiters that were seen."""
         self.noted: Final[list[Tags]] = quotas.watch() if shared.collects else []
@@ -165,6 +170,7 @@ class SharedLimiters:
         """
         self.collects: Final = own is not None
         """True if own usage is collected here."""
+        self.sample_ms: Final = sample_ms
         self._own = own
         self._blindness = blindness
         self._memory_ms = memory_ms
@@ -175,6 +181,11 @@ class SharedLimiters:
         self._usage: dict[int, _Usage] = {}
         self._waiting: dict[int, list[Charge]] = {}
         self._round: Iterator[tuple[SharedQuotas, Sequence[Limiter]]] = iter(())
+        self._heard = self._blindness.sight, self._blindness.weirs
+        self._view = 0
+        """A number that grows when this Weir, or another one, is heard again or no longer. Usage of the time
+        between is reported late, so it is no debt: accounts of repayments begin again.
+        """
         self._purged_ms = 0
         self._is_purge_due = False
         self._purged_generation = 0
@@ -215,6 +226,9 @@ class SharedLimiters:
         """Count the usage of own clients since the last look. Call this every `LOOK_MS`."""
         if self._blindness.look(now_ms):
             self._apply_rounds = 2
+        heard = self._blindness.sight, self._blindness.weirs
+        if heard != self._heard:
+            self._heard, self._view = heard, self._view + 1
         for joined in self._joined.values():
             if joined.noted:
                 self._look_at_noted(joined, now_ms)
@@ -305,7 +319,7 @@ class SharedLimiters:
         if isinstance(limiter, Budget):
             self._advance(limiter, usage, units, number, now_ms)
             if units:
-                self._repay(limiter, usage, units, quotas.window_s, now_ms)
+                self._repay(quotas, limiter, usage, units, now_ms)
         if units:
             self._in_use.note(number, now_ms)
             usage.note(units * _scale(limiter), 0.0, now_ms)
@@ -324,10 +338,14 @@ class SharedLimiters:
             budget.absorb(change, max(now_ms, budget.charged_ms))
             self._in_use.note(number, now_ms)
 
-    def _repay(self, budget: Budget, usage: _Usage, units: float, window_s: float, now_ms: int) -> None:
-        """Note units that own clients or others have used, and charge again what the window has forgotten."""
-        limit = budget.limit
-        due = usage.repayment.note(units, limit, limit * window_s, self._memory_ms, now_ms)
+    def _repay(self, quotas: SharedQuotas, budget: Budget, usage: _Usage, units: float, now_ms: int) -> None:
+        """Note units that own clients or others have used, and charge again what the window has forgotten.
+        All clients together use the whole limit, also while this Weir uses a part.
+        """
+        if usage.view != self._view:
+            usage.repayment, usage.view = RepaymentAccount(now_ms), self._view
+        limit = budget.limit / self.part(quotas.number(budget.tags))
+        due = usage.repayment.note(units, limit, limit * quotas.window_s, quotas.memory_ms, now_ms)
         if due and budget.forgets_excess:
             budget.absorb(due, max(now_ms, budget.charged_ms))
 
@@ -368,7 +386,7 @@ class SharedLimiters:
         if limiter.limit == UNLIMITED or now_ms - charge.at_ms >= self._memory_ms:
             return
         scale = _scale(limiter)
-        usage = self._usage_of(number, now_ms)
+        usage = self._usage_of(number, min(charge.at_ms, now_ms))
         limit = limiter.limit / self.part(number) * max(self._blindness.weirs - 1, 1)
         units = usage.believe(charge.units / scale, limit * quotas.window_s, limit / 1000, now_ms)
         at_ms = charge.at_ms
@@ -377,7 +395,7 @@ class SharedLimiters:
         at_ms = min(at_ms, now_ms)
         limiter.absorb(usage.advances.settle(units), at_ms)
         if isinstance(limiter, Budget):
-            self._repay(limiter, usage, units, quotas.window_s, at_ms)
+            self._repay(quotas, limiter, usage, units, at_ms)
         usage.note(0.0, charge.units, now_ms)
         usage.active, usage.active_ms = charge.weirs, now_ms
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from weir.quotas.limiters.budgets import Budget
-from weir.quotas.limiters.smooth import SmoothBudget
+from weir.quotas.client_quotas import byte_rates
+from weir.quotas.sharing.blindness import Blindness
 from weir.quotas.sharing.repayment import RepaymentAccount
-from weir.quotas.table.entities import Tags
+from weir.quotas.sharing.shared import SharedLimiters
+from weir.quotas.table.entities import Entity
+from weir.quotas.table.options import Options, Pacing
+from weir.quotas.table.quota_table import QuotaKey, QuotaTable
 
 LIMIT = 1000.0
 """Units per second."""
@@ -65,18 +68,39 @@ def test_units_that_are_given_back_are_not_owed() -> None:
 
 def test_a_clock_that_steps_back_pays_nothing_twice() -> None:
     account = RepaymentAccount(10_000)
-    account.note(12_000, LIMIT, WINDOW_UNITS, PERIOD_MS, 10_000)
+    account.note(11_200, LIMIT, WINDOW_UNITS, PERIOD_MS, 10_000)
     for now_ms in (12_000, 10_000, 12_000):
         account.note(0, LIMIT, WINDOW_UNITS, PERIOD_MS, now_ms)
-    assert repaid(account, range(21, 33), LIMIT) == [400.0]
+    assert repaid(account, range(21, 33), LIMIT) == [pytest.approx(200)]
 
 
 @pytest.mark.parametrize(
-    ("kind", "is_shadow", "forgets"),
-    [(Budget, False, True), (Budget, True, False), (SmoothBudget, False, False)],
+    ("pacing", "is_shadow", "expected"),
+    [(Pacing.KAFKA, False, 400), (Pacing.KAFKA, True, 0), (Pacing.SMOOTH, False, 0)],
 )
-def test_only_a_limiter_that_clients_wait_for_and_that_forgets_is_repaid(
-    kind: type[Budget], is_shadow: bool, forgets: bool
+@pytest.mark.parametrize("memory_ms", [11_000, 110_000])
+def test_only_limiters_that_clients_wait_for_and_that_forget_are_repaid(
+    pacing: Pacing, is_shadow: bool, expected: float, memory_ms: int
 ) -> None:
-    """A debt of smooth pacing stays until it is paid; a shadow's clients do not wait."""
-    assert kind(Tags("app", ""), LIMIT, 0, is_shadow=is_shadow).forgets_excess is forgets
+    """A debt of smooth pacing stays until it is paid, and a shadow's clients do not wait. The period is that
+    of the quota, also if mutations are remembered longer.
+    """
+    entry = Entity(user="app"), QuotaKey.PRODUCER_BYTE_RATE
+    values, options = {entry: LIMIT}, {entry: Options(pacing=pacing)}
+    quotas = byte_rates(QuotaKey.PRODUCER_BYTE_RATE)
+    quotas.use(
+        QuotaTable(None, values, shadow_options=options) if is_shadow else QuotaTable(values, options=options)
+    )
+    side = quotas.shadow if is_shadow else quotas
+    assert side is not None
+    blindness = Blindness(0)
+    blindness.heard(1, 0)
+    limiters = SharedLimiters(None, blindness, memory_ms)
+    name = (None, "cluster produce", is_shadow)
+    limiters.join(name, side, 10)
+    budget = side.budget("app", "", 0)
+    assert budget is not None
+    for second in (0, *range(11, 23)):
+        limiters.note_own(name, budget.tags, LIMIT if second else 13_500, 1000 * second)
+    found = budget.rate(22_000) * 10  # what a worker is told is not charged, but for the repayment
+    assert found == expected

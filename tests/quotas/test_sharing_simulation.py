@@ -115,6 +115,32 @@ def test_a_client_below_the_limit_that_changes_between_weirs_is_not_throttled(tu
     assert throttled == 0
 
 
+def test_a_client_below_the_limit_that_moves_to_another_weir_for_good_is_not_throttled() -> None:
+    """The new Weir has known its usage for ten seconds, but had no limiter for it."""
+    made = world(2, Conditions(60), seed=1)
+    began_ms = made.now_ms
+    throttled = 0
+    for now_ms in range(began_ms, began_ms + 150_000, 10):
+        made.run(now_ms)
+        weir = made.weirs[now_ms >= began_ms + 30_000]
+        throttled += weir.charge(0.0097 * LIMIT, now_ms) > 0
+    assert throttled == 0
+
+
+def test_clients_below_the_limit_repay_nothing_after_a_weir_was_blind_for_a_minute() -> None:
+    """It has heard the others meanwhile, and used a part of the limit."""
+    made = world(2, Conditions(60), seed=1)
+    began_ms = made.now_ms
+    made.weirs[0].loses_until_ms = began_ms + 60_000
+    throttled = 0
+    for now_ms in range(began_ms, began_ms + 200_000, 10):
+        made.run(now_ms)
+        for weir in made.weirs:
+            waits = weir.charge(0.00485 * LIMIT, now_ms) > 0
+            throttled += waits and now_ms > began_ms + 75_000
+    assert throttled == 0
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_lost_and_doubled_reports_change_the_rate_by_less_than_five_percent(seed: int) -> None:
     made = world(3, Conditions(100, lost=0.3, doubled=0.3), seed)

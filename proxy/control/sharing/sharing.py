@@ -15,6 +15,7 @@ import trio
 
 from weir.proxy.config.settings import ConfigError
 from weir.proxy.control.events.conditions import Condition, problem
+from weir.proxy.control.quota_registry import UNSEEN, QuotaRegistry
 from weir.proxy.control.sharing.reader import Link, News, Reader
 from weir.proxy.control.stores.store import StoreError
 from weir.proxy.control.stores.topic import TOPIC_NAME
@@ -28,7 +29,6 @@ from weir.quotas.sharing.shared import LOOK_MS, SharedLimiters
 
 if TYPE_CHECKING:
     from weir.proxy.config.config import Config
-    from weir.proxy.control.quota_registry import QuotaRegistry
     from weir.proxy.control.supervisor import Works
     from weir.proxy.net.reactor import Reactor
 
@@ -94,8 +94,8 @@ class UsageSharing:
         self.on_look: list[Callable[[], None]] = []
         """Functions to call after each look."""
         self._trip_ms = 0
-        self._joined = -1, -1
-        """Numbers of brokers and of tables at the last `join`: either may add quotas."""
+        self._joined = UNSEEN
+        """Stamp of the registry at the last `join`."""
         self._takeover: _Takeover | None = None
         """State of a take-over; None if limiters lack no usage, and reports say nothing that they have."""
         self._token: trio.lowlevel.TrioToken | None = None
@@ -115,9 +115,8 @@ class UsageSharing:
 
     def join(self) -> None:
         """Share the quotas of brokers, and rates of topics, that were added since the last call."""
-        present = len(self._registry.brokers), self._registry.changes
-        if present != self._joined:
-            self._joined = present
+        if self._registry.stamp != self._joined:
+            self._joined = self._registry.stamp
             for name, quotas, window_s in self._registry.shared(every_broker=self._every_broker):
                 self.limiters.join(name, quotas, window_s)
 
