@@ -78,9 +78,9 @@ class Charges(msgspec.Struct, tag=True, frozen=True):
 class OthersUsed(msgspec.Struct, tag=True, frozen=True):
     """Units that clients of other Weirs have used."""
 
-    charges: list[tuple[int, list[tuple[int, float, int]]]]
-    """(Number of the limiter, [(age in ms, units, number of Weirs as in `others.Charge`)]). Units of request
-    time are µs.
+    charges: list[tuple[int, list[tuple[int, float, int, bool]]]]
+    """(Number of the limiter, [(age in ms, units, number of Weirs, and if they are late, as in
+    `others.Charge`)]). Units of request time are µs.
     """
 
 

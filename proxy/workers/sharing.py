@@ -48,15 +48,19 @@ class SharingFollower:
             self._blindness.set(Sight(message.sight), message.weirs, now_ms - message.blind_ms)
             return
         found = {
-            number: [Charge(now_ms - age_ms, units, weirs) for age_ms, units, weirs in charges]
+            number: [
+                Charge(now_ms - age_ms, units, weirs, is_late) for age_ms, units, weirs, is_late in charges
+            ]
             for number, charges in message.charges
         }
         self._limiters.absorb(found, now_ms)
 
     def note(self, charges: Iterable[WorkerCharge], now_ms: int) -> None:
-        """Count the charges of clients of this Weir, at this worker or at another one."""
+        """Count the charges of clients of this Weir, at this worker or at another one. Charges with an age
+        are those of a former process: limiters have them, and nobody uses them now.
+        """
         for charge in charges:
-            units = sum(units for _age_ms, units in charge.used.charges)
+            units = sum(units for age_ms, units in charge.used.charges if not age_ms)
             self._limiters.note_own(charge.used.quotas, charge.used.tags, units, now_ms)
 
 
@@ -91,8 +95,9 @@ class SharingSender:
     def _send_charges(self, charges: Mapping[int, list[Charge]]) -> None:
         now_ms = self._clock_ms()
         for some in slices(charges.items(), LIMITERS_MAX):
-            aged = [
-                (number, [(max(now_ms - each.at_ms, 0), each.units, each.weirs) for each in found])
-                for number, found in some
-            ]
-            self._send(OthersUsed(aged))
+            self._send(OthersUsed([(number, _aged(found, now_ms)) for number, found in some]))
+
+
+def _aged(charges: Iterable[Charge], now_ms: int) -> list[tuple[int, float, int, bool]]:
+    """Return charges as `OthersUsed` has them."""
+    return [(max(now_ms - each.at_ms, 0), each.units, each.weirs, each.is_late) for each in charges]

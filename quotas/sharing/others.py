@@ -24,6 +24,10 @@ SENDERS_MAX: Final = 1000
 """Maximum number of incarnations whose totals are kept."""
 TOTALS_MAX: Final = 200_000
 """Maximum number of limiters whose totals are kept, of one incarnation."""
+SILENT_MS: Final = 1500
+"""Time (ms) between two reports of a Weir above which reports were lost: one is due every 500 ms."""
+LATE_MS: Final = 3000
+"""Time (ms) after such a silence in which reports tell usage of the time before: lost ones are repeated."""
 MERGED_MS: Final = 500
 """Charges of a limiter that are at most this time (ms) apart are added up."""
 
@@ -36,15 +40,21 @@ class Charge(NamedTuple):
     units: float
     weirs: int = 1
     """Number of other Weirs whose clients have used the limiter within `ACTIVE_MS`."""
+    is_late: bool = False
+    """True if clients may have used the units seconds ago: the Weir was silent, or the limiter's former total
+    is not known here.
+    """
 
 
 class _Sender:
     """Last totals of one incarnation of a Weir."""
 
-    __slots__ = ("heard_ms", "sequence", "totals")
+    __slots__ = ("heard_ms", "late_until_ms", "sequence", "totals")
 
     def __init__(self) -> None:
         self.heard_ms = 0
+        self.late_until_ms = 0
+        """Time (ms) until which reports tell usage of the time before."""
         self.sequence = -1
         self.totals: dict[int, tuple[float, int]] = {}
         """Number of a limiter → (units, time in ms of the last report about it)."""
@@ -76,14 +86,17 @@ class OthersUsage:
                 self.ignored["senders"] += 1
                 return
             sender = self._senders[key] = _Sender()
-        sender.heard_ms = now_ms if at_ms is None else at_ms
+        at_ms = now_ms if at_ms is None else at_ms
+        if at_ms - sender.heard_ms >= SILENT_MS:
+            sender.late_until_ms = at_ms + LATE_MS
+        sender.heard_ms = at_ms
         if key == self._own:
             self.read_back = max(self.read_back, report.sequence)
             self._returned.append(report.sequence)
             return
         if report.sequence > sender.sequence:  # else a report that arrives again
             sender.sequence = report.sequence
-            self._take(sender, report, now_ms, now_ms if at_ms is None else at_ms)
+            self._take(sender, report, now_ms, at_ms)
         self._forget(now_ms)
 
     def _take(self, sender: _Sender, report: Report, now_ms: int, at_ms: int) -> None:
@@ -99,7 +112,8 @@ class OthersUsage:
                 continue
             sender.totals[limiter] = (total, now_ms)
             if units > 0:
-                self._charge(limiter, Charge(at_ms, units, self._active(limiter, now_ms)))
+                is_late = not known or at_ms < sender.late_until_ms
+                self._charge(limiter, Charge(at_ms, units, self._active(limiter, now_ms), is_late))
 
     def _active(self, limiter: int, now_ms: int) -> int:
         """Return the number of other Weirs that have reported usage of this limiter within `ACTIVE_MS`. A
@@ -114,7 +128,8 @@ class OthersUsage:
 
     def _charge(self, limiter: int, charge: Charge) -> None:
         charges = self._charges.setdefault(limiter, [])
-        if charges and charge.at_ms - charges[-1].at_ms <= MERGED_MS:
+        last = charges[-1] if charges else None
+        if last and charge.at_ms - last.at_ms <= MERGED_MS and charge.is_late == last.is_late:
             charge = charge._replace(units=charges.pop().units + charge.units)
         charges.append(charge)
 

@@ -66,7 +66,6 @@ class _Usage:
         "own_ms",
         "own_total",
         "repayment",
-        "view",
     )
 
     def __init__(self, now_ms: int) -> None:
@@ -75,8 +74,6 @@ class _Usage:
         """Units of others that were charged and that the limit has not allowed again since."""
         self.advances = Advances()
         self.repayment = RepaymentAccount(now_ms)
-        self.view = 0
-        """The view (`SharedLimiters`) in which the account of repayments began."""
         self.active = 0
         """Number of other Weirs whose clients used the limiter when a charge of others last came."""
         self.active_ms = now_ms
@@ -181,11 +178,6 @@ class SharedLimiters:
         self._usage: dict[int, _Usage] = {}
         self._waiting: dict[int, list[Charge]] = {}
         self._round: Iterator[tuple[SharedQuotas, Sequence[Limiter]]] = iter(())
-        self._heard = self._blindness.sight, self._blindness.weirs
-        self._view = 0
-        """A number that grows when this Weir, or another one, is heard again or no longer. Usage of the time
-        between is reported late, so it is no debt: accounts of repayments begin again.
-        """
         self._purged_ms = 0
         self._is_purge_due = False
         self._purged_generation = 0
@@ -226,9 +218,6 @@ class SharedLimiters:
         """Count the usage of own clients since the last look. Call this every `LOOK_MS`."""
         if self._blindness.look(now_ms):
             self._apply_rounds = 2
-        heard = self._blindness.sight, self._blindness.weirs
-        if heard != self._heard:
-            self._heard, self._view = heard, self._view + 1
         for joined in self._joined.values():
             if joined.noted:
                 self._look_at_noted(joined, now_ms)
@@ -245,10 +234,9 @@ class SharedLimiters:
     def _look_at_noted(self, joined: SharedQuotas, now_ms: int) -> None:
         for tags in taken(joined.noted):
             number = joined.numbers.get(tags)
-            limiter = joined.quotas.known(tags) if number is None else None
-            if number is not None:
+            if number is not None and number not in self._waiting:
                 self._in_use.note(number, now_ms)
-            elif limiter is not None:
+            elif (limiter := joined.quotas.known(tags)) is not None:
                 self.found(joined, limiter, now_ms)
 
     def _apply_parts(self, now_ms: int) -> None:
@@ -287,7 +275,7 @@ class SharedLimiters:
         self._limiters[number] = quotas, limiter.tags
         self._in_use.note(number, now_ms)
         for charge in self._waiting.pop(number, ()):
-            if now_ms - charge.at_ms < self._memory_ms:
+            if now_ms - charge.at_ms < quotas.memory_ms:
                 self._charge(quotas, limiter, number, charge, now_ms)
         return number
 
@@ -342,8 +330,6 @@ class SharedLimiters:
         """Note units that own clients or others have used, and charge again what the window has forgotten.
         All clients together use the whole limit, also while this Weir uses a part.
         """
-        if usage.view != self._view:
-            usage.repayment, usage.view = RepaymentAccount(now_ms), self._view
         limit = budget.limit / self.part(quotas.number(budget.tags))
         due = usage.repayment.note(units, limit, limit * quotas.window_s, quotas.memory_ms, now_ms)
         if due and budget.forgets_excess:
@@ -370,9 +356,9 @@ class SharedLimiters:
         kept = self._waiting.setdefault(number, [])
         for charge in charges:
             self.others_units += charge.units
-            if kept and charge.at_ms - kept[-1].at_ms < 1000:
-                at_ms, units, _weirs = kept.pop()
-                charge = Charge(at_ms, units + charge.units, charge.weirs)
+            if kept and charge.at_ms - kept[-1].at_ms < 1000 and charge.is_late == kept[-1].is_late:
+                last = kept.pop()
+                charge = charge._replace(at_ms=last.at_ms, units=last.units + charge.units)
             kept.append(charge)
         oldest_ms = kept[-1].at_ms - self._memory_ms
         self._waiting[number] = [each for each in kept if each.at_ms > oldest_ms]
@@ -383,7 +369,7 @@ class SharedLimiters:
         """Record units in the limiter, at most as many as the other Weirs can have used: after a gap, only a
         window of each still counts.
         """
-        if limiter.limit == UNLIMITED or now_ms - charge.at_ms >= self._memory_ms:
+        if limiter.limit == UNLIMITED or now_ms - charge.at_ms >= quotas.memory_ms:
             return
         scale = _scale(limiter)
         usage = self._usage_of(number, min(charge.at_ms, now_ms))
@@ -394,7 +380,7 @@ class SharedLimiters:
             at_ms = max(at_ms, limiter.charged_ms)
         at_ms = min(at_ms, now_ms)
         limiter.absorb(usage.advances.settle(units), at_ms)
-        if isinstance(limiter, Budget):
+        if isinstance(limiter, Budget) and not charge.is_late:
             self._repay(quotas, limiter, usage, units, at_ms)
         usage.note(0.0, charge.units, now_ms)
         usage.active, usage.active_ms = charge.weirs, now_ms

@@ -104,7 +104,8 @@ def test_reports_from_before_the_start_are_charged_with_their_ages() -> None:
     topic.append(encode(Report("other", 1, 9, (Usage(7, 1e6, 40),))), 1_003_000)
     topic.append(encode(Report("me", 2, 0)), 1_005_000)
     news = read_all(topic, clock)
-    assert news.charges == {7: [(95_000, 500, 0), (98_000, 40, 1)]}  # one other Weir uses the limiter
+    # One other Weir uses the limiter. Former totals are not known, so this is no debt.
+    assert news.charges == {7: [Charge(95_000, 500, 0, True), Charge(98_000, 40, 1, True)]}
     assert (news.read_back, news.ignored) == (0, {"unreadable": 1})
     assert news.weirs == 2
 

@@ -8,9 +8,10 @@ from tests.proxy.shared_topic import TABLE, Clock, Topic, clock_on, run, sharing
 from weir.proxy.config import config
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.sharing.sharing import UsageSharing
-from weir.proxy.workers.charges import Charged, take
+from weir.proxy.workers.charges import Charge, Charged, take
 from weir.proxy.workers.messages import Message, OthersUsed, SharingState
 from weir.proxy.workers.sharing import SharingFollower, SharingSender
+from weir.quotas.handover import UsedUnits
 
 LIMIT = 1000
 BLIND_MS = 3000
@@ -32,7 +33,7 @@ class Worker:
     def _told(self, message: Message) -> None:
         assert isinstance(message, OthersUsed | SharingState)
         if isinstance(message, OthersUsed):
-            self.units += sum(units for _number, some in message.charges for _age_ms, units, _weirs in some)
+            self.units += sum(units for _number, some in message.charges for _age_ms, units, *_rest in some)
         self.sharing.take(message, self.clock.now_ms)
 
     def look(self) -> bool:
@@ -68,6 +69,22 @@ def test_usage_at_one_weir_throttles_clients_of_a_worker_of_another_weir() -> No
             nursery.cancel_scope.cancel()
 
     trio.run(story)
+
+
+def test_usage_that_a_former_worker_has_told_is_no_usage_of_now() -> None:
+    """It would be a debt of ten seconds' worth, and its clients would be expected at other Weirs, too."""
+    topic, clock = Topic(), Clock()
+    one, _supervisor = sharing_of(topic, clock)
+    worker = Worker(one, clock)
+    one.blindness.heard(2, clock.now_ms)
+    throttle(worker.registry, "shared", 1, clock.now_ms)
+    worker.look()
+    (limiter,) = worker.registry.cluster.produce
+    for age_ms, expected in ((5_000, 0), (0, 700)):
+        used = UsedUnits((None, "cluster produce", False), limiter.tags, [(age_ms, 700.0)], 0)
+        worker.sharing.note([Charge(used)], clock.now_ms)
+        totals = [own for _name, _tags, own, _others in worker.sharing._limiters.usages("shared", "app")]
+        assert sum(totals) == expected
 
 
 def test_usage_at_a_worker_throttles_clients_of_another_weir() -> None:
@@ -116,7 +133,7 @@ def test_a_worker_of_a_blind_weir_begins_with_the_weirs_share_of_the_usage_and_e
     worker.report(supervisor)
     one.look()
     (number,) = one.limiters._limiters
-    worker._told(OthersUsed([(number, [(0, 300.0, 1)])]))
+    worker._told(OthersUsed([(number, [(0, 300.0, 1, False)])]))
     clock.now_ms += BLIND_MS
     one.look()
     worker.look()
@@ -150,7 +167,7 @@ def test_usage_of_others_from_before_a_clients_first_request_counts_with_its_age
     throttle(supervisor, "shared", 1, clock.now_ms)
     one.look()
     (number,) = one.limiters._limiters
-    worker._told(OthersUsed([(number, [(9_000, 8_000.0, 1)])]))
+    worker._told(OthersUsed([(number, [(9_000, 8_000.0, 1, False)])]))
     clock.now_ms += 500
     assert throttle(worker.registry, "shared", 5_000, clock.now_ms) > 0
     clock.now_ms += 2_000

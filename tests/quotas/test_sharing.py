@@ -180,6 +180,38 @@ def test_an_unknown_weir_counts_with_its_recent_units() -> None:
     assert charged(others) == {7: 520}
 
 
+def test_usage_is_late_after_a_silence_or_without_a_former_total() -> None:
+    """It may have been used seconds ago, so it is no debt."""
+    others = OthersUsage("me", 1)
+    late = {}
+    times_ms = [*range(0, 10_001, 500), *range(11_500, 16_000, 500)]  # two reports are missing
+    for sequence, now_ms in enumerate(times_ms):
+        others.take(Report("w", 1, sequence, (Usage(7, 10.0 * sequence + 10, 10),)), now_ms)
+        ((charge,),) = others.charges().values()
+        late[now_ms] = charge.is_late
+    assert [now_ms for now_ms, is_late in late.items() if is_late] == [0, *range(11_500, 14_500, 500)]
+
+
+def test_late_and_other_usage_of_a_limiter_are_charged_apart() -> None:
+    others = OthersUsage("me", 1)
+    for sequence in range(3):
+        others.take(Report("w", 1, sequence, (Usage(7, 10.0 * sequence + 10, 10),)), 100 * sequence)
+    assert others.charges() == {7: [Charge(0, 10, 1, True), Charge(200, 20, 1)]}
+
+
+def test_usage_counts_as_long_as_its_own_quota_remembers_also_if_mutations_are_remembered_longer() -> None:
+    quotas = byte_rates(QuotaKey.PRODUCER_BYTE_RATE)
+    quotas.use(TABLE)
+    blindness = Blindness(0)
+    blindness.heard(2, 0)
+    limiters = SharedLimiters(OwnUsage("w", 1), blindness, 110_000)
+    limiters.join(ID, quotas, 10)
+    limiters.absorb({limiter_number(ID, Tags("a", "")): [Charge(0, 10_000)]}, 12_000)
+    budget = quotas.budget("a", "", 12_000)
+    assert budget is not None
+    assert budget.rate(12_000) == 0
+
+
 def test_own_reports_are_not_charged_but_those_of_a_former_incarnation_are() -> None:
     others = OthersUsage("me", 2)
     others.take(Report("me", 1, 5, (Usage(7, 50, 50),)), 0)

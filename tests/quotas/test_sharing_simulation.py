@@ -127,17 +127,22 @@ def test_a_client_below_the_limit_that_moves_to_another_weir_for_good_is_not_thr
     assert throttled == 0
 
 
-def test_clients_below_the_limit_repay_nothing_after_a_weir_was_blind_for_a_minute() -> None:
-    """It has heard the others meanwhile, and used a part of the limit."""
+@pytest.mark.parametrize("share", [0.5, 0.9, 0.97])
+@pytest.mark.parametrize("silent_ms", [2500, 9000, 60_000])
+def test_clients_below_the_limit_repay_nothing_after_a_weir_was_not_heard(
+    silent_ms: int, share: float
+) -> None:
+    """It has heard the other one meanwhile, and after three seconds used a part of the limit."""
     made = world(2, Conditions(60), seed=1)
     began_ms = made.now_ms
-    made.weirs[0].loses_until_ms = began_ms + 60_000
     throttled = 0
     for now_ms in range(began_ms, began_ms + 200_000, 10):
         made.run(now_ms)
-        for weir in made.weirs:
-            waits = weir.charge(0.00485 * LIMIT, now_ms) > 0
-            throttled += waits and now_ms > began_ms + 75_000
+        if now_ms == began_ms + 20_000:
+            made.weirs[0].loses_until_ms = now_ms + silent_ms
+        for weir, part in zip(made.weirs, (share, 1 - share), strict=True):
+            waits = weir.charge(0.0097 * part * LIMIT, now_ms) > 0
+            throttled += waits and now_ms > began_ms + 35_000 + silent_ms
     assert throttled == 0
 
 

@@ -130,6 +130,16 @@ def test_topics_without_a_rate_any_more_are_forgotten() -> None:
     assert [tags for _quotas, tags in weir.limiters._limiters.values()] == [Tags("", "", topic="t499")]
 
 
+def test_a_rate_that_was_removed_and_is_back_takes_what_others_have_used_meanwhile() -> None:
+    weir = Weir(table(["orders"]))
+    weir.look(LOOK_MS)
+    weir.registry.use(table([]))
+    weir.hear("orders", 10_000, 2 * LOOK_MS)
+    weir.registry.use(table(["orders"]))
+    weir.look(3 * LOOK_MS)
+    assert weir.budget("orders").rate(3 * LOOK_MS) == pytest.approx(10_000 / 10.02)
+
+
 def test_no_client_has_usage_of_topics() -> None:
     weir = Weir(table(["orders"]))
     weir.rates.charge({b"orders": 700}, 10)
