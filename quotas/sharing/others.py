@@ -29,7 +29,7 @@ SILENT_MS: Final = 1500
 LATE_MS: Final = 3000
 """Time (ms) after such a silence in which reports tell usage of the time before: lost ones are repeated."""
 MERGED_MS: Final = 500
-"""Charges of a limiter that are at most this time (ms) apart are added up."""
+"""Charges of a limiter within this time (ms) are added up, and count from the first one on."""
 
 
 class Charge(NamedTuple):
@@ -130,7 +130,8 @@ class OthersUsage:
         charges = self._charges.setdefault(limiter, [])
         last = charges[-1] if charges else None
         if last and charge.at_ms - last.at_ms <= MERGED_MS and charge.is_late == last.is_late:
-            charge = charge._replace(units=charges.pop().units + charge.units)
+            charges.pop()
+            charge = charge._replace(at_ms=last.at_ms, units=last.units + charge.units)
         charges.append(charge)
 
     def charges(self) -> dict[int, list[Charge]]:

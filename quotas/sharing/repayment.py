@@ -14,6 +14,8 @@ from typing import Final
 
 REPAID_SHARE_MAX: Final = 0.04
 """Largest repayment, as a share of a window's units: a client that owes much gets 96 % of its limit."""
+SPARE_S: Final = 1.5
+"""Unused time (s) that is kept: so usage that is reported this much later than it was used is no debt."""
 OWED_WINDOWS_MAX: Final = 1.5
 """Number of windows' units that can be owed. Usage beyond that is forgotten, as by Kafka."""
 
@@ -36,11 +38,12 @@ class RepaymentAccount:
         time for which a charge counts. `limit` is in units per second; `window_units` are those of a window.
         """
         paid = limit * max(now_ms - self._at_ms, 0) / 1000
-        owed = max(self._owed - paid, 0.0)
+        spare = SPARE_S * limit
+        owed = max(self._owed - paid, -spare)
         self._at_ms = max(now_ms, self._at_ms)
-        self._owed = min(max(owed + units, 0.0), OWED_WINDOWS_MAX * window_units)
+        self._owed = min(max(owed + units, -spare), OWED_WINDOWS_MAX * window_units)
         self._owed_min = min(self._owed_min, owed)
         if now_ms - self._began_ms < period_ms:
             return 0.0
         smallest, self._owed_min, self._began_ms = self._owed_min, self._owed, now_ms
-        return min(smallest, REPAID_SHARE_MAX * window_units)
+        return min(max(smallest, 0.0), REPAID_SHARE_MAX * window_units)

@@ -196,7 +196,17 @@ def test_late_and_other_usage_of_a_limiter_are_charged_apart() -> None:
     others = OthersUsage("me", 1)
     for sequence in range(3):
         others.take(Report("w", 1, sequence, (Usage(7, 10.0 * sequence + 10, 10),)), 100 * sequence)
-    assert others.charges() == {7: [Charge(0, 10, 1, True), Charge(200, 20, 1)]}
+    assert others.charges() == {7: [Charge(0, 10, 1, True), Charge(100, 20, 1)]}
+
+
+def test_reports_that_are_read_at_once_count_at_their_times() -> None:
+    """Such as those from before the start of a Weir, one each 500 ms."""
+    others = OthersUsage("me", 1)
+    for sequence in range(20):
+        others.take(Report("w", 1, sequence, (Usage(7, 10.0 * sequence, 0),)), 50_000, 500 * sequence)
+    ((_number, charges),) = others.charges().items()
+    assert [charge.at_ms for charge in charges] == list(range(500, 10_000, 1000))
+    assert {charge.units for charge in charges[:-1]} == {20}
 
 
 def test_usage_counts_as_long_as_its_own_quota_remembers_also_if_mutations_are_remembered_longer() -> None:
