@@ -257,7 +257,6 @@ class Inbound:
             if gap_us >= cost.cold_from_us:
                 us += cost.cold_us(gap_us)
             if plan.extra_us is not None:
-                connection.unconfirmed_us = 0.0  # for `extra_us`, which would do it slowly: by a protocol
                 us += plan.extra_us(connection, data, frame, end)
             self._cost_us, self._time_ledger, budget = us, ledger, ledger.request
             self._is_near = budget is not None and budget.near

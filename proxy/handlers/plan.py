@@ -215,9 +215,8 @@ class Context(Protocol):
     charged, 0 if no fetch was seen.
     """
     unconfirmed_us: float
-    """Request time (µs) by which the latest produce request may cost more than its estimate. The
-    caller of `extra_us` sets 0 first. `extra_us` sets a larger value if the broker's response time can show
-    the difference (`confirmed_us`).
+    """Request time (µs) by which the latest produce request may cost more than its estimate; `extra_us` sets
+    this field. 0 if the difference is too small to be found by the broker's response time (`confirmed_us`).
     """
     produce_shape: tuple[Plan, bytes, int, float] | None
     """Beginning of the latest produce request with one partition, kept while request time is charged; else

@@ -37,7 +37,6 @@ class Budget(CountingLimiter):
         "_rate",
         "_spare_total",
         "_throttle_ms_max",
-        "_wait_ms_max",
         "_window_s",
         "fetch_max_bytes",
         "throttled_until_ms",
@@ -67,8 +66,6 @@ class Budget(CountingLimiter):
         self._num_samples = num_samples
         self._window_s = window_s
         self._throttle_ms_max = throttle_ms_max
-        self._wait_ms_max = throttle_ms_max
-        """Maximum throttle time (ms) now: `_throttle_ms_max`, or less."""
         self.set_limit(limit)
 
     def set_limit(self, limit: float) -> None:
@@ -76,12 +73,6 @@ class Budget(CountingLimiter):
         self.limit = limit
         self._spare_total = self._rate.total_at(limit)
         self.fetch_max_bytes = fetch_cap(limit, self._num_samples, self._window_s)
-
-    def limit_waits(self, at_most_ms: int = INT32_MAX) -> None:
-        """Tell clients to wait for at most this time (ms) from now on, and for the configured maximum at
-        most.
-        """
-        self._wait_ms_max = min(at_most_ms, self._throttle_ms_max)
 
     def charge(self, value: float, now_ms: int) -> int:
         """Charge `value` units; return the throttle time (ms), 0 if the rate is within the limit."""
@@ -94,7 +85,7 @@ class Budget(CountingLimiter):
         """Compute and count the throttle time of a charge after which `rate` (units per second) is above the
         limit; return it (ms).
         """
-        wait_ms = throttle_ms(rate, self.limit, self._rate.window_ms(now_ms), self._wait_ms_max)
+        wait_ms = throttle_ms(rate, self.limit, self._rate.window_ms(now_ms), self._throttle_ms_max)
         return self._told(wait_ms, now_ms) if wait_ms else 0
 
     def _told(self, wait_ms: int, now_ms: int) -> int:

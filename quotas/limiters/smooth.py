@@ -131,7 +131,7 @@ class SmoothBudget(Budget):
         """
         if self.limit == UNLIMITED:
             return 0
-        wait_ms = math.ceil(min(debt / self._per_ms, self._wait_ms_max) - _HAIR_MS)
+        wait_ms = math.ceil(min(debt / self._per_ms, self._throttle_ms_max) - _HAIR_MS)
         return self._told(wait_ms, now_ms) if wait_ms > 0 else 0
 
     def absorb(self, units: float, now_ms: int) -> None:

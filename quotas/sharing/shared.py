@@ -16,7 +16,6 @@ from weir.quotas.handover import AnyQuotas, QuotasName
 from weir.quotas.limiters.budgets import Budget
 from weir.quotas.limiters.limiter import UNLIMITED, Limiter
 from weir.quotas.limiters.request_time import US_PER_PERCENT, RequestBudget
-from weir.quotas.limiters.throttle import INT32_MAX
 from weir.quotas.registry import SLICE
 from weir.quotas.sharing.advances import Advances
 from weir.quotas.sharing.blindness import Blindness, Sight
@@ -253,15 +252,6 @@ class SharedLimiters:
                 if limiter.tags not in joined.numbers:
                     self.found(joined, limiter, now_ms)
                 joined.quotas.apply_part(limiter.tags)
-                self._limit_waits(joined, limiter)
-
-    def _limit_waits(self, quotas: SharedQuotas, limiter: Limiter) -> None:
-        """Let no client wait longer than usage counts while this Weir uses a part of the limit: what others
-        have used under the whole limit would fill the part for minutes.
-        """
-        if isinstance(limiter, Budget):
-            whole = self.part(quotas.number(limiter.tags)) == 1
-            limiter.limit_waits(INT32_MAX if whole else quotas.memory_ms)
 
     def _all(self) -> Iterator[tuple[SharedQuotas, Sequence[Limiter]]]:
         for quotas in list(self._joined.values()):
@@ -284,7 +274,6 @@ class SharedLimiters:
         number = quotas.numbers[limiter.tags] = limiter_number(quotas.name, limiter.tags)
         self._limiters[number] = quotas, limiter.tags
         self._in_use.note(number, now_ms)
-        self._limit_waits(quotas, limiter)
         for charge in self._waiting.pop(number, ()):
             if now_ms - charge.at_ms < quotas.memory_ms:
                 self._charge(quotas, limiter, number, charge, now_ms)

@@ -8,7 +8,6 @@ import pytest
 
 from tests.quotas.sharing_world import (
     LIMIT,
-    MEMORY_MS,
     SIZE,
     WINDOW_S,
     Conditions,
@@ -145,24 +144,6 @@ def test_clients_below_the_limit_repay_nothing_after_a_weir_was_not_heard(
             waits = weir.charge(0.0097 * part * LIMIT, now_ms) > 0
             throttled += waits and now_ms > began_ms + 35_000 + silent_ms
     assert throttled == 0
-
-
-@pytest.mark.parametrize("silent_ms", [4000, 60_000])
-def test_a_client_of_a_weir_that_is_not_heard_waits_for_at_most_the_time_that_usage_counts(
-    silent_ms: int,
-) -> None:
-    """Its Weir has a tenth of the usage, so it then uses a tenth of the limit, and knows what others used."""
-    made = world(2, Conditions(60), seed=1)
-    began_ms = made.now_ms
-    waits_ms: list[int] = []
-    for now_ms in range(began_ms, began_ms + 100_000, 10):
-        made.run(now_ms)
-        if now_ms == began_ms + 20_000:
-            made.weirs[0].loses_until_ms = now_ms + silent_ms
-        waits_ms.append(made.weirs[0].charge(0.00097 * LIMIT, now_ms))
-        made.weirs[1].charge(0.0097 * 0.9 * LIMIT, now_ms)
-    assert 0 < max(waits_ms) <= MEMORY_MS
-    assert max(waits_ms[-1000:]) == 0
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -111,6 +111,7 @@ def produced(plan: Plan, api: ApiCost, chances: Random) -> Extra:
     closely = _Produced(plan, api, chances).look
 
     def look(context: Context, data: bytearray, frame: int, end: int) -> float:
+        context.unconfirmed_us = 0.0
         us = known_us(context, plan, data, frame, end)
         if us >= 0.0:
             return us
