@@ -46,6 +46,15 @@ class Charge(NamedTuple):
     """
 
 
+def add_charge(charges: list[Charge], charge: Charge, within_ms: int) -> None:
+    """Append a charge of one limiter. If it comes within `within_ms` after the last one, add it to that."""
+    last = charges[-1] if charges else None
+    if last and charge.at_ms - last.at_ms <= within_ms and charge.is_late == last.is_late:
+        charges.pop()
+        charge = charge._replace(at_ms=last.at_ms, units=last.units + charge.units)
+    charges.append(charge)
+
+
 class _Sender:
     """Last totals of one incarnation of a Weir."""
 
@@ -127,12 +136,7 @@ class OthersUsage:
         return len(active - {self._own[0]})
 
     def _charge(self, limiter: int, charge: Charge) -> None:
-        charges = self._charges.setdefault(limiter, [])
-        last = charges[-1] if charges else None
-        if last and charge.at_ms - last.at_ms <= MERGED_MS and charge.is_late == last.is_late:
-            charges.pop()
-            charge = charge._replace(at_ms=last.at_ms, units=last.units + charge.units)
-        charges.append(charge)
+        add_charge(self._charges.setdefault(limiter, []), charge, MERGED_MS)
 
     def charges(self) -> dict[int, list[Charge]]:
         """Return what was reported since the last call: the charges of each limiter, the oldest first."""

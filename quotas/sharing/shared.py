@@ -19,7 +19,7 @@ from weir.quotas.limiters.request_time import US_PER_PERCENT, RequestBudget
 from weir.quotas.registry import SLICE
 from weir.quotas.sharing.advances import Advances
 from weir.quotas.sharing.blindness import Blindness, Sight
-from weir.quotas.sharing.others import ACTIVE_MS, Charge
+from weir.quotas.sharing.others import ACTIVE_MS, Charge, add_charge
 from weir.quotas.sharing.own import OwnUsage
 from weir.quotas.sharing.repayment import RepaymentAccount
 from weir.quotas.sharing.report import limiter_number
@@ -34,6 +34,8 @@ LOOK_STEPS: Final = 8
 """Number of slices (250 limiters each) that get another limit at one look."""
 WAITING_MAX: Final = 10_000
 """Maximum number of limiters whose clients are not known here yet, and whose usage by others is kept."""
+WAITING_MERGED_MS: Final = 999
+"""Kept usage within this time (ms) is added up, and counts from the first charge on."""
 SHARE_MS: Final = 10_000
 """Time (ms) in which former usage loses 63 % of its weight in a Weir's share."""
 PURGE_MS: Final = 10_000
@@ -307,7 +309,7 @@ class SharedLimiters:
         if isinstance(limiter, Budget):
             self._advance(limiter, usage, units, number, now_ms)
             if units:
-                self._repay(quotas, limiter, usage, units, now_ms)
+                self._repay(quotas, number, limiter, units, now_ms)
         if units:
             self._in_use.note(number, now_ms)
             usage.note(units * _scale(limiter), 0.0, now_ms)
@@ -326,12 +328,14 @@ class SharedLimiters:
             budget.absorb(change, max(now_ms, budget.charged_ms))
             self._in_use.note(number, now_ms)
 
-    def _repay(self, quotas: SharedQuotas, budget: Budget, usage: _Usage, units: float, now_ms: int) -> None:
+    def _repay(self, quotas: SharedQuotas, number: int, budget: Budget, units: float, now_ms: int) -> None:
         """Note units that own clients or others have used, and charge again what the window has forgotten.
         All clients together use the whole limit, also while this Weir uses a part.
         """
-        limit = budget.limit / self.part(quotas.number(budget.tags))
-        due = usage.repayment.note(units, limit, limit * quotas.window_s, quotas.memory_ms, now_ms)
+        limit = budget.limit / self.part(number)
+        due = self._usage[number].repayment.note(
+            units, limit, limit * quotas.window_s, quotas.memory_ms, now_ms
+        )
         if due and budget.forgets_excess:
             budget.absorb(due, max(now_ms, budget.charged_ms))
 
@@ -356,10 +360,7 @@ class SharedLimiters:
         kept = self._waiting.setdefault(number, [])
         for charge in charges:
             self.others_units += charge.units
-            if kept and charge.at_ms - kept[-1].at_ms < 1000 and charge.is_late == kept[-1].is_late:
-                last = kept.pop()
-                charge = charge._replace(at_ms=last.at_ms, units=last.units + charge.units)
-            kept.append(charge)
+            add_charge(kept, charge, WAITING_MERGED_MS)
         oldest_ms = kept[-1].at_ms - self._memory_ms
         self._waiting[number] = [each for each in kept if each.at_ms > oldest_ms]
 
@@ -381,7 +382,7 @@ class SharedLimiters:
         at_ms = min(at_ms, now_ms)
         limiter.absorb(usage.advances.settle(units), at_ms)
         if isinstance(limiter, Budget) and not charge.is_late:
-            self._repay(quotas, limiter, usage, units, at_ms)
+            self._repay(quotas, number, limiter, units, at_ms)
         usage.note(0.0, charge.units, now_ms)
         usage.active, usage.active_ms = charge.weirs, now_ms
 

@@ -102,5 +102,5 @@ def test_only_limiters_that_clients_wait_for_and_that_forget_are_repaid(
     assert budget is not None
     for second in (0, *range(11, 23)):
         limiters.note_own(name, budget.tags, LIMIT if second else 13_500, 1000 * second)
-    found = budget.rate(22_000) * 10  # what a worker is told is not charged, but for the repayment
+    found = budget.rate(22_000) * 10  # `note_own` itself charges nothing, so this is the repayment
     assert found == expected
