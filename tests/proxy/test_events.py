@@ -13,6 +13,7 @@ import trio.testing
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
+from tests.quotas.changes import put_in_force
 from weir.proxy.addresses import Address
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.config import config
@@ -345,6 +346,27 @@ def test_no_level_is_told_of_an_entity_without_a_limit() -> None:
     registry.of(0).ledger("alice", "etl", 0)
     end(levels_of(registry, published).look(0))
     assert published == []
+
+
+@pytest.mark.parametrize("change", ["all in shadow", "entry removed", "limit raised"])
+def test_no_level_is_told_of_an_entity_that_another_table_has_freed_since_its_rate_was_read(
+    change: str,
+) -> None:
+    registry, published = registry_of(), Published()
+    scan = Scan(registry, ConnectionQuotas())
+    watch = UsageLevels(scan, published.append)
+    charge_to(registry, 120, 0)
+    end(scan.look_around(0, 0))  # for another reader
+    registry.in_shadow = change == "all in shadow"
+    tables = {
+        "all in shadow": registry.table,
+        "entry removed": QuotaTable(),
+        "limit raised": QuotaTable({(ANY_APP, PRODUCE): 10 * LIMIT}),
+    }
+    put_in_force(registry, tables[change])
+    with capture_logs() as lines:
+        end(watch.look(0))
+    assert (lines, published) == ([], [])
 
 
 # Conditions
