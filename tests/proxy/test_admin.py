@@ -6,7 +6,7 @@ import http.client
 import json
 import socket
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack, ExitStack, suppress
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,8 +18,6 @@ from starlette.routing import Route
 from structlog.testing import capture_logs
 
 from tests.admin.stage import Stage, asked, get, play
-from tests.cli.run_command import refused as refused_start
-from tests.hostile.files import raise_descriptor_limit
 from tests.kafka.ports import free_range
 from tests.proxy.fake_broker import HOST, Connection, FakeCluster
 from tests.proxy.rigs import open_descriptors, unix_pair
@@ -135,6 +133,8 @@ async def closed_without(connection: trio.SocketStream) -> bytes:
 
 
 HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(range(200))
+
+
 BAD = {
     "nothing": b"",
     "garbage": bytes(range(256)) * 8,
@@ -194,23 +194,6 @@ def test_a_bug_in_an_admin_page_is_answered_and_logged() -> None:
     assert [(entry["log_level"], entry["event"]) for entry in logs] == [
         ("error", "internal error in an admin page; please report this")
     ]
-
-
-def test_a_bug_in_an_admin_connection_ends_only_that_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Broken:
-        def __init__(self, *_args: object) -> None:
-            raise RuntimeError("a bug")
-
-    async def client(port: int) -> None:
-        with monkeypatch.context() as patched:
-            patched.setattr(endpoint, "TCPServer", Broken)
-            async with await trio.open_tcp_stream(HOST, port) as stream:
-                assert await closed_without(stream) == b""
-        assert await small(port) == b"small"
-
-    with capture_logs() as logs:
-        served(client)
-    assert ["please report this" in entry["event"] for entry in logs] == [True]
 
 
 def test_the_admin_endpoint_stops_while_a_client_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,39 +289,6 @@ def test_an_admin_request_is_refused_while_all_others_wait_for_weir(
     served(client, Starlette(routes=[Route("/late", late)]))
 
 
-@pytest.mark.parametrize("slow", [endpoint.REQUESTS_MAX, pytest.param(1000, marks=pytest.mark.slow)])
-@pytest.mark.parametrize(
-    "head",
-    [b"", b"GET /small HTTP/1.1\r\nHost:", b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n"],
-    ids=["silent", "slow to send", "slow to read"],
-)
-def test_the_admin_endpoint_answers_beside_slow_clients(
-    head: bytes, slow: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The slow clients come again all the while."""
-    if b"large" in head:
-        slow = min(slow, 100)  # each answer is copied
-    monkeypatch.setattr(endpoint, "IDLE_S", LONG_S)
-    raise_descriptor_limit()
-
-    async def client(port: int) -> None:
-        with ExitStack() as opened:
-
-            async def come(clients: int) -> None:
-                for _ in range(clients):
-                    sock = opened.enter_context(socket.socket())
-                    sock.connect((HOST, port))  # the kernel accepts
-                    sock.sendall(head)
-                    await trio.lowlevel.checkpoint()
-
-            await come(slow)
-            for _ in range(100):
-                assert await small(port) == b"small"
-                await come(3)
-
-    served(client)
-
-
 def test_an_admin_client_that_sends_its_request_byte_by_byte_is_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -357,17 +307,6 @@ def test_an_admin_client_that_sends_its_request_byte_by_byte_is_closed(
             nursery.start_soon(drip)
             assert b" 200 " not in await closed_without(slow)
             nursery.cancel_scope.cancel()
-
-    served(client)
-
-
-def test_an_admin_connection_without_a_whole_request_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint, "IDLE_S", 0.1)
-
-    async def client(port: int) -> None:
-        async with await trio.open_tcp_stream(HOST, port) as slow:
-            await slow.send_all(b"GET /small HT")
-            assert b" 200 " not in await closed_without(slow)
 
     served(client)
 
@@ -424,21 +363,6 @@ def refused(address: Address) -> bool:
 
 
 @scripted(play)
-async def test_readyz_is_503_if_the_broker_never_answers(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(readiness, "CHECK_S", 0.0)
-    monkeypatch.setattr(readiness, "PATIENCE_S", 0.2)
-    await stage.start()
-    with socket.create_server((HOST, 0)) as mute:
-        stage.broker.cancel()
-        await until(lambda: refused(stage.cluster.nodes[0]))
-        stage.server.address_book.nodes[0] = Address(*mute.getsockname())
-        status, body = await stage.ready()
-        assert (status, "no upstream broker could be reached" in body) == (503, True)
-
-
-@scripted(play)
 async def test_readyz_is_200_if_the_broker_closes_an_unauthenticated_connection(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -456,17 +380,6 @@ async def test_readyz_is_200_if_the_broker_closes_an_unauthenticated_connection(
     await until(lambda: refused(stage.cluster.nodes[0]))
     stage.server.address_book.nodes[0] = Address(HOST, listener.socket.getsockname()[1])
     assert await stage.ready() == (200, "ready\n")
-
-
-@scripted(play)
-async def test_readyz_is_503_if_the_upstream_is_no_broker(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(readiness, "CHECK_S", 0.0)
-    await stage.start()
-    stage.cluster.garbage = b"HTTP/1.1 400 Bad Request\r\n\r\n"
-    status, body = await stage.ready()
-    assert (status, "as no Kafka broker's does" in body) == (503, True)
 
 
 @scripted(play)
@@ -533,13 +446,6 @@ async def test_metrics_have_the_requested_format(
     await client.stream.aclose()
 
 
-@pytest.mark.parametrize("path", ["/metrics/", "/healthzz", "/../etc/passwd"])
-@scripted(play)
-async def test_unknown_admin_paths_are_not_found(stage: Stage, path: str) -> None:
-    status, _, _ = await get(stage.admin, path)
-    assert status in (307, 404)
-
-
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
 def test_admin_pages_refuse_methods_that_could_change_something(method: str) -> None:
     async def script(stage: Stage) -> None:
@@ -594,30 +500,6 @@ def test_an_admin_port_that_is_taken_stops_the_start() -> None:
             trio.run(listen, Address(HOST, port), LONG_S)
 
 
-@pytest.mark.parametrize("admin", [":19092", "127.0.0.1:19093", "other:19192"])
-def test_an_admin_port_that_clients_need_is_refused(admin: str) -> None:
-    with pytest.raises(ConfigError, match="the port of admin"):
-        config.load(None, {"upstream": "a:1", "admin": admin})
-
-
-def test_an_admin_address_must_be_host_and_port() -> None:
-    with pytest.raises(ConfigError, match="admin is '9644', must be HOST:PORT"):
-        config.load(None, {"upstream": "a:1", "admin": "9644"})
-
-
-def test_no_admin_endpoint_is_configured_by_default() -> None:
-    assert config.load(None, {"upstream": "a:1"}).admin is None
-    options = {"upstream": "a:1", "admin": ":9644", "admin_token_file": "token"}
-    assert config.load(None, options).admin == Address("", 9644)
-
-
-def test_weir_run_reports_a_taken_admin_port_in_one_line() -> None:
-    with socket.create_server((HOST, 0)) as taken:
-        admin = f"{HOST}:{taken.getsockname()[1]}"
-        line = refused_start("--upstream", f"{HOST}:1", "--admin", admin, "--log-level", "error")
-    assert line == f"weir: cannot listen on {admin}: address already in use: choose another --admin"
-
-
 # Events
 
 
@@ -646,21 +528,6 @@ def test_events_are_streamed_for_longer_than_other_connections_last_and_resume_a
         await until(lambda: hub.readers == 0)
 
     served(client, Starlette(routes=[events.route(hub)]))
-
-
-def test_readers_of_events_do_not_take_the_places_of_other_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint, "REQUESTS_MAX", 1)
-    hub = Hub(lambda: 5)
-
-    async def client(port: int) -> None:
-        async with AsyncExitStack() as streams:
-            for _ in range(3):
-                stream = await streams.enter_async_context(await trio.open_tcp_stream(HOST, port))
-                await stream.send_all(b"GET /api/events HTTP/1.1\r\nHost: x\r\n\r\n")
-            await until(lambda: hub.readers == 3)
-            assert await small(port) == b"small"
-
-    served(client, Starlette(routes=[events.route(hub), *PAGES.routes]))
 
 
 def test_wrong_and_superfluous_readers_of_events_get_problems(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,9 +21,7 @@ from tests.proxy.sasl import (
     CHALLENGE,
     DIALOGUES,
     HEAVY,
-    ILLEGAL_STATE,
     OF_ALICE,
-    OF_NOBODY,
     PING,
     PONG,
     PRODUCED,
@@ -31,7 +29,6 @@ from tests.proxy.sasl import (
     REFUSED,
     SALT,
     SECRET,
-    UNSUPPORTED_MECHANISM,
     VERIFIED,
     WRAPPED,
     authenticate,
@@ -136,88 +133,6 @@ def test_a_client_that_fails_to_authenticate_stays_anonymous() -> None:
     assert not play.session.counters.authentications_succeeded
 
 
-def test_a_second_attempt_to_authenticate_may_succeed() -> None:
-    """Kafka's brokers close the connection; others may not."""
-    with Playbook() as play:
-        shake(play)
-        step(play, plain("bob"), error_code=REFUSED)
-        assert step(play, plain("alice")) == "alice"
-    with Playbook() as play:
-        shake(play)
-        step(play, plain("bob"), error_code=REFUSED)
-        shake(play, "SCRAM-SHA-256")
-        assert step(play, scram_first("alice"), SALT) == ANONYMOUS
-        assert step(play, PROOF, VERIFIED) == "alice"
-
-
-def test_a_client_may_try_another_mechanism_after_an_unsupported_one() -> None:
-    with Playbook() as play:
-        shake(play, "GSSAPI", UNSUPPORTED_MECHANISM)
-        shake(play)
-        assert step(play, plain("alice")) == "alice"
-    assert play.session.counters.authentications_failed == {"GSSAPI": 1}
-
-
-def test_a_name_from_a_failed_sasl_exchange_is_discarded() -> None:
-    with Playbook() as play:
-        shake(play, "SCRAM-SHA-256")
-        step(play, scram_first("admin"), SALT)
-        step(play, PROOF, error_code=REFUSED)
-        assert step(play, PROOF, VERIFIED) == ANONYMOUS
-    assert play.session.client.user == ANONYMOUS
-
-
-@pytest.mark.parametrize("error_code", [ILLEGAL_STATE, UNSUPPORTED_MECHANISM, -1, 999])
-def test_no_principal_is_set_without_a_successful_handshake(error_code: int) -> None:
-    with Playbook() as play:
-        assert step(play, plain("alice")) == ANONYMOUS
-        shake(play, "PLAIN", error_code)
-        assert step(play, plain("alice")) == ANONYMOUS
-        assert step(play, b"") == ANONYMOUS
-    assert not play.session.counters.authentications_succeeded
-
-
-def test_a_response_after_completed_authentication_sets_no_principal() -> None:
-    with Playbook() as play:
-        log_in(play)
-        assert step(play, plain("bob")) == "alice"
-        assert step(play, plain("bob"), error_code=ILLEGAL_STATE) == "alice"
-
-
-def test_a_second_sasl_handshake_drops_the_first_exchange() -> None:
-    with Playbook() as play:
-        shake(play, "SCRAM-SHA-256")
-        step(play, scram_first("admin"), SALT)
-        shake(play, "SCRAM-SHA-256")
-        assert step(play, PROOF, VERIFIED) == ANONYMOUS
-        shake(play, "SCRAM-SHA-256")
-        step(play, scram_first("admin"), SALT)
-        shake(play, "PLAIN", ILLEGAL_STATE)
-        assert step(play, PROOF, VERIFIED) == ANONYMOUS
-
-
-def test_a_scram_final_message_cannot_change_the_name() -> None:
-    proof = b"c=biws,r=nonce+theirs,n=admin,r=x,p=AAAA"
-    with Playbook() as play:
-        shake(play, "SCRAM-SHA-256")
-        step(play, scram_first("alice"), SALT)
-        assert step(play, proof, VERIFIED) == "alice"
-
-
-@pytest.mark.parametrize("answer", [b"", SALT, b"e=invalid-proof", b"V=x", b"xv=", b"\0"])
-def test_scram_succeeds_with_the_servers_signature_only(answer: bytes) -> None:
-    with Playbook() as play:
-        shake(play, "SCRAM-SHA-256")
-        step(play, scram_first("alice"), SALT)
-        assert step(play, PROOF, answer) == ANONYMOUS
-
-
-def test_scram_does_not_succeed_with_the_first_answer() -> None:
-    with Playbook() as play:
-        shake(play, "SCRAM-SHA-256")
-        assert step(play, scram_first("alice"), VERIFIED) == ANONYMOUS
-
-
 def test_an_oauthbearer_challenge_refuses_and_the_next_token_counts() -> None:
     """OAuthBearerSaslServer answers a bad token without an error; it then takes %x01, or another token."""
     with Playbook() as play:
@@ -230,32 +145,7 @@ def test_an_oauthbearer_challenge_refuses_and_the_next_token_counts() -> None:
         assert step(play, bearer({"sub": "alice"})) == "alice"
 
 
-@pytest.mark.parametrize("answer", [CHALLENGE, b"\0", b"ok"])
-def test_plain_succeeds_with_an_empty_answer_only(answer: bytes) -> None:
-    with Playbook() as play:
-        shake(play)
-        assert step(play, plain("alice"), answer) == ANONYMOUS
-
-
 # Another exchange on a live connection: KIP-368
-
-
-def test_reauthentication_keeps_the_old_principal_until_success() -> None:
-    with Playbook() as play:
-        log_in(play)
-        play.relays(PING, PONG)
-        shake(play, "SCRAM-SHA-256")
-        assert step(play, scram_first("carol"), SALT) == "alice"
-        assert step(play, PROOF, VERIFIED) == "carol"
-
-
-def test_a_failed_reauthentication_keeps_the_principal() -> None:
-    with Playbook() as play:
-        log_in(play)
-        shake(play, "PLAIN", ILLEGAL_STATE)
-        assert play.session.client.user == "alice"
-        shake(play)
-        assert step(play, plain("bob"), error_code=REFUSED) == "alice"
 
 
 def test_reauthentication_waits_for_responses_in_flight_and_for_the_throttle() -> None:
@@ -286,17 +176,6 @@ def test_requests_behind_an_authentication_wait_and_are_charged_to_its_principal
         play.muted_until(2106)
         play.at(2106)
         play.to_broker(PING)
-
-
-def test_requests_behind_a_failed_authentication_are_charged_to_anonymous() -> None:
-    with Playbook(OF_NOBODY) as play:
-        play.client(handshake("PLAIN"), authenticate(plain("alice")), HEAVY)
-        play.to_broker(handshake("PLAIN"))
-        play.returns(shaken())
-        play.to_broker(authenticate(plain("alice")))
-        play.returns(authenticated(error_code=REFUSED))
-        play.to_broker(HEAVY)
-        play.muted_until(2106)
 
 
 def test_a_new_principals_budget_is_used_for_requests_of_the_same_client_id() -> None:
@@ -339,29 +218,6 @@ def test_a_gssapi_client_has_the_configured_name_from_its_first_request_on() -> 
     assert play.session.counters.names_hidden == 1
 
 
-def test_a_gssapi_exchange_ends_at_a_response_with_a_session_lifetime() -> None:
-    with Playbook(session=with_rules(KERBEROS)) as play:
-        shake(play, "GSSAPI")
-        answer = authenticated(session_lifetime_ms=60_000)
-        play.relays(authenticate(AP_REQ), answer)
-        assert play.session.client.user == "kerberos"
-
-
-def test_a_gssapi_client_without_an_answered_token_stays_anonymous() -> None:
-    with Playbook(session=with_rules(KERBEROS)) as play:
-        shake(play, "X-CUSTOM")
-        play.relays(PING, PONG)
-        assert play.session.client.user == ANONYMOUS
-        step(play, b"what?", error_code=REFUSED)
-        play.relays(PING, PONG)
-        assert play.session.client.user == ANONYMOUS
-        step(play, b"what?", b"tell me more")
-        shake(play, "X-CUSTOM", UNSUPPORTED_MECHANISM)
-        play.relays(PING, PONG)
-        assert play.session.client.user == ANONYMOUS
-    assert play.session.counters.authentications_failed == {"other": 2}
-
-
 @pytest.mark.parametrize("byte_by_byte", [False, True])
 def test_a_gssapi_clients_first_request_may_arrive_in_parts(byte_by_byte: bool) -> None:
     wire = Wire(
@@ -393,13 +249,6 @@ def test_an_authenticated_client_with_an_unreadable_name_is_anonymous_and_logged
 
 
 OPAQUE: Final = b"n,,\x01auth=Bearer opaque-" + SECRET + b"\x01\x01"
-
-
-def test_an_authenticated_client_with_an_unreadable_name_has_the_configured_one() -> None:
-    session = with_rules(Identities(IdentityRules(unreadable="opaque")))
-    with Playbook(session=session) as play:
-        shake(play, "OAUTHBEARER")
-        assert step(play, OPAQUE) == "opaque"
 
 
 @pytest.mark.parametrize("error_code", [0, 58])
@@ -492,14 +341,6 @@ def test_weir_sends_no_query_during_a_sasl_exchange() -> None:
         play.to_broker(request(ApiVersionsRequest(), 0, 7))
 
 
-def test_a_request_during_a_sasl_exchange_is_charged() -> None:
-    """The answer to a client that a broker has not closed: nothing goes by for free."""
-    with Playbook(OF_NOBODY) as play:
-        shake(play)
-        play.forwards(HEAVY)
-        play.muted_until(2106)
-
-
 # Garbage, cuts
 
 
@@ -557,25 +398,6 @@ def test_garbage_in_a_sasl_response_sets_no_principal(garbage: bytes, version: i
         play.broker(framed(b"\0\0\0\2" + b"\0" * (version == 2) + garbage))
         play.violation(CloseReason.RESPONSE_MALFORMED)
     assert play.session.client.user == ANONYMOUS
-
-
-def test_bytes_behind_a_saslauthenticate_change_nothing() -> None:
-    with Playbook() as play:
-        shake(play)
-        play.relays(framed(authenticate(plain("alice"))[4:] + b"left over"), authenticated())
-        assert play.session.client.user == "alice"
-
-
-def test_a_request_that_is_no_saslauthenticate_passes_without_a_word_of_it() -> None:
-    broken = framed(authenticate(plain("alice"))[4:-2])
-    assert SECRET in plain("alice")
-    with capture_logs() as logged, Playbook() as play:
-        shake(play)
-        play.relays(broken, authenticated())
-        assert play.session.client.user == ANONYMOUS, "nothing of what cannot be read is believed"
-        assert play.session.counters.requests_unread == {ApiKey.SASL_AUTHENTICATE: 1}
-    assert "requests passed unread" in [line["event"] for line in logged]
-    assert SECRET.decode()[:-2] not in str(logged)
 
 
 ODD_HEADS: Final = {

@@ -11,15 +11,13 @@ from tests.proxy.controller import OK, UNKNOWN_TOPIC, Controller, everything
 from tests.proxy.mutation_cluster import BURST, Cluster, limited
 from tests.proxy.playbook import Playbook
 from tests.proxy.wire import new_connection
-from tests.quotas.changes import put_in_force
 from tests.wire.frames import body_of, request, response
-from weir.protocol.error_codes import ErrorCode
-from weir.protocol.messages import CreateTopicsResponse, MetadataRequest, MetadataResponse
+from weir.protocol.messages import MetadataRequest, MetadataResponse
 from weir.protocol.versions import VersionRange
 from weir.proxy.handlers.mutations import pending_creations
-from weir.proxy.handlers.mutations.pending_creations import PENDING_MAX_EACH, PENDING_MS, PendingCreations
+from weir.proxy.handlers.mutations.pending_creations import PENDING_MS, PendingCreations
 from weir.proxy.handlers.mutations.recent_topics import KEPT_MS
-from weir.quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
+from weir.quotas import BrokerQuotas
 
 if TYPE_CHECKING:
     from weir.quotas import MutationLedger
@@ -98,30 +96,6 @@ def test_a_topic_made_by_createtopics_is_not_charged_again_as_auto_created() -> 
     assert cluster.tokens == BURST - 4
 
 
-def test_validate_only_does_not_prevent_the_charge_of_an_auto_created_topic() -> None:
-    cluster = Creating()
-    cluster.controller.creation_takes = 5
-    cluster.ask_for(0, "new")
-    checked = Create((Topic("new", 1),), validate_only=True)
-    (frame,) = cluster.connect().send(0, checked.frame("app"))
-    assert body_of(frame, CreateTopicsResponse, 7).topics[0].error_code == ErrorCode.NONE
-    while cluster.ask_for(0, "new")[0] == {"new": UNKNOWN_TOPIC}:
-        pass
-    cluster.ask_for(0, "new")
-    assert cluster.tokens == BURST - 1 - SIZE
-
-
-def test_auto_created_topics_are_charged_before_mutations_are_admitted() -> None:
-    """Else a client could have topics made by asking for them, and then as many again by CreateTopics."""
-    cluster = Creating()
-    names = [f"new-{number}" for number in range(4)]
-    cluster.ask_for(0, *names)
-    refused = cluster.connect().send(0, Create((Topic("one-more", 1),), version=7).frame("app"))
-    (result,) = body_of(refused[0], CreateTopicsResponse, 7).topics
-    assert result.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
-    assert cluster.tokens == BURST - 4 * SIZE
-
-
 def test_metadata_without_creations_is_checked_again_after_a_second_or_a_deletion() -> None:
     cluster = Creating()
     cluster.ask_for(0, "new")
@@ -165,38 +139,6 @@ def test_a_deleted_topic_still_in_metadata_is_checked_again() -> None:
     assert cluster.tokens == pytest.approx(BURST - 3 * SIZE + 0.6, abs=0.2)
 
 
-def test_missing_topics_of_one_client_are_not_charged_to_others() -> None:
-    cluster = Creating()
-    cluster.controller.creates = False
-    other = {(Entity(client_id=name), QuotaKey.CONTROLLER_MUTATION_RATE): 1.0 for name in ("app", "crowd")}
-    put_in_force(cluster.quotas, QuotaTable(other))
-    cluster.ask_for(0, *(f"invented-{number}" for number in range(PENDING_MAX_EACH + 5)), client_id=b"crowd")
-    for number in range(12):
-        cluster.ask_for(0, f"missed-{number}")
-    assert cluster.tokens == BURST
-
-
-def test_missing_topics_that_are_never_created_are_not_charged() -> None:
-    cluster = Creating()
-    cluster.controller.creates = False
-    for now_ms in range(0, 3 * PENDING_MS, 1000):
-        assert cluster.ask_for(now_ms, "never") == ({"never": UNKNOWN_TOPIC}, 0)
-    assert cluster.tokens == BURST
-
-
-@pytest.mark.parametrize(
-    ("client_id", "creating", "version"), [(b"free", True, 12), (b"app", False, 12), (b"app", False, 4)]
-)
-def test_missing_topics_are_not_tracked_for_clients_without_quota_or_creation(
-    client_id: bytes, version: int, *, creating: bool
-) -> None:
-    cluster = Creating()
-    for _ in range(3):
-        cluster.ask_for(0, "new", client_id=client_id, creating=creating, version=version)
-    assert [version for _message, version in cluster.controller.asked] == [version] * 3
-    assert cluster.tokens == BURST
-
-
 def test_topics_auto_created_during_a_clients_pause_are_charged_afterwards() -> None:
     """Topics that came while their client was silent are charged when it is back."""
     cluster = Creating()
@@ -216,14 +158,6 @@ def test_a_missing_topic_that_is_not_created_in_time_is_forgotten() -> None:
     assert cluster.tokens == BURST
 
 
-def test_an_auto_created_topic_deleted_before_the_next_request_is_charged() -> None:
-    cluster = Creating()
-    cluster.ask_for(0, "new")
-    cluster.connect().send(0, Delete(("new",)).frame("app"))
-    assert "new" not in cluster.controller.topics
-    assert cluster.tokens == BURST - 2 * SIZE
-
-
 # Strict
 
 
@@ -238,13 +172,6 @@ def test_strict_auto_creation_refuses_a_client_without_tokens(version: int) -> N
     cluster.ask_for(1000, "new", version=version)
     cluster.ask_for(1000, "new", version=version)
     assert "new" in cluster.controller.topics
-
-
-def test_strict_auto_creation_admits_a_client_with_tokens() -> None:
-    cluster = Creating(strict=True)
-    cluster.ask_for(0, "new", version=1)
-    cluster.ask_for(0, "new", version=1)
-    assert cluster.tokens == BURST - SIZE
 
 
 def test_strict_auto_creation_counts_topics_that_may_still_come() -> None:
@@ -269,25 +196,6 @@ def test_strict_auto_creation_counts_topics_of_requests_that_the_broker_has_not_
         wire.feed(0, client=asked)
         permitted += bytes(wire.to_broker).endswith(asked[-3:]) and names[0].encode() in wire.to_broker
     assert permitted == 3
-
-
-def test_topics_of_requests_without_an_answer_count_for_a_while() -> None:
-    expected, payer = PendingCreations(), ledger()
-    first, other = expected.forwarded(payer, 5, 0), expected.forwarded(payer, 2, 1)
-    assert expected.number(payer, 1) == 7
-    expected.answered(first)
-    assert expected.number(payer, PENDING_MS) == 2
-    assert expected.number(payer, PENDING_MS + 1) == 0
-    expected.answered(other)
-    assert expected.number(payer, 0) == 0
-
-
-def test_requests_that_name_no_missing_topic_count_nothing() -> None:
-    expected, payer = PendingCreations(), ledger()
-    entries = [expected.forwarded(payer, topics, 0) for topics in (0, 5, 0)]
-    for entry, left in zip(entries, (5, 0, 0), strict=True):
-        expected.answered(entry)
-        assert expected.number(payer, 0) == left
 
 
 def test_requests_whose_clients_have_left_without_an_answer_take_no_memory_for_long() -> None:
@@ -316,13 +224,6 @@ def test_each_client_has_a_bound_of_pending_automatic_creations(monkeypatch: pyt
     )
 
 
-def test_the_oldest_pending_automatic_creations_are_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pending_creations, "PENDING_MAX", 2)
-    expected, payer = PendingCreations(), ledger()
-    assert expected.add(["a", "b", "c"], payer, 0) == 0
-    assert expected.looked_for(payer) == ["b", "c"]
-
-
 def test_a_later_client_is_charged_once_the_first_pending_creation_expires() -> None:
     expected, first, second = PendingCreations(), ledger(), ledger()
     expected.add(["a"], first, 0)
@@ -330,15 +231,6 @@ def test_a_later_client_is_charged_once_the_first_pending_creation_expires() -> 
     assert expected.looked_for(first) == ["a"]
     expected.add(["a"], second, PENDING_MS)
     assert (expected.looked_for(first), expected.looked_for(second)) == ([], ["a"])
-
-
-def test_pending_creations_beyond_a_clients_bound_are_charged_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(pending_creations, "PENDING_MAX_EACH", 1)
-    cluster = Creating()
-    cluster.ask_for(0, "one", "two", "three")
-    assert cluster.tokens == BURST - 2
 
 
 def test_the_size_of_a_metadata_request_under_a_mutation_quota_is_bounded() -> None:

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from structlog.testing import capture_logs
 
-from tests.proxy.broker_query import VERSION, answer, asked, delete, deleted, questions, result, session_of
+from tests.proxy.broker_query import answer, asked, delete, deleted, questions, result, session_of
 from tests.proxy.playbook import Playbook
 from tests.proxy.rigs import Rig
 from tests.proxy.wire import Wire
-from tests.wire.frames import framed, padded, request
+from tests.wire.frames import framed, padded
 from tests.wire.messages import ping, pong
 from weir.protocol.errors import EncodeError
 from weir.protocol.messages import (
-    DeleteTopicsRequest,
     DeleteTopicsResponse,
     MetadataRequest,
     MetadataResponse,
@@ -39,16 +38,6 @@ def two() -> BrokerQuery:
 # Order
 
 
-def test_a_request_is_answered_after_its_broker_queries() -> None:
-    with Playbook(session=session_of(two)) as play:
-        play.client(delete(7))
-        play.to_broker(asked(7, 0))
-        play.broker(answer(7))
-        play.to_broker(asked(7, 1))
-        play.returns(answer(7, "second"), told=deleted(7, "second"))
-        assert play.session.idle
-
-
 def test_later_requests_wait_behind_a_broker_query() -> None:
     with Playbook(session=session_of(two)) as play:
         play.client(ping(1), ping(2), delete(3), ping(4), delete(5))
@@ -63,17 +52,6 @@ def test_later_requests_wait_behind_a_broker_query() -> None:
         play.to_client(pong(4))
         play.to_broker(asked(5, 1))
         play.returns(answer(5), told=deleted(5, "c"))
-
-
-def test_a_reply_without_broker_queries_waits_for_earlier_responses() -> None:
-    with Playbook(session=session_of(lambda: questions(0))) as play:
-        play.client(ping(1), delete(2), ping(3))
-        play.to_broker(ping(1), ping(3))
-        play.broker(pong(1))
-        play.to_client(pong(1), deleted(2))
-        play.returns(pong(3))
-        play.client(delete(4))
-        play.to_client(deleted(4))
 
 
 def test_a_request_is_decided_again_after_an_informative_broker_query() -> None:
@@ -94,12 +72,6 @@ def test_broker_queries_carry_the_clients_client_id(client_id: bytes | None) -> 
     with Playbook(session=session_of(two)) as play:
         play.client(delete(1, client_id=client_id))
         play.to_broker(asked(1, 0, client_id))
-
-
-def test_broker_queries_omit_the_tags_of_the_clients_header() -> None:
-    with Playbook(session=session_of(two)) as play:
-        play.client(request(DeleteTopicsRequest(topic_names=["t"]), VERSION, tags=b"\x01\x09\x02hi"))
-        play.to_broker(asked(1, 0))
 
 
 def test_broker_queries_count_towards_the_in_flight_limit() -> None:
@@ -133,26 +105,6 @@ def test_broker_queries_work_with_frames_cut_anywhere() -> None:
         wire.feed(0, broker=second[cut:])
         assert bytes(wire.to_client) == pong(1) + deleted(2, "second")
         assert bytes(wire.to_broker) == ping(1) + asked(2, 0) + asked(2, 1) + ping(3)
-
-
-def test_query_responses_larger_than_the_buffer_are_buffered_whole() -> None:
-    with Playbook(session=session_of(two, buffer_bytes=SMALL_BYTES)) as play:
-        play.client(delete())
-        play.to_broker(asked())
-        large = answer(1, "c" * 5000)
-        play.broker(large[:3000])
-        play.silent()
-        play.broker(large[3000:])
-        play.to_broker(asked(1, 1))
-
-
-def test_a_request_with_broker_queries_is_buffered_until_it_is_whole() -> None:
-    large = delete(1, "n" * 5000)
-    with Playbook(session=session_of(two, buffer_bytes=SMALL_BYTES)) as play:
-        play.client(large[:4000])
-        play.silent()
-        play.client(large[4000:])
-        play.to_broker(asked())
 
 
 @pytest.mark.parametrize("beyond", [0, 1])

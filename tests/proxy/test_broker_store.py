@@ -10,9 +10,8 @@ import pytest
 import trio
 from structlog.testing import capture_logs
 
-from tests.proxy.fake_broker import HOST, FakeCluster
+from tests.proxy.fake_broker import FakeCluster
 from tests.proxy.following import Followed, until
-from tests.proxy.throttles import BROKER_1
 from tests.wire.frames import head_of, request_body_of, response
 from weir.protocol.api import ApiKey
 from weir.protocol.messages import (
@@ -22,12 +21,11 @@ from weir.protocol.messages import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
-from weir.proxy.addresses import Address
 from weir.proxy.control.cluster.access import DIRECT
 from weir.proxy.control.stores import broker
 from weir.proxy.control.stores.broker import BrokerStore
 from weir.proxy.control.stores.store import StoreError, UnfitError
-from weir.proxy.control.stores.wire_quotas import as_request, imported
+from weir.proxy.control.stores.wire_quotas import as_request
 from weir.proxy.run import single
 from weir.quotas import DEFAULT, Entity, QuotaTable
 from weir.quotas.table.entities import Prefix
@@ -186,10 +184,6 @@ def test_quotas_that_weir_cannot_hold_are_skipped_and_logged_once() -> None:
     )
 
 
-def test_a_describeclientquotas_response_without_entries_is_an_empty_table() -> None:
-    assert imported(Told(entries=None)).table == QuotaTable()
-
-
 # Following
 
 
@@ -297,29 +291,10 @@ def test_an_alteration_at_the_broker_returns_when_it_is_visible() -> None:
     follow(cluster, followed)
 
 
-def test_a_brokers_refusal_is_passed_on_in_one_line() -> None:
-    cluster = QuotaCluster(refusal="Quota must be\ngreater than 0")
-    with pytest.raises(StoreError, match="the brokers refuse it: Quota must be greater than 0"):
-        play(cluster, lambda store: store.alter({(ALICE, PRODUCE): 1.0}))
-
-
-def test_an_alteration_that_never_becomes_visible_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker, "SETTLE_STEP_S", 0.001)
-    with pytest.raises(StoreError, match="do not show it"):
-        play(QuotaCluster(deaf=True), lambda store: store.alter({(ALICE, PRODUCE): 1.0}))
-
-
 @pytest.mark.parametrize("entity", [Entity(topic="t"), Entity(client_id=Prefix("etl-"))])
 def test_quotas_that_brokers_cannot_store_are_refused(entity: Entity) -> None:
     with pytest.raises(StoreError, match="Weir's own"):
         as_request({(entity, PRODUCE): 1.0})
-
-
-def test_the_broker_store_refuses_replication_throttles_in_one_line() -> None:
-    cluster = QuotaCluster()
-    with pytest.raises(StoreError, match="set replication_throttles = brokers") as refused:
-        play(cluster, lambda store: store.alter_replication({BROKER_1: "5"}))
-    assert "\n" not in str(refused.value)
 
 
 # What fails
@@ -334,19 +309,3 @@ def test_a_principal_without_describeconfigs_is_an_error_that_names_the_right() 
     cluster = QuotaCluster(answers={ApiKey.DESCRIBE_CLIENT_QUOTAS: Told(error_code=31)})
     with pytest.raises(UnfitError, match="DescribeConfigs on the cluster"):
         play(cluster, load)
-
-
-def test_other_error_codes_of_the_broker_store_show_the_brokers_message() -> None:
-    answer = Told(error_code=41, error_message="This is not the correct controller.")
-    cluster = QuotaCluster(answers={ApiKey.DESCRIBE_CLIENT_QUOTAS: answer})
-    with pytest.raises(StoreError, match="a broker does not tell: This is not the correct controller"):
-        play(cluster, load)
-
-
-def test_an_unreachable_cluster_is_a_store_error() -> None:
-    async def main() -> None:
-        await BrokerStore([Address(HOST, 1)], DIRECT, 1.0).load()
-
-    with pytest.raises(StoreError, match=f"{HOST}:1: connection refused") as failure:
-        trio.run(main)
-    assert not isinstance(failure.value, UnfitError)

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.matrix import in_one_test
 from tests.proxy.client_quotas import (
     ALICE,
     CONNECT,
@@ -33,12 +32,11 @@ from tests.proxy.client_quotas import (
     shown,
     vouch,
 )
-from tests.proxy.client_quotas_cases import ANY, BAD_ENTRIES, BAD_FILTERS, FILTERS
+from tests.proxy.client_quotas_cases import BAD_ENTRIES, BAD_FILTERS, FILTERS
 from tests.proxy.playbook import Playbook
-from tests.proxy.wire import Wire, new_connection
+from tests.proxy.wire import Wire
 from tests.wire.frames import (
     body_of,
-    framed,
     header,
     request,
     response,
@@ -59,17 +57,15 @@ from weir.protocol.messages import (
 from weir.protocol.pieces import at_once
 from weir.protocol.primitives import write_uvarint
 from weir.proxy.close_reasons import CloseReason
-from weir.proxy.counters import Counters
-from weir.proxy.handlers.plans import Plans
 from weir.proxy.handlers.quota_api.alterations import Alterations, read_alterations
-from weir.proxy.handlers.quota_api.client_quotas import AT_ONCE_MAX, DENIED_BYTES_MAX
+from weir.proxy.handlers.quota_api.client_quotas import AT_ONCE_MAX
 from weir.proxy.handlers.quota_api.filters import described, read_filter
-from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable, parse, render
+from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from weir.protocol.messages import AlterClientQuotasRequest, Message
+    from weir.protocol.messages import AlterClientQuotasRequest
     from weir.proxy.connection.connection import Connection
 
 
@@ -98,17 +94,6 @@ def checked(request: AlterClientQuotasRequest) -> Alterations:
 def test_describeclientquotas_returns_the_matching_entities(name: str, version: int) -> None:
     message, count = FILTERS[name]
     assert len(shown(asked(session_of(Managed()), message, version))) == count
-
-
-def test_describeclientquotas_returns_names_values_and_null_for_defaults() -> None:
-    found = shown(asked(session_of(Managed()), describe(component("user", ANY))))
-    assert found == {
-        frozenset({("user", "alice")}): {"producer_byte_rate": 1000.0, "consumer_byte_rate": 2000.0},
-        frozenset({("user", None)}): {"producer_byte_rate": 500.0},
-        frozenset({("user", "alice"), ("client-id", "app")}): {"controller_mutation_rate": 0.5},
-        frozenset({("user", "alice"), ("client-id", None)}): {"controller_mutation_rate": 1.0},
-        frozenset({("user", None), ("client-id", None)}): {"controller_mutation_rate": 2.0},
-    }
 
 
 @pytest.mark.parametrize("version", [0, 1])
@@ -263,20 +248,6 @@ def test_a_failing_quota_store_is_an_error_of_every_valid_entry() -> None:
     ]
 
 
-def test_alterclientquotas_with_validate_only_changes_nothing() -> None:
-    quota_admin = Managed()
-    message = alter(
-        entry({"user": "alice"}, {"producer_byte_rate": 10.0}),
-        entry({"user": "bob"}, {"producer_byte_rate": 0.0}),
-        validate_only=True,
-    )
-    assert results(altered(session_of(quota_admin), message)) == [
-        ({"user": "alice"}, 0, None),
-        ({"user": "bob"}, INVALID, "Quota producer_byte_rate must be greater than 0"),
-    ]
-    assert quota_admin.asked == []
-
-
 def test_ip_entities_are_normalized_and_returned_in_the_clients_spelling() -> None:
     quota_admin = Managed(QuotaTable({(Entity(ip="::1"), CONNECT): 1.0}))
     message = alter(entry({"ip": "0:0::0001"}, {"connection_creation_rate": 5.0}))
@@ -284,10 +255,6 @@ def test_ip_entities_are_normalized_and_returned_in_the_clients_spelling() -> No
     assert [changes for changes, *_ in quota_admin.asked] == [{(Entity(ip="::1"), CONNECT): 5.0}]
     found = shown(asked(session_of(quota_admin), describe(component("ip", 0, "0::1"))))
     assert found == {frozenset({("ip", "::1")}): {"connection_creation_rate": 1.0}}
-
-
-def test_alterclientquotas_without_entries_returns_none() -> None:
-    assert results(altered(session_of(Managed()), alter())) == []
 
 
 @pytest.mark.parametrize(("entity", "ops", "text"), BAD_ENTRIES, ids=[text for *_, text in BAD_ENTRIES])
@@ -300,55 +267,6 @@ def test_alterclientquotas_refuses_an_invalid_entry_and_applies_valid_ones(
     answer = altered(session_of(quota_admin), alter(bad, good))
     assert results(answer) == [(entity, INVALID, text), ({"user": "good"}, 0, None)]
     assert [changes for changes, *_ in quota_admin.asked] == [{(Entity(user="good"), PRODUCE): 5.0}]
-
-
-def test_byte_rates_in_alterclientquotas_are_stored_as_whole_numbers() -> None:
-    found = checked(
-        alter(entry({"user": "a"}, {"producer_byte_rate": 1000.0000001, "consumer_byte_rate": 2.0**63}))
-    )
-    assert found.changes == {(Entity(user="a"), PRODUCE): 1000.0, (Entity(user="a"), FETCH): 2.0**63}
-
-
-ALL_LEVELS: list[Parts] = [
-    {kind: name for kind, name in (("user", user), ("client-id", client_id)) if name != ""}
-    for user in ("alice", None, "")
-    for client_id in ("app", None, "")
-    if user != "" or client_id != ""
-]
-
-
-@in_one_test
-@pytest.mark.parametrize("parts", ALL_LEVELS, ids=str)
-@pytest.mark.parametrize("percent", [5e-324, 0.1, 12.5, 2147483647.0, 2.0**63])
-def test_an_altered_request_percentage_is_described_unchanged(parts: Parts, percent: float) -> None:
-    changes = checked(alter(entry(parts, {"request_percentage": percent}))).changes
-    assert changes == {(entity_of(parts), QuotaKey.REQUEST_PERCENTAGE): percent}
-    table = parse(render(QuotaTable().altered(changes)))
-    answer = described(table, read_filter(describe()))
-    assert shown(answer) == {frozenset(parts.items()): {"request_percentage": percent}}
-
-
-def test_removing_an_impossible_quota_succeeds() -> None:
-    """Kafka looks at a key only when it is given a value."""
-    found = checked(alter(entry({"user": "a"}, {"bogus": None, "connection_creation_rate": None})))
-    assert found.changes == {}
-    assert [refused for _wire, refused in found.outcomes.values()] == [None]
-
-
-def test_a_repeated_entity_type_takes_its_last_name() -> None:
-    answer = altered(
-        session_of(Managed()), alter(entry([("user", "a"), ("user", "b")], {"producer_byte_rate": 1.0}))
-    )
-    assert results(answer) == [({"user": "b"}, 0, None)]
-
-
-def test_a_repeated_quota_key_is_refused() -> None:
-    ops = [("producer_byte_rate", 1.0), ("producer_byte_rate", 2.0)]
-    found = checked(alter(entry({"user": "a", "client-id": None}, ops)))
-    ((_wire, refused),) = found.outcomes.values()
-    assert refused is not None
-    assert refused.text == "Ignoring duplicate entity ClientQuotaEntity(entries={client-id=null, user=a})"
-    assert found.changes == {}
 
 
 def test_a_repeated_entity_is_altered_once_and_reported_as_in_kafka() -> None:
@@ -440,12 +358,6 @@ def test_an_admin_may_make_ten_thousand_changes_with_a_request_and_no_more() -> 
     assert [code for _entity, code, _text in results(answer)] == [TOO_LARGE]
 
 
-def test_client_quota_requests_are_denied_without_admins() -> None:
-    """A session that is given no quota_admin."""
-    session = new_connection(plans=Plans(Counters(), manages_quotas=True))
-    assert asked(session, describe()).error_code == NOT_ALLOWED
-
-
 def test_client_quota_requests_are_authorized_for_the_current_principal() -> None:
     """Another principal after re-authentication."""
 
@@ -483,20 +395,6 @@ def test_each_client_quota_request_waits_for_a_response_of_the_broker() -> None:
 # What peers may send
 
 
-@pytest.mark.parametrize("api_key", [48, 49])
-def test_a_malformed_client_quota_request_ends_the_session(api_key: int) -> None:
-    with Playbook(session=session_of(Managed())) as play:
-        play.client(framed(header(api_key, 0, 1, b"app", tags=None) + b"\x7f\xff\xff\xff"))
-        play.violation(CloseReason.REQUEST_MALFORMED)
-
-
-@pytest.mark.parametrize("api_key", [48, 49])
-def test_unknown_versions_of_client_quota_requests_close_the_session(api_key: int) -> None:
-    with Playbook(session=session_of(Managed())) as play:
-        play.client(unknown_request(api_key, 2))
-        play.violation(CloseReason.REQUEST_VERSION_UNKNOWN)
-
-
 def test_client_quota_requests_are_buffered_up_to_a_megabyte() -> None:
     quota_admin = Managed()
     entries = [entry({"user": f"user {number:05}"}, {"producer_byte_rate": 1.0}) for number in range(8000)]
@@ -507,24 +405,6 @@ def test_client_quota_requests_are_buffered_up_to_a_megabyte() -> None:
     with Playbook(session=session_of(Managed())) as play:
         play.client(request(alter(*entries, *entries, *entries), 0))
         play.violation(CloseReason.REQUEST_TOO_LARGE)
-
-
-@pytest.mark.parametrize("api_key", [48, 49])
-def test_a_large_client_quota_request_of_a_denied_user_closes_the_session(api_key: int) -> None:
-    with Playbook(session=session_of(Managed(denies="no"))) as play:
-        play.client(header_of(api_key, DENIED_BYTES_MAX + 1))
-        play.violation(CloseReason.REQUEST_TOO_LARGE)
-
-
-@pytest.mark.parametrize("message", [describe(), alter(entry({"user": "u"}, {"producer_byte_rate": 1.0}))])
-def test_a_denied_client_quota_request_in_pieces_is_answered_once(message: Message) -> None:
-    quota_admin = Managed(denies="no")
-    wire = Wire(session_of(quota_admin))
-    frame = request(message, 1)
-    for position in range(len(frame)):
-        wire.feed(0, client=frame[position : position + 1])
-    assert len(split(bytes(wire.to_client))) == 1
-    assert quota_admin.rejections == 1
 
 
 def header_of(api_key: int, length: int, *, version: int = 1, body: bytes = b"") -> bytes:
@@ -566,18 +446,6 @@ def offered(
 def test_client_quota_apis_are_offered_in_front_of_every_broker() -> None:
     assert offered(BROKER, manages=True) == {**BROKER, 48: (1, 1), 49: (1, 1)}, "v0 looks like a 2.6"
     assert offered({**BROKER, 48: (0, 0), 49: (0, 0)}, manages=True) == {**BROKER, 48: (0, 1), 49: (0, 1)}
-
-
-def test_old_clients_are_not_offered_client_quota_apis_that_the_broker_lacks() -> None:
-    """aiokafka 0.12 takes whoever has DescribeClientQuotas, in whatever version, for a 2.6."""
-    assert offered(BROKER, manages=True, newest=False) == BROKER
-    of_2_6 = {**BROKER, 48: (0, 0), 49: (0, 0)}
-    assert offered(of_2_6, manages=True, newest=False) == of_2_6
-
-
-def test_client_quota_apis_are_the_brokers_if_brokers_store_quotas() -> None:
-    assert offered(BROKER, manages=False) == BROKER
-    assert offered({**BROKER, 48: (0, 0)}, manages=False) == {**BROKER, 48: (0, 0)}
 
 
 def test_client_quota_requests_pass_to_brokers_that_store_quotas() -> None:

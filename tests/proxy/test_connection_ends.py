@@ -15,7 +15,7 @@ from tests.proxy.throttled import throttled_quotas
 from tests.proxy.wire import FIRST_HOLD_MS, new_connection, quota_table
 from tests.quotas.changes import put_in_force
 from tests.wire.frames import padded, request, response
-from tests.wire.messages import emptied, fetch, fetched, least, length_of, ping, pong, produce, produced
+from tests.wire.messages import fetch, fetched, least, ping, pong, produce, produced
 from weir.protocol.messages import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
@@ -65,25 +65,6 @@ def test_a_client_that_ends_is_closed_when_its_broker_has_been_silent_for_30_sec
         play.closed(CLOSED, saying="2 requests unanswered")
 
 
-def test_each_response_makes_a_client_that_has_ended_stay_30_seconds_more() -> None:
-    with Playbook() as play:
-        play.client_ends(ping(1), ping(2))
-        play.to_broker(ping(1), ping(2))
-        play.at(20_000).returns(pong(1))
-        assert play.tick() == 20_000 + LINGER_MS
-        play.closed(CLOSED, saying="1 requests unanswered")
-
-
-def test_a_client_that_has_ended_gets_a_response_that_arrives_in_parts() -> None:
-    answer = padded(pong(1), 5000)
-    with Playbook(buffer_bytes=SMALL_BYTES) as play:
-        play.client_ends(ping(1))
-        play.to_broker(ping(1))
-        for number, start in enumerate(range(0, len(answer), 700)):
-            play.at(20_000 * number).returns(answer[start : start + 700])
-        play.closed(CLOSED)
-
-
 def test_a_client_that_has_ended_is_closed_when_a_response_stops_in_the_middle() -> None:
     answer = padded(pong(1), 5000)
     with Playbook(buffer_bytes=SMALL_BYTES) as play:
@@ -100,14 +81,6 @@ def test_a_request_that_its_client_has_cut_is_not_waited_for() -> None:
         play.to_broker(ping(1))
         play.client_ends()
         play.returns(pong(1))
-        play.closed(CLOSED)
-
-
-def test_a_request_that_its_client_has_cut_while_it_goes_on_is_not_waited_for() -> None:
-    asked = produce(1, 5000)
-    with Playbook(buffer_bytes=SMALL_BYTES) as play:
-        play.forwards(asked[:4000])
-        play.client_ends()
         play.closed(CLOSED)
 
 
@@ -166,16 +139,6 @@ def test_all_acks_0_requests_behind_a_throttle_reach_the_broker_though_their_cli
         assert budget.charged == 5 * 30_000
 
 
-def test_a_throttled_client_that_ends_with_nothing_under_way_is_closed_at_once() -> None:
-    """Its throttle keeps no descriptors."""
-    with Playbook(quota_table(produce=1000)) as play:
-        play.forwards(produce(1, 70_000))
-        play.muted_until(60_000)
-        play.returns(produced(1), told=produced(1, throttle_ms=60_000))
-        play.at(100).client_ends()
-        play.closed(CLOSED)
-
-
 def test_a_throttled_client_that_ends_is_closed_before_its_throttle_is_over_if_its_broker_is_silent() -> None:
     with Playbook(quota_table(produce=1000)) as play:
         play.client_ends(produce(1, 70_000))
@@ -183,19 +146,6 @@ def test_a_throttled_client_that_ends_is_closed_before_its_throttle_is_over_if_i
         play.muted_until(60_000)
         assert play.tick() == LINGER_MS
         play.closed(CLOSED, saying="1 requests unanswered")
-
-
-def test_a_client_that_has_ended_gets_the_response_of_a_request_that_waited_for_a_minute() -> None:
-    asked = produce(2, 500)
-    with Playbook(quota_table(produce=1000)) as play:
-        play.client_ends(produce(1, 70_000), asked)
-        play.to_broker(produce(1, 70_000))
-        play.muted_until(60_000)
-        play.at(5).returns(produced(1), told=produced(1, throttle_ms=59_995))
-        play.at(60_000)
-        play.to_broker(asked)
-        play.at(60_000 + LINGER_MS - 1).returns(produced(2))
-        play.closed(CLOSED)
 
 
 def test_a_request_behind_a_throttle_reaches_a_broker_that_has_been_silent_meanwhile() -> None:
@@ -239,33 +189,6 @@ def test_a_client_that_leaves_unread_requests_is_closed_if_its_broker_is_silent(
         assert play.wire.waiting_bytes == len(produce(2, 500))
         assert play.tick() == 100 + LINGER_MS
         play.closed(CLOSED, saying="1 requests unanswered")
-
-
-def test_requests_behind_a_fetch_go_on_though_their_client_has_ended() -> None:
-    with Playbook(quota_table(fetch=1e6)) as play:
-        play.client_ends(fetch(1), fetch(2), ping(3))
-        play.to_broker(fetch(1))
-        play.waits(State.SERIAL)
-        play.returns(fetched(1, 10))
-        play.to_broker(fetch(2))
-        play.returns(fetched(2, 10))
-        play.to_broker(ping(3))
-        play.returns(pong(3))
-        play.closed(CLOSED)
-
-
-def test_a_client_that_has_ended_gets_a_response_whose_records_are_taken_out() -> None:
-    """In parts; it is throttled by then, which keeps it no longer."""
-    answer = fetched(1, 9000)
-    session = new_connection(quotas=throttled_quotas(fetch_s=60), buffer_bytes=SMALL_BYTES)
-    with Playbook(session=session) as play:
-        play.client_ends(fetch(1))
-        play.to_broker(least(1))
-        play.at(100).broker(answer[:5000])
-        play.at(20_100).broker(answer[5000:-1])
-        play.at(40_100).returns(answer[-1:], told=emptied(1, throttle_ms=19_900))
-        play.muted_until(60_000)
-        play.closed(CLOSED)
 
 
 @pytest.mark.parametrize("size", [12_106, 70_000])
@@ -313,17 +236,6 @@ def deferring() -> tuple[Connection, Callable[[], None]]:
     session = new_connection()
     session.plans.make(20, 1).admit = lambda *_arguments: Defer(deferred)
     return session, lambda: deferred.answer(DELETED)
-
-
-def test_a_client_that_ends_during_a_broker_query_gets_its_response() -> None:
-    with Playbook(session=querying()) as play:
-        play.client_ends(DELETE, ping(2))
-        play.to_broker(question())
-        play.waits(State.QUERYING)
-        play.at(20_000).returns(response(MetadataResponse(), 4), told=DELETED)
-        play.to_broker(ping(2))
-        play.returns(pong(2))
-        play.closed(CLOSED)
 
 
 def test_a_client_that_ends_while_its_response_is_prepared_gets_it() -> None:
@@ -381,29 +293,6 @@ def test_a_throttle_lasts_beyond_a_response_that_is_prepared() -> None:
 # A broker that closes its half
 
 
-def test_a_broker_that_ends_closes_an_idle_connection() -> None:
-    with Playbook() as play:
-        play.broker_ends()
-        play.closed(CloseReason.BROKER_CLOSED)
-
-
-def test_a_broker_that_ends_closes_a_connection_with_requests_under_way() -> None:
-    with Playbook() as play:
-        play.forwards(ping(1), ping(2))
-        play.broker_ends(pong(1))
-        play.to_client(pong(1))
-        play.closed(CloseReason.BROKER_CLOSED)
-
-
-def test_a_broker_that_ends_in_a_response_closes_behind_the_part_that_has_come() -> None:
-    answer = padded(pong(1), 5000)
-    with Playbook(buffer_bytes=SMALL_BYTES) as play:
-        play.forwards(ping(1))
-        play.broker_ends(answer[:3000])
-        play.to_client(answer[:3000])
-        play.closed(CloseReason.BROKER_CLOSED)
-
-
 def test_a_broker_that_ends_while_records_are_taken_out_closes_the_connection() -> None:
     """The client gets nothing of a response that is not known to its end."""
     session = new_connection(quotas=throttled_quotas(fetch_s=60), buffer_bytes=SMALL_BYTES)
@@ -426,14 +315,6 @@ def test_a_response_that_hold_mode_delays_is_delivered_though_the_broker_has_end
         play.silent()
         assert play.tick() == 2106
         play.to_client(produced(1, throttle_ms=2106))
-        play.closed(CloseReason.BROKER_CLOSED)
-
-
-def test_a_broker_that_ends_closes_a_connection_whose_client_is_held() -> None:
-    with Playbook(session=new_connection(quotas=throttled_quotas(produce_s=60))) as play:
-        play.client(produce(1, 500, acks=0))
-        play.muted_until(FIRST_HOLD_MS)
-        play.broker_ends()
         play.closed(CloseReason.BROKER_CLOSED)
 
 
@@ -501,20 +382,6 @@ def test_a_client_and_a_broker_may_end_while_draining_in_every_state() -> None:
     check_each(UNDER_WAY, check)
 
 
-def test_an_idle_connection_is_drained_at_once() -> None:
-    with Playbook() as play:
-        play.drain()
-        play.closed(CloseReason.DRAINED)
-
-
-def test_a_throttled_connection_with_nothing_under_way_is_drained_at_once() -> None:
-    with Playbook(quota_table(produce=1000)) as play:
-        play.forwards(produce(1, 12_106, acks=0))
-        play.muted_until(2106)
-        play.drain()
-        play.closed(CloseReason.DRAINED)
-
-
 def test_draining_completes_a_response_that_is_prepared() -> None:
     session, ready = deferring()
     with Playbook(session=session) as play:
@@ -522,42 +389,6 @@ def test_draining_completes_a_response_that_is_prepared() -> None:
         play.drain()
         play.wake(ready)
         play.to_client(DELETED)
-        play.closed(CloseReason.DRAINED)
-
-
-def test_draining_completes_a_request_and_a_response_that_go_on_in_parts() -> None:
-    asked, answer = produce(1, 5000), padded(produced(1), 5000)
-    with Playbook(buffer_bytes=SMALL_BYTES) as play:
-        play.forwards(asked[:2000])
-        play.drain()
-        play.relays(asked[2000:], answer[:2000])
-        play.returns(answer[2000:])
-        play.closed(CloseReason.DRAINED)
-
-
-def test_draining_completes_a_response_whose_records_are_taken_out() -> None:
-    answer = fetched(1, 9000)
-    session = new_connection(quotas=throttled_quotas(fetch_s=60), buffer_bytes=SMALL_BYTES)
-    with Playbook(session=session) as play:
-        play.client(fetch(1))
-        play.to_broker(least(1))
-        play.broker(answer[:2000])
-        play.drain()
-        play.returns(answer[2000:], told=emptied(1, throttle_ms=60_000))
-        play.muted_until(60_000)
-        play.closed(CloseReason.DRAINED)
-
-
-def test_draining_completes_a_response_that_hold_mode_delays() -> None:
-    answer = fetched(1, 20_000)
-    until_ms = length_of(answer) - 10_000
-    with Playbook(quota_table(fetch=1000), hold=True) as play:
-        play.forwards(fetch(1))
-        play.broker(answer)
-        play.muted_until(until_ms)
-        play.drain()
-        assert play.tick() == until_ms
-        play.to_client(fetched(1, 20_000, throttle_ms=until_ms))
         play.closed(CloseReason.DRAINED)
 
 

@@ -13,9 +13,7 @@ import trio.testing
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
-from tests.quotas.changes import put_in_force
 from weir.proxy.addresses import Address
-from weir.proxy.close_reasons import CloseReason
 from weir.proxy.config import config
 from weir.proxy.control.cluster.connection import LoginError, QuestionError
 from weir.proxy.control.cluster.discovery import Discovery, DiscoveryError
@@ -30,7 +28,7 @@ from weir.proxy.control.events.conditions import (
 )
 from weir.proxy.control.events.hub import KEPT, READERS_MAX, WAITING_MAX, Hub, Reader, TooManyReadersError
 from weir.proxy.control.events.levels import PER_MINUTE, UsageLevels
-from weir.proxy.control.events.quota_changes import SHOWN_MAX, QuotaChanges
+from weir.proxy.control.events.quota_changes import QuotaChanges
 from weir.proxy.control.events.records import (
     KINDS,
     BrokerDown,
@@ -41,17 +39,16 @@ from weir.proxy.control.events.records import (
     Throttling,
     ThrottlingEnded,
     UsageLevel,
-    names,
     to_json,
 )
-from weir.proxy.control.events.throttle_log import PERIOD_S, ThrottleLog
+from weir.proxy.control.events.throttle_log import ThrottleLog
 from weir.proxy.control.events.topic import EventsTopic, events_topic
 from weir.proxy.control.peers import local_peers
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.scan import Scan
 from weir.proxy.control.stalls import Stalls
 from weir.proxy.control.stores.store import StoreHealth
-from weir.proxy.control.usage.outlet import OutletError, Record, key, value
+from weir.proxy.control.usage.outlet import OutletError, Record
 from weir.proxy.control.usage.tally import Kind, Loss, Tally
 from weir.proxy.control.usage.writer import Writer
 from weir.proxy.net.reactor import Reactor
@@ -59,7 +56,7 @@ from weir.proxy.net.tls.contexts import ContextOfFiles
 from weir.proxy.net.tls.rules import TlsRules
 from weir.proxy.server.problems import Problems
 from weir.proxy.server.server import Server
-from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable, Tags
+from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from weir.quotas.connections import ConnectionQuotas
 
 if TYPE_CHECKING:
@@ -134,16 +131,6 @@ async def received(reader: Reader, count: int) -> AsyncIterator[Event]:
 
 
 @pytest.mark.trio
-async def test_a_reader_that_names_an_event_of_the_future_gets_all_kept_events() -> None:
-    hub = new_hub()
-    hub.publish(DOWN)
-    with hub.read(NOW_MS + 50) as reader:
-        event = await reader.next(1)
-    assert event is not None
-    assert event.id == NOW_MS
-
-
-@pytest.mark.trio
 async def test_the_hub_keeps_a_thousand_events_and_knows_which_readers_have_lost_some() -> None:
     hub = new_hub()
     assert not hub.lost(0)
@@ -189,14 +176,6 @@ def test_events_are_json_with_a_kind_also_with_halves_of_surrogate_pairs() -> No
     assert len(KINDS) == len(set(KINDS)) == 10
 
 
-def test_two_long_names_that_begin_alike_stay_two_names() -> None:
-    """Shortened to the same name, they would have one key in the events' topic."""
-    one, other = (names(Tags("", "c" * 300 + end)) for end in ("1", "2"))
-    assert one["client_id"] != other["client_id"]
-    assert len(str(one["client_id"])) < 250
-    assert names(Tags("alice", "no \udcff"))["client_id"] != names(Tags("alice", "no ?"))["client_id"]
-
-
 # Throttling
 
 
@@ -217,10 +196,6 @@ def test_an_entity_that_starts_being_throttled_is_told_by_the_next_look_and_once
     (event,) = published.take()
     assert isinstance(event, ThrottlingEnded)
     assert (event.client_id, event.count, event.shadow) == ("etl", 1, False)
-
-
-def test_counters_of_throttles_are_read_often_enough_to_be_told_within_two_seconds() -> None:
-    assert PERIOD_S < 2
 
 
 def test_each_throttling_event_has_a_line_in_the_log_with_the_same_numbers() -> None:
@@ -293,16 +268,6 @@ def charge_to(registry: QuotaRegistry, percent: float, now_ms: int, client_id: s
         budget.charge(10, now_ms)
 
 
-def test_the_level_is_that_of_the_broker_with_the_largest_usage() -> None:
-    registry, published = registry_of(), Published()
-    budget_of(registry, node_id=1).charge(5500, 0)
-    budget_of(registry, node_id=2).charge(9500, 0)
-    end(levels_of(registry, published).look(0))
-    (event,) = published
-    assert isinstance(event, UsageLevel)
-    assert event.broker == 2
-
-
 def test_levels_beyond_the_number_per_minute_are_counted_and_the_highest_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -341,34 +306,6 @@ def test_levels_of_many_clients_are_read_and_compared_in_small_steps(monkeypatch
     assert [level for _client, level in told(published)] == 25 * [100] + 25 * [80]
 
 
-def test_no_level_is_told_of_an_entity_without_a_limit() -> None:
-    registry, published = QuotaRegistry(QuotaTable()), Published()
-    registry.of(0).ledger("alice", "etl", 0)
-    end(levels_of(registry, published).look(0))
-    assert published == []
-
-
-@pytest.mark.parametrize("change", ["all in shadow", "entry removed", "limit raised"])
-def test_no_level_is_told_of_an_entity_that_another_table_has_freed_since_its_rate_was_read(
-    change: str,
-) -> None:
-    registry, published = registry_of(), Published()
-    scan = Scan(registry, ConnectionQuotas())
-    watch = UsageLevels(scan, published.append)
-    charge_to(registry, 120, 0)
-    end(scan.look_around(0, 0))  # for another reader
-    registry.in_shadow = change == "all in shadow"
-    tables = {
-        "all in shadow": registry.table,
-        "entry removed": QuotaTable(),
-        "limit raised": QuotaTable({(ANY_APP, PRODUCE): 10 * LIMIT}),
-    }
-    put_in_force(registry, tables[change])
-    with capture_logs() as lines:
-        end(watch.look(0))
-    assert (lines, published) == ([], [])
-
-
 # Conditions
 
 
@@ -391,17 +328,6 @@ def test_a_condition_is_told_when_it_begins_and_when_it_was_absent_for_five_seco
     assert published.take() == []
     conditions.look(4000 + QUIET_MS)
     assert published.take() == [BrokerUp(node_id=1, lasted_ms=3000)]
-
-
-def test_conditions_of_different_kinds_do_not_hide_each_other() -> None:
-    published = Published()
-    conditions = Conditions(published.append)
-    conditions.sources += [
-        lambda: [broker_down(1, None), store_failing("file", "gone")],
-        lambda: [problem("x", "X.", "Y.")],
-    ]
-    conditions.look(0)
-    assert [event.kind for event in published] == ["broker_down", "store_failing", "problem"]
 
 
 def test_present_conditions_are_listed_with_the_time_since_they_were_first_found() -> None:
@@ -436,12 +362,6 @@ def test_problems_of_a_server_are_told_from_its_state(nothing_served: Server) ->
     assert [condition.key for condition in problems.read()] == [("problem", "usage_dropped")]
     now_s = 60.0
     assert list(problems.read()) == []
-
-
-def test_clients_turned_away_before_the_first_look_are_a_problem(nothing_served: Server) -> None:
-    problems = Problems(nothing_served, StoreHealth(lambda: 0.0), None, lambda: 0.0, lambda: 0.0)
-    nothing_served.counters.closed_at[CloseReason.CONNECTION_LIMIT, 0] += 1
-    assert [condition.key for condition in problems.read()] == [("problem", "connections_max")]
 
 
 def test_a_login_of_weirs_own_that_all_brokers_refuse_is_a_problem_until_one_accepts_it(
@@ -506,12 +426,6 @@ def test_a_process_that_stood_still_says_so_and_for_how_long() -> None:
     assert [(line["event"], line["seconds"]) for line in lines] == [("process stood still", 30.0)]
 
 
-def test_a_process_that_stands_still_directly_after_its_start_says_so() -> None:
-    with capture_logs() as lines:
-        Stalls(100.0).look(141.0)
-    assert [(line["event"], line["seconds"]) for line in lines] == [("process stood still", 41.0)]
-
-
 # Quotas
 
 
@@ -533,16 +447,6 @@ def test_a_changed_quota_table_is_told_once_with_the_changed_values() -> None:
         (str(ANY_APP), LIMIT, None, False),
         (str(ANY_APP), None, 7.0, True),
     }
-
-
-def test_a_changed_quota_table_shows_some_of_many_changed_values() -> None:
-    registry, published = QuotaRegistry(QuotaTable()), Published()
-    changes = QuotaChanges(registry, published.append)
-    registry.use(QuotaTable({(Entity(user=f"u{number}"), PRODUCE): 1.0 for number in range(2500)}))
-    end(changes.look())
-    (event,) = published
-    assert isinstance(event, QuotaChanged)
-    assert (event.changed, len(event.changes), event.quotas) == (2500, SHOWN_MAX, 2500)
 
 
 # The topic
@@ -600,16 +504,6 @@ def test_events_that_find_the_queue_full_are_dropped_counted_and_logged_once() -
         ("events cannot be written to their topic, trying again", "warning"),
         ("events are written to their topic again", "info"),
     ]
-
-
-def test_events_of_one_entity_have_one_key_in_the_topic() -> None:
-    registry, published = registry_of(), Published()
-    log = ThrottleLog(Scan(registry, ConnectionQuotas()), local_peers(list, registry), published.append)
-    budget_of(registry).charge(20_000, 0)
-    trio.run(log.look, 0)
-    trio.run(log.look, 90_000)
-    assert {key(event) for event in published} == {b"/etl///"}
-    assert json.loads(value(published[0]))["kind"] == "throttling"
 
 
 def test_the_events_topic_is_one_of_weirs_own_and_must_have_a_topics_name() -> None:

@@ -104,15 +104,6 @@ def test_a_fetch_session_gets_no_records_while_another_connection_exceeds_its_to
     assert bytes(wire.to_broker) == fetch(session_id=OURS, epoch=3).frame()
 
 
-def test_a_fetch_session_of_unthrottled_topics_gets_its_records() -> None:
-    quotas = BrokerQuotas.create(RATES)
-    exceed(quotas, "a", seconds=60)
-    wire = connection(quotas)
-    assert delivers(wire, fetch("b", "c"), 0, b=0, c=0)
-    assert delivers(wire, fetch(session_id=OURS, epoch=1), 1, b=10, c=10)
-    assert not delivers(wire, fetch("a", session_id=OURS, epoch=2), 2), "it has named another topic"
-
-
 def test_a_connection_gets_no_records_of_an_unknown_fetch_session_while_any_topic_is_throttled() -> None:
     quotas = BrokerQuotas.create(RATES)
     exceed(quotas, "a", seconds=60)
@@ -140,19 +131,6 @@ def test_a_fetch_session_is_not_learnt_from_a_response_without_records() -> None
     assert quotas.topics is not None
     assert quotas.topics.fetch.charge({b"a": 30_000}, 60_000) > 0
     assert not delivers(wire, fetch(session_id=THEIRS, epoch=2), 60_000, THEIRS, a=10)
-
-
-@in_one_test
-@pytest.mark.parametrize("cut", range(1, 30))
-def test_a_fetch_session_id_is_read_from_a_response_in_pieces(cut: int) -> None:
-    quotas = BrokerQuotas.create(RATES)
-    exceed(quotas, "a", seconds=60)
-    wire = Wire(new_connection(quotas=quotas, buffer_bytes=64))
-    answer = fetched_from(session_id=OURS, c=200)
-    wire.exchange(0, fetch("b").frame(), answer[:cut])
-    wire.feed(0, broker=answer[cut:])
-    assert bytes(wire.to_client) == answer
-    assert delivers(wire, fetch(session_id=OURS, epoch=1), 1, b=0)
 
 
 @in_one_test

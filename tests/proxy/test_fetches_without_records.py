@@ -11,14 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.matrix import in_one_test
-from tests.properties import examples
-from tests.protocol import kio_side
-from tests.protocol.generate import each_version, messages, sample
-from tests.protocol.plain import plain
+from tests.protocol.generate import sample
 from tests.proxy.playbook import Playbook
 from tests.proxy.request_costs import charged_us, costs, timed
 from tests.proxy.throttled import RATE, fetch_budget, throttled_quotas
@@ -37,13 +32,10 @@ from weir.quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
 from weir.quotas.costs.request_costs import ApiCost
 
 if TYPE_CHECKING:
-    from weir.protocol.messages import Message
     from weir.proxy.connection.connection import Connection
 
 FETCH_KEY: Final = 1
 VERSIONS: Final = list(schema_of(FetchResponse).versions)
-EVERY: Final[list[tuple[type[Message], int]]] = [(FetchResponse, version) for version in VERSIONS]
-IN_KIO: Final = [pair for pair in EVERY if kio_side.kio_class(FETCH_KEY, "response", pair[1]) is not None]
 DATA: Final = Path(__file__).parents[1] / "protocol" / "data" / "kafka_encodings.json"
 KAFKA_SAMPLES: Final[dict[str, str]] = json.loads(DATA.read_text())["messages"]["FetchResponse"]["sample"]
 """By version: what Kafka's own classes write for a response with something in every field."""
@@ -143,41 +135,6 @@ def test_bytes_of_kafkas_own_classes_lose_their_records_and_tell_the_throttle_fo
         assert not wire.to_client
         wire.feed(NOW_MS, broker=frame[cut:])
         assert bytes(wire.to_client) == framed(head + expected), cut
-
-
-@each_version(IN_KIO)
-@examples(6)
-@given(data=st.data(), cut=st.integers(1, 10**6))
-def test_a_response_without_records_is_as_kio_writes_it(
-    message: type[Message], version: int, data: st.DataObject, cut: int
-) -> None:
-    value: FetchResponse = data.draw(messages(FetchResponse, version, tame=True))
-    value.node_endpoints = []
-    value.throttle_time_ms = 0
-    told = without_records(value, version, UNTIL_MS - NOW_MS)
-    head = b"\0\0\0\x01" + (b"\0" if version >= 12 else b"")
-    answer = framed(head + kio_bytes(value, version))
-    wire = Wire(throttled())
-    wire.exchange(NOW_MS, fetch(1, version), answer[: cut % len(answer)])
-    wire.feed(NOW_MS, broker=answer[cut % len(answer) :])
-    assert bytes(wire.to_client) == framed(head + kio_bytes(told, version))
-
-
-def kio_bytes(value: FetchResponse, version: int) -> bytes:
-    written = kio_side.encode((FETCH_KEY, "response", version, plain(value)))
-    assert isinstance(written, bytes), written
-    return written
-
-
-def test_an_error_of_the_fetch_session_is_told_beside_the_throttle() -> None:
-    """The client begins a new session, once it has waited."""
-    gone = FetchResponse(error_code=70)
-    with Playbook(session=throttled()) as play:
-        play.client(fetch(1))
-        play.to_broker(least(1))
-        play.broker(response(gone, 11))
-        play.to_client(response(msgspec.structs.replace(gone, throttle_time_ms=UNTIL_MS), 11))
-        play.muted_until(UNTIL_MS)
 
 
 # Responses larger than the buffer
@@ -311,23 +268,6 @@ def test_a_fetch_over_the_quota_is_told_at_most_the_configured_time_again_and_ag
 # Who keeps the records
 
 
-def test_hold_mode_delays_fetches_over_the_quota_with_their_records() -> None:
-    """By the throttle that each of them causes itself."""
-    with Playbook(session=throttled(hold=True)) as play:
-        play.at(NOW_MS).client(fetch(1), ping(2))
-        play.to_broker(fetch(1))
-        answer = fetched(1, 20_000)
-        until_ms = NOW_MS + length_of(answer) - 10_000
-        play.broker(answer)
-        play.muted_until(until_ms)
-        play.at(until_ms - 1)
-        play.silent()
-        play.at(until_ms)
-        play.to_client(fetched(1, 20_000, throttle_ms=until_ms - NOW_MS))
-        play.to_broker(ping(2))
-        assert charged(play.session) == length_of(answer)
-
-
 def test_a_replica_gets_its_records_while_its_principal_is_over_the_quota() -> None:
     quotas = BrokerQuotas.create(quota_table(fetch=RATE, entity=Entity(user=DEFAULT)))
     session = new_connection(quotas=quotas, brokers=frozenset({"kafka"}))
@@ -407,17 +347,6 @@ def test_request_time_is_charged_once_for_a_response_without_records() -> None:
         assert charged_us(session) == round(10 + length_of(emptied(1, UNTIL_MS)) / 1000, 3)
 
 
-def test_request_time_is_charged_when_a_client_leaves_while_its_records_are_taken_out() -> None:
-    byte_rate = {(APP, QuotaKey.CONSUMER_BYTE_RATE): float(RATE)}
-    table = QuotaTable({(APP, QuotaKey.REQUEST_PERCENTAGE): 100.0, **byte_rate})
-    session = timed(table, costs({"Fetch": ApiCost(us=10.0)}), buffer_bytes=SMALL_BYTES)
-    assert fetch_budget(session.quotas).charge(70_000, 0) == UNTIL_MS
-    wire = Wire(session)
-    wire.exchange(0, fetch(1), fetched(1, 9000)[:5000])
-    session.end(5)
-    assert (charged_us(session), charged(session)) == (10, 0)
-
-
 # What cannot be
 
 
@@ -437,24 +366,6 @@ def test_a_response_that_ends_within_a_field_is_malformed_when_its_records_are_t
         assert session.violation.reason is CloseReason.RESPONSE_MALFORMED
         assert (bytes(wire.to_client), charged(session)) == (b"", 0)
         assert wire.closed(0) is CloseReason.RESPONSE_MALFORMED
-
-
-@pytest.mark.parametrize("version", [0, 11, 12, 18])
-def test_a_response_with_a_length_that_cannot_be_is_malformed_when_its_records_are_taken_out(
-    version: int,
-) -> None:
-    """The length of the records, in a response whose later parts have not come yet."""
-    good = response(large(version, 9000, partitions=1), version)
-    cannot_be = b"\xff\xff\xff\xfe" if version < 12 else b"\xff" * 6
-    at = good.index(b"r" * 100) - (4 if version < 12 else 2)
-    bad = good[:at] + cannot_be + good[at + len(cannot_be) :]
-    with Playbook(session=throttled(buffer_bytes=SMALL_BYTES)) as play:
-        play.client(fetch(1, version))
-        play.to_broker(least(1, version))
-        play.broker(bad[:8000])
-        play.violation(CloseReason.RESPONSE_MALFORMED)
-        play.broker(bad[8000:])
-        play.silent()
 
 
 def test_a_response_that_is_large_without_its_records_too_is_malformed(

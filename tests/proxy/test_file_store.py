@@ -24,7 +24,6 @@ from weir.proxy.control.stores import file as file_module
 from weir.proxy.control.stores.file import FileStore, read_quota_file, rewrite, rewrite_replication
 from weir.proxy.control.stores.store import StoreError
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
-from weir.quotas.replication.throttles import Role
 from weir.quotas.table.quota_edit import edited
 
 if TYPE_CHECKING:
@@ -78,36 +77,10 @@ def test_the_file_store_writes_throttles_and_keeps_all_other_text(path: Path) ->
     assert alone(path)
 
 
-def test_the_file_store_alters_throttles_for_an_admin(path: Path) -> None:
-    async def main() -> None:
-        store = FileStore(path)
-        store.start()
-        table = await store.alter_replication({BROKER_1: "5"})
-        assert table == read_quota_file(path) == await store.load()
-        assert table.replication.rate(Role.LEADER, 1) == 5
-        with pytest.raises(StoreError, match="a number of bytes"):
-            await store.alter_replication({BROKER_1: "fast"})
-
-    trio.run(main)
-
-
-def test_the_file_store_removes_the_last_quota(path: Path) -> None:
-    assert rewrite(path, {(ALICE, PRODUCE): None}).table == QuotaTable()
-    assert read_quota_file(path) == QuotaTable()
-
-
 def test_the_file_store_keeps_the_files_permissions(path: Path) -> None:
     path.chmod(0o640)
     rewrite(path, {(ALICE, PRODUCE): 2.0})
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
-
-
-def test_the_file_store_does_not_write_without_a_change(path: Path) -> None:
-    before = path.stat()
-    table, seen = rewrite(path, {(ALICE, PRODUCE): 1000.0, (ALICE, FETCH): None})
-    assert table == QuotaTable({(ALICE, PRODUCE): 1000.0})
-    assert path.stat() == before
-    assert seen == (before.st_mtime_ns, before.st_size, before.st_ino)
 
 
 def test_the_file_store_applies_a_change_to_a_concurrent_edit(
@@ -244,13 +217,6 @@ def test_the_file_store_does_not_alter_a_malformed_file(path: Path) -> None:
     assert path.read_bytes() == b"# \xff\n"
 
 
-def test_the_file_store_does_not_recreate_a_missing_file(path: Path) -> None:
-    path.unlink()
-    with pytest.raises(StoreError, match="cannot read the quota file: No such file"):
-        rewrite(path, {(ALICE, PRODUCE): 2.0})
-    assert not path.exists()
-
-
 FAILURES: Final = {
     "mkstemp": errno.EROFS,
     "fsync": errno.ENOSPC,
@@ -277,21 +243,6 @@ def test_a_failed_write_of_the_file_store_leaves_only_the_old_file(
 # Under Trio
 
 
-def test_a_file_store_without_a_file_is_empty_and_read_only() -> None:
-    async def main() -> None:
-        store = FileStore(None)
-        assert store.start() == QuotaTable() == await store.load()
-        with pytest.raises(StoreError, match="there is no quota file: start weir with --quotas FILE"):
-            await store.alter({(ALICE, PRODUCE): 2.0})
-        with pytest.raises(StoreError, match="there is no quota file: start weir with --quotas FILE"):
-            await store.alter_replication({BROKER_1: "5"})
-        followed = Followed()
-        await store.follow(followed.changed, followed.failed)
-        assert (followed.tables, followed.failures) == ([], [])
-
-    trio.run(main)
-
-
 class Watched:
     """A store that is followed; the test says when to look."""
 
@@ -312,21 +263,6 @@ class Watched:
         """Let two looks pass."""
         for _look in range(2):
             await self.store.look(self._changed, lambda error: self.seen.append(str(error)))
-
-
-def test_the_file_store_does_not_reread_its_changes(path: Path) -> None:
-    async def main() -> None:
-        watched = Watched(path)
-        table = await watched.store.alter({(ALICE, PRODUCE): 2.0})
-        await watched.look()
-        assert watched.seen == []
-        watched.write(TEXT)
-        await watched.look()
-        await watched.look()
-        assert watched.seen == [watched.first]
-        assert table != watched.first
-
-    trio.run(main)
 
 
 def test_the_file_store_reads_an_edit_right_after_its_change(

@@ -19,7 +19,6 @@ from tests.proxy.sasl import (
     authenticated,
     bare,
     handshake,
-    plain,
     shaken,
 )
 from tests.proxy.wire import new_connection
@@ -57,31 +56,6 @@ def test_an_extra_handshake_keeps_a_gssapi_clients_name(raw: bool) -> None:
         assert play.session.client.user == "kerberos"
         play.forwards(PRODUCE)
         assert play.session.client.user == "kerberos"
-
-
-@pytest.mark.parametrize("raw", [True, False])
-def test_reauthentication_before_the_first_request_keeps_a_gssapi_clients_name(raw: bool) -> None:
-    with new_play() as play:
-        logged_in(play, raw)
-        play.relays(handshake("PLAIN"), shaken())
-        assert play.session.client.user == "kerberos"
-        play.relays(authenticate(plain("alice")), authenticated(b"", REFUSED))
-        assert play.session.client.user == "kerberos"
-
-
-def test_an_extra_token_keeps_a_gssapi_clients_name() -> None:
-    with new_play() as play:
-        logged_in(play, raw=False)
-        play.relays(authenticate(b"more"), authenticated(b"", ILLEGAL_STATE))
-        assert play.session.client.user == "kerberos"
-
-
-def test_a_gssapi_client_needs_an_answered_token_for_its_name() -> None:
-    with new_play() as play:
-        play.relays(handshake("GSSAPI"), shaken())
-        play.relays(authenticate(AP_REQ), authenticated(b"", ILLEGAL_STATE))
-        play.relays(handshake("GSSAPI"), shaken(ILLEGAL_STATE))
-        assert play.session.client.user == ANONYMOUS
 
 
 def test_a_refused_token_removes_a_gssapi_clients_name() -> None:

@@ -30,21 +30,6 @@ def rules(**settings: object) -> IdentityRules:
     return load(None, {"upstream": "a:1", **settings}).identity
 
 
-def test_identity_rules_have_kafkas_defaults() -> None:
-    assert rules() == IdentityRules(claim="sub", hidden="ANONYMOUS", unknown_owner="ANONYMOUS")
-
-
-def test_identity_rules_are_configurable() -> None:
-    found = rules(
-        sasl_oauthbearer_sub_claim_name=" azp ",  # Kafka trims it too
-        gssapi_principal="kerberos",
-        delegation_token_principal="CN=tokens, O=x",  # noqa: S106  # a name
-        unreadable_principal="opaque",
-    )
-    assert found == IdentityRules("azp", "kerberos", "CN=tokens, O=x", "opaque")
-    assert not rules(unreadable_principal="").unreadable
-
-
 @pytest.mark.parametrize(
     ("settings", "saying"),
     [
@@ -72,10 +57,6 @@ def test_mistakes_in_identity_rules_are_one_line(settings: dict[str, object], sa
         rules(**settings)
     assert saying in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_anonymous_may_be_an_admin_without_authentication() -> None:
-    assert rules(quota_admins="User:ANONYMOUS") == IdentityRules()
 
 
 def test_the_least_recently_used_delegation_token_owners_are_forgotten() -> None:

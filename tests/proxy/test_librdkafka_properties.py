@@ -30,10 +30,6 @@ def password_file(directory: Path) -> str:
     return str(path)
 
 
-def test_librdkafka_gets_properties_for_a_plain_cluster() -> None:
-    assert told() == {"bootstrap.servers": "kafka-1:9092,[::1]:9093", "security.protocol": "PLAINTEXT"}
-
-
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_librdkafka_gets_properties_for_sasl(tmp_path: Path, mechanism: str) -> None:
     found = told(

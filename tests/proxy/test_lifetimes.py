@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import trio
 from structlog.testing import capture_logs
 
-from tests.proxy.fake_broker import FakeCluster
 from tests.proxy.rigs import Rig
-from tests.proxy.stage import PING, PONG, Play, Stage, until
+from tests.proxy.stage import PING, PONG, Stage, until
 from tests.proxy.wire import new_connection, quota_table
 from tests.scripted import staged
 from tests.wire.frames import request, response
@@ -61,12 +60,6 @@ def test_connections_reach_their_age_evenly_spread_around_the_configured_one() -
     gaps = [later - earlier for earlier, later in pairwise(found)]
     assert max(gaps) < 4 * 2 * JITTER * HOUR_MS / len(found)
     assert ages(3) == ages(3)
-
-
-def test_no_limit_ends_no_connection() -> None:
-    rig = Rig()
-    assert due(rig, 1000 * HOUR_MS) is None
-    rig.close()
 
 
 def test_a_connection_without_bytes_is_idle_and_bytes_of_either_side_begin_the_time_again() -> None:
@@ -196,10 +189,3 @@ async def test_a_client_that_never_sends_a_request_is_closed_and_named_in_the_lo
         assert await polite.ask(PING) == PONG
     (line,) = [line for line in logged if line["event"] == "connection closed"]
     assert (line["log_level"], line["reason"]) == ("warning", "login_timeout")
-
-
-def test_by_default_connections_have_no_limits_of_their_own(play: Play) -> None:
-    async def script(stage: Stage) -> None:
-        assert not any(stage.server._lifetimes.limits)
-
-    play(script, cluster=FakeCluster())

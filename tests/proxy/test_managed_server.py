@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 import pytest
 import trio
 
-from tests.proxy.client_quotas import alter, component, describe, entry, results, shown
-from tests.proxy.stage import PING, PONG, Play, Stage, until
+from tests.proxy.client_quotas import alter, describe, entry, results
+from tests.proxy.stage import Stage
 from tests.quotas.changes import put_in_force
 from tests.scripted import staged
 from tests.wire.frames import body_of, request
@@ -21,7 +21,7 @@ from weir.protocol.messages import (
 from weir.proxy.control.stores.file import FileStore, read_quota_file
 from weir.proxy.control.stores.quota_manager import QuotaManager
 from weir.proxy.control.stores.store import StoreHealth
-from weir.quotas import Entity, QuotaKey, QuotaTable, render
+from weir.quotas import Entity, QuotaKey, QuotaTable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,34 +70,6 @@ async def test_a_quota_alteration_is_written_and_applies_to_open_connections(
     assert results(body_of(answer, AlterClientQuotasResponse, 1)) == [({"client-id": "app"}, 0, None)]
     assert read_quota_file(path) == CHANGED == quota_manager.table
     assert produced(await client.ask(produce)) > 10_000
-
-
-def test_a_large_quota_table_is_described_while_other_clients_are_served(play: Play, path: Path) -> None:
-    many = {(Entity(user=f"user {number}"), PRODUCE): float(number) for number in range(1, 5001)}
-    path.write_text(render(QuotaTable(many)))
-
-    async def script(stage: Stage) -> None:
-        await manage(stage, path)
-        admin, other = await stage.connect(), await stage.connect()
-        await admin.stream.send_all(request(describe(component("user", 2)), 1) + PING)
-        assert await other.ask(PING) == PONG
-        answer = await admin.frame()
-        assert answer is not None
-        assert len(shown(body_of(answer, DescribeClientQuotasResponse, 1))) == 5000
-        assert await admin.frame() == PONG
-
-    play(script)
-
-
-@staged()
-async def test_a_quota_alteration_survives_its_clients_disconnect(stage: Stage, path: Path) -> None:
-    quota_manager = await manage(stage, path)
-    admin = await stage.connect()
-    await admin.stream.send_all(request(CHANGE, 1))
-    await until(lambda: quota_manager.table == CHANGED)
-    await admin.stream.aclose()
-    other = await stage.connect()
-    assert await other.ask(PING) == PONG
 
 
 @staged()

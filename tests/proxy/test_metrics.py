@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 
 import pytest
 import trio
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 
 from tests.proxy.metrics_page import PARSERS, Page, registry_of, scraped, server
@@ -76,14 +75,6 @@ def test_metrics_of_an_entity_equal_its_budget(server: Server, accept: str) -> N
     assert page.value("weir_quota_entities", **both) == 1
 
 
-def test_a_scrape_does_not_change_throttle_times(server: Server) -> None:
-    """Kafka's own metrics reporter does (docs of `quotas.limiters.samples`)."""
-    looked_at, alone = registry_of(), registry_of()
-    for now_ms in range(0, 30_000, 700):
-        assert charge(looked_at, "app", 1_100_000, now_ms) == charge(alone, "app", 1_100_000, now_ms)
-        scraped(server, looked_at, now_ms=now_ms + 300)
-
-
 def test_metrics_show_the_processs_counters(server: Server) -> None:
     counters = server.counters
     counters.sessions_open, counters.sessions_opened = 3, 5
@@ -110,18 +101,6 @@ def test_metrics_show_the_processs_counters(server: Server) -> None:
     assert page["process_cpu_seconds_total"] > 0
 
 
-@pytest.mark.parametrize("ready", [True, False])
-def test_readiness_is_a_metric_of_0_or_1(server: Server, *, ready: bool) -> None:
-    assert scraped(server, ready=ready)["weir_ready"] == ready
-
-
-def test_metrics_show_brokers_with_both_addresses(server: Server) -> None:
-    server.address_book.nodes[3] = Address("kafka-3", 9092)
-    page = scraped(server)
-    assert page["weir_brokers"] == 1
-    assert page.value("weir_broker_info", broker="3", upstream="kafka-3:9092", port="19096") == 1
-
-
 def test_metrics_show_the_latency_of_weir_and_of_brokers(server: Server) -> None:
     latencies = server.latencies
     latencies.forward.note(60)
@@ -133,13 +112,6 @@ def test_metrics_show_the_latency_of_weir_and_of_brokers(server: Server) -> None
     assert page.value("weir_request_forward_seconds_sum") == pytest.approx(0.07006)
     assert page.value("weir_broker_answer_seconds_bucket", api="Fetch", le="0.2") == 0
     assert page.value("weir_broker_answer_seconds_bucket", api="Fetch", le="0.5") == 1
-
-
-def test_metrics_show_which_brokers_are_down(server: Server) -> None:
-    server.address_book.nodes.update({3: Address("kafka-3", 9092), 4: Address("kafka-4", 9092)})
-    server.broker_states.failed(4, "refused")
-    page = scraped(server)
-    assert (page.value("weir_broker_up", broker="3"), page.value("weir_broker_up", broker="4")) == (1, 0)
 
 
 def test_metrics_show_the_quota_tables_size_age_and_health(server: Server) -> None:
@@ -167,14 +139,6 @@ def test_metrics_show_the_quota_tables_size_age_and_health(server: Server) -> No
     put_in_force(registry, QuotaTable())
     state.note()
     assert seen() == (0, 1, 1, 200)
-
-
-def test_a_removed_quota_has_an_infinite_limit_in_metrics(server: Server) -> None:
-    registry = registry_of()
-    charge(registry, "app", 1.0)
-    put_in_force(registry, QuotaTable())
-    limits = scraped(server, registry).rows("weir_entity_limit_bytes_per_second")
-    assert set(limits.values()) == {math.inf}
 
 
 # Mutations
@@ -217,36 +181,6 @@ def test_metrics_of_a_mutating_entity_equal_its_cluster_wide_budget(server: Serv
     assert page.rows("weir_entity_bytes_total") == {}
 
 
-def test_a_scrape_does_not_change_mutation_throttle_times(server: Server) -> None:
-    """Each reading of Kafka's bucket rounds."""
-    looked_at, alone = (QuotaRegistry(parse(MUTATORS.replace("5", "0.7"))) for _ in range(2))
-    for now_ms in range(0, 30_000, 700):
-        assert mutate(looked_at, "app", 1, now_ms=now_ms) == mutate(alone, "app", 1, now_ms=now_ms)
-        scraped(server, looked_at, now_ms=now_ms + 300)
-    budgets = [registry.mutations.budget("", "app", now_ms) for registry in (looked_at, alone)]
-    assert len({budget.tokens(now_ms) for budget in budgets if budget is not None}) == 1
-
-
-def test_metric_totals_of_mutations_include_expired_budgets(server: Server) -> None:
-    registry = QuotaRegistry(parse(MUTATORS))
-    mutate(registry, "app", 60, 1)
-    assert sum(registry.expire(IDLE_MS_MAX)) == 1
-    mutate(registry, "app", 3, now_ms=IDLE_MS_MAX)
-    page = scraped(server, registry, now_ms=IDLE_MS_MAX)
-    assert page["weir_mutation_partitions_total"] == 63
-    assert page["weir_mutation_refused_topics_total"] == 1
-    assert page["weir_mutation_entity_partitions_total"] == 3
-
-
-def test_a_removed_mutation_quota_has_an_infinite_limit_in_metrics(server: Server) -> None:
-    registry = QuotaRegistry(parse(MUTATORS))
-    mutate(registry, "app", 60)
-    put_in_force(registry, QuotaTable())
-    page = scraped(server, registry)
-    assert page["weir_mutation_entity_limit_partitions_per_second"] == math.inf
-    assert page["weir_mutation_entity_tokens"] == math.inf
-
-
 def test_a_hundred_thousand_mutating_entities_are_read_in_steps() -> None:
     registry = QuotaRegistry(parse(MUTATORS))
     for number in range(100_000):
@@ -262,24 +196,6 @@ def test_a_hundred_thousand_mutating_entities_are_read_in_steps() -> None:
 # Totals
 
 
-def test_metric_totals_include_expired_budgets() -> None:
-    registry = registry_of()
-    charge(registry, "old", 12e6)
-    charge(registry, "old", 1e6, 1)
-    charge(registry, "young", 5.0, IDLE_MS_MAX)
-    before = reading_of(registry).totals[PRODUCED]
-    assert before.throttled == 2
-    assert sum(registry.expire(IDLE_MS_MAX + 1)) > 0
-    reading = reading_of(registry)
-    assert reading.totals[PRODUCED] == before
-    assert [entity.names.client_id for entity in reading.shown if entity.charged] == ["young"]
-    charge(registry, "old", 7.0, IDLE_MS_MAX + 2)
-    assert reading_of(registry).totals[PRODUCED].charged == before.charged + 7
-    assert sum(registry.expire(3 * IDLE_MS_MAX)) > 0
-    reading = reading_of(registry)
-    assert (reading.totals[PRODUCED].charged, reading.counts[PRODUCED]) == (before.charged + 7, 0)
-
-
 def test_metric_totals_never_decrease_when_budgets_expire() -> None:
     registry, charged = registry_of(), 0.0
     for now_ms in range(0, 4 * IDLE_MS_MAX, 97_003):
@@ -288,23 +204,6 @@ def test_metric_totals_never_decrease_when_budgets_expire() -> None:
         charged += 10
         sum(registry.expire(now_ms + 29_000))
         assert reading_of(registry, now_ms).totals[PRODUCED].charged == charged
-
-
-def test_metrics_have_totals_for_each_quota_and_broker() -> None:
-    registry = registry_of()
-    charge(registry, "app", 1.0)
-    charge(registry, "app", 2.0, node_id=1)
-    charge(registry, "app", 4.0, node_id=None)
-    fetch = registry.of(0).ledger("ANONYMOUS", "app", 0).fetch
-    assert fetch is not None
-    fetch.charge(8.0, 0)
-    totals = {pot: total.charged for pot, total in reading_of(registry).totals.items() if total.charged}
-    assert totals == {
-        PRODUCED: 1,
-        FETCHED: 8,
-        Pot(1, "producer_byte_rate"): 2,
-        Pot(None, "producer_byte_rate"): 4,
-    }
 
 
 # Names that clients choose
@@ -360,16 +259,6 @@ def test_metric_labels_of_hostile_names_are_escaped_and_distinct(server: Server,
         assert len(label) <= NAME_CHARS_MAX + 40
 
 
-@pytest.mark.parametrize("accept", PARSERS)
-def test_metric_labels_of_mutating_entities_are_escaped(server: Server, accept: str) -> None:
-    registry = QuotaRegistry(parse(MUTATORS))
-    for number, name in enumerate(HOSTILE):
-        mutate(registry, name, 1 + number)
-    rows = scraped(server, registry, accept=accept).rows("weir_mutation_entity_partitions_total")
-    assert sorted(rows.values()) == [1 + number for number in range(len(HOSTILE))]
-    assert max(len(value) for row in rows for _, value in row) <= NAME_CHARS_MAX + 40
-
-
 # The text
 
 
@@ -403,9 +292,3 @@ def test_a_metrics_page_rendered_in_parts_equals_the_whole_page(accept: str, kin
     text, told = trio.run(render, iter([some_family(kind, samples), None]), accept)
     own = b"".join(line for line in text.splitlines(keepends=True) if b"process_" not in line)
     assert (own, told) == (expected, content_type)
-
-
-def test_info_metrics_are_rendered() -> None:
-    family = InfoMetricFamily("weir_build", "Build.", value={"version": "1"})
-    text, _ = trio.run(render, iter([family]), "")
-    assert b'weir_build_info{version="1"} 1.0\n' in text

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 import pytest
-from structlog.testing import capture_logs
 
 from tests.mutations.requests import Create, Delete, Grow, Topic
 from tests.proxy.broker_versions import broker_of
@@ -22,13 +21,9 @@ from tests.proxy.controller import (
     PARTITIONS,
     REPLICATION_FACTOR,
     THROTTLED,
-    TIMED_OUT,
     UNKNOWN_TOPIC,
     UNKNOWN_TOPIC_ID,
-    Controller,
-    ControllerClient,
     everything,
-    names_of,
 )
 from tests.proxy.mutation_cluster import BURST, RATE, Cluster, limited
 from tests.proxy.wire import Wire, new_connection
@@ -37,7 +32,6 @@ from tests.wire.frames import body_of, request, split
 from weir.protocol.api import ApiKey
 from weir.protocol.error_codes import ErrorCode
 from weir.protocol.messages import (
-    ApiVersionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
@@ -45,11 +39,7 @@ from weir.protocol.messages import (
     MetadataRequest,
 )
 from weir.protocol.versions import VersionRange
-from weir.proxy.control.quota_registry import QuotaRegistry
-from weir.proxy.counters import Counters
 from weir.proxy.handlers.mutations.mutations import ROUNDS_MAX
-from weir.proxy.handlers.plans import Plans
-from weir.quotas import Entity, QuotaKey, QuotaTable
 
 if TYPE_CHECKING:
     from tests.mutations.requests import Mutation
@@ -129,34 +119,6 @@ def test_a_deletion_with_both_name_and_id_is_refused(other: str) -> None:
     assert [one.error_code for one in told] == [INVALID_REQUEST, OK]
     assert cluster.controller.sizes() == {"small": 1}
     assert cluster.tokens == BURST - 7
-
-
-def test_partitions_added_to_a_topic_missing_from_metadata_are_charged() -> None:
-    """A broker's metadata lags behind its controller."""
-    cluster = Cluster(sizes={"young": 1})
-    cluster.controller.lag = {"young"}
-    assert cluster.codes(0, Grow((("young", 8),))) == {"young": OK}
-    assert cluster.tokens == BURST - 7
-
-
-@pytest.mark.parametrize("count", [2**31 - 1, -(2**31), -1, 0])
-def test_no_partition_count_returns_tokens(count: int) -> None:
-    cluster = Cluster(sizes={"t": 2})
-    cluster.ask(0, Grow((("t", count),)))
-    cluster.ask(0, Grow((("t", count),), 0))
-    if count != -1:
-        cluster.ask(0, Create((Topic("new", count),), 4))
-        cluster.ask(0, Create((Topic("new", count),)))
-    assert cluster.tokens == BURST
-
-
-def test_pipelined_mutations_are_charged_in_order() -> None:
-    cluster = Cluster()
-    frames = [Create((Topic(f"t{number}", 6),)).frame("app") for number in range(4)]
-    told = cluster.connect().send(0, *frames)
-    codes = [Create(()).answer(frame).error_codes for frame in told]
-    assert codes == [(OK,), (OK,), (THROTTLED,)]  # and the client waits with the fourth
-    assert cluster.tokens == -2
 
 
 # What topics cost
@@ -257,20 +219,6 @@ def test_topics_are_admitted_and_answered_in_the_requests_order() -> None:
     assert [topic.name for topic in forwarded.topics] == ["a", "there", "b", "n/w"]
 
 
-@pytest.mark.parametrize(
-    "mutation",
-    [Create((Topic("a", 1), Topic("b", 1))), Grow((("t", 3),)), Delete(("t",)), Delete((UUID(int=1001),))],
-    ids=str,
-)
-def test_a_mutation_request_without_admitted_topics_is_not_forwarded(mutation: Mutation) -> None:
-    cluster = Cluster(sizes={"t": 2})
-    cluster.overdraw()
-    answer = cluster.ask(0, mutation)
-    assert set(answer.error_codes) == {THROTTLED}
-    assert answer.throttle_ms == 5000
-    assert cluster.mutations() == []
-
-
 def test_tokens_of_topics_that_the_broker_refuses_admit_throttled_topics() -> None:
     cluster = Cluster()
     bad, good = Topic("bad", 12, configs={"no": "such"}), Topic("good", 2)
@@ -306,16 +254,6 @@ def test_mutations_at_a_broker_that_is_not_the_controller_are_refunded() -> None
     assert cluster.tokens == BURST - 4
 
 
-def test_the_client_that_empties_a_token_bucket_is_logged() -> None:
-    cluster = Cluster()
-    with capture_logs() as logged:
-        cluster.ask(0, Create((Topic("large", 12), Topic("late", 1))))
-    (line,) = [line for line in logged if line["event"] == "mutation"]
-    assert (line["log_level"], line["request"]) == ("debug", "CreateTopicsRequest")
-    assert (line["user"], line["client_id"], line["topics"], line["refused"]) == ("ANONYMOUS", "app", 2, 1)
-    assert (line["throttle_ms"], line["tokens"]) == (2000, -2.0)
-
-
 def test_a_broker_that_is_not_the_controller_is_asked_once_for_all_topics() -> None:
     cluster = Cluster()
     cluster.controller.controller = False
@@ -344,14 +282,6 @@ def test_a_grown_topics_id_is_known_before_metadata_shows_it() -> None:
     assert cluster.tokens == BURST - 4 - 4
 
 
-def test_unknown_topic_ids_do_not_match_topics_without_known_ids() -> None:
-    cluster = Cluster(sizes={"t": 2})
-    cluster.ask(0, Grow((("t", 4),), version=2))
-    answer = cluster.ask(0, Delete((UUID(int=7),)))
-    assert answer.error_codes == (UNKNOWN_TOPIC_ID,)
-    assert cluster.tokens == BURST - 2
-
-
 def test_a_topic_of_default_size_is_charged_in_full_once_metadata_shows_it() -> None:
     cluster = Cluster()
     cluster.controller.tells_configs, cluster.controller.num_partitions = False, 6
@@ -360,13 +290,6 @@ def test_a_topic_of_default_size_is_charged_in_full_once_metadata_shows_it() -> 
     cluster.controller.lag.clear()
     cluster.ask(0, Create((Topic("b", 1),), version=4))
     assert cluster.tokens == BURST - 6 - 1
-
-
-def test_a_topic_creation_that_timed_out_stays_charged() -> None:
-    cluster = Cluster()
-    cluster.controller.timed_out = {"slow"}
-    assert cluster.ask(0, Create((Topic("slow", 4),))).error_codes == (TIMED_OUT,)
-    assert cluster.tokens == BURST - 4
 
 
 @pytest.mark.parametrize("brokers_ms", [0, 4999, 5001])
@@ -427,35 +350,7 @@ def test_partition_counts_are_found_at_brokers_of_every_release(newest: int, *, 
             assert version < 4 or not message.allow_auto_topic_creation
 
 
-def test_a_broker_with_known_versions_gets_no_apiversions_query() -> None:
-    cluster = Cluster(sizes={"t": 1})
-    connection = cluster.connect()
-    connection.send(0, request(ApiVersionsRequest(), 3))
-    connection.send(0, Delete(("t",)).frame("app"))
-    assert names_of(cluster.controller.asked) == ["ApiVersions v3", "Metadata v12", "DeleteTopics v6"]
-
-
-def test_mutations_without_a_quota_pass_unchanged() -> None:
-    cluster = Cluster(sizes={"t": 1})
-    for mutation in (Create((Topic("n", 1),)), Grow((("n", 2),)), Delete(("t",))):
-        cluster.ask(0, mutation, client_id="free")
-    assert names_of(cluster.controller.asked) == ["CreateTopics v7", "CreatePartitions v3", "DeleteTopics v6"]
-
-
 # Whose quota
-
-
-def test_an_entitys_clients_at_all_brokers_share_one_token_bucket() -> None:
-    table = QuotaTable({(Entity(user="ANONYMOUS"), QuotaKey.CONTROLLER_MUTATION_RATE): RATE})
-    registry = QuotaRegistry(table, controller_num_samples=BURST)
-    controller, plans = Controller(), Plans(Counters())
-    codes: list[int] = []
-    for number, node_id in enumerate((1, 2, None, 1)):
-        session = new_connection(quotas=registry.of(node_id), plans=plans, node_id=NODE)
-        asked = Create((Topic(f"t{number}", 4),))
-        (frame,) = ControllerClient(session, controller).send(0, asked.frame(f"client-{number}"))
-        codes += asked.answer(frame).error_codes
-    assert codes == [OK, OK, OK, THROTTLED]
 
 
 def test_a_quota_change_during_a_mutation_applies_afterwards() -> None:

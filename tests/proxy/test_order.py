@@ -38,12 +38,6 @@ def refusal(correlation_id: int) -> bytes:
     return response(answer, 0, correlation_id)
 
 
-def test_a_local_response_with_nothing_in_flight_is_sent_at_once() -> None:
-    with Playbook() as play:
-        play.client(too_new(7))
-        play.to_client(refusal(7))
-
-
 def test_a_local_response_waits_for_earlier_responses() -> None:
     with Playbook() as play:
         play.client(ping(1), too_new(2), ping(3), too_new(4), too_new(5))
@@ -52,24 +46,6 @@ def test_a_local_response_waits_for_earlier_responses() -> None:
         play.to_client(pong(1), refusal(2))
         play.broker(pong(3))
         play.to_client(pong(3), refusal(4), refusal(5))
-
-
-def test_a_local_response_is_sent_between_responses_that_arrive_together() -> None:
-    with Playbook() as play:
-        play.client(ping(1), too_new(2), ping(3))
-        play.to_broker(ping(1), ping(3))
-        play.broker(pong(1), pong(3))
-        play.to_client(pong(1), refusal(2), pong(3))
-
-
-def test_a_local_response_does_not_split_another_response() -> None:
-    answer = large_pong(1)
-    with Playbook(buffer_bytes=1000) as play:
-        play.relays(large_ask(1), answer[:2000])
-        play.client(too_new(2))
-        play.silent()
-        play.broker(answer[2000:])
-        play.to_client(answer[2000:], refusal(2))
 
 
 @pytest.mark.parametrize("asked_while_it_streams", [False, True])
@@ -106,13 +82,6 @@ def test_unknown_apis_and_versions_pass_and_are_counted() -> None:
         play.forwards(*asked)
         play.returns(*answered)
         assert play.session.counters.requests_not_understood == 2
-
-
-def test_a_plan_of_an_unknown_api_is_not_cached() -> None:
-    with Playbook() as play:
-        for api_key in range(1000, 1100):
-            play.relays(unknown_request(api_key, 0, 1), unknown_response(1))
-        assert len(play.session.plans) == 0
 
 
 def test_at_most_in_flight_max_requests_are_in_flight() -> None:

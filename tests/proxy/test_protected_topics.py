@@ -216,11 +216,6 @@ def _codes(value: Any, topic: str = "") -> list[tuple[str, int]]:
 # Changes
 
 
-def test_every_guarded_api_is_tried_here() -> None:
-    apart = {ApiKey.PRODUCE, ApiKey.ADD_PARTITIONS_TO_TXN}
-    assert set(CHANGES_OF_TOPICS) == set(CHANGES) | apart
-
-
 def test_a_protected_topic_is_refused_and_others_of_the_request_are_changed() -> None:
     def check(case: tuple[int, int]) -> None:
         api_key, version = case
@@ -237,16 +232,6 @@ def test_a_protected_topic_is_refused_and_others_of_the_request_are_changed() ->
     check_each(_changes(), check)
 
 
-def test_a_request_for_protected_topics_only_does_not_reach_the_broker() -> None:
-    def check(case: tuple[int, int]) -> None:
-        wire = Wire(connection())
-        wire.feed(0, client=request(_asking(*case)(OURS), case[1], 7))
-        assert bytes(wire.to_broker) == b""
-        assert codes(bytes(wire.to_client), *case) == [(OURS, REFUSED)]
-
-    check_each(_changes(), check)
-
-
 def test_admins_and_brokers_change_protected_topics() -> None:
     def check(case: tuple[int, int]) -> None:
         frame = request(_asking(*case)(OURS, THEIRS), case[1], 7)
@@ -258,36 +243,6 @@ def test_admins_and_brokers_change_protected_topics() -> None:
             assert bytes(wire.to_broker) == frame, who
 
     check_each(_changes(), check)
-
-
-def test_requests_for_other_topics_are_forwarded_unchanged() -> None:
-    def check(case: tuple[int, int]) -> None:
-        wire = Wire(connection())
-        frame = request(_asking(*case)(THEIRS, OURS + "_not"), case[1], 7)
-        wire.feed(0, client=frame[:20])
-        wire.feed(0, client=frame[20:])
-        assert bytes(wire.to_broker) == frame
-
-    check_each(_changes(), check)
-
-
-def test_without_protected_topics_no_plan_is_guarded() -> None:
-    def check(case: tuple[int, int]) -> None:
-        frame = request(_asking(*case)(OURS), case[1], 7)
-        wire = Wire(connection(protected=()))
-        wire.feed(0, client=frame)
-        assert bytes(wire.to_broker) == frame
-
-    check_each(_changes(), check)
-
-
-def test_configs_of_a_broker_with_a_protected_topics_name_are_altered() -> None:
-    asked = m.AlterConfigsRequest(
-        resources=[m.AlterConfigsRequest.AlterConfigsResource(resource_type=4, resource_name=OURS)]
-    )
-    wire = Wire(connection())
-    wire.feed(0, client=request(asked, 1))
-    assert bytes(wire.to_broker) == request(asked, 1)
 
 
 def test_preferred_elections_pass_and_unclean_elections_of_all_topics_are_refused() -> None:
@@ -366,20 +321,6 @@ def test_a_protected_topics_id_is_refused_under_another_name() -> None:
     cluster.client.send(0, request(m.DeleteTopicsRequest(topics=[state]), 6))
     assert list(cluster.controller.topics) == [OURS, THEIRS]
     assert not cluster.controller.asked_of(m.DeleteTopicsRequest)
-
-
-def test_an_admin_deletes_a_protected_topic_by_its_id() -> None:
-    cluster = Cluster("ANONYMOUS")
-    assert cluster.delete(cluster.ours) == [(OURS, 0)]
-
-
-def test_remaining_topics_are_charged_to_the_mutation_quota() -> None:
-    cluster = Cluster(table=limited())
-    assert cluster.delete(cluster.ours, THEIRS)
-    budget = cluster.session.quotas.mutations.budget("ANONYMOUS", "app", 0)
-    assert budget is not None
-    assert budget.tokens(0) == 10 - 3
-    assert list(cluster.controller.topics) == [OURS]
 
 
 def test_remaining_topics_of_a_large_request_are_charged_to_the_mutation_quota() -> None:
@@ -525,16 +466,6 @@ def test_a_long_request_with_many_topics_is_forwarded_and_charged_to_topics_with
     assert bytes(wire.to_broker) == frame
     wire.feed(0, broker=produced(1, version=9))
     assert bytes(wire.to_client) == produced(1, throttle_ms=20_000, version=9)
-
-
-def test_refused_records_are_charged_to_the_clients_byte_rate() -> None:
-    session = connection(table=quota_table(produce=1000))
-    wire = Wire(session)
-    frame = produce_to(1, **{OURS: 30_000})
-    wire.feed(0, client=frame)
-    told = body_of(bytes(wire.to_client), m.ProduceResponse, 9)
-    assert told.throttle_time_ms == len(frame) - 4 - 10_000
-    assert session.throttled_until_ms == told.throttle_time_ms
 
 
 def test_a_refused_request_with_thousands_of_partitions_closes_the_connection() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -22,7 +21,6 @@ from weir.proxy.control.stores.quota_manager import WAITING_MAX, QuotaManager
 from weir.proxy.control.stores.store import StoreError, StoreHealth
 from weir.proxy.control.supervisor import WAIT_S_MIN, Task
 from weir.proxy.counters import Counters
-from weir.proxy.handlers.quota_api.quota_admin import NoQuotaAdmin
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from weir.quotas.connections import ConnectionQuotas
 from weir.quotas.replication.throttles import ReplicationThrottles
@@ -231,12 +229,6 @@ async def test_alterations_of_quotas_and_throttles_run_in_the_order_of_requests(
     )
 
 
-def test_throttles_are_not_altered_without_quota_administration() -> None:
-    answers: list[str | None] = []
-    NoQuotaAdmin().alter_replication({BROKER_1: "5"}, "admin", PEER, answers.append)
-    assert answers == ["quotas are not managed here"]
-
-
 @scripted(play)
 async def test_many_audit_log_lines_do_not_block_other_work(scene: Scene) -> None:
     """A request of a megabyte makes 18,000."""
@@ -264,30 +256,6 @@ async def test_many_audit_log_lines_do_not_block_other_work(scene: Scene) -> Non
             scene.answers.append(None)
         assert len(audited([dict(line) for line in logged])) == 1000
         assert turns - before >= 10
-
-
-@scripted(play)
-async def test_an_alteration_without_a_change_is_not_logged(scene: Scene) -> None:
-    scene.store.may_go.release()
-    with capture_logs() as logged:
-        scene.alter({(ALICE, PRODUCE): 1000.0})
-        await scene.settle()
-    assert (scene.answers, logged, scene.registry.changes) == ([None], [], 0)
-    assert scene.state.alterations == {"unchanged": 1}
-    assert scene.state.last_change_s == 0
-
-
-@scripted(play)
-async def test_quota_alterations_are_made_one_after_another(scene: Scene) -> None:
-    with capture_logs() as logged:
-        for value in (10.0, 20.0, 30.0):
-            scene.alter({(ALICE, PRODUCE): value})
-        for done in (1, 2, 3):
-            scene.store.may_go.release()
-            await scene.settle()
-            assert scene.answers == [None] * done
-    changes = [(before, after) for *_, before, after in audited([dict(line) for line in logged])]
-    assert changes == [(1000, 10), (10, 20), (20, 30)]
 
 
 @pytest.mark.parametrize(
@@ -349,14 +317,6 @@ async def test_tables_and_failures_from_the_store_are_applied_and_logged(scene: 
     assert scene.registry.table == table
     await scene.store.changed(table)
     assert (scene.state.last_was_good, scene.state.last_good_s) == (True, 200)
-
-
-@scripted(play)
-async def test_an_alteration_at_the_broker_triggers_a_read(scene: Scene) -> None:
-    scene.store.table = QuotaTable({(ALICE, FETCH): 3.0})
-    scene.quota_manager.altered_at_broker()
-    await scene.settle()
-    assert scene.registry.table == scene.store.table
 
 
 @scripted(play)
@@ -492,65 +452,6 @@ async def test_a_bug_in_reading_the_store_does_not_stop_traffic(scene: Scene) ->
     assert seen(scene) == (True, FIRST)
 
 
-@scripted(play)
-async def test_a_failing_alteration_callback_affects_only_its_session(scene: Scene) -> None:
-    scene.store.may_go.release()
-    scene.store.may_go.release()
-    with capture_logs() as logged:
-        scene.quota_manager.alter({(ALICE, PRODUCE): 5.0}, "admin", PEER, lambda _reason: [].pop())
-        scene.alter({(ALICE, PRODUCE): 6.0})
-        await scene.settle()
-    assert scene.answers == [None]
-    assert [line["event"] for line in logged if line["log_level"] == "error"] == [
-        "internal error while a quota request was answered"
-    ]
-
-
-@scripted(play)
-async def test_a_bug_in_threaded_quota_work_does_not_end_the_manager(scene: Scene) -> None:
-    done: list[object] = []
-    answered = trio.Event()
-
-    def note(result: object) -> None:
-        done.append(result)
-        if len(done) == 2:
-            answered.set()
-
-    scene.quota_manager.compute(lambda: trio.lowlevel.in_trio_run(), note)
-    await trio.testing.wait_all_tasks_blocked()
-    with capture_logs() as logged:
-        scene.quota_manager.compute(lambda: 1 // 0, note)
-        with trio.fail_after(5):
-            await answered.wait()
-    assert sorted(map(str, done)) == ["False", "None"]
-    assert [line["log_level"] for line in logged] == ["error"]
-
-
-@scripted(play)
-async def test_threaded_quota_work_runs_one_at_a_time(scene: Scene) -> None:
-    """Forty admins who describe 100,000 quotas would else leave the sockets a fortieth of the interpreter."""
-    begun: list[int] = []
-    may_end = threading.Event()
-    done: list[int | None] = []
-
-    def work(number: int) -> int:
-        begun.append(number)
-        may_end.wait(5)
-        return number
-
-    for number in range(5):
-        scene.quota_manager.compute(partial(work, number), done.append)
-    await trio.testing.wait_all_tasks_blocked()
-    while not begun:
-        await trio.lowlevel.checkpoint()
-    assert len(begun) == 1
-    may_end.set()
-    with trio.fail_after(5):
-        while len(done) < 5:
-            await trio.lowlevel.checkpoint()
-    assert sorted(map(str, done)) == list("01234")
-
-
 def test_users_who_are_no_admins_are_denied_with_a_reason() -> None:
     scene = Scene()
     with capture_logs() as logged:
@@ -564,13 +465,6 @@ def test_users_who_are_no_admins_are_denied_with_a_reason() -> None:
     with capture_logs() as logged:
         scene.quota_manager.rejection("mallory", PEER)
     assert [line["denied"] for line in logged] == [3]
-
-
-def test_the_denial_without_admins_names_the_setting() -> None:
-    scene = Scene(frozenset())
-    answer = scene.quota_manager.rejection("admin", PEER)
-    assert answer is not None
-    assert "without admins" in answer
 
 
 @scripted(play)

@@ -7,14 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.proxy.metrics_page import Page, registry_of, scraped, server
-from tests.quotas.changes import put_in_force
-from weir.proxy.admin.request_time import report
-from weir.proxy.config.config import Settings
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.stores.file import read_quota_file, rewrite
-from weir.proxy.control.stores.snapshot import read_snapshot, write_snapshot
-from weir.quotas import Entity, QuotaKey, QuotaTable, parse
-from weir.quotas.limiters.smooth import SmoothBudget
+from weir.quotas import Entity, QuotaKey
 from weir.quotas.table.options import Options, Pacing, Scope
 
 if TYPE_CHECKING:
@@ -69,38 +64,6 @@ def only(page: Page, name: str) -> float:
     return row
 
 
-def test_metrics_without_entries_of_cluster_scope_name_no_cluster(server: Server) -> None:
-    registry = registry_of()
-    registry.of(0).ledger("ANONYMOUS", "app", 0)
-    page = scraped(server, registry)
-    assert not [name for name, labels in page.samples if ("broker", "cluster") in labels]
-
-
-def test_the_request_time_of_a_client_names_a_budget_of_the_cluster_once() -> None:
-    registry = registry_of(TOGETHER)
-    for node_id in (0, 1):
-        charge(registry, node_id, 1)
-    (budget,) = report(registry, {"client_id": "app"}, 0).budgets
-    assert budget.broker == "cluster"
-    assert budget.seconds == pytest.approx(0.002)
-
-
-def test_idle_budgets_of_the_cluster_expire_with_the_others() -> None:
-    registry = registry_of(TOGETHER)
-    charge(registry, 0, 1)
-    assert sum(registry.expire(3_600_000)) == 2
-    assert len(registry.cluster.produce) == 0
-
-
-def test_the_configured_pacing_holds_for_entries_that_say_none() -> None:
-    table = QuotaTable({(ALICE, PRODUCE): 1000.0})
-    registry = QuotaRegistry(table, pacing=Pacing(Settings(quota_pacing="smooth").quota_pacing))
-    assert isinstance(registry.of(0).ledger("alice", "", 0).produce, SmoothBudget)
-    assert registry.table is table
-    put_in_force(registry, parse('[[quota]]\nuser = "alice"\nproducer_byte_rate = 1000\npacing = "kafka"\n'))
-    assert not isinstance(registry.of(0).ledger("alice", "", 0).produce, SmoothBudget)
-
-
 def test_a_value_that_is_altered_in_the_file_keeps_the_options_of_its_entry(tmp_path: Path) -> None:
     file = tmp_path / "quotas.toml"
     file.write_text(
@@ -110,11 +73,3 @@ def test_a_value_that_is_altered_in_the_file_keeps_the_options_of_its_entry(tmp_
     table = read_quota_file(file)
     assert table.values == {(ALICE, PRODUCE): 2000.0}
     assert table.options_of(ALICE) == Options(Pacing.SMOOTH, Scope.CLUSTER)
-
-
-def test_a_snapshot_keeps_pacing_and_scope(tmp_path: Path) -> None:
-    said = {(ALICE, PRODUCE): Options(Pacing.SMOOTH, Scope.CLUSTER)}
-    values = {(ALICE, PRODUCE): 1000.0}
-    table = QuotaTable(values, values, said, {(ALICE, PRODUCE): Options(Pacing.KAFKA)})
-    write_snapshot(tmp_path / "snapshot.toml", table)
-    assert read_snapshot(tmp_path / "snapshot.toml") == table

@@ -22,7 +22,7 @@ from weir.proxy.control.stores.records import (
 )
 from weir.quotas import Entity, QuotaTable
 from weir.quotas.table.entities import DEFAULT, Prefix
-from weir.quotas.table.options import PLAIN, Options, Pacing, Scope
+from weir.quotas.table.options import Options, Pacing, Scope
 from weir.quotas.table.quota_entry import least, most
 from weir.quotas.table.quota_table import QuotaKey, keys_of
 
@@ -76,19 +76,6 @@ def test_a_quota_record_is_canonical_json() -> None:
     )
 
 
-@pytest.mark.parametrize("key", [PRODUCE, CONSUME, QuotaKey.REQUEST_PERCENTAGE])
-def test_a_quota_record_holds_javas_largest_long(key: QuotaKey) -> None:
-    """How somebody is exempted: kafka-configs sends it as the double next to it, 2^63."""
-    written = write(Slot(ALICE, shadow=False), {key: 9223372036854775807.0}).value
-    assert written is not None
-    assert read_value(written).quotas == {key: 2.0**63}
-
-
-def test_a_user_named_default_is_not_the_default_entity() -> None:
-    keys = {write(Slot(Entity(user=name), shadow=False), {}).key for name in (DEFAULT, "<default>", "null")}
-    assert len(keys) == 3
-
-
 @given(entities, st.booleans(), quotas, options)
 def test_a_quota_record_reads_back_as_written(
     entity: Entity, shadow: bool, values: dict[QuotaKey, float], said: Options
@@ -99,35 +86,11 @@ def test_a_quota_record_reads_back_as_written(
     assert read_value(value) == (values, said)
 
 
-def test_the_options_of_an_entry_are_beside_its_quotas() -> None:
-    slot = Slot(ALICE, shadow=False)
-    assert write(slot, {PRODUCE: 1.0}, Options(Pacing.SMOOTH, Scope.CLUSTER)).value == (
-        b'{"pacing":"smooth","quotas":{"producer_byte_rate":1.0},"scope":"cluster","version":1}'
-    )
-
-
 @pytest.mark.parametrize("option", ['"pacing":"even"', '"scope":"world"', '"pacing":1'])
 def test_a_quota_record_with_an_unknown_option_is_refused(option: str) -> None:
     value = f'{{{option},"quotas":{{"producer_byte_rate":1.0}},"version":1}}'.encode()
     with pytest.raises(RecordError, match="none of Weir's"):
         read_value(value)
-
-
-def test_an_altered_record_keeps_the_options_of_its_entry() -> None:
-    said = Options(Pacing.SMOOTH, Scope.CLUSTER)
-    table = QuotaTable({(ALICE, PRODUCE): 1.0}, None, {(ALICE, PRODUCE): said})
-    (record,) = alteration(table, {(ALICE, CONSUME): 2.0})
-    stored = Stored()
-    stored.apply(*record)
-    assert stored.table() == table.altered({(ALICE, CONSUME): 2.0})
-    assert stored.table().options_of(ALICE) == said
-    stored.apply(*write(Slot(ALICE, shadow=False), {PRODUCE: 1.0}))
-    assert stored.table().options_of(ALICE) == PLAIN
-
-
-def test_a_quota_record_refuses_a_name_that_is_no_unicode() -> None:
-    with pytest.raises(RecordError, match="rename it"):
-        write(Slot(Entity(user="a\ud800"), shadow=False), {PRODUCE: 1.0})
 
 
 @pytest.mark.parametrize(
@@ -224,29 +187,6 @@ def test_arbitrary_bytes_in_the_quota_topic_are_refused(key: bytes, value: bytes
     with pytest.raises(RecordError):
         read_value(value or b"")
     assert stored.table() == QuotaTable()
-
-
-def test_the_last_quota_record_of_an_entity_and_mode_counts() -> None:
-    stored = Stored()
-    for shadow, values in [
-        (False, {PRODUCE: 1.0, CONSUME: 2.0}),
-        (True, {PRODUCE: 3.0}),
-        (False, {CONSUME: 4.0}),
-    ]:
-        stored.apply(*write(Slot(ALICE, shadow), values))
-    assert stored.table() == QuotaTable({(ALICE, CONSUME): 4.0}, {(ALICE, PRODUCE): 3.0})
-    stored.apply(*write(Slot(ALICE, shadow=False), {}))
-    stored.apply(*write(Slot(Entity(user="nobody"), shadow=False), {}))
-    assert stored.table() == QuotaTable(None, {(ALICE, PRODUCE): 3.0})
-
-
-def test_a_malformed_quota_record_keeps_the_earlier_quotas() -> None:
-    stored = Stored()
-    key, value = write(Slot(ALICE, shadow=False), {PRODUCE: 1.0})
-    stored.apply(key, value)
-    with pytest.raises(RecordError):
-        stored.apply(key, b'{"version":9}')
-    assert stored.table() == QuotaTable({(ALICE, PRODUCE): 1.0})
 
 
 @pytest.mark.parametrize(

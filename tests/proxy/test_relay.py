@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.proxy.rigs import PAIRS, Rig, open_descriptors, tcp_pair, unix_pair
+from tests.proxy.rigs import PAIRS, Rig, open_descriptors, unix_pair
 from tests.proxy.wire import quota_table
 from tests.wire.frames import body_of, padded, request, response, unknown_request, unknown_response
 from tests.wire.messages import ping, pong, produce, produced
@@ -23,19 +23,6 @@ from weir.proxy.net.reactor import BUFFER_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-
-def test_a_relay_passes_frames_one_byte_at_a_time(new_rig: Callable[..., Rig]) -> None:
-    rig = new_rig(pair=tcp_pair)
-    asked, answers = ping(1) + ping(2, group_id="h" * 99), pong(1) + pong(2)
-    for byte in asked:
-        rig.send(rig.client, bytes([byte]))
-        rig.turn()
-    rig.expect(rig.broker, asked)
-    for byte in answers:
-        rig.send(rig.broker, bytes([byte]))
-        rig.turn()
-    rig.expect(rig.client, answers)
 
 
 @pytest.mark.parametrize("pair", PAIRS)
@@ -106,16 +93,6 @@ def test_the_latency_of_a_sample_of_requests_is_split_between_weir_and_the_broke
     assert others.within[others.bounds_us.index(10_000)] == 2
 
 
-def test_pipelined_requests_are_not_measured(new_rig: Callable[..., Rig]) -> None:
-    rig = new_rig()
-    rig.pass_on(ping(1) + ping(2), rig.client, rig.broker)
-    rig.pass_on(ping(3), rig.client, rig.broker)
-    rig.pass_on(pong(1) + pong(2) + pong(3), rig.broker, rig.client)
-    assert sum(rig.reactor.latencies.forward.within) == 0
-    rig.pass_on(ping(4), rig.client, rig.broker)
-    assert sum(rig.reactor.latencies.forward.within) == 1
-
-
 # Who does not read
 
 
@@ -138,18 +115,6 @@ def test_a_client_that_never_reads_stops_reading_from_its_broker(
     received = bytearray(rig.take(rig.client))
     received += rig.pass_on(rest, rig.broker, rig.client)
     assert received == answers
-
-
-def test_requests_of_a_client_that_never_reads_are_not_read(new_rig: Callable[..., Rig]) -> None:
-    rig = new_rig()
-    rig.pass_on(ping(1), rig.client, rig.broker)
-    rest = padded(pong(1))
-    for _ in range(200):
-        rest = rig.send(rig.broker, rest)
-        rig.turn()
-    rig.send(rig.client, ping(2))
-    rig.turn(3)
-    assert rig.take(rig.broker) == b""
 
 
 def test_a_broker_that_does_not_read_stops_the_client(new_rig: Callable[..., Rig]) -> None:
@@ -192,22 +157,6 @@ def test_a_muted_client_is_not_read_until_its_deadline(new_rig: Callable[..., Ri
     assert rig.reactor.timeout_s() is None
 
 
-def test_a_longer_mute_moves_its_timer(new_rig: Callable[..., Rig]) -> None:
-    """A produce, and then a fetch's response while the produce's mute lasts."""
-    rig = new_rig(quota_table(produce=1000))
-    rig.pass_on(produce(1), rig.client, rig.broker)
-    assert rig.reactor.timeout_s() == 2.106
-    rig.session.now_ms = 0
-    rig.session.mute(5000)
-    rig.pass_on(produced(1), rig.broker, rig.client)
-    assert rig.reactor.timeout_s() == 5.0
-    rig.send(rig.client, ping(2))
-    rig.until(2106)
-    assert rig.take(rig.broker) == b""
-    rig.until(5000)
-    assert rig.take(rig.broker) == ping(2)
-
-
 def test_closing_a_relay_cancels_its_timer(new_rig: Callable[..., Rig]) -> None:
     rig = new_rig(quota_table(produce=1000))
     rig.pass_on(produce(), rig.client, rig.broker)
@@ -215,27 +164,6 @@ def test_closing_a_relay_cancels_its_timer(new_rig: Callable[..., Rig]) -> None:
     assert rig.reactor.timeout_s() is None
     rig.until(5000)
     assert rig.reason is CloseReason.STOPPED
-
-
-# Draining
-
-
-def test_an_idle_session_drains_at_once(new_rig: Callable[..., Rig]) -> None:
-    rig = new_rig()
-    rig.relay.drain()
-    assert rig.reason is CloseReason.DRAINED
-
-
-def test_draining_ends_when_requests_in_flight_are_answered(new_rig: Callable[..., Rig]) -> None:
-    rig = new_rig(pair=tcp_pair)
-    rig.pass_on(ping(1), rig.client, rig.broker)
-    rig.relay.drain()
-    rig.send(rig.client, ping(2))
-    rig.turn(2)
-    assert rig.reason is None
-    assert rig.pass_on(pong(1), rig.broker, rig.client) == pong(1)
-    assert rig.end() is CloseReason.DRAINED
-    assert rig.at_end(rig.broker), "the second request did not pass"
 
 
 # Many

@@ -11,20 +11,11 @@ from structlog.testing import capture_logs
 from tests.proxy.rigs import PAIRS, Rig, reset, tcp_pair, unix_pair
 from tests.proxy.wire import new_connection, quota_table
 from tests.wire.frames import framed, padded
-from tests.wire.messages import ping, pong, produce, produced
+from tests.wire.messages import ping, pong, produce
 from weir.proxy.close_reasons import CloseReason
-from weir.proxy.connection.ending import LINGER_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-
-@pytest.mark.parametrize("pair", PAIRS)
-def test_a_client_that_closes_ends_the_session(new_rig: Callable[..., Rig], pair: str) -> None:
-    rig = new_rig(pair=PAIRS[pair])
-    rig.client.close()
-    assert rig.end() in {CloseReason.CLIENT_CLOSED, CloseReason.CLIENT_RESET}
-    assert rig.at_end(rig.broker)
 
 
 @pytest.mark.parametrize("pair", PAIRS)
@@ -35,23 +26,6 @@ def test_a_half_closed_client_gets_a_large_response_whole(new_rig: Callable[...,
     rig.client.shutdown(socket.SHUT_WR)
     rig.expect(rig.broker, ping(1))
     assert rig.pass_on(padded(pong(1)), rig.broker, rig.client) == padded(pong(1))
-    assert rig.end() is CloseReason.CLIENT_CLOSED
-
-
-def test_acks_0_data_held_by_a_mute_arrives_after_the_client_closed(
-    new_rig: Callable[..., Rig],
-) -> None:
-    first, second = produce(1, acks=0), produce(2, 50, acks=0)
-    rig = new_rig(quota_table(produce=1000), pair=tcp_pair)
-    rig.send(rig.client, first + second)
-    rig.client.shutdown(socket.SHUT_WR)
-    rig.expect(rig.broker, first)
-    rig.until(2105)
-    rig.expect(rig.broker, b"")
-    assert rig.reason is None
-    rig.until(2106)
-    rig.expect(rig.broker, second)
-    rig.until(60_000)
     assert rig.end() is CloseReason.CLIENT_CLOSED
 
 
@@ -114,19 +88,6 @@ def test_data_sent_before_the_broker_closed_reaches_a_slow_client(new_rig: Calla
     assert rig.end() is CloseReason.BROKER_CLOSED
 
 
-def test_a_held_response_is_delivered_though_the_broker_has_closed(new_rig: Callable[..., Rig]) -> None:
-    rig = new_rig(quota_table(produce=1000), hold=True, pair=tcp_pair)
-    rig.pass_on(produce(), rig.client, rig.broker)
-    assert rig.pass_on(produced(), rig.broker, rig.client) == b""
-    rig.broker.close()
-    rig.until(2105)
-    rig.expect(rig.client, b"")
-    assert rig.reason is None
-    rig.until(2106)
-    rig.expect(rig.client, produced(throttle_ms=2106))
-    assert rig.end() is CloseReason.BROKER_CLOSED
-
-
 @pytest.mark.parametrize(
     ("sent", "reason"),
     [
@@ -148,18 +109,6 @@ def test_a_connection_that_does_not_speak_kafka_is_closed_with_a_reason(
     assert rig.at_end(rig.broker)
 
 
-def test_requests_before_a_violation_still_reach_the_broker(new_rig: Callable[..., Rig]) -> None:
-    rig = new_rig()
-    assert rig.pass_on(ping() + bytes(20), rig.client, rig.broker) == ping()
-    assert rig.reason is CloseReason.REQUEST_TOO_SHORT
-
-
-def test_an_unexpected_response_ends_the_session(new_rig: Callable[..., Rig]) -> None:
-    rig = new_rig()
-    assert rig.pass_on(pong(), rig.broker, rig.client) == b""
-    assert rig.reason is CloseReason.RESPONSE_UNEXPECTED
-
-
 def test_a_bug_in_a_plan_ends_only_its_session(new_rig: Callable[..., Rig]) -> None:
     def admit(*_arguments: object) -> None:
         raise ZeroDivisionError("a bug")
@@ -174,17 +123,6 @@ def test_a_bug_in_a_plan_ends_only_its_session(new_rig: Callable[..., Rig]) -> N
 
 
 # Who is gone
-
-
-def test_a_closed_clients_session_ends_if_the_broker_hangs(new_rig: Callable[..., Rig]) -> None:
-    rig = new_rig(pair=tcp_pair)
-    rig.pass_on(ping(1) + ping(2), rig.client, rig.broker)
-    rig.client.close()
-    rig.turn(4)
-    rig.until(LINGER_MS - 1)
-    assert rig.reason is None
-    rig.until(LINGER_MS)
-    assert rig.ends == [(CloseReason.CLIENT_CLOSED, "2 requests unanswered")]
 
 
 UNDELIVERED_BYTES = 2_000_000

@@ -8,7 +8,7 @@ from tests.matrix import in_one_test
 from tests.protocol.generate import sample
 from tests.proxy.playbook import Playbook
 from tests.proxy.wire import Wire, new_connection, quota_table
-from tests.wire.frames import framed, header, request
+from tests.wire.frames import framed, request
 from tests.wire.messages import fetched, length_of
 from weir.protocol.messages import FetchRequest
 from weir.protocol.values import schema_of
@@ -52,32 +52,6 @@ def playbook(user: str, brokers: frozenset[str] | None = KAFKA, table_: QuotaTab
 def charged(play: Playbook) -> float:
     budgets: list[Budget] = list(play.session.quotas.fetch)
     return sum(budget.charged for budget in budgets)
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("node_id", [0, 2])
-def test_a_broker_s_replica_fetches_are_exempt(version: int, node_id: int) -> None:
-    with playbook("kafka") as play:
-        asked = [fetch(number, version, node_id, max_bytes=2**31 - 1) for number in (1, 2)]
-        play.client(*asked)
-        play.to_broker(*asked)  # neither capped nor one at a time
-        told = [fetched(number, 50_000, version=version) for number in (1, 2)]
-        play.returns(*told)
-        assert charged(play) == 0
-
-
-@in_one_test
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("replica_id", [None, -1, -2])
-def test_a_brokers_fetch_without_a_replica_id_is_charged(version: int, replica_id: int | None) -> None:
-    with playbook("kafka") as play:
-        for number in (1, 2):  # the second is not taken to be as the first
-            asked = fetch(number, version, replica_id)
-            play.forwards(asked)
-            told = fetched(number, 100, version=version)
-            play.returns(told)
-            assert charged(play) == number * (length_of(told) - (version >= 12))
-        play.forwards(fetch(3, version, 2))
 
 
 @in_one_test
@@ -139,17 +113,6 @@ def test_a_replica_fetch_before_the_login_is_not_believed() -> None:
         assert list(quotas.progress) == [(topic, 0, 2)]
 
 
-def test_replica_fetches_are_exempt_from_shadow_quotas() -> None:
-    with playbook("kafka", table_=QuotaTable(None, table().values)) as play:
-        for number, replica_id in ((1, 2), (2, None)):
-            play.relays(fetch(number, 17, replica_id), fetched(number, 100, version=17))
-            shadow = play.session.quotas.fetch.shadow
-            assert shadow is not None
-            assert sum(budget.charged for budget in shadow) == (number - 1) * (
-                length_of(fetched(2, 100, version=17)) - 1
-            )
-
-
 # Reading the claim
 
 
@@ -186,19 +149,3 @@ def test_a_broker_s_fetch_whose_tags_cannot_be_is_taken_for_a_consumer_s(tags: b
     with playbook("kafka") as play:
         play.forwards(asked)
         assert play.session.in_flight[0].ledger is not None, "its response is charged"
-
-
-def test_a_cut_replica_state_tag_is_no_replica_id() -> None:
-    """Its length says more than there is: the broker will refuse it, meanwhile it is a consumer's."""
-    cut = bytearray(framed(request(FetchRequest(), 17)[4:-1] + b"\x01\x01\x7f\x00\x00\x00\x02"))
-    assert replica_fetch_test(17, flexible=True)(cut, 0, len(cut), True) is False
-
-
-def test_bytes_of_another_tag_are_no_replica_id() -> None:
-    """Tag 0 is the cluster id: its bytes are no replica id."""
-    body = header(1, 17, 1, b"app", tags=b"\x00") + request(FetchRequest(), 17)[4 + 14 :]
-    plain = bytearray(framed(body))
-    other = bytearray(framed(body[:-1] + b"\x01\x00\x05\x00\x00\x00\x02\x00"))
-    find = replica_fetch_test(17, flexible=True)
-    assert find(plain, 0, len(plain), True) is False
-    assert find(other, 0, len(other), True) is False

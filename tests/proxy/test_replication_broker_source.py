@@ -107,22 +107,6 @@ THROTTLES = ReplicationThrottles(
 )
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4])
-def test_throttles_that_were_set_are_read_and_inherited_values_are_not(version: int) -> None:
-    cluster = throttled_cluster()
-    cluster.versions[ApiKey.DESCRIBE_CONFIGS] = version
-    followed = first(cluster)
-    assert (followed.throttles, followed.failures) == ([THROTTLES], [])
-    assert (ApiKey.DESCRIBE_CONFIGS, version) in cluster.questions
-
-
-def test_each_broker_is_asked_for_its_own_rates() -> None:
-    cluster = throttled_cluster()
-    first(cluster)
-    of_brokers = [asked for asked in cluster.described if asked[0][0] == BROKER]
-    assert sorted(of_brokers) == [[(BROKER, "0"), (BROKER, "")], [(BROKER, "1"), (BROKER, "")]]
-
-
 def test_topics_are_described_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker_source, "TOPICS_MAX", 2)
     topics = {f"t{number}": uuid.UUID(int=number) for number in range(5)}
@@ -187,19 +171,6 @@ def test_rates_of_a_broker_that_does_not_answer_are_kept() -> None:
     follow(cluster, script, period_s=0.05)
 
 
-def test_a_rate_of_all_brokers_that_was_removed_is_not_kept_for_a_broker_that_does_not_answer() -> None:
-    cluster = throttled_cluster()
-
-    async def script(_source: BrokerSource, followed: Followed) -> None:
-        await until(followed.has_told)
-        cluster.scopes[1].cancel()  # type: ignore[attr-defined]  # set by `follow`
-        del cluster.configs[BROKER, ""]
-        await until(lambda: bool(followed.failures))
-        assert followed.throttles[-1].rate(Role.FOLLOWER, 1) == float("inf")
-
-    follow(cluster, script, period_s=0.05)
-
-
 def test_lists_of_a_topic_that_cannot_be_described_are_kept_and_the_reason_is_logged_once() -> None:
     cluster = throttled_cluster()
 
@@ -215,18 +186,6 @@ def test_lists_of_a_topic_that_cannot_be_described_are_kept_and_the_reason_is_lo
     (line,) = logs
     assert (line["event"], line["topic"]) == ("replication throttles of topic not read", "orders")
     assert line["reason"] == "Weir's principal may not see it: allow it DescribeConfigs on the cluster"
-
-
-def test_a_broker_that_denies_its_configurations_is_a_failure() -> None:
-    cluster = throttled_cluster()
-    cluster.failing = {"1"}
-
-    async def script(_source: BrokerSource, followed: Followed) -> None:
-        await until(lambda: bool(followed.failures))
-        assert followed.throttles == [THROTTLES]
-        assert "broker 1: Weir's principal may not see it" in followed.failures[0]
-
-    follow(cluster, script)
 
 
 def test_a_bad_value_is_skipped_and_logged_once_and_the_others_apply() -> None:

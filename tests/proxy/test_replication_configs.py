@@ -27,7 +27,6 @@ from tests.proxy.throttle_configs import (
     RATES,
     RETENTION,
     SET,
-    SUBTRACT,
     TOPIC,
     ConfigBroker,
     Front,
@@ -36,7 +35,6 @@ from tests.proxy.throttle_configs import (
     describing,
     encoded,
     incremental,
-    key,
     replacing,
     throttles,
 )
@@ -99,17 +97,6 @@ def _all_good(api_key: ApiKey, *resources: Resource) -> Message:
         entry(error_message=None, resource_type=type_, resource_name=name) for type_, name in resources
     ]
     return kind(responses=results)  # type: ignore[no-any-return]
-
-
-def test_a_request_with_throttles_of_brokers_only_asks_the_broker_for_no_configuration() -> None:
-    asked = incremental({ONE: [(LEADER_RATE, SET, "5")]})
-    front = Front()
-    with Playbook(session=front.session) as play:
-        play.client(request(asked, 1, 7))
-        play.to_broker(request(m.MetadataRequest(topics=[]), 1, 7))
-        play.broker(response(m.MetadataResponse(), 1, 7))
-        play.to_client(response(_all_good(ApiKey.INCREMENTAL_ALTER_CONFIGS, ONE), 1, 7))
-    assert front.admin.asked_of_replication == [({key(ONE, LEADER_RATE): "5"}, "admin", "10.9.8.7:4711")]
 
 
 def test_the_response_waits_until_the_store_has_the_throttles_and_later_requests_wait_too() -> None:
@@ -205,30 +192,6 @@ def test_a_throttle_that_brokers_refuse_is_refused(
     assert front.stored == {}
 
 
-def test_a_long_refused_value_is_cut_in_the_error_message() -> None:
-    front = Front()
-    response_ = front.ask(incremental({ORDERS: [(LEADER_REPLICAS, SET, "0:1," * 8000 + "x")]}), 1)
-    (entry,) = response_.responses
-    assert entry.error_code == INVALID_CONFIG
-    assert len(entry.error_message) < 400
-
-
-def test_lists_grow_and_shrink_by_elements() -> None:
-    front = Front()
-    steps = [
-        (APPEND, "0:1,0:2", "0:1,0:2"),
-        (APPEND, "0:2,1:1", "0:1,0:2,1:1"),
-        (SUBTRACT, "0:1,9:9", "0:2,1:1"),
-        (SUBTRACT, "0:2,1:1", ""),
-        (SET, " 3:1 , 4:1,", "3:1,4:1"),
-    ]
-    for op, value, expected in steps:
-        assert front.alter(incremental({ORDERS: [(LEADER_REPLICAS, op, value)]})) == {ORDERS: 0}
-        assert front.stored == {(ORDERS, LEADER_REPLICAS): expected}
-    assert front.alter(incremental({ORDERS: [(LEADER_REPLICAS, DELETE, None)]})) == {ORDERS: 0}
-    assert front.stored == {}
-
-
 def test_validate_only_changes_neither_weir_nor_the_broker() -> None:
     for asked in (
         incremental({ORDERS: [(LEADER_REPLICAS, SET, "*"), (RETENTION, SET, "7")]}, validate_only=True),
@@ -240,21 +203,6 @@ def test_validate_only_changes_neither_weir_nor_the_broker() -> None:
         assert [
             message.validate_only for message in front.broker.asked if hasattr(message, "validate_only")
         ] == [True]
-
-
-def test_a_resource_that_is_named_twice_is_refused() -> None:
-    front = Front()
-    asked: Any = incremental({ORDERS: [(LEADER_REPLICAS, SET, "*")], BILLS: [(RETENTION, SET, "1")]})
-    asked.resources += incremental({ORDERS: [(RETENTION, SET, "1")]}).resources  # type: ignore[attr-defined]
-    assert front.alter(asked) == {ORDERS: INVALID_REQUEST, BILLS: 0}
-    assert front.stored == {}
-    assert front.broker.configs == {BILLS: {RETENTION: "1"}}
-
-
-def test_a_throttle_that_is_named_twice_is_refused() -> None:
-    front = Front()
-    asked = incremental({ORDERS: [(LEADER_REPLICAS, SET, "*"), (LEADER_REPLICAS, DELETE, None)]})
-    assert front.alter(asked) == {ORDERS: INVALID_REQUEST}
 
 
 def test_alterconfigs_removes_the_throttles_that_it_does_not_name() -> None:
@@ -283,12 +231,6 @@ def test_throttles_of_a_deleted_topic_can_be_removed_but_not_set() -> None:
     assert front.stored == {}
 
 
-def test_a_node_id_with_leading_zeros_is_the_same_broker() -> None:
-    front = Front()
-    assert front.alter(incremental({(BROKER, "01"): [(LEADER_RATE, SET, "5")]})) == {(BROKER, "01"): 0}
-    assert front.stored == {(ONE, LEADER_RATE): "5"}
-
-
 # Permission
 
 
@@ -312,18 +254,6 @@ def test_principals_that_may_not_alter_quotas_are_refused() -> None:
     assert front.admin.rejections == 1
     assert front.stored == {}
     assert front.broker.configs == {BILLS: {RETENTION: "2"}}
-
-
-def test_removing_throttles_that_do_not_exist_needs_no_permission() -> None:
-    """kafka-reassign-partitions --verify does so."""
-    front = Front(throttles({(ORDERS, LEADER_REPLICAS): "*"}), denies="no")
-    gone = [(name, DELETE, None) for name in RATES]
-    assert front.alter(incremental({ONE: gone, BILLS: [(name, DELETE, "") for name in LISTS]})) == {
-        ONE: 0,
-        BILLS: 0,
-    }
-    assert front.alter(incremental({ORDERS: [(LEADER_REPLICAS, DELETE, "")]})) == {ORDERS: 29}
-    assert front.admin.rejections == 1
 
 
 def test_alterconfigs_of_a_principal_without_permission_leaves_throttles_that_it_does_not_name() -> None:
@@ -494,21 +424,6 @@ def test_descriptions_have_weirs_throttles_in_every_version() -> None:
             assert synonyms == [(LEADER_RATE, "5", 2), (LEADER_RATE, "7", 3)]
 
     check_each(versions(ApiKey.DESCRIBE_CONFIGS) or (), check)
-
-
-def test_only_the_throttles_that_are_asked_for_are_described() -> None:
-    front = Front(DESCRIBED)
-    found = front.ask(describing(ONE, names=[FOLLOWER_RATE, "a"]), 4)
-    assert [config.name for config in found.results[0].configs] == [FOLLOWER_RATE]
-    with Playbook(session=Front(DESCRIBED).session) as play:
-        asked = describing(ONE, ORDERS, names=["a", FOLLOWER_REPLICAS])
-        play.relays(request(asked, 4), response(m.DescribeConfigsResponse(), 4))
-
-
-def test_a_resource_that_the_broker_does_not_describe_shows_no_throttle() -> None:
-    front = Front(DESCRIBED, broker=ConfigBroker(denies=(ORDERS,)))
-    found = front.ask(describing(ORDERS), 4)
-    assert [(result.error_code, result.configs) for result in found.results] == [(29, [])]
 
 
 def test_a_list_too_long_for_a_message_is_described_as_null() -> None:

@@ -141,30 +141,6 @@ def test_topic_ids_are_asked_before_new_throttles_are_in_force() -> None:
     play(source, script)
 
 
-def test_a_new_rate_of_known_topics_is_in_force_without_a_question() -> None:
-    source = ScriptedSource()
-
-    async def script(story: Story) -> None:
-        await source.tell(listing("orders"))
-        await source.tell(listing("orders", rate="5"))
-        assert len(story.cluster.asked) == 1
-        assert story.replication.quotas.throttles.rate(Role.LEADER, 1) == 5.0
-
-    play(source, script)
-
-
-def test_throttles_without_topics_ask_nothing() -> None:
-    source = ScriptedSource()
-
-    async def script(story: Story) -> None:
-        await source.tell(listing())
-        await trio.sleep(2 * REFRESH_S)
-        assert story.cluster.asked == []
-        assert story.replication.quotas.throttles == listing()
-
-    play(source, script)
-
-
 def test_throttles_are_in_force_while_the_cluster_does_not_tell_ids_and_ids_are_asked_every_second() -> None:
     source = ScriptedSource()
 
@@ -238,32 +214,6 @@ def test_ids_are_asked_again_every_refresh_period() -> None:
     play(source, script)
 
 
-def test_ids_that_are_told_are_used_while_another_topic_may_not_be_described() -> None:
-    source = ScriptedSource()
-
-    async def script(story: Story) -> None:
-        story.cluster.missing = "Weir's principal may not describe topic secret"
-        with capture_logs() as logs:
-            await source.tell(listing("orders", "secret"))
-        assert story.replication.topic_names == {OLD_ID: "orders"}
-        (line,) = [line for line in logs if "ids of" in line["event"]]
-        assert line["reason"] == story.cluster.missing
-
-    play(source, script)
-
-
-def test_ids_of_topics_without_throttles_are_forgotten() -> None:
-    source = ScriptedSource()
-
-    async def script(story: Story) -> None:
-        await source.tell(listing("orders"))
-        await source.tell(ReplicationThrottles())
-        await trio.sleep(REFRESH_S + 1)
-        assert story.replication.topic_names == {}
-
-    play(source, script)
-
-
 def test_the_last_known_throttles_stay_in_force_while_a_source_fails() -> None:
     source = ScriptedSource()
 
@@ -311,17 +261,6 @@ def test_a_follower_that_has_failed_is_started_again_with_the_throttles_in_force
         trio.run(main, clock=MockClock(autojump_threshold=0))
     tasks = [line["event"] for line in logs if "task" in line]
     assert tasks == ["task failed, restarting it; please report this", "task works again"]
-
-
-def test_an_alteration_at_a_broker_has_the_source_read_again() -> None:
-    source = ScriptedSource()
-
-    async def script(story: Story) -> None:
-        story.follower.altered_at_broker()
-        await trio.sleep(0.1)
-        assert source.alterations == 1
-
-    play(source, script)
 
 
 def test_throttles_of_the_quota_table_are_in_force_from_the_start_and_after_each_update() -> None:

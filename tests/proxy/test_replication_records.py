@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.proxy.throttles import BROKER_1, ORDERS, ORDERS_FOLLOWERS, THROTTLES
+from tests.proxy.throttles import BROKER_1, ORDERS
 from tests.quotas.throttle_strategies import changes_of, throttles
-from weir.proxy.control.stores import records, replication_records
+from weir.proxy.control.stores import replication_records
 from weir.proxy.control.stores.record import Record, RecordError
 from weir.proxy.control.stores.records import Stored
-from weir.proxy.control.stores.replication_records import alteration, read_key, read_value, write
-from weir.quotas import Entity, QuotaKey, QuotaTable
+from weir.proxy.control.stores.replication_records import alteration, read_key, write
+from weir.quotas import QuotaTable
 from weir.quotas.replication.throttles import (
     NO_THROTTLES,
     ConfigKey,
@@ -42,13 +42,6 @@ def test_a_throttle_record_is_canonical_json() -> None:
     assert write(TOPIC, {}).key == b'{"replication":{"topic":"orders"}}'
 
 
-def test_a_weir_before_throttle_records_skips_them() -> None:
-    """It reads every key as a quota's, and counts a RecordError as a skipped record."""
-    for record in alteration(NO_THROTTLES, dict(THROTTLES.values)):
-        with pytest.raises(RecordError, match="its key is none of Weir's"):
-            records.read_key(record.key)
-
-
 @given(throttles, st.data())
 def test_altering_throttle_records_equals_altering_the_throttles(
     before: ReplicationThrottles, data: st.DataObject
@@ -60,33 +53,6 @@ def test_altering_throttle_records_equals_altering_the_throttles(
     written = alteration(before, changes)
     assert len(written) == len({Resource.of(key) for key in changes})
     assert applied(written, stored).replication == before.altered(changes)
-
-
-@given(throttles, st.data())
-def test_the_order_of_records_of_other_resources_does_not_matter(
-    said: ReplicationThrottles, data: st.DataObject
-) -> None:
-    written = data.draw(st.permutations(alteration(NO_THROTTLES, dict(said.values))))
-    assert applied(written).replication == said
-
-
-def test_quotas_and_throttles_of_the_quota_topic_are_independent() -> None:
-    quota = {(Entity("alice"), QuotaKey.PRODUCER_BYTE_RATE): 1.0}
-    stored = Stored()
-    applied(records.alteration(QuotaTable(), quota), stored)
-    table = applied(alteration(NO_THROTTLES, dict(THROTTLES.values)), stored)
-    assert table == QuotaTable(quota, replication=THROTTLES)
-    table = applied([write(TOPIC, {})], stored)
-    assert table.values == quota
-    assert table.replication == THROTTLES.altered({ORDERS: None, ORDERS_FOLLOWERS: None})
-
-
-def test_unchanged_throttles_of_the_quota_topic_are_parsed_once() -> None:
-    """A list of replicas may be long, and a table is made for each batch of records."""
-    stored = Stored()
-    first = applied(alteration(NO_THROTTLES, dict(THROTTLES.values)), stored)
-    quota = {(Entity("alice"), QuotaKey.PRODUCER_BYTE_RATE): 1.0}
-    assert applied(records.alteration(QuotaTable(), quota), stored).replication is first.replication
 
 
 @pytest.mark.parametrize(
@@ -141,11 +107,6 @@ def test_a_malformed_throttle_record_keeps_the_earlier_throttles(value: bytes, w
         stored.apply(b'{"replication":{"broker":"1"}}', value)
     assert "\n" not in str(refused.value)
     assert stored.table() == before
-
-
-def test_a_throttle_record_of_a_broker_without_a_node_id_is_refused() -> None:
-    with pytest.raises(RecordError, match="no node id"):
-        read_value(Resource(ResourceType.BROKER, "x"), write(BROKER, {BROKER_1.name: "1"}).value or b"")
 
 
 @pytest.mark.parametrize(

@@ -16,18 +16,6 @@ def rules(**options: object) -> ReplicationRules:
     return config.load(None, {"upstream": "kafka:9092", **options}).replication
 
 
-def test_without_replication_settings_there_are_no_replication_listeners() -> None:
-    assert rules() == ReplicationRules({}, {}, frozenset())
-    assert rules(super_users="User:kafka").listen == {}
-
-
-def test_each_broker_has_a_replication_listener_at_a_port_of_its_own() -> None:
-    found = rules(**GIVEN, first_node_id=1, super_users="User:kafka;User:CN=b,O=c")
-    assert found.upstream == {1: Address("kafka-1", 9093), 2: Address("::1", 9094)}
-    assert found.listen == {1: Address("weir", 19293), 2: Address("weir", 19294)}
-    assert found.principals == {"kafka", "CN=b,O=c"}
-
-
 def test_replication_listeners_may_have_gaps_and_begin_at_node_0() -> None:
     found = rules(replication_upstream=" 7@a:1 , 0@a:2 ", replication_listen=":19293")
     assert found.listen == {7: Address("", 19300), 0: Address("", 19293)}

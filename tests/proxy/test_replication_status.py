@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import trio
@@ -11,7 +10,6 @@ from tests.proxy.metrics_page import Page, registry_of, server
 from tests.proxy.throttled_replicas import NOW_MS, TOPIC, progress, quotas, snapshot, throttles
 from weir.proxy.admin.exposition import render
 from weir.proxy.admin.metrics import Sources, families
-from weir.proxy.admin.replication import metrics
 from weir.proxy.admin.replication.status import (
     REPLICAS_MAX,
     SLICE,
@@ -22,7 +20,7 @@ from weir.proxy.admin.replication.status import (
 )
 from weir.proxy.control.stores.store import StoreHealth
 from weir.quotas.replication.replication_quotas import ReplicationQuotas
-from weir.quotas.replication.throttles import NO_THROTTLES, ConfigKey, ResourceType, Role
+from weir.quotas.replication.throttles import ConfigKey, ResourceType, Role
 
 if TYPE_CHECKING:
     from weir.proxy.server.server import Server
@@ -36,20 +34,6 @@ def test_the_status_has_rates_and_limits_by_broker_and_role() -> None:
         BrokerStatus(1, "leader", 1e6, rate=300_000, charged_bytes=3_000_000, replicas=2),
         BrokerStatus(2, "follower", 2e6, rate=200_000, charged_bytes=2_000_000, replicas=2),
         BrokerStatus(3, "follower", 2e6, rate=0, charged_bytes=0, replicas=1),
-    ]
-
-
-def test_the_status_shows_a_broker_with_a_rate_before_it_has_replicated() -> None:
-    of = ReplicationQuotas(throttles())
-    assert snapshot(of, NOW_MS).brokers == [BrokerStatus(1, "leader", 1e6, 0.0, 0, 0)]
-
-
-def test_the_status_shows_a_broker_whose_rate_was_removed_without_a_limit() -> None:
-    of = quotas()
-    of.use(NO_THROTTLES)
-    assert [(broker.node_id, broker.limit) for broker in snapshot(of, NOW_MS).brokers] == [
-        (1, None),
-        (2, None),
     ]
 
 
@@ -101,22 +85,6 @@ def test_the_status_lists_replicas_that_are_not_in_sync_first() -> None:
     ]
 
 
-def test_the_status_has_sums_by_follower() -> None:
-    assert snapshot(quotas(), NOW_MS).followers == [
-        FollowerStatus(2, replicas=2, in_sync=1, held_back=0, lag=15_000, stalled_s=1),
-        FollowerStatus(3, replicas=1, in_sync=0, held_back=1, lag=300, stalled_s=10),
-    ]
-
-
-def test_unknown_lag_is_null_and_left_out_of_the_sum() -> None:
-    of = ReplicationQuotas(throttles())
-    progress(of, 0, 2, next_offset=5, high_watermark=-1)
-    found = snapshot(of, NOW_MS)
-    (replica,) = found.replicas
-    assert (replica.lag, replica.high_watermark, replica.in_sync) == (None, None, False)
-    assert [follower.lag for follower in found.followers] == [0]
-
-
 def test_the_status_of_many_replicas_counts_all_and_lists_those_that_are_not_in_sync() -> None:
     """3,000 replicas are in sync; the last one seen lags."""
     of = every_partition(3000)
@@ -146,17 +114,6 @@ def every_partition(number: int) -> ReplicationQuotas:
     return of
 
 
-def test_a_snapshot_changes_nothing() -> None:
-    looked_at, alone = quotas(), quotas()
-    for now_ms in range(NOW_MS, NOW_MS + 20_000, 700):
-        for of in (looked_at, alone):
-            of.budget(Role.LEADER, 1).charge(900_000, now_ms)
-        snapshot(looked_at, now_ms + 300)
-        allowed = [of.budget(Role.LEADER, 1).allowed_bytes(now_ms + 500) for of in (looked_at, alone)]
-        assert allowed[0] == allowed[1]
-    assert snapshot(looked_at, 30_000) == snapshot(alone, 30_000)
-
-
 # The page
 
 
@@ -184,29 +141,6 @@ def test_metrics_have_rates_limits_and_bytes_by_broker_and_role(server: Server) 
     assert len(found.rows("weir_follower_replication_throttled_rate")) == 2
 
 
-def test_metrics_have_the_throttled_replicas_by_broker(server: Server) -> None:
-    found = page(server, quotas())
-    listed = "weir_replication_throttled_partitions"
-    assert found.value(listed, broker="1", role="leader") == 2
-    assert found.value(listed, broker="2", role="follower") == 2
-    assert [found.value("weir_replication_held_back_partitions", broker=node) for node in "23"] == [0, 1]
-    assert [found.value("weir_replication_lag", broker=node) for node in "23"] == [15_000, 300]
-    assert [found.value("weir_replication_stalled_seconds", broker=node) for node in "23"] == [1, 10]
-
-
-def test_the_limit_in_metrics_is_infinite_without_a_rate(server: Server) -> None:
-    of = quotas()
-    of.use(NO_THROTTLES)
-    found = page(server, of)
-    assert found.value("weir_leader_replication_throttled_rate_limit", broker="1") == math.inf
-    assert not found.rows("weir_replication_lag")
-
-
 def test_replication_metrics_exist_only_with_replication_listeners(server: Server) -> None:
     names = {name for name, _labels in page(server, None).samples}
     assert not any("replication" in name for name in names)
-
-
-def test_metrics_of_many_replicas_are_made_in_steps() -> None:
-    steps = [family for family in metrics.families(every_partition(4 * SLICE), NOW_MS) if family is None]
-    assert len(steps) == 4

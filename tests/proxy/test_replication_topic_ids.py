@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-import pytest
 import trio
 
 from tests.proxy.config_cluster import ConfigCluster
@@ -14,8 +13,6 @@ from tests.proxy.fake_broker import HOST
 from weir.protocol.api import ApiKey
 from weir.proxy.addresses import Address
 from weir.proxy.control.cluster.access import DIRECT
-from weir.proxy.control.cluster.connection import QuestionError
-from weir.proxy.control.replication import topic_ids
 from weir.proxy.control.replication.cluster_connection import ClusterConnection
 from weir.proxy.control.replication.topic_ids import ask_topic_ids
 from weir.proxy.run import single
@@ -69,40 +66,6 @@ def test_a_topic_that_may_not_be_described_is_told_beside_the_ids_of_others() ->
     found = play(cluster, lambda connection: ask_topic_ids(connection, ["orders", "secret"]))
     assert found.names == {ORDERS.bytes: "orders"}
     assert found.missing.endswith("Weir's principal may not describe topic secret")
-
-
-def test_many_topics_are_asked_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic_ids, "TOPICS_MAX", 2)
-    cluster = ConfigCluster(topics={f"t{number}": uuid.UUID(int=number) for number in range(1, 6)})
-    found = play(cluster, lambda connection: ask_topic_ids(connection, list(cluster.topics)))
-    assert found.names == {topic_id.bytes: name for name, topic_id in cluster.topics.items()}
-    assert cluster.questions.count((ApiKey.METADATA, 12)) == 3
-
-
-def test_an_unreachable_broker_is_skipped_for_the_next() -> None:
-    cluster = ConfigCluster(topics={"orders": ORDERS})
-    cluster.nodes[-1] = Address("127.0.0.1", 1)
-    found = play(cluster, lambda connection: ask_topic_ids(connection, ["orders"]))
-    assert found.names == {ORDERS.bytes: "orders"}
-
-
-def test_a_question_for_ids_fails_if_no_broker_answers() -> None:
-    cluster = ConfigCluster()
-    cluster.nodes[-1] = Address("127.0.0.1", 1)
-    with pytest.raises(QuestionError, match=r"127\.0\.0\.1:1: connection refused"):
-        play(cluster, lambda connection: ask_topic_ids(connection, ["orders"]), brokers=0)
-
-
-def test_another_broker_is_asked_after_the_first_has_ended() -> None:
-    cluster = ConfigCluster(topics={"orders": ORDERS})
-
-    async def script(connection: ClusterConnection) -> None:
-        await ask_topic_ids(connection, ["orders"])
-        cluster.scopes[0].cancel()  # type: ignore[attr-defined]  # set by `play`
-        assert (await ask_topic_ids(connection, ["orders"])).names == {ORDERS.bytes: "orders"}
-
-    play(cluster, script, brokers=2)
-    assert cluster.questions.count((ApiKey.API_VERSIONS, 0)) == 2
 
 
 def test_a_silent_broker_is_asked_after_the_others() -> None:

@@ -12,10 +12,7 @@ import trio
 from structlog.testing import capture_logs
 from trio.testing import MockClock
 
-from weir.proxy.config.settings import ConfigError
-from weir.proxy.control import zookeeper
 from weir.proxy.control.replication import zookeeper_source
-from weir.proxy.control.replication.follower import _checked
 from weir.proxy.control.replication.zookeeper_source import ZooKeeperSource
 from weir.proxy.control.zookeeper import Znode, ZooKeeperAddress, ZooKeeperError
 from weir.quotas.replication.throttles import ConfigKey, ReplicationThrottles, ResourceType, Role
@@ -149,14 +146,6 @@ THROTTLES = ReplicationThrottles(
 )
 
 
-def test_throttles_in_zookeeper_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def script(_source: ZooKeeperSource, followed: Followed) -> None:
-        await trio.sleep(0.1)
-        assert (followed.throttles, followed.failures) == ([THROTTLES], [])
-
-    follow(throttled(), script, monkeypatch)
-
-
 def test_changes_in_zookeeper_are_read_within_two_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = throttled()
 
@@ -167,19 +156,6 @@ def test_changes_in_zookeeper_are_read_within_two_seconds(monkeypatch: pytest.Mo
         assert followed.throttles[-1].rate(Role.LEADER, 1) == 5
         await trio.sleep(20)
         assert fake.reads == 2
-
-    follow(fake, script, monkeypatch)
-
-
-def test_a_look_can_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = throttled()
-
-    async def script(source: ZooKeeperSource, followed: Followed) -> None:
-        await trio.sleep(0.1)
-        fake.set("/config/brokers/1", {LEADER_RATE: "5"})
-        source.altered()
-        await trio.sleep(0.1)
-        assert followed.throttles[-1].rate(Role.LEADER, 1) == 5
 
     follow(fake, script, monkeypatch)
 
@@ -244,53 +220,3 @@ def test_a_node_that_cannot_be_read_is_skipped_and_logged_once(
         follow(fake, script, monkeypatch)
     (line,) = logs
     assert (line["log_level"], line["node"]) == ("warning", "/config/brokers/2")
-
-
-def test_a_bad_value_in_zookeeper_is_skipped_and_logged_again_only_if_it_changes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    fake = throttled()
-    fake.set("/config/brokers/2", {LEADER_RATE: "-1", FOLLOWER_RATE: 7})
-
-    async def script(_source: ZooKeeperSource, followed: Followed) -> None:
-        await trio.sleep(130)
-        assert followed.throttles[-1].rate(Role.FOLLOWER, 2) == 7
-        fake.set("/config/brokers/2", {LEADER_RATE: "-2"})
-        await trio.sleep(3)
-
-    with capture_logs() as logs:
-        follow(fake, script, monkeypatch)
-    assert [(line["broker"], line["config"], line["value"]) for line in logs] == [
-        ("2", LEADER_RATE, "-1"),
-        ("2", LEADER_RATE, "-2"),
-    ]
-
-
-def test_a_node_that_weir_may_not_read_is_logged_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = throttled()
-    fake.hidden = {"/config/topics/payments"}
-
-    async def script(_source: ZooKeeperSource, followed: Followed) -> None:
-        await trio.sleep(130)
-        assert followed.throttles[-1] == THROTTLES
-
-    with capture_logs() as logs:
-        follow(fake, script, monkeypatch)
-    (line,) = logs
-    assert line["reason"] == "ZooKeeper does not let Weir read it"
-
-
-def test_a_missing_kazoo_is_told_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zookeeper, "find_spec", lambda _name: None)
-    with pytest.raises(ConfigError, match=r"replication_zookeeper needs kazoo \(the extra `zookeeper`\)"):
-        _checked("zk:2181", 5.0)
-
-
-@pytest.mark.parametrize("connect", ["zk:port", "zk:2181,zk:x/kafka", ":2181", "/kafka"])
-def test_a_zookeeper_address_of_another_form_is_told_at_the_start(connect: str) -> None:
-    with pytest.raises(ConfigError, match=r"replication_zookeeper is '.*', must be HOST:PORT\[/CHROOT\]"):
-        _checked(connect, 5.0)
-
-
-def test_zookeeper_addresses_with_several_hosts_and_a_chroot_are_accepted() -> None:
-    assert _checked("zk-1:2181,zk-2:2181/kafka", 5.0).connect == "zk-1:2181,zk-2:2181/kafka"

@@ -12,7 +12,7 @@ from weir.proxy.config import config
 from weir.proxy.config.config import ConfigError
 from weir.proxy.config.request_costs import FILE_BYTES_MAX, RequestTimeRules, request_time_rules
 from weir.proxy.config.settings import Settings
-from weir.quotas.costs.request_costs import ApiCost, Overrides
+from weir.quotas.costs.request_costs import ApiCost
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,32 +31,6 @@ def refused(scale: str = "1", costs: Path | None = None) -> str:
     assert text.isprintable()
     assert len(text) < 500
     return text
-
-
-def test_the_default_request_cost_scale_is_1() -> None:
-    found = rules()
-    assert found.costs == Overrides()
-    assert [found.scale_of(node_id) for node_id in (None, 0, 1)] == [1.0] * 3
-
-
-@pytest.mark.parametrize(
-    ("text", "scale", "scales"),
-    [
-        ("", 1.0, {}),
-        (" ; ", 1.0, {}),
-        ("1.25", 1.25, {}),
-        ("1000", 1000.0, {}),
-        ("1e-320", 1e-320, {}),
-        ("1=0.8;2=1.25", 1.0, {1: 0.8, 2: 1.25}),
-        (" 1.2 ; 2 = 1.25 ;", 1.2, {2: 1.25}),
-        ("0=2;2147483647=3;0.5", 0.5, {0: 2.0, 2147483647: 3.0}),
-    ],
-)
-def test_request_time_scale_is_parsed(text: str, scale: float, scales: dict[int, float]) -> None:
-    found = rules(text)
-    assert (found.scale, found.scales) == (scale, scales)
-    assert found.scale_of(None) == found.scale_of(77) == scale
-    assert [found.scale_of(node_id) for node_id in scales] == list(scales.values())
 
 
 @pytest.mark.parametrize(
@@ -87,12 +61,6 @@ def test_any_request_time_scale_is_accepted_or_refused(text: str) -> None:
     else:
         assert all(0 < factor <= 1000 for factor in (found.scale, *found.scales.values()))
         assert all(0 <= node_id < 2**31 for node_id in found.scales)
-
-
-def test_a_configured_request_cost_file_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "costs.toml"
-    path.write_text(COSTS)
-    assert rules(costs=str(path)).costs.apis == {"Produce": ApiCost(us=20.5)}
 
 
 def test_the_request_cost_files_path_is_relative_to_the_configuration(tmp_path: Path) -> None:
@@ -131,8 +99,3 @@ def test_an_invalid_request_cost_file_is_refused(tmp_path: Path, content: bytes,
     said = refused(costs=path)
     assert said.startswith(f"{path}: request_costs")
     assert words in said
-
-
-def test_an_endless_request_cost_file_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"^/dev/zero: request_costs has more than"):
-        rules(costs="/dev/zero")

@@ -122,12 +122,6 @@ def test_every_partition_of_a_produce_request_beyond_the_first_costs_more(
     assert produced_us(version, frame) == PARTITION_US * (sum(topics) - 1)
 
 
-@pytest.mark.parametrize("version", PRODUCE)
-def test_the_cost_of_very_many_topics_is_extrapolated(version: int) -> None:
-    frame = produce(version, *([plain_batch(70)] * 3 for _ in range(4 * PARTITIONS_MAX)))
-    assert produced_us(version, frame) == pytest.approx(PARTITION_US * (12 * PARTITIONS_MAX - 1), rel=0.1)
-
-
 @in_one_test
 @pytest.mark.parametrize("version", PRODUCE)
 @pytest.mark.parametrize(("codec", "us_per_kb"), [("gzip", GZIP_US), ("snappy", SNAPPY_US), ("lz4", 0.0)])
@@ -139,16 +133,6 @@ def test_compressed_batches_are_charged_their_unpacked_size(
     assert produced_us(version, produce(version, [batch])) == pytest.approx(us)
     both = produce(version, [plain_batch(), batch], [batch])
     assert produced_us(version, both) == pytest.approx(2 * us + 2 * PARTITION_US)
-
-
-@pytest.mark.parametrize("version", [0, 1, 2])
-@pytest.mark.parametrize("magic", [0, 1])
-def test_compressed_old_messages_are_charged_their_unpacked_size(version: int, magic: int) -> None:
-    """Also behind others that are not packed."""
-    message, kb = packed("gzip", magic)
-    plain = struct.pack(">qiiBBii", 0, 14 + 40, 0, 0, 0, -1, 40) + bytes(40)
-    for records in (message, plain + message):
-        assert produced_us(version, produce(version, [records])) == pytest.approx(GZIP_US * kb)
 
 
 @pytest.mark.parametrize("version", PRODUCE)
@@ -202,19 +186,6 @@ def test_cached_request_features_equal_a_fresh_scan(
         assert looks.us(frame, end) == produced_us(version, frame, end)
 
 
-@pytest.mark.parametrize("version", PRODUCE)
-def test_cached_request_features_of_different_versions_are_separate(version: int) -> None:
-    session = new_connection(quota_table())
-    for other in PRODUCE:
-        look, cost = extra(plan_of(ApiKey.PRODUCE, version), COST), ApiCost(us=0.0, us_acks_all=1.0)
-        other_look = extra(plan_of(ApiKey.PRODUCE, other), cost)
-        assert look is not None
-        assert other_look is not None
-        for frame_version, each, us in ((version, look, ACKS_US), (other, other_look, 1.0)):
-            frame = produce(frame_version, [plain_batch()], acks=-1)
-            assert each(session, frame, 0, len(frame)) == us
-
-
 @pytest.mark.parametrize("count", [2**31 - 1, 1_000_000, -1])
 def test_the_cost_of_claimed_partitions_is_bounded_by_the_requests_length(count: int) -> None:
     """A broker refuses it; here it may cost no more than if it were true."""
@@ -258,14 +229,6 @@ def test_an_incremental_fetch_costs_as_much_as_its_sessions_first_fetch(version:
     assert looks.us(empty) == pytest.approx(FETCH_US * (len(fetch(version, 5, 200)) - len(empty)) / 1000)
     assert looks.us(fetch(version, 0, 3)) == 0.0  # a new one
     assert looks.us(empty) == pytest.approx(FETCH_US * (len(fetch(version, 0, 3)) - len(empty)) / 1000)
-
-
-@pytest.mark.parametrize("version", SESSIONS)
-def test_a_fetch_without_a_session_costs_by_its_length(version: int) -> None:
-    looks = Looks(ApiKey.FETCH, version, FETCH_COST)
-    looks.us(fetch(version, 0, 100))
-    assert looks.us(fetch(version, -1)) == 0.0
-    assert Looks(ApiKey.FETCH, version, FETCH_COST).us(fetch(version, 3)) == 0.0  # begun elsewhere
 
 
 @pytest.mark.parametrize("version", [version for version in SESSIONS if version >= 12])
@@ -321,21 +284,6 @@ def test_scanning_request_features_accepts_any_bytes(api_key: int, version: int,
         frame[at : at + len(noise)] = noise
         end = data.draw(st.integers(12, len(frame)))
         assert 0.0 <= looks.us(frame, end) < 1e9
-
-
-@in_one_test
-@pytest.mark.parametrize("key", list(ApiKey), ids=lambda key: key.name)
-def test_only_produce_and_fetch_requests_are_scanned_for_features(key: ApiKey) -> None:
-    if key not in (ApiKey.PRODUCE, ApiKey.FETCH):
-        assert extra(Plan(key, 0), ApiCost(us=1.0, us_per_session_kb=1.0, us_per_partition=1.0)) is None
-
-
-def test_requests_are_not_scanned_without_cost_coefficients() -> None:
-    plain = ApiCost(us=1.0, us_per_response_kb=1.0)
-    assert all(extra(plan_of(ApiKey.PRODUCE, version), plain) is None for version in PRODUCE)
-    assert all(extra(plan_of(ApiKey.FETCH, version), plain) is None for version in FETCH)
-    assert all(extra(plan_of(ApiKey.FETCH, version), FETCH_COST) is None for version in FETCH if version < 7)
-    assert extra(Plan(ApiKey.PRODUCE, 99), COST) is None
 
 
 # In a session

@@ -25,20 +25,16 @@ from tests.proxy.request_costs import (
     charged_us,
     costs,
     everybody,
-    percent,
     spend,
     time_table,
     timed,
 )
 from tests.proxy.sasl import (
     ILLEGAL_STATE,
-    UNSUPPORTED_MECHANISM,
     authenticate,
     authenticated,
-    bare,
     handshake,
     log_in,
-    plain,
     shaken,
 )
 from tests.proxy.wire import APP, Wire, new_connection, quota_table
@@ -51,8 +47,6 @@ from tests.wire.frames import (
     request,
     response,
     split,
-    unknown_request,
-    unknown_response,
 )
 from tests.wire.messages import ping, pong, produce
 from weir.protocol.api import ApiKey, versions
@@ -70,7 +64,7 @@ from weir.proxy.counters import Counters
 from weir.proxy.handlers.plans import Plans
 from weir.proxy.handlers.request_time.request_time import CLASSES, Charged
 from weir.proxy.handlers.sasl.identity import Identities
-from weir.quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
+from weir.quotas import QuotaKey, QuotaTable
 from weir.quotas.costs.request_costs import ApiCost, ColdCost
 
 if TYPE_CHECKING:
@@ -147,20 +141,6 @@ def test_every_request_is_charged_request_time_and_its_response_has_the_throttle
     assert len(split(bytes(wire.to_broker))) == 1
     wire.feed(500)
     assert len(split(bytes(wire.to_broker))) == 2
-
-
-@pytest.mark.parametrize(("api_key", "version"), [(999, 0), (-5, 3), (32767, 32767), (ApiKey.HEARTBEAT, 99)])
-def test_unknown_apis_are_charged_request_time(api_key: int, version: int) -> None:
-    """And the wait is silent: nobody knows where to write it."""
-    with Playbook(session=timed()) as play:
-        spend(play.session)
-        play.client(unknown_request(api_key, version), ping(2))
-        play.to_broker(unknown_request(api_key, version), ping(2)[:0])
-        play.returns(unknown_response())
-        play.muted_until(500)
-        play.at(500)
-        play.to_broker(ping(2))
-    assert charged_us(play.session) == LIMIT_US + EACH_US
 
 
 def test_a_too_new_apiversions_request_is_charged_request_time() -> None:
@@ -280,24 +260,6 @@ def test_exempt_requests_of_brokers_are_not_held_on_new_connections() -> None:
             play.forwards(frame)
 
 
-def test_a_header_without_client_id_is_charged_to_its_user() -> None:
-    """ControlledShutdown v0 says none: where others have it, its body begins, with the broker's id."""
-    table = QuotaTable(
-        {
-            (Entity(user=ANONYMOUS), QuotaKey.REQUEST_PERCENTAGE): LIMIT,
-            (Entity(user=ANONYMOUS, client_id=DEFAULT), QuotaKey.REQUEST_PERCENTAGE): 2 * LIMIT,
-        }
-    )
-    session = timed(table)
-    with Playbook(session=session) as play:
-        shutdown = asked(ApiKey.CONTROLLED_SHUTDOWN, 0)
-        play.forwards(shutdown, ping(2))
-        told = answered(ApiKey.CONTROLLED_SHUTDOWN, 0, 0)
-        play.returns(told, pong(2))
-        charged = {(b.tags.user, b.tags.client_id): b.charged for b in budgets(session)}
-        assert charged == {(ANONYMOUS, ""): percent(EACH_US), (ANONYMOUS, "app"): percent(EACH_US)}
-
-
 # SASL
 
 
@@ -332,14 +294,6 @@ def test_a_sasl_exchange_costs_no_request_time_and_later_requests_are_its_users(
         assert by_user(play.session) == {ANONYMOUS: 0, "alice": EACH_US, "bob": EACH_US}
 
 
-def test_sasl_v0_tokens_cost_no_request_time() -> None:
-    with Playbook(session=timed(everybody())) as play:
-        play.relays(handshake("PLAIN", 0), shaken(version=0))
-        play.relays(bare(plain("alice")), bare(b""))
-        play.relays(ping(), pong())
-        assert by_user(play.session) == {ANONYMOUS: 0, "alice": EACH_US}
-
-
 def test_a_new_connection_waits_for_the_throttle_of_its_authenticated_user() -> None:
     """A mute is not got rid of by connecting and logging in anew."""
     with Playbook(session=timed(everybody())) as play:
@@ -367,28 +321,6 @@ def test_requests_before_sasl_authentication_are_charged_to_no_user() -> None:
         log_in(play)
         negotiate(play, 2)
         assert by_user(play.session) == {ANONYMOUS: 2 * LIMIT_US, "alice": EACH_US}
-
-
-def test_unauthenticated_requests_behind_sasl_are_not_charged_to_anonymous() -> None:
-    """The broker closes the connection: that is no reason to let others wait."""
-    identities = Identities()
-    with Playbook(session=behind(identities)) as play:
-        log_in(play)
-    with Playbook(session=behind(identities)) as play:
-        many = [produce(number) for number in range(100)] + [ping(number) for number in range(100)]
-        play.forwards(*many)
-        play.session.end(0)
-        assert charged_us(play.session) == 0
-
-
-@pytest.mark.parametrize("refusal", [ILLEGAL_STATE, UNSUPPORTED_MECHANISM])
-def test_a_refused_handshake_does_not_mark_the_listener_as_sasl(refusal: int) -> None:
-    identities = Identities()
-    with Playbook(session=behind(identities)) as play:
-        play.relays(handshake("PLAIN"), shaken(refusal))
-    with Playbook(session=behind(identities)) as play:
-        negotiate(play)
-        assert by_user(play.session) == {ANONYMOUS: EACH_US}
 
 
 def test_sasl_requests_at_a_broker_without_sasl_are_charged_request_time() -> None:
@@ -457,30 +389,6 @@ def padded_fetch(length: int, number: int = 1) -> bytes:
     return found
 
 
-# Bounds and windows
-
-
-def test_a_request_time_window_may_be_longer_than_a_second() -> None:
-    """quota.window.size.seconds is the bound, and with the number of windows the allowance."""
-    quotas = BrokerQuotas.create(time_table(), num_samples=3, window_s=2)
-    session = timed(quotas=quotas)
-    wire = Wire(session)
-    spend(session, 400)  # 0.01 % in two windows of 2 s
-    wire.exchange(0, ping(1), pong(1))
-    assert session.throttled_until_ms == 500
-    spend(session, 10_000)
-    wire.exchange(500, ping(2), pong(2))
-    assert session.throttled_until_ms == 500 + 2000
-
-
-def test_request_time_scale_multiplies_the_charges_of_a_broker() -> None:
-    quotas = BrokerQuotas.create(time_table(), request_time_scale=2.5)
-    session = timed(quotas=quotas)
-    wire = Wire(session)
-    wire.exchange(0, ping(1), pong(1))
-    assert charged_us(session) == 2.5 * EACH_US
-
-
 # Hold mode: brokers before 2.0
 
 
@@ -503,67 +411,7 @@ def test_hold_mode_delays_the_response_by_the_request_time_throttle() -> None:
         play.to_client(pong(2, 500))
 
 
-# Whose quota it is
-
-
-def test_each_request_time_charge_goes_to_the_requests_client_id() -> None:
-    """Each request is charged to the client-id that it says, null and empty ones to the user."""
-    table = QuotaTable(
-        {
-            (Entity(client_id=DEFAULT), QuotaKey.REQUEST_PERCENTAGE): 1.0,
-            (Entity(client_id="free"), QuotaKey.REQUEST_PERCENTAGE): 2.0,
-        }
-    )
-    session = timed(table)
-    wire = Wire(session)
-    names = [b"a", b"b", b"a", None, b"", b"free", b"\xff", b"n" * 2000, b"n" * 2000, b"a"]
-    for number, name in enumerate(names):
-        wire.feed(0, client=ping(number, name))
-    wire.feed(0, broker=b"".join(pong(number) for number in range(len(names))))
-    by_client = {b.tags.client_id[:4]: round(b.charged * 10_000 / EACH_US, 3) for b in budgets(session)}
-    assert {name: count for name, count in by_client.items() if name} == {
-        "a": 3,
-        "b": 1,
-        "free": 1,
-        "\N{REPLACEMENT CHARACTER}": 1,
-        "nnnn": 2,
-    }
-
-
-def test_connections_of_one_request_budget_share_it_and_wait_separately() -> None:
-    quotas = BrokerQuotas.create(time_table())
-    with Playbook(session=timed(quotas=quotas)) as one, Playbook(session=timed(quotas=quotas)) as other:
-        for play in (one, other):
-            for number in range(10):
-                play.relays(ping(number), pong(number))
-        one.relays(ping(11), pong(11), told=pong(11, 500))
-        one.muted_until(500)
-        other.client(ping(12))
-        other.to_broker(ping(12))  # it was not told to wait
-        other.returns(pong(12), told=pong(12, 1000))
-        other.muted_until(1000)
-
-
 # Changes while something is under way
-
-
-def test_request_time_quotas_may_appear_or_vanish_with_requests_in_flight() -> None:
-    session = timed(QuotaTable())
-    with Playbook(session=session) as play:
-        play.forwards(ping(1))
-        put_in_force(session.quotas, time_table())
-        play.forwards(ping(2))
-        play.broker(pong(1))  # nobody was to pay when it was asked
-        play.to_client(pong(1))
-        play.returns(pong(2))
-        assert charged_us(session) == EACH_US
-        play.forwards(ping(3))
-        put_in_force(session.quotas, QuotaTable())
-        play.broker(pong(3))  # its toll was taken down; without a limit, nobody waits
-        play.to_client(pong(3))
-        assert charged_us(session) == 2 * EACH_US
-        play.relays(ping(4), pong(4))
-        assert charged_us(session) == 2 * EACH_US
 
 
 def test_a_changed_request_time_limit_applies_at_the_next_charge() -> None:
@@ -586,45 +434,7 @@ def test_a_changed_request_time_limit_applies_at_the_next_charge() -> None:
         play.to_broker(ping(3))
 
 
-@pytest.mark.parametrize("version", [7, 9])
-def test_quotas_may_appear_or_vanish_while_a_request_streams(version: int) -> None:
-    asked_ = produce_of(version, 5000)
-    for before, after in (
-        (QuotaTable(), time_table()),
-        (time_table(), QuotaTable()),
-        (time_table(), time_table(0.02)),
-        (quota_table(produce=1e6), both(produce=1e6)),
-        (both(produce=1e6), quota_table(produce=1e6)),
-    ):
-        session = timed(before, buffer_bytes=1000)
-        with Playbook(session=session) as play:
-            play.forwards(asked_[:2000])
-            put_in_force(session.quotas, after)
-            play.forwards(asked_[2000:], ping(2))
-            answers = response(ProduceResponse(), version), pong(2)
-            play.returns(*answers)
-            timed_then = [table.has(QuotaKey.REQUEST_PERCENTAGE) for table in (before, after)]
-            assert charged_us(session) == EACH_US * sum(timed_then)
-
-
-def produce_of(version: int, length: int) -> bytes:
-    return padded(request(ProduceRequest(acks=1), version), length)
-
-
-# Shadow
-
-
 # Costs
-
-
-def test_request_time_grows_with_the_lengths_of_request_and_response() -> None:
-    """In µs: 10, 2 per kB asked, 30 per kB answered; a kB is 1000 bytes, a length that of the frame."""
-    own = ApiCost(us=10.0, us_per_request_kb=2.0, us_per_response_kb=30.0)
-    session = timed(time_table(100.0), costs({"Heartbeat": own}))
-    wire = Wire(session)
-    frame, answer = padded(ping(1), 2500), padded(pong(1), 1200)
-    wire.exchange(0, frame, answer)
-    assert charged_us(session) == 10 + 5 + 36
 
 
 def test_a_fetch_with_record_conversion_costs_more_request_time() -> None:
@@ -635,22 +445,6 @@ def test_a_fetch_with_record_conversion_costs_more_request_time() -> None:
         wire = Wire(session)
         wire.exchange(0, request(FetchRequest(), version), padded(response(FetchResponse(), version), 3000))
         assert charged_us(session) == 10 + 3 * per_kb
-
-
-@pytest.mark.parametrize(
-    ("gap_us", "more_us"), [(299, 0.0), (300, 11.0), (750, 27.5), (1500, 55.0), (10_000_000, 55.0)]
-)
-def test_a_request_to_an_idle_broker_costs_more_request_time(gap_us: int, more_us: float) -> None:
-    """From 300 µs since anything was last forwarded to it, by whomever; in full from 1500 µs on."""
-    cold = ColdCost(us=55.0, from_us=300.0, full_us=1500.0)
-    quotas = BrokerQuotas.create(time_table(100.0))
-    one, other = (timed(quotas=quotas, costs_=costs(cold=cold)) for _ in range(2))
-    other.clock = one.clock
-    for session, now_us in ((one, 5_000_000), (other, 5_000_000 + gap_us)):
-        one.clock.now_us = now_us
-        wire = Wire(session)
-        wire.exchange(now_us // 1000, ping(1, b"app" if session is other else b"else"), pong(1))
-    assert charged_us(one) == EACH_US + more_us
 
 
 def test_exempt_requests_also_end_a_brokers_idleness() -> None:

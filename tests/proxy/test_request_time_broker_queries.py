@@ -17,23 +17,18 @@ from tests.proxy.mutation_cluster import Cluster, limited
 from tests.proxy.playbook import Playbook
 from tests.proxy.request_costs import EACH_US, LIMIT_US, charged_us, costs, spend, time_table, timed
 from tests.proxy.uplifted import RAISED
-from tests.proxy.uplifted import told as versions_of
 from tests.proxy.wire import Wire, new_connection
 from tests.quotas.changes import put_in_force
-from tests.wire.frames import body_of, head_of, padded, request, response, split
+from tests.wire.frames import body_of, head_of, request, response, split
 from tests.wire.messages import ping, pong
 from weir.protocol.codec import request_type, response_type
 from weir.protocol.messages import (
     AlterClientQuotasResponse,
-    ApiVersionsRequest,
     DeleteTopicsResponse,
     DescribeClientQuotasResponse,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
     MetadataRequest,
     MetadataResponse,
 )
-from weir.proxy.close_reasons import CloseReason
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.broker_query import ask
 from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
@@ -146,31 +141,6 @@ def test_informative_broker_queries_are_charged_beside_the_request() -> None:
         assert charged_us(session) == 107 + length_of(told(7))
 
 
-@pytest.mark.parametrize("answered", [0, 1])
-def test_broker_queries_of_a_closed_connection_are_charged(answered: int) -> None:
-    """Else clients would close before the answer."""
-    session = session_of(2)
-    wire = Wire(session)
-    wire.feed(0, client=delete(7))
-    for _question in range(answered):
-        wire.feed(0, broker=told(7))
-    session.end(0)
-    assert charged_us(session) == 100 * (answered + 1) + answered * length_of(told(7))
-
-
-def test_a_broker_query_with_a_malformed_response_is_charged_once() -> None:
-    session = session_of(1)
-    rubbish = padded(told(7), 500)[:30]
-    rubbish = (26).to_bytes(4) + rubbish[4:]
-    with Playbook(session=session) as play:
-        play.client(delete(7))
-        play.to_broker(question(7, 0))
-        play.broker(rubbish)
-        play.violation(CloseReason.RESPONSE_MALFORMED)
-        session.end(0)
-        assert charged_us(session) == 100 + 26
-
-
 @pytest.mark.parametrize("mutation", [Create((Topic("new", 3),)), Grow((("old", 9),)), Delete(("old",))])
 @pytest.mark.parametrize("mutation_rate", [0.1, 1.0, None])
 def test_mutations_are_charged_each_broker_query(mutation: Any, mutation_rate: float | None) -> None:
@@ -183,18 +153,6 @@ def test_mutations_are_charged_each_broker_query(mutation: Any, mutation_rate: f
         cluster.ask(0, mutation)
         (budget,) = cluster.quotas.request
         assert round(budget.charged * 10_000, 3) == EACH_US * len(cluster.controller.asked), number
-
-
-def test_broker_queries_of_automatic_creation_are_charged() -> None:
-    cluster = Cluster()
-    cluster.quotas = BrokerQuotas.create(QuotaTable({**time_table(1.0).values, **limited(1.0).values}))
-    cluster.plans = Plans(Counters(), costs=costs())
-    topic = MetadataRequest.MetadataRequestTopic(name="missing")
-    connection = cluster.connect()
-    for number in range(3):
-        connection.send(number, request(MetadataRequest(topics=[topic], allow_auto_topic_creation=True), 12))
-    (budget,) = cluster.quotas.request
-    assert round(budget.charged * 10_000, 3) == EACH_US * len(cluster.controller.asked) >= 3 * EACH_US
 
 
 # Answers of Weir's own
@@ -230,23 +188,6 @@ def test_denied_client_quota_requests_are_charged_request_time(version: int) -> 
     answer = body_of(bytes(wire.to_client), DescribeClientQuotasResponse, version)
     assert (answer.error_code, answer.throttle_time_ms) == (31, 500)
     assert charged_us(session) == LIMIT_US + EACH_US
-
-
-def test_a_deferred_response_is_charged_at_once() -> None:
-    quota_admin = Managed(answers=False)
-    session = managed(quota_admin)
-    wire = Wire(session)
-    wire.feed(0, client=request(alter(entry({"client-id": "x"}, {"producer_byte_rate": 1.0})), 1) + ping(2))
-    wire.feed(0, broker=response(MetadataResponse(), 1))
-    assert charged_us(session) == 2 * EACH_US
-    (done,) = quota_admin.waiting
-    done(None)
-    wire.feed(0)
-    answer = body_of(bytes(wire.to_client), AlterClientQuotasResponse, 1)
-    assert answer.throttle_time_ms == 0
-    assert charged_us(session) == 2 * EACH_US
-    wire.feed(0, broker=pong(2))
-    assert charged_us(session) == 3 * EACH_US
 
 
 def test_a_deferred_response_has_the_remaining_throttle_time() -> None:
@@ -287,28 +228,6 @@ def test_uplifted_requests_are_charged_once_and_have_the_throttle_time(
     assert session.throttled_until_ms == 500
     answer: Any = body_of(bytes(wire.to_client), response_type(key), version)
     assert answer.throttle_time_ms == 500
-
-
-def test_an_uplifted_request_that_weir_refuses_is_charged_request_time() -> None:
-    session = timed(broker=broker_of((0, 10, 2)), uplift=True)
-    spend(session)
-    wire = Wire(session)
-    wire.feed(0, client=request(FindCoordinatorRequest(key="a", key_type=1), 2))  # of a transaction
-    assert not wire.to_broker
-    answer = body_of(bytes(wire.to_client), FindCoordinatorResponse, 2)
-    assert (answer.error_code, answer.throttle_time_ms) == (35, 500)
-    assert charged_us(session) == LIMIT_US + EACH_US
-
-
-def test_the_apiversions_query_of_uplift_is_charged() -> None:
-    session = timed(costs_=costs({"ApiVersions": ApiCost(us=9.0)}), uplift=True)
-    wire = Wire(session)
-    wire.feed(0, client=request(FindCoordinatorRequest(key="g"), 2))
-    assert bytes(wire.to_broker) == request(ApiVersionsRequest(), 0)
-    wire.feed(0, broker=versions_of(broker_of((2, 8))))
-    assert charged_us(session) == 9
-    wire.feed(0, broker=response(FindCoordinatorResponse(), 2))
-    assert charged_us(session) == 9 + EACH_US
 
 
 def test_the_throttle_of_a_broker_query_delays_the_response() -> None:

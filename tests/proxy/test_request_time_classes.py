@@ -41,12 +41,6 @@ ON_CONTROLLERS: Final = {
 """Exempt on controllers' listeners, if they are authorized. So are Fetch and AlterPartition."""
 
 
-def test_every_api_is_classified_for_request_time() -> None:
-    """If this fails, the schemas have a new API: say in `request_time.CLASSES` how it is charged."""
-    known = {key for key in range(-1, 1000) if schema.api(key) is not None}
-    assert {int(key) for key in CLASSES} == known
-
-
 def test_apis_exempt_from_request_time_are_those_that_brokers_exempt() -> None:
     assert {
         key for key, kind in CLASSES.items() if kind is Charged.IF_REFUSED
@@ -140,15 +134,6 @@ def test_offsetforleaderepoch_is_exempt_among_old_brokers_only(broker: tuple[int
     """OffsetForLeaderEpoch was a cluster action up to 2.0; since then consumers ask too."""
     plan = Plans(Counters()).for_broker(broker_of(broker)).make(K.OFFSET_FOR_LEADER_EPOCH, 0)
     assert plan.between_brokers is exempt
-
-
-@pytest.mark.parametrize("api_key", [-1, 93, 999, 32767])
-def test_unknown_apis_are_charged_the_default_cost(api_key: int) -> None:
-    rest = ApiCost(us=12.0)
-    plans = Plans(Counters(), costs=costs(rest=rest))
-    for plan in (plans.make(api_key, 0), plans.make(K.HEARTBEAT, 77)):
-        assert plan.cost is not None
-        assert plan.cost.us == 12.0
 
 
 def test_without_apiversions_requests_cost_as_at_the_last_known_broker() -> None:

@@ -22,19 +22,17 @@ from tests.proxy.request_costs import (
 )
 from tests.proxy.wire import Wire
 from tests.wire.frames import padded, request, response, split, unknown_request
-from tests.wire.messages import ping, pong, produce, produced
+from tests.wire.messages import ping, pong
 from weir.protocol.messages import (
     FetchRequest,
     FetchResponse,
-    MetadataRequest,
-    MetadataResponse,
     ProduceRequest,
     ProduceResponse,
 )
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection.inbound import LOOK_BYTES
 from weir.proxy.connection.state import State
-from weir.quotas import BrokerQuotas, Entity
+from weir.quotas import BrokerQuotas
 from weir.quotas.costs.request_costs import ApiCost
 
 if TYPE_CHECKING:
@@ -101,13 +99,6 @@ def test_a_client_with_a_request_quota_has_at_most_32_requests_under_way(configu
         play.to_broker(ping(most))
 
 
-def test_a_client_without_a_quota_may_have_in_flight_max_requests_in_flight() -> None:
-    session = timed(in_flight_max=1000)
-    wire = Wire(session)
-    wire.feed(0, client=b"".join(ping(number, b"free") for number in range(1000)))
-    assert len(split(bytes(wire.to_broker))) == 1000
-
-
 def test_a_client_near_its_request_time_limit_has_one_request_in_flight() -> None:
     session = timed()
     spend(session, LIMIT_US * 0.5 + EACH_US)
@@ -119,14 +110,6 @@ def test_a_client_near_its_request_time_limit_has_one_request_in_flight() -> Non
         play.returns(pong(2))
         play.to_broker(ping(3))
         play.returns(pong(3))
-
-
-def test_a_client_far_from_its_request_time_limit_has_several_requests_in_flight() -> None:
-    session = timed()
-    spend(session, LIMIT_US * 0.4)
-    with Playbook(session=session) as play:
-        play.forwards(ping(1), ping(2), ping(3))
-        play.returns(pong(1), pong(2), pong(3))
 
 
 # Connections
@@ -208,26 +191,6 @@ def test_closing_before_the_response_saves_no_request_time(asked: int) -> None:
     assert charged_us(session) == asked * EACH_US
 
 
-def test_closing_during_a_response_is_charged_once() -> None:
-    own = ApiCost(us=10.0, us_per_response_kb=1.0)
-    session = timed(costs_=costs({"Metadata": own}))
-    wire = Wire(session)
-    wire.feed(0, client=request(MetadataRequest(), 5))
-    answer = padded(response(MetadataResponse(), 5), 4000)
-    wire.feed(0, broker=answer[:100])
-    session.end(0)
-    assert charged_us(session) == 14
-
-
-def test_a_partial_request_costs_no_request_time() -> None:
-    """A broker has not begun with it."""
-    session = timed(buffer_bytes=1000)
-    wire = Wire(session)
-    wire.feed(0, client=produce(1, 5000)[:4000])
-    session.end(0)
-    assert charged_us(session) == 0
-
-
 # Names
 
 
@@ -261,48 +224,7 @@ def test_unknown_apis_share_one_counter_of_a_request_budget() -> None:
     assert len(the_budget(session).by_api) <= 129
 
 
-# Fetches
-
-
-def test_a_fetch_is_charged_request_time_for_its_response() -> None:
-    own = ApiCost(us=10.0, us_per_response_kb=0.5)
-    session = timed(costs_=costs({"Fetch": own}), buffer_bytes=1000)
-    spend(session, LIMIT_US - 60)
-    with Playbook(session=session) as play:
-        asked = request(FetchRequest(max_wait_ms=500), 11)
-        play.client(asked, ping(2))
-        play.to_broker(asked)
-        brought = padded(response(FetchResponse(), 11), 200_000)  # 110 µs, which are 50 too many
-        told = padded(response(FetchResponse(throttle_time_ms=500), 11), 200_000)
-        play.at(400)
-        play.returns(brought[:900], told=reported(told, 100)[:900])
-        play.muted_until(500)
-        play.returns(brought[900:], told=told[900:])
-        play.at(500)
-        play.to_broker(ping(2))
-
-
-def reported(fetched: bytes, throttle_ms: int) -> bytes:
-    return fetched[:8] + throttle_ms.to_bytes(4) + fetched[12:]
-
-
 # Stalls
-
-
-def test_a_serial_request_larger_than_the_buffer_streams_through() -> None:
-    """A request that is alone may be longer than the buffer, and arrive in pieces."""
-    session = timed(buffer_bytes=1000)
-    spend(session, LIMIT_US * 0.6)
-    asked = produce(1, 5000)
-    with Playbook(session=session) as play:
-        for number in (1, 2):
-            asked = produce(number, 5000)
-            for piece in (asked[:700], asked[700:701], asked[701:4500], asked[4500:] + ping(9)):
-                play.client(piece)
-                play.to_broker(piece if piece[-16:] != ping(9)[-16:] else asked[4500:])
-            play.returns(produced(number))
-            play.to_broker(ping(9))
-            play.returns(pong(9))
 
 
 def test_replica_fetches_of_a_broker_near_its_limit_are_pipelined() -> None:
@@ -430,14 +352,6 @@ def test_a_compressed_request_that_begins_like_the_last_one_waits_until_its_cost
     assert wire.to_broker == packed
     wire.feed(0, broker=response(ProduceResponse(), version))
     assert charged_us(session) >= 2 * (10 + 20) + 100
-
-
-def test_requests_of_clients_without_a_quota_are_not_scanned() -> None:
-    session = timed(time_table(entity=Entity(client_id="else")), LOOKED_INTO)
-    wire = Wire(session)
-    asked = heavy(8)
-    wire.feed(0, client=asked[:100])
-    assert bytes(wire.to_broker) == asked[:100]
 
 
 # Produce without an answer

@@ -10,11 +10,8 @@ from tests.proxy.metrics_page import PARSERS, scraped, server
 from weir.protocol.api import ApiKey
 from weir.proxy.admin.entities import ENTITIES_MAX
 from weir.proxy.admin.quota_metrics import SERIES_MAX
-from weir.proxy.admin.request_time import api_name
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
-from weir.quotas.limiters.request_time import API_KEYS_OWN
-from weir.quotas.registry import IDLE_MS_MAX
 
 if TYPE_CHECKING:
     from weir.proxy.server.server import Server
@@ -86,25 +83,6 @@ def test_request_time_metrics_of_an_entity_equal_its_budget(server: Server, acce
     assert quota["quota"] not in str(page.rows("weir_quota_bytes_total"))
 
 
-def test_a_scrape_does_not_change_request_time_throttles(server: Server) -> None:
-    looked_at, alone = registry_of(), registry_of()
-    for now_ms in range(0, 30_000, 700):
-        assert charge(looked_at, PRODUCE, 400_000, now_ms=now_ms) == charge(
-            alone, PRODUCE, 400_000, now_ms=now_ms
-        )
-        scraped(server, looked_at, now_ms=now_ms + 300)
-
-
-def test_request_time_totals_include_expired_budgets(server: Server) -> None:
-    registry = registry_of()
-    charge(registry, PRODUCE, 2_000_000)
-    assert sum(registry.expire(IDLE_MS_MAX)) == 1
-    charge(registry, PRODUCE, 1_000_000, now_ms=IDLE_MS_MAX)
-    page = scraped(server, registry, now_ms=IDLE_MS_MAX)
-    assert page["weir_quota_request_seconds_total"] == pytest.approx(3)
-    assert page["weir_entity_request_seconds_total"] == pytest.approx(1)
-
-
 def test_metrics_show_the_top_entities_of_bytes_and_of_request_time_separately(server: Server) -> None:
     """A percent is far less than a byte."""
     values = {(ANY_APP, key): 50.0 for key in (KEY, QuotaKey.PRODUCER_BYTE_RATE)}
@@ -120,15 +98,6 @@ def test_metrics_show_the_top_entities_of_bytes_and_of_request_time_separately(s
     assert page["weir_quota_entities_hidden"] == 5 + 5
 
 
-def test_unknown_apis_have_their_number_or_share_a_metric_series(server: Server) -> None:
-    registry = registry_of()
-    for api_key in (99, 128, 32_767, -1, -32_768):
-        charge(registry, api_key, 1000)
-    rows = scraped(server, registry).rows("weir_request_time_seconds_total")
-    by_api = {dict(labels)["api"]: value for labels, value in rows.items()}
-    assert by_api == {"api_99": pytest.approx(0.001), "others": pytest.approx(0.004)}
-
-
 def test_invented_api_keys_take_no_memory_and_no_metric_series() -> None:
     registry = registry_of()
     for api_key in range(-32_768, 32_768):
@@ -136,21 +105,6 @@ def test_invented_api_keys_take_no_memory_and_no_metric_series() -> None:
     (budget,) = registry.of(0).request
     assert len(budget.by_api) == 129
     assert sum(budget.by_api.values()) == pytest.approx(budget.charged)
-
-
-def test_every_kafka_api_has_its_name_in_metrics() -> None:
-    assert max(ApiKey) < API_KEYS_OWN
-    names = [api_name(api_key) for api_key in ApiKey]
-    assert len(set(names)) == len(ApiKey)
-    assert not any(name.startswith("api_") for name in names)
-
-
-def test_shadow_request_time_has_separate_metrics(server: Server) -> None:
-    registry = registry_of(shadow=True)
-    charge(registry, PRODUCE, 250_000)
-    page = scraped(server, registry)
-    assert page.rows("weir_request_time_seconds_total") == {}
-    assert page.value("weir_shadow_request_time_seconds_total", **APP, api="Produce") == pytest.approx(0.25)
 
 
 def test_invented_client_ids_cannot_lengthen_the_request_time_metrics(server: Server) -> None:

@@ -130,16 +130,6 @@ def test_broker_addresses_become_weirs_and_all_other_bytes_stay(
         assert play.session.addresses.address_book.nodes == nodes
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_controllers_in_describecluster_keep_their_addresses(version: int) -> None:
-    told = with_nodes(DescribeClusterResponse, version, {1: Address("controller.example.org", 9093)})
-    told.endpoint_type = CONTROLLERS
-    with Playbook() as play:
-        ask(play, DescribeClusterResponse, version)
-        play.returns(response(told, version))
-        assert play.session.addresses.address_book.nodes == {}
-
-
 def kio_reads(message: type[Message], version: int, body: bytes) -> Any:
     """What kio makes of it; None if it does not know the version."""
     from kio.serial import entity_reader
@@ -217,14 +207,6 @@ def test_brokers_without_a_port_at_weir_are_omitted(message: type[Message], vers
         play.to_client(response(expected, version))
 
 
-@pytest.mark.parametrize("version", list(schema_of(FindCoordinatorResponse).versions))
-def test_a_missing_coordinator_stays_missing(version: int) -> None:
-    answer = response(with_nodes(FindCoordinatorResponse, version, {-1: Address("", -1)}), version)
-    with Playbook() as play:
-        ask(play, FindCoordinatorResponse, version)
-        play.returns(answer)
-
-
 @in_one_test
 @pytest.mark.parametrize(("message", "version"), WITH_ADDRESSES, ids=IDS)
 def test_rewritten_responses_may_be_cut_anywhere(message: type[Message], version: int) -> None:
@@ -254,17 +236,6 @@ def test_a_response_with_more_brokers_than_clusters_have_ends_its_connection(
         nodes = {node_id: Address("b", 9092) for node_id in range(count)}
         wire.feed(0, broker=response(with_nodes(message, version, nodes), version, 1))
         assert (session.violation and session.violation.reason) == reason
-
-
-@pytest.mark.parametrize("version", list(schema_of(MetadataResponse).versions))
-def test_a_metadata_response_larger_than_the_buffer_streams(version: int) -> None:
-    value = with_nodes(MetadataResponse, version, some_nodes(MetadataResponse, version, "kafka"))
-    value.topics = value.topics * 500
-    expected = with_nodes(MetadataResponse, version, ours(some_nodes(MetadataResponse, version, "kafka")))
-    expected.topics = value.topics
-    with Playbook(buffer_bytes=1000) as play:
-        ask(play, MetadataResponse, version)
-        play.returns(response(value, version), told=response(expected, version))
 
 
 @pytest.mark.parametrize(
@@ -350,14 +321,6 @@ def test_addresses_of_any_length_in_a_streamed_share_response_are_masked(host_by
         got = bytes(play.wire.to_client)
         play.wire.to_client.clear()
     check_masked(answer, got, ShareFetchResponse, 1)
-
-
-def test_a_streamed_share_response_without_addresses_is_unchanged() -> None:
-    value = streamed(ShareFetchResponse, 1, "kafka")
-    value.node_endpoints = []
-    with Playbook(buffer_bytes=1000) as play:
-        ask(play, ShareFetchResponse, 1)
-        play.returns(response(value, 1))
 
 
 def test_a_streamed_share_response_that_ends_within_its_addresses_closes_the_connection() -> None:
@@ -501,15 +464,6 @@ def test_apiversions_returns_the_versions_common_to_weir_and_broker(version: int
 @pytest.mark.parametrize("version", list(schema_of(ApiVersionsResponse).versions))
 def test_an_apiversions_response_of_an_old_broker_in_version_0_is_accepted(version: int) -> None:
     answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=ranges((18, 0, 2)))
-    with Playbook() as play:
-        ask(play, ApiVersionsResponse, version)
-        play.returns(response(answer, 0))
-
-
-@pytest.mark.parametrize("version", list(schema_of(ApiVersionsResponse).versions))
-def test_an_apiversions_error_without_versions_is_accepted(version: int) -> None:
-    """Kafka up to 2.3 sends only the error with an empty array (KIP-511)."""
-    answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[])
     with Playbook() as play:
         ask(play, ApiVersionsResponse, version)
         play.returns(response(answer, 0))

@@ -21,27 +21,20 @@ from tests.kafka.ports import free_range
 from tests.proxy.fake_broker import HOST, Connection, FakeCluster
 from tests.proxy.rigs import open_descriptors
 from tests.proxy.stage import PING, PONG, Play, Stage, until
-from tests.proxy.wire import quota_table
 from tests.scripted import staged
-from tests.wire.frames import body_of, framed, request
-from weir.protocol.messages import FetchRequest, ProduceRequest, ProduceResponse
+from tests.wire.frames import framed
 from weir.proxy.addresses import Address
 from weir.proxy.admin.readiness import Readiness
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.config import config
 from weir.proxy.control.cluster import discovery
-from weir.proxy.control.stores.file import FileStore
-from weir.proxy.control.stores.quota_manager import QuotaManager
-from weir.proxy.control.stores.store import StoreHealth
 from weir.proxy.net import sockets
 from weir.proxy.net.drivers import monotonic_us
 from weir.proxy.server import establish, listeners, refusals
 from weir.proxy.server.server import Server
-from weir.quotas import QuotaTable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
-    from pathlib import Path
 
 # Clients and brokers
 
@@ -57,39 +50,6 @@ async def test_clients_get_weirs_addresses_and_reach_each_broker_there(stage: St
     await stage.closed(CloseReason.CLIENT_CLOSED, 4)
     assert stage.server.counters.sessions_open == 0
     assert stage.server.counters.sessions_opened == 4
-
-
-@staged()
-async def test_bytes_of_open_and_ended_sessions_are_counted(stage: Stage) -> None:
-    for number in (1, 2):
-        client = await stage.connect(0)
-        assert await client.ask(PING) == PONG
-        assert stage.server.received_bytes == (number * len(PING), number * len(PONG))
-        await client.stream.aclose()
-        await stage.closed(CloseReason.CLIENT_CLOSED, number)
-    assert stage.server.received_bytes == (2 * len(PING), 2 * len(PONG))
-
-
-@staged(table=quota_table(produce=1000))
-async def test_a_throttled_producer_waits_at_a_real_socket(stage: Stage) -> None:
-    asked = request(ProduceRequest(acks=1, transactional_id="t" * 10_100), 7)
-    client = await stage.connect(0)
-    started = monotonic_us() // 1000
-    answer = await client.ask(asked)
-    assert answer is not None
-    assert 0 < (wait_ms := body_of(answer, ProduceResponse, 7).throttle_time_ms) < 1000
-    assert await client.ask(PING) == PONG
-    assert monotonic_us() // 1000 - started >= wait_ms
-    (budget,) = stage.server.quotas.of(0).produce
-    assert budget.charged == len(asked) - 4
-
-
-@staged(brokers=(0, 1), table=quota_table(produce=1e9))
-async def test_budgets_are_per_broker(stage: Stage) -> None:
-    for node_id in (0, 1):
-        client = await stage.connect(node_id)
-        await client.ask(request(ProduceRequest(acks=1), 7))
-    assert [len(stage.server.quotas.of(node_id).produce) for node_id in (0, 1)] == [1, 1]
 
 
 @staged()
@@ -127,12 +87,6 @@ def test_the_listeners_host_name_is_looked_up_once_and_off_the_loops_thread(
         assert looked_up == [False]
 
     play(script, first_port=first_port, listen=f"{name}:{first_port}")
-
-
-def test_a_host_name_without_an_address_stops_the_start_with_one_line(play: Play) -> None:
-    for name, said in (("no.such.host.invalid", ""), ("a" * 70, "this is no host name")):
-        with pytest.raises(config.ConfigError, match=f"cannot listen on {name}:9092: {said}.*--listen"):
-            play(None, listen=f"{name}:9092")
 
 
 def test_a_host_name_that_is_not_looked_up_in_time_stops_the_start(
@@ -180,11 +134,6 @@ async def test_a_broker_outside_the_port_range_is_omitted_and_logged_once(stage:
     assert [line["node_id"] for line in logged if "removed" in line["event"]] == [77]
 
 
-@staged(advertised_host="weir.example.org")
-async def test_advertised_host_replaces_the_host_that_clients_get(stage: Stage) -> None:
-    assert await stage.told() == {0: Address("weir.example.org", stage.first_port + 1)}
-
-
 def test_brokers_that_the_upstream_omits_are_learnt_from_client_traffic(play: Play) -> None:
     async def script(stage: Stage) -> None:
         assert stage.server.address_book.nodes == {}
@@ -205,20 +154,6 @@ def test_node_ids_out_of_range_are_an_error_that_names_the_settings(play: Play) 
     assert "\n" not in text
     assert "node ids are 1001 to 1011" in text
     assert "--first-node-id 1001" in text
-
-
-@staged(brokers=(1001, 1003))
-async def test_the_first_node_id_is_derived_where_ids_do_not_fit_from_0(stage: Stage) -> None:
-    first = stage.port(0).port
-    assert {node_id: at.port for node_id, at in (await stage.told()).items()} == {
-        1001: first + 1,
-        1003: first + 3,
-    }
-
-
-@staged(brokers=(1001, 1003), first_node_id=1001)
-async def test_the_settings_named_for_node_ids_out_of_range_work(stage: Stage) -> None:
-    assert set(await stage.told()) == {1001, 1003}
 
 
 @pytest.mark.parametrize(
@@ -269,19 +204,6 @@ def test_an_upstream_that_speaks_tls_is_reported_as_such(play: Play) -> None:
     assert str(caught.value).endswith(": it speaks TLS: set upstream_tls, or name its PLAINTEXT listener")
 
 
-@staged(refresh_s=0.02)
-async def test_a_taken_port_of_a_new_broker_is_logged_in_one_line(stage: Stage) -> None:
-    with socket.create_server((HOST, stage.port(4).port)), capture_logs() as logged:
-        await stage.nursery.start(stage.cluster.serve, 4)
-        for _ in range(3):
-            assert set(await stage.told()) == {0}
-    assert [line["node_id"] for line in logged if line["log_level"] in ("warning", "error")] == [4]
-    await until(
-        lambda: 4 in stage.server.address_book.nodes
-    )  # it is asked for again, and the port is free now
-    assert set(await stage.told()) == {0, 4}
-
-
 @staged(brokers=(), upstream=f"{HOST}:1,no.such.host.invalid:9092", admin="127.0.0.1:1")
 async def test_weir_starts_while_brokers_are_away_and_refuses_clients_meanwhile(stage: Stage) -> None:
     client = await stage.connect()
@@ -290,27 +212,6 @@ async def test_weir_starts_while_brokers_are_away_and_refuses_clients_meanwhile(
     problem = await Readiness(stage.server, _set_event()).problem()
     assert problem is not None
     assert f"{HOST}:1: connection refused" in problem
-
-
-def test_weir_says_once_that_it_waits_for_brokers_and_once_that_they_answer(
-    play: Play, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(discovery, "WAITING_S", 0.02)
-    upstream = Address(HOST, free_range(1))
-
-    async def script(stage: Stage) -> None:
-        assert await (await stage.connect()).frame() is None
-        await stage.nursery.start(partial(stage.cluster.serve, 3, port=upstream.port))
-        await until(lambda: 3 in stage.server.address_book.nodes)
-        assert await (await stage.connect(3)).ask(PING) == PONG
-
-    with capture_logs() as logged:
-        play(script, brokers=(), upstream=str(upstream))
-    said = [line["event"] for line in logged]
-    assert said.count("waiting for brokers, clients are refused") == 1
-    assert said.count("brokers answer, clients can connect") == 1
-    assert said.index("waiting for brokers, clients are refused") < said.index("listening")
-    assert said.index("broker found") < said.index("brokers answer, clients can connect")
 
 
 def test_weir_still_waits_for_brokers_while_another_program_answers_at_their_address(
@@ -485,20 +386,6 @@ async def test_the_bootstrap_listener_refuses_connections_while_no_broker_is_rea
     assert await stage.clients[-1].ask(PING) == PONG
 
 
-@staged(brokers=(0, 1))
-async def test_clients_accepted_together_while_their_broker_is_unreachable_are_all_closed(
-    stage: Stage,
-) -> None:
-    stage.brokers[1].cancel()
-    await trio.testing.wait_all_tasks_blocked()
-    plain = [socket.create_connection((HOST, stage.port(1).port)) for _ in range(20)]  # in the backlog
-    for sock in plain:
-        with sock, suppress(ConnectionResetError):
-            sock.setblocking(False)
-            assert await trio.socket.from_stdlib_socket(sock).recv(1) == b""
-    assert await is_refused(stage, 1)
-
-
 def test_a_bug_while_trying_an_unreachable_broker_again_opens_its_listener(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -546,15 +433,6 @@ async def test_a_port_taken_while_its_listener_refuses_is_tried_again(
 
 
 @staged(brokers=(0, 1), connections_max=1)
-async def test_a_refused_client_is_held_before_closing(stage: Stage) -> None:
-    await stage.connect(1)
-    await until(lambda: stage.server.counters.sessions_opened == 1)
-    started_ms = monotonic_us() // 1000
-    assert await (await stage.connect(1)).ask(PING) is None
-    assert monotonic_us() // 1000 - started_ms >= 500
-
-
-@staged(brokers=(0, 1), connections_max=1)
 async def test_the_number_of_held_refused_clients_is_bounded(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -594,22 +472,6 @@ async def test_refusals_are_logged_at_once_then_once_a_second_with_a_count(
     assert counts(1)[0] == 1
     assert len(counts(1)) <= 2 + lasted_ms // 1000
     assert counts(2) == [1], "each broker has its own lines"
-
-
-def test_refusals_that_were_only_counted_are_logged_at_the_end(
-    play: Play, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(refusals, "HOLD_S", 0)
-
-    async def script(stage: Stage) -> None:
-        await stage.connect(0)
-        await until(lambda: stage.server.counters.sessions_opened == 1)
-        for _ in range(5):
-            assert await (await stage.connect(1)).frame() is None
-
-    with capture_logs() as logged:
-        play(script, brokers=(0, 1), connections_max=1)
-    assert sum(line.get("count", 0) for line in logged) == 5
 
 
 @staged()
@@ -742,31 +604,6 @@ async def test_garbage_from_a_client_ends_only_its_connection(stage: Stage) -> N
     assert closed == {CloseReason.REQUEST_TOO_LARGE: 1, CloseReason.TLS_ON_PLAIN_PORT: 1}
 
 
-# Quotas
-
-
-@staged()
-async def test_a_reloaded_quota_file_applies_to_open_connections(stage: Stage, tmp_path: Path) -> None:
-    file = tmp_path / "quotas.toml"
-    asked = request(ProduceRequest(acks=1), 7)
-    registry = stage.server.quotas
-    state, supervisor = StoreHealth(lambda: 0), stage.server.supervisor
-    quota_manager = QuotaManager(FileStore(file), registry, QuotaTable(), frozenset(), state, supervisor)
-    client = await stage.connect(0)
-    await client.ask(asked)
-    file.write_text('[[quota]]\nclient_id = "app"\nproducer_byte_rate = 1e9\n')
-    await quota_manager.reload()
-    await client.ask(asked)
-    (budget,) = registry.of(0).produce
-    assert budget.charged == len(asked) - 4
-    file.write_text('[[quota]]\nclient_id = "app"\nproducer_byte_rate = "much"\n')
-    with capture_logs() as logged:
-        await quota_manager.reload()
-    assert ["last known stay" in line["event"] for line in logged] == [True]
-    await client.ask(asked)
-    assert budget.charged == 2 * (len(asked) - 4)
-
-
 # Stopping
 
 
@@ -801,10 +638,3 @@ async def test_stopping_takes_no_longer_than_the_drain_time(stage: Stage) -> Non
     stage.server.stop()
     assert await client.frame() is None
     assert stage.server.counters.closed[CloseReason.DRAIN_TIMEOUT] == 1
-
-
-@staged()
-async def test_cancelling_closes_everything_at_once(stage: Stage) -> None:
-    for _ in range(20):
-        client = await stage.connect()
-        assert await client.ask(request(FetchRequest(), 11)) is not None

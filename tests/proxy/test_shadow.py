@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.mutations.requests import Create, Delete, Topic
 from tests.properties import examples
 from tests.proxy.controller import NODE, Controller
 from tests.proxy.mutation_cluster import Cluster
@@ -18,7 +17,7 @@ from tests.proxy.request_costs import EACH_US, LIMIT, LIMIT_US, percent, spend, 
 from tests.proxy.wire import APP, Wire, new_connection, quota_table
 from tests.quotas.changes import put_in_force
 from tests.wire.frames import framed, head_of, header, request, split
-from tests.wire.messages import fetch, fetched, length_of, ping, pong, produce, produced
+from tests.wire.messages import fetch, fetched, ping, pong, produce, produced
 from weir.protocol.messages import CreateTopicsRequest, MetadataRequest
 from weir.proxy import run
 from weir.proxy.config import config
@@ -48,54 +47,6 @@ def shadow_of(session: Connection, key: str) -> Budget:
 # Bandwidth
 
 
-def test_produce_over_a_shadow_quota_is_counted_and_not_throttled() -> None:
-    """The example of Kafka's own (`test_bandwidth`): throttles of 0, 2204, and 8102 for whoever waited; for
-    who did not, 18,306 bytes in 10 s make 8306.
-    """
-    frames = [produce(number, 6102) for number in (1, 2, 3)]
-    with Playbook(shadowed(quota_table(produce=1000))) as play:
-        play.forwards(*frames)
-        play.returns(produced(1), produced(2), produced(3))
-        shadow = shadow_of(play.session, "produce")
-        assert (shadow.charged, shadow.throttled, shadow.throttle_ms_total) == (18_306, 2, 8306)
-    assert play.session.counters.throttles == 0
-
-
-@pytest.mark.parametrize("version", [3, 11, 12, 17])
-def test_fetches_under_a_shadow_quota_are_not_capped_serial_or_held(version: int) -> None:
-    with Playbook(shadowed(quota_table(fetch=100))) as play:
-        asked = [fetch(number, version, max_bytes=2**31 - 1) for number in (1, 2)]
-        play.forwards(*asked)
-        told = [fetched(number, 5000, version=version) for number in (1, 2)]
-        play.returns(*told)
-        play.at(1)
-        play.forwards(fetch(3, version), ping(4))
-        shadow = shadow_of(play.session, "fetch")
-        assert shadow.throttled == 2
-        assert shadow.throttled_until_ms > 1
-        assert shadow.charged == sum(map(length_of, told)) - 2 * (version >= 12)
-
-
-def test_enforced_and_shadow_byte_rates_are_both_charged() -> None:
-    """2000 bytes/s hold, 1000 would throttle: with 12,000 bytes of 20,000 that pass at once."""
-    table = QuotaTable(quota_table(produce=2000).values, quota_table(produce=1000).values)
-    with Playbook(table) as play:
-        play.forwards(produce(1, 12_000))
-        shadow = shadow_of(play.session, "produce")
-        assert (shadow.charged, shadow.throttle_ms_total) == (12_000, 2000)
-        play.forwards(produce(2, 12_000))
-        play.muted_until(2000)
-        assert shadow.charged == 24_000
-
-
-def test_a_fetch_waits_for_its_enforced_quota_and_not_for_the_shadow_one() -> None:
-    table = QuotaTable(quota_table(fetch=1_000_000).values, quota_table(fetch=10).values)
-    with Playbook(table) as play:
-        for number in (1, 2):
-            play.relays(fetch(number), fetched(number, 5000))
-        assert shadow_of(play.session, "fetch").throttled == 2
-
-
 def test_a_change_between_shadow_and_enforced_reaches_an_open_session() -> None:
     with Playbook(shadowed(quota_table(produce=1000))) as play:
         play.forwards(produce(1, 9000))
@@ -109,29 +60,6 @@ def test_a_change_between_shadow_and_enforced_reaches_an_open_session() -> None:
 
 
 # Request time
-
-
-def test_request_time_over_a_shadow_quota_is_counted_and_not_throttled() -> None:
-    """20 requests are all that there is; of 40 at once each further one would wait half a second longer, one
-    second at most. Waits that overlap count once.
-    """
-    asked = [ping(number) for number in range(40)]
-    with Playbook(session=timed(shadowed(time_table()))) as play:
-        play.forwards(*asked)
-        play.returns(*(pong(number) for number in range(40)))
-        shadow = shadow_of(play.session, "request")
-        assert (shadow.throttled, shadow.throttle_ms_total) == (20, 1000)
-        assert round(shadow.charged, 9) == percent(40 * EACH_US)
-    assert play.session.counters.throttles == 0
-
-
-def test_a_connection_does_not_wait_for_shadow_usage_of_others() -> None:
-    quotas = timed(shadowed(time_table())).quotas
-    for _connection in range(3):
-        with Playbook(session=timed(quotas=quotas)) as play:
-            spend(play.session)
-            play.forwards(ping(1), ping(2))
-            play.returns(pong(1), pong(2))
 
 
 def test_enforced_and_shadow_request_time_are_both_charged() -> None:
@@ -299,39 +227,6 @@ def test_shadow_mutation_quotas_leave_results_unchanged_and_count_as_enforced(
             assert (shadow.shadow.throttled, shadow.shadow.refused) == (0, 0)
 
 
-def test_mutations_over_a_shadow_quota_are_counted_and_executed() -> None:
-    """10 tokens: the first topic leaves -2, the other two would be refused, for a second."""
-    cluster = Shadowed(shadowed(MUTATIONS))
-    create = Create((Topic("a", 12), Topic("b", 1), Topic("c", 1)))
-    told, muted_until_ms = cluster.send(0, create.frame("app"))
-    assert (create.answer(told).error_codes, create.answer(told).throttle_ms, muted_until_ms) == (
-        (0, 0, 0),
-        0,
-        0,
-    )
-    assert cluster.controller.sizes() == {"a": 12, "b": 1, "c": 1}
-    budget = cluster.shadow
-    assert (budget.charged, budget.refused, budget.throttled, budget.throttle_ms_total) == (12, 2, 1, 1000)
-
-
-def test_a_refused_mutation_is_not_counted_by_the_shadow_quota() -> None:
-    table = QuotaTable(MUTATIONS.values, {(Entity("ANONYMOUS"), QuotaKey.CONTROLLER_MUTATION_RATE): 100.0})
-    cluster = Shadowed(table)
-    create = Create((Topic("a", 12), Topic("b", 5)))
-    told, _until = cluster.send(0, create.frame("app"))
-    assert create.answer(told).error_codes == (0, 89)
-    assert (cluster.shadow.charged, cluster.shadow.refused) == (12, 0)
-
-
-def test_deletions_are_charged_to_a_shadow_quota_as_to_an_enforced_one() -> None:
-    cluster = Shadowed(shadowed(MUTATIONS))
-    cluster.controller.add("seven", 7)
-    delete = Delete(("seven", "none"), 5)
-    told, _until = cluster.send(0, delete.frame("app"))
-    assert delete.answer(told).error_codes == (0, 3)
-    assert cluster.shadow.charged == 7
-
-
 def test_an_unreadable_or_large_mutation_under_a_shadow_quota_passes_uncounted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -374,13 +269,6 @@ def test_all_quotas_can_be_put_in_shadow() -> None:
         put_in_force(registry, quota_table(produce=500.0))
     assert registry.table == quota_table(produce=500.0)
     assert registry.in_force == shadowed(quota_table(produce=500.0))
-
-
-def test_listeners_of_quota_updates_get_the_table_in_force() -> None:
-    registry, told = QuotaRegistry(QuotaTable(), in_shadow=True), list[QuotaTable]()
-    registry.on_update.append(told.append)
-    put_in_force(registry, quota_table(fetch=1.0))
-    assert told == [shadowed(quota_table(fetch=1.0))]
 
 
 def test_the_configuration_can_put_all_quotas_in_shadow() -> None:

@@ -7,7 +7,7 @@ from typing import Final
 from tests.proxy.playbook import Playbook
 from tests.proxy.throttled import fetch_budget
 from tests.proxy.wire import new_connection, quota_table
-from tests.wire.messages import emptied, fetch, fetched, least, length_of, produce, produced
+from tests.wire.messages import emptied, fetch, fetched, least, produce, produced
 from weir.quotas import BrokerQuotas
 from weir.quotas.table.options import Pacing
 
@@ -54,15 +54,3 @@ def test_a_fetch_over_a_smooth_quota_brings_no_records_on_any_connection() -> No
         play.to_broker(least(1))
         play.returns(fetched(1, 10), told=emptied(1, throttle_ms=1500))
         play.muted_until(2000)
-
-
-def test_a_fetch_under_a_smooth_quota_may_ask_for_a_fifth_of_a_second() -> None:
-    quotas = BrokerQuotas.create(quota_table(fetch=1_000_000).paced(Pacing.SMOOTH))
-    with Playbook(session=new_connection(quotas=quotas)) as play:
-        play.client(fetch(1, max_bytes=50_000_000))
-        play.to_broker(fetch(1, max_bytes=200_000))
-        answered = fetched(1, 199_000)
-        play.broker(answered)
-        wait_ms = -(-(length_of(answered) - 100_000) // 1000)
-        play.to_client(fetched(1, 199_000, throttle_ms=wait_ms))
-        play.muted_until(wait_ms)

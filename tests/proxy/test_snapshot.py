@@ -16,7 +16,7 @@ from tests.proxy.following import Followed, until
 from tests.proxy.throttles import BROKER_1, ORDERS, THROTTLES
 from weir.proxy.config.config import ConfigError, load
 from weir.proxy.control.stores.snapshot import LastKnown, read_snapshot, write_snapshot
-from weir.proxy.control.stores.store import StoreError, UnfitError
+from weir.proxy.control.stores.store import StoreError
 from weir.proxy.run import choose
 from weir.quotas import DEFAULT, Entity, QuotaTable
 from weir.quotas.replication.throttles import ReplicationThrottles
@@ -124,11 +124,6 @@ def test_a_failed_write_leaves_the_old_quota_snapshot(
 # Starting
 
 
-def test_an_available_store_precedes_the_quota_snapshot(tmp_path: Path) -> None:
-    write_snapshot(tmp_path / "last.toml", BOBS)
-    assert trio.run(LastKnown(FakeStore(ALICES), tmp_path / "last.toml").start) == ALICES
-
-
 @pytest.mark.parametrize(
     ("snapshot", "expected", "words"),
     [
@@ -153,17 +148,6 @@ def test_weir_starts_from_the_quota_snapshot_without_its_store(
     assert words in line["event"]
     if isinstance(snapshot, str):
         assert path.read_text() == snapshot, "it is not overwritten by nothing"
-
-
-def test_weir_starts_without_quotas_if_store_and_snapshot_are_missing() -> None:
-    with capture_logs() as logs:
-        assert trio.run(LastKnown(FakeStore(error=StoreError("gone")), None).start) == QuotaTable()
-    assert logs[0]["log_level"] == "error"
-
-
-def test_an_unsuitable_quota_store_stops_the_start() -> None:
-    with pytest.raises(ConfigError, match="quota_store = fake: too old"):
-        trio.run(LastKnown(FakeStore(error=UnfitError("too old")), None).start)
 
 
 # Following
@@ -225,37 +209,6 @@ async def test_an_unwritable_quota_snapshot_is_logged_once_and_so_is_its_end(
     assert followed.tables == [ALICES, BOBS, ALICES]
 
 
-@pytest.mark.trio
-async def test_quotas_omitted_from_the_snapshot_are_logged_once(
-    tmp_path: Path, nursery: trio.Nursery
-) -> None:
-    store, followed, path = FakeStore(), Followed(), tmp_path / "last.toml"
-    with capture_logs() as logs:
-        nursery.start_soon(LastKnown(store, path).follow, followed.changed, followed.failed)
-        await trio.testing.wait_all_tasks_blocked()
-        assert store.changed is not None
-        for good in (ALICE, BOB):
-            table = QuotaTable({(good, PRODUCE): 1.0})
-            await store.changed(table.altered({(good, QuotaKey.CONSUMER_BYTE_RATE): 0.5}))
-            await until(partial(holds, path, table))
-    assert [line["event"] for line in logs] == ["quotas not supported by the snapshot"]
-
-
-@pytest.mark.trio
-async def test_the_snapshot_passes_loading_and_altering_to_the_store(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    store = LastKnown(FakeStore(ALICES), None)
-    assert store.name == "fake"
-    assert await store.load() == ALICES
-    table = await store.alter_replication({BROKER_1: "5"})
-    assert table.replication == ReplicationThrottles({BROKER_1: "5"})
-    assert (await store.alter({(BOB, PRODUCE): 1.0})).values == {
-        (ALICE, PRODUCE): 1000.0,
-        (BOB, PRODUCE): 1.0,
-    }
-
-
 # Choosing
 
 
@@ -264,11 +217,6 @@ def test_a_quota_file_beside_another_store_is_refused(kind: str) -> None:
     config = load(None, {"upstream": "kafka:9092", "quota_store": kind, "quotas": "quotas.toml"})
     with pytest.raises(ConfigError, match="quotas names a file, leave it out"):
         choose(config)
-
-
-def test_a_snapshot_of_a_quota_file_store_is_refused() -> None:
-    with pytest.raises(ConfigError, match="quota_snapshot goes with"):
-        choose(load(None, {"upstream": "kafka:9092", "quota_snapshot": "last.toml"}))
 
 
 @pytest.mark.parametrize("kind", ["topic", "broker"])

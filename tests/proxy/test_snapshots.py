@@ -21,7 +21,6 @@ from weir.proxy.control.snapshots import history as histories
 from weir.proxy.control.snapshots.entities import SortedEntities, read_entities, read_throttled
 from weir.proxy.control.snapshots.history import Key, Track
 from weir.proxy.control.snapshots.preview import effect
-from weir.proxy.control.snapshots.sentences import connections_text, rate_text, time_text
 from weir.proxy.control.snapshots.traffic import SILENT_MS, Traffic
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.api_versions.api_versions import software
@@ -65,15 +64,6 @@ def test_the_usage_of_the_smallest_quotas_that_kafka_accepts_is_a_number_that_fi
     assert "is at more than 100000000 % of request_percentage" in entity.sentence
 
 
-def test_peers_and_libraries_of_an_entity_are_at_most_five() -> None:
-    world = World()
-    for number in range(8):
-        world.connect(peer=f"10.0.0.{number}:1", library=f"client {number}")
-    world.budget().charge(1, 0)
-    (entity,) = trio.run(read_entities, world.sources, world.history, SortedEntities()).entities
-    assert (entity.connections, len(entity.peers), len(entity.software)) == (8, 5, 5)
-
-
 def test_the_history_has_one_mean_for_ten_seconds_and_null_before() -> None:
     """20,000 bytes are 2000 bytes/s at each full second until they expire after eleven."""
     world = World(rate=10_000.0)
@@ -81,19 +71,6 @@ def test_the_history_has_one_mean_for_ten_seconds_and_null_before() -> None:
     world.look(range(30))
     (track,) = world.history.tracks()
     assert track.history() == (*[None] * 57, 2000.0, 200.0, 0.0)
-
-
-def test_seconds_in_which_the_history_did_not_look_have_no_rates() -> None:
-    world = World(rate=10_000.0)
-    world.budget().charge(20_000, 0)
-    world.look([0, 1, 2, 9])
-    (track,) = world.history.tracks()
-    rates = track.rates()
-    assert len(rates) == histories.SECONDS
-    assert [rate for rate in rates if not math.isnan(rate)] == [2000.0] * 4
-    assert [math.isnan(rate) for rate in rates[-10:]] == [False] * 3 + [True] * 6 + [False]
-    track.note(2000, 2_000_000)
-    assert [rate for rate in track.rates() if not math.isnan(rate)] == [0.0]
 
 
 def began(track: Track) -> int | None:
@@ -115,16 +92,6 @@ def test_throttling_begins_once_and_ends_after_half_a_minute_without_throttles()
     world.look(range(54, 57))
     assert began(track) is None
     assert trio.run(read_throttled, world.sources, world.history, SortedEntities()).entities == ()
-
-
-def test_throttle_times_of_the_last_minute_leave_out_older_ones() -> None:
-    world = World()
-    world.budget().charge(15_000, 0)
-    world.look(range(60))
-    (track,) = world.history.tracks()
-    assert track.waited_ms() == 5000
-    world.look(range(60, 75))
-    assert track.waited_ms() == 0
 
 
 def test_the_history_tracks_the_most_used_entities_and_all_that_are_throttled(
@@ -192,23 +159,6 @@ def test_two_requests_that_read_the_traffic_in_turns_count_one_reading() -> None
     assert traffic.requests_per_s == 0.0
 
 
-def test_rates_of_traffic_are_differences_between_two_readings() -> None:
-    world, counters, requests = World(), Counters(), [10]
-    traffic = Traffic(counters, lambda: world.relays, lambda: requests[0])
-    world.connect()
-    for _step in traffic.look(1000):
-        pass
-    assert (traffic.requests_per_s, traffic.in_bytes_per_s()) == (0.0, 0.0)
-    requests[0], counters.bytes_from_clients[1] = 20, 500
-    (relay,) = world.relays
-    relay.received_bytes = (1030, 40)
-    for _step in traffic.look(3000):
-        pass
-    assert (traffic.requests_per_s, traffic.in_bytes_per_s(), traffic.out_bytes_per_s()) == (5.0, 750.0, 0.0)
-    assert (traffic.in_bytes_per_s(2), traffic.in_bytes_per_s(1)) == (500.0, 250.0)
-    assert list(traffic.look(3500)) == [], "the last reading is fresh"
-
-
 @pytest.mark.parametrize(("api_key", "told"), [(b"\0\x03", ["broker_silent 2"]), (b"\0\x0b", [])])
 def test_a_broker_that_sends_nothing_while_requests_wait_is_a_problem(
     api_key: bytes, told: list[str]
@@ -246,16 +196,6 @@ def test_the_library_of_a_client_is_read_from_api_versions_and_forwarded_unchang
         assert play.session.client.software == "librdkafka 2.5.0"
 
 
-def test_a_library_name_that_arrives_in_parts_is_read_once_complete() -> None:
-    frame = hello("apache-kafka-java", "3.9.1")
-    with Playbook() as play:
-        play.at(0).client(frame[:30])
-        play.client(frame[30:])
-        assert play.wire.to_broker == frame
-        play.wire.to_broker.clear()
-        assert play.session.client.software == "apache-kafka-java 3.9.1"
-
-
 def test_requests_without_a_readable_library_are_forwarded_and_show_none() -> None:
     for frame in (hello("", "", api_version=2), hello("", ""), hello("x" * 3000, "1")):
         with Playbook() as play:
@@ -270,28 +210,6 @@ def test_names_of_libraries_are_bounded_and_have_only_the_allowed_characters() -
     assert software("a", "1\x1b[31m") == "a"
     assert software("é", "1") == ""
     assert len(software("x" * 500, "1" * 500)) <= 100
-
-
-@pytest.mark.parametrize(
-    ("rate", "text"),
-    [
-        (0.0, "0 B/s"),
-        (999, "999 B/s"),
-        (999.9, "1 kB/s"),
-        (1_310_000, "1.31 MB/s"),
-        (2.5e12, "2.5 TB/s"),
-        (2.5e15, "2500 TB/s"),
-        (0.25, "0.25 B/s"),
-    ],
-)
-def test_byte_rates_have_three_digits_and_a_unit(rate: float, text: str) -> None:
-    assert rate_text(rate, "bytes/s") == text
-
-
-def test_numbers_of_connections_and_times_read_as_text() -> None:
-    assert connections_text(1, ["10.0.0.7"], []) == "1 connection from 10.0.0.7"
-    assert connections_text(0, [], []) == "0 connections"
-    assert [time_text(ms) for ms in (1, 310, 2204, 600_000)] == ["1 ms", "310 ms", "2.2 s", "600 s"]
 
 
 def test_a_track_of_another_budget_of_the_same_entity_keeps_its_rates() -> None:

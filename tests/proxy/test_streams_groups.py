@@ -12,7 +12,6 @@ from tests.proxy.mutation_cluster import BURST, Cluster
 from tests.wire.frames import body_of, request
 from weir.protocol.api import ApiKey, versions
 from weir.protocol.messages import (
-    MetadataRequest,
     StreamsGroupDescribeRequest,
     StreamsGroupDescribeResponse,
     StreamsGroupHeartbeatRequest,
@@ -157,21 +156,6 @@ def test_a_streams_groups_changelog_topic_is_charged_in_full_once_it_is_there() 
     assert cluster.tokens == BURST - 4
 
 
-def test_internal_topics_are_charged_at_any_later_request_for_topics() -> None:
-    cluster = Coordinator()
-    cluster.beat(0, "g", changelog("c"))
-    topic = MetadataRequest.MetadataRequestTopic(name=SOURCE)
-    cluster.connect().send(0, request(MetadataRequest(topics=[topic]), 12))
-    assert cluster.tokens == BURST - 4
-
-
-def test_internal_topics_that_exist_are_free() -> None:
-    cluster = Coordinator()
-    cluster.broker.add("r", 600)
-    cluster.beat(0, "g", repartition("r", 600))
-    assert cluster.tokens == BURST
-
-
 def test_a_topology_whose_source_topics_are_missing_is_free_until_they_are_there() -> None:
     cluster = Coordinator()
     del cluster.broker.topics[SOURCE]
@@ -217,27 +201,6 @@ def test_members_of_a_client_over_its_quota_stay_alive_and_leave() -> None:
     assert cluster.beat(1000, "g", join=False, epoch=-1).error_code == 0
 
 
-def test_a_heartbeat_without_topology_creates_no_topics_for_a_client_over_its_quota() -> None:
-    cluster = Coordinator()
-    source = cluster.broker.topics.pop(SOURCE)
-    for number in range(3):
-        cluster.beat(0, f"g{number}", repartition(f"r{number}", 100))
-    cluster.broker.topics[SOURCE] = source
-    assert [cluster.beat(0, f"g{number}", join=False, epoch=1).error_code for number in range(3)] == [
-        0,
-        LOADING,
-        LOADING,
-    ]
-    assert cluster.broker.sizes() == {SOURCE: 4, "r0": 100}
-
-
-def test_internal_topics_of_a_group_that_cannot_be_described_are_those_of_the_request() -> None:
-    cluster = Coordinator()
-    cluster.broker.describes = False
-    cluster.beat(0, "g", repartition("r", 7))
-    assert cluster.tokens == BURST - 7
-
-
 def test_internal_topics_that_do_not_come_are_charged_once_in_the_time_they_may_take() -> None:
     cluster = Coordinator()
     cluster.broker.creates = False
@@ -272,9 +235,3 @@ def test_a_shadow_quota_charges_internal_topics_and_refuses_none() -> None:
     assert ledger.enforced is None
     assert ledger.shadow is not None
     assert ledger.shadow.tokens(0) == BURST - 14
-
-
-def test_heartbeats_of_a_client_without_a_mutation_quota_pass_as_they_came() -> None:
-    cluster = Coordinator(quota=QuotaKey.PRODUCER_BYTE_RATE)
-    cluster.beat(0, "g", repartition("r", 7))
-    assert [type(message) for message, _version in cluster.broker.asked] == [StreamsGroupHeartbeatRequest]

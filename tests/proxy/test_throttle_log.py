@@ -114,30 +114,6 @@ def test_the_log_says_when_throttling_begins_lasts_and_ends() -> None:
     assert said(log, 65_000) == []
 
 
-def test_the_log_reminds_once_a_minute_of_throttling_that_lasts() -> None:
-    registry = registry_of(shadow=False)
-    log = log_of(registry)
-    lines: list[Line] = []
-    for now_ms in range(0, 150_000, 5000):
-        budget_of(registry).charge(15_000, now_ms)
-        lines += said(log, now_ms)
-    assert [(line["event"], line.get("lasting_s"), line["count"]) for line in lines] == [
-        ("throttling begins", None, 1),
-        ("throttling goes on", 60.0, 12),
-        ("throttling goes on", 120.0, 12),
-    ]
-
-
-def test_the_log_waits_for_the_end_of_a_long_throttle() -> None:
-    registry = registry_of(shadow=False)
-    log = log_of(registry)
-    budget_of(registry).charge(110_000, 0)
-    said(log)
-    assert said(log, 99_000) == []
-    (line,) = said(log, 100_000)
-    assert (line["event"], line["lasted_s"]) == ("throttling ended", 100.0)
-
-
 def test_the_log_counts_connections_of_the_throttled_entity_alone_and_names_five_addresses() -> None:
     registry = registry_of(shadow=False)
     clients = [client(registry, peer=f"10.0.0.{n // 2}:{n}") for n in range(16)]
@@ -147,46 +123,6 @@ def test_the_log_counts_connections_of_the_throttled_entity_alone_and_names_five
     (line,) = said(log)
     assert line["connections"] == 16
     assert line["addresses"] == [f"10.0.0.{n}" for n in range(5)]
-
-
-def test_the_log_counts_connections_under_a_mutation_quota() -> None:
-    registry = registry_of(MUTATIONS, Entity("alice"), rate=1.0, shadow=False)
-    clients = [client(registry), client(registry, user="bob")]
-    log = log_of(registry, lambda: clients)
-    ledger = registry.of(1).mutation_ledger("alice", "app", 0)
-    assert ledger is not None
-    assert ledger.enforced is not None
-    ledger.enforced.charge(100, 0)
-    (line,) = said(log)
-    assert (line["connections"], line["entry"], line["refused"]) == (1, "user alice", 0)
-
-
-def test_the_log_says_nothing_of_shadow_throttles_where_quotas_are_enforced() -> None:
-    registry = registry_of(shadow=False)
-    budget_of(registry).charge(12_000, 0)
-    assert said(shadow_log(registry)) == []
-
-
-def test_the_shadow_log_reports_nothing_within_the_quota() -> None:
-    registry = registry_of()
-    budget_of(registry).charge(10_000, 0)
-    assert said(shadow_log(registry)) == []
-
-
-def test_the_shadow_log_shows_no_limit_and_no_entry_for_a_removed_entry() -> None:
-    registry = registry_of()
-    budget_of(registry).charge(12_000, 0)
-    put_in_force(registry, QuotaTable())
-    (line,) = said(shadow_log(registry))
-    assert (line["event"], line["limit"], line["entry"]) == ("shadow throttling begins", None, None)
-
-
-def test_the_shadow_log_sums_throttles_of_all_brokers() -> None:
-    registry = registry_of()
-    budget_of(registry, node_id=1).charge(12_000, 0)
-    budget_of(registry, node_id=2).charge(11_000, 0)
-    (line,) = said(shadow_log(registry))
-    assert (line["count"], line["seconds"], line["rate"]) == (2, 3.0, 1200)
 
 
 def test_the_log_names_the_longest_throttles_and_counts_all_others_once_a_minute() -> None:
@@ -203,18 +139,6 @@ def test_the_log_names_the_longest_throttles_and_counts_all_others_once_a_minute
     budget_of(registry, "app-01").charge(11_000, 6000)
     found = [line for line in said(log, 60_000) if line["event"] == event]
     assert [(line["entities"], line["count"]) for line in found] == [(1, 2)]
-
-
-def test_an_entity_gets_lines_of_its_own_when_another_one_has_ended() -> None:
-    registry = registry_of()
-    log = shadow_log(registry)
-    for number in range(NAMED_MAX):
-        budget_of(registry, f"app-{number:02}").charge(12_000, 0)
-    assert len(said(log)) == NAMED_MAX
-    assert len(said(log, 31_000)) == NAMED_MAX
-    budget_of(registry, "late").charge(12_000, 32_000)
-    (line,) = said(log, 35_000)
-    assert (line["event"], line["client_id"]) == ("shadow throttling begins", "late")
 
 
 def test_the_shadow_log_counts_mutations_that_would_have_been_refused() -> None:
@@ -262,19 +186,6 @@ def test_the_shadow_log_shows_request_time_in_percent_of_a_thread() -> None:
             "addresses": [],
         }
     ]
-
-
-def test_the_log_reports_a_recreated_budget_as_new() -> None:
-    registry = registry_of()
-    log = shadow_log(registry)
-    for _time in range(3):
-        budget_of(registry).charge(12_000, 0)
-    said(log)
-    sum(registry.expire(3_600_000))
-    said(log, 3_600_000)
-    budget_of(registry).charge(12_000, 3_600_000)
-    (line,) = said(log, 3_600_000)
-    assert (line["count"], line["seconds"]) == (1, 2.0)
 
 
 @pytest.mark.trio

@@ -49,21 +49,6 @@ def test_contradictory_tls_settings_stop_the_start(options: dict[str, Any], text
         load(**options)
 
 
-def test_tls_files_are_not_read_with_the_configuration() -> None:
-    rules = load(**CERT, sni_domain="Kafka.Example.org.", upstream_tls=True, listen=":9093").tls
-    assert rules.listener is not None
-    assert rules.listener.names == ServerNames("kafka.example.org", 9093)
-    assert len(rules.files) == 2
-    with pytest.raises(ConfigError, match=r"tls_cert tls.pem cannot be used: no such file"):
-        rules.listener.files.load()
-
-
-def test_with_sni_the_admin_port_may_be_any_other() -> None:
-    loaded = load(**CERT, sni_domain="d", listen=":9093", admin="127.0.0.1:9094")
-    assert loaded.advertised_listeners.port(7) == 9093
-    assert loaded.advertised_listeners.host(7, "anything") == "broker-7.d"
-
-
 @pytest.mark.parametrize(
     ("name", "node_id"),
     [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import ssl
-import struct
 import time
 from contextlib import ExitStack, contextmanager, suppress
 from threading import Thread
@@ -16,7 +15,6 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
-from tests.kafka.ports import free_range
 from tests.proxy.certificates import HOST, authority, client_context, context_of, write_ca, write_pair
 from tests.proxy.fake_broker import FakeCluster
 from tests.proxy.stage import METADATA, PING, PONG, Play, Stage, until
@@ -119,17 +117,6 @@ def test_a_client_certificate_gives_the_principal(
     play(script, **mutual, ssl_principal_mapping_rules=rules)
 
 
-def test_a_tls_client_without_a_certificate_is_anonymous_if_none_is_required(
-    play: Play, mutual: dict[str, Any]
-) -> None:
-    async def script(stage: Stage) -> None:
-        client = await stage.connect_tls(client_context())
-        assert await client.ask(PING) == PONG
-        assert users(stage) == [ANONYMOUS]
-
-    play(script, **mutual | {"tls_client_auth": "requested"})
-
-
 # Who is refused
 
 
@@ -160,20 +147,6 @@ async def test_an_untrusted_client_certificate_is_counted_and_logged_once(
     assert detail in said(logged)
     assert stage.cluster.asked == []
     await until(lambda: stage.server.counters.sessions_open == 0)
-
-
-def test_a_client_that_rejects_weirs_certificate_is_counted(play: Play, listener: dict[str, Any]) -> None:
-    def connect(port: int) -> None:
-        with socket.create_connection((HOST, port)) as plain, pytest.raises(ssl.SSLCertVerificationError):
-            ssl.create_default_context().wrap_socket(plain, server_hostname=HOST)
-
-    async def script(stage: Stage) -> None:
-        with capture_logs() as logged:
-            await trio.to_thread.run_sync(connect, stage.first_port)
-            await stage.closed(CloseReason.CLIENT_HANDSHAKE_FAILED)
-        assert "does not accept the certificate of tls_cert" in said(logged)
-
-    play(script, **listener)
 
 
 @staged("listener")
@@ -248,13 +221,6 @@ async def test_one_address_may_have_half_of_all_places_for_unfinished_tls_handsh
 
 
 @staged("listener")
-async def test_garbage_in_a_tls_handshake_is_counted(stage: Stage) -> None:
-    client = await stage.connect()
-    await client.stream.send_all(b"\x16\x03\x01\x00\x05hello" + bytes(100))
-    await stage.closed(CloseReason.CLIENT_HANDSHAKE_FAILED)
-
-
-@staged("listener")
 async def test_a_probe_that_only_connects_to_a_tls_port_logs_no_warning(stage: Stage) -> None:
     with capture_logs() as logged:
         socket.create_connection((HOST, stage.first_port)).close()
@@ -271,27 +237,6 @@ async def test_a_hundred_tls_handshakes_at_once_do_not_stop_other_clients(stage:
         assert await first.ask(PING) == PONG
     for client in stage.clients:
         assert await client.ask(PING) == PONG
-
-
-@staged("listener")
-async def test_stopping_closes_clients_during_their_tls_handshakes(stage: Stage) -> None:
-    for beginning in (b"\x16", b"\x16\x03\x01\x02\x00\x01", b""):
-        client = await stage.connect()
-        await client.stream.send_all(beginning)
-    await until(lambda: stage.server.counters.sessions_open == 3)
-    stage.server.stop()
-    await stage.closed(CloseReason.STOPPED, 3)
-
-
-@staged("listener")
-async def test_a_client_that_resets_during_its_tls_handshake_logs_no_warning(stage: Stage) -> None:
-    with capture_logs() as logged:
-        with socket.create_connection((HOST, stage.first_port)) as plain:
-            plain.send(b"\x16\x03\x01")
-            plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        await until(lambda: sum(stage.server.counters.closed.values()) == 1)
-    assert stage.server.counters.closed[CloseReason.CLIENT_RESET] == 1
-    assert {line["log_level"] for line in logged} <= {"debug"}
 
 
 # Certificates that change
@@ -344,12 +289,6 @@ def test_a_changed_certificate_is_reloaded_and_an_invalid_one_is_not(
     play(script, **mounted)
 
 
-def test_unusable_certificate_files_stop_the_start(play: Play, tmp_path: Path) -> None:
-    cert, _ = write_pair(tmp_path, HOST)
-    with pytest.raises(ConfigError, match=r"^tls_key .*gone.key cannot be used: no such file"):
-        play(None, tls_cert=str(cert), tls_key=str(tmp_path / "gone.key"))
-
-
 # One port for all brokers
 
 
@@ -385,16 +324,6 @@ async def test_a_tls_listener_shared_by_brokers_stays_open_while_one_is_unreacha
     assert stage.server.counters.closed[CloseReason.BROKER_UNREACHABLE] == 1
     client = await stage.connect_tls(client_context(), f"broker-0.{DOMAIN}")
     assert await client.ask(PING) == PONG
-
-
-@staged("listener", sni_domain=DOMAIN, broker_ports="")
-async def test_a_new_broker_has_its_tls_server_name_at_once(stage: Stage) -> None:
-    await stage.nursery.start(stage.cluster.serve, 3)
-    client = await stage.connect_tls(client_context(), f"bootstrap.{DOMAIN}")
-    assert await client.ask(METADATA) is not None
-    client = await stage.connect_tls(client_context(), f"broker-3.{DOMAIN}")
-    assert await client.ask(PING) == PONG
-    assert stage.cluster.asked[-1] == (3, PING)
 
 
 # Towards brokers
@@ -465,23 +394,6 @@ def test_unsuitable_upstream_tls_stops_the_start_and_names_the_setting(
         play(None, cluster=cluster, **{"upstream_tls": True, "upstream_ca": brokers_ca} | options)
     assert str(refusal.value).startswith(f"cannot connect to the brokers: {HOST}:")
     assert "--upstream" not in str(refusal.value), "that broker was reached"
-
-
-def test_the_tls_error_of_the_reachable_broker_names_the_setting(play: Play, brokers_ca: str) -> None:
-    cluster = FakeCluster(nodes={1: Address(HOST, free_range(1))}, tls=broker_context("elsewhere.test"))
-    with pytest.raises(
-        ConfigError, match=r"^cannot connect.* for other names.*upstream_verify_host = false$"
-    ):
-        play(None, cluster=cluster, upstream_tls=True, upstream_ca=brokers_ca)
-
-
-def test_upstream_host_names_need_not_be_verified(play: Play, brokers_ca: str) -> None:
-    async def script(stage: Stage) -> None:
-        client = await stage.connect(0)
-        assert await client.ask(PING) == PONG
-
-    cluster = FakeCluster(tls=broker_context("elsewhere.test"))
-    play(script, cluster=cluster, upstream_tls=True, upstream_ca=brokers_ca, upstream_verify_host=False)
 
 
 def test_a_broker_that_requires_a_certificate_is_reported_to_the_operator(

@@ -16,20 +16,14 @@ from hypothesis import strategies as st
 from tests.proxy.playbook import Playbook
 from tests.proxy.sasl import (
     AP_REQ,
-    CHALLENGE,
     DIALOGUES,
     HEAVY,
-    OF_ALICE,
     OF_NOBODY,
     PING,
     PONG,
-    PRODUCED,
     SALT,
     WRAPPED,
-    authenticate,
-    authenticated,
     bare,
-    bearer,
     handshake,
     plain,
     scram_first,
@@ -42,7 +36,6 @@ from weir.protocol.messages import (
     ApiVersionsResponse,
     HeartbeatRequest,
     ProduceRequest,
-    ProduceResponse,
 )
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection.connection import ANONYMOUS, Connection
@@ -95,49 +88,6 @@ def test_sasl_v0_tokens_cut_anywhere_give_the_same_principal(mechanism: str, cut
     assert wire.to_client == b"".join(answered for _, answered in dialogue)
 
 
-def test_requests_behind_a_sasl_v0_token_wait_for_the_new_principal() -> None:
-    with Playbook(OF_ALICE) as play:
-        play.client(handshake("PLAIN", 0), bare(plain("alice")), HEAVY, PING)
-        play.to_broker(handshake("PLAIN", 0))
-        play.returns(shaken(0, 0))
-        play.to_broker(bare(plain("alice")))
-        play.at(5).silent()
-        play.returns(EMPTY)
-        play.to_broker(HEAVY)
-        play.muted_until(5 + 2106)
-        play.returns(PRODUCED, told=response(ProduceResponse(throttle_time_ms=2106), 7, 9))
-
-
-def test_a_refused_handshake_starts_no_sasl_v0_tokens() -> None:
-    with Playbook() as play:
-        shake(play, "PLAIN", 33)
-        play.relays(PING, PONG)
-        shake(play)
-        play.relays(bare(plain("alice")), EMPTY)
-        assert play.session.client.user == "alice"
-
-
-def test_an_oauthbearer_challenge_in_a_sasl_v0_token_is_no_success() -> None:
-    with Playbook() as play:
-        shake(play, "OAUTHBEARER")
-        play.relays(bare(bearer({"sub": "admin"})), bare(CHALLENGE))
-        assert play.session.client.user == ANONYMOUS
-        play.forwards(bare(b"\x01"))
-        assert play.session.client.user == ANONYMOUS
-
-
-def test_reauthentication_with_sasl_v0_tokens_changes_the_principal() -> None:
-    with Playbook() as play:
-        shake(play)
-        play.relays(bare(plain("alice")), EMPTY)
-        play.relays(PING, PONG)
-        shake(play)
-        play.forwards(bare(plain("bob")))
-        assert play.session.client.user == "alice"
-        play.returns(EMPTY)
-        assert play.session.client.user == "bob"
-
-
 def test_requests_do_not_pass_as_sasl_v0_tokens() -> None:
     """A listener that answers the handshake, and then goes on with Kafka: nobody is charged less for it."""
     with Playbook(OF_NOBODY) as play:
@@ -146,15 +96,6 @@ def test_requests_do_not_pass_as_sasl_v0_tokens() -> None:
         play.forwards(HEAVY)
         play.muted_until(2106)
         assert play.session.client.exchange is None
-
-
-def test_saslauthenticate_after_handshake_v0_sets_no_principal() -> None:
-    with Playbook() as play:
-        shake(play)
-        play.relays(authenticate(plain("alice"), 1), authenticated(version=1))
-        assert play.session.client.user == ANONYMOUS
-        play.relays(authenticate(plain("alice"), 1), authenticated(version=1))
-        assert play.session.client.user == ANONYMOUS
 
 
 # GSSAPI: the end is not to be seen
@@ -167,15 +108,6 @@ def kerberos(play: Playbook) -> None:
     play.relays(EMPTY, bare(WRAPPED))
     play.forwards(bare(WRAPPED))
     assert play.session.client.user == ANONYMOUS
-
-
-def test_a_request_ends_a_gssapi_exchange_of_sasl_v0_tokens() -> None:
-    with Playbook(session=session_of(OF_KERBEROS)) as play:
-        kerberos(play)
-        play.forwards(HEAVY)
-        play.muted_until(2106)
-        assert play.session.client.user == "kerberos"
-        play.returns(PRODUCED, told=response(ProduceResponse(throttle_time_ms=2106), 7, 9))
 
 
 @pytest.mark.parametrize("cut", [1, 3, 1000, 100_000])
@@ -221,24 +153,6 @@ def test_any_api_key_and_version_below_256_end_a_hidden_exchange(api_key: int, v
     assert (wire.session.client.sends_sasl_tokens, wire.session.client.user) == (False, "kerberos")
 
 
-def test_the_last_sasl_v0_token_may_be_answered() -> None:
-    with Playbook(session=session_of()) as play:
-        kerberos(play)
-        play.returns(EMPTY)
-        play.relays(PING, PONG)
-        assert play.session.client.user == "kerberos"
-
-
-def test_requests_behind_an_unanswered_sasl_v0_token_wait() -> None:
-    with Playbook(session=session_of()) as play:
-        shake(play, "GSSAPI")
-        play.client(bare(AP_REQ), HEAVY)
-        play.to_broker(bare(AP_REQ))
-        play.at(60_000).silent()
-        assert play.session.client.user == ANONYMOUS
-        assert not play.session.idle
-
-
 def test_uplift_queries_versions_after_the_sasl_exchange() -> None:
     identities = Identities(IdentityRules(hidden="kerberos"))
     with Playbook(
@@ -272,14 +186,6 @@ def test_sasl_v0_tokens_of_impossible_length_close_the_session(
         play.violation(reason, saying="a SASL token of")
 
 
-@pytest.mark.parametrize("size", [0, 1, 7, 8, TOKEN_BYTES_MAX])
-def test_sasl_v0_tokens_of_every_allowed_length_pass(size: int) -> None:
-    with Playbook() as play:
-        shake(play, "GSSAPI")
-        for _ in range(2):
-            play.relays(bare(b"\x60" * size), bare(b"\x60" * size))
-
-
 def test_a_request_after_sasl_v0_may_be_larger_than_a_token() -> None:
     wire = Wire(session_of(OF_KERBEROS))
     for asked, answered in ((handshake("GSSAPI", 0), shaken(0, 0)), (bare(AP_REQ), bare(WRAPPED))):
@@ -307,16 +213,6 @@ def test_garbage_instead_of_a_sasl_v0_response_closes_the_session(sent: bytes, r
     wire.exchange(0, bare(plain("alice")), sent + bytes(8))
     assert wire.session.violation is not None
     assert wire.session.violation.reason is reason
-
-
-def test_an_unexpected_sasl_v0_token_of_the_broker_closes_the_session() -> None:
-    for sent in (bare(SALT), shaken(0, 0)):
-        wire = Wire(new_connection())
-        wire.exchange(0, handshake("PLAIN", 0), shaken(0, 0))
-        wire.feed(0, broker=sent)
-        assert wire.session.violation is not None
-        assert wire.session.violation.reason is CloseReason.RESPONSE_UNEXPECTED
-        assert wire.session.client.user == ANONYMOUS
 
 
 def test_a_sasl_v0_token_in_flight_is_answered_while_draining() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.proxy.exceeded_topics import RATE, RATES, SMALL_BUFFER, exceeded
+from tests.proxy.exceeded_topics import RATES, SMALL_BUFFER, exceeded
 from tests.proxy.wire import FIRST_HOLD_MS, Wire, new_connection
 from tests.wire.frames import response
 from tests.wire.messages import produce_to
@@ -30,14 +30,6 @@ def test_a_first_produce_to_a_throttled_topic_is_held_5_seconds_for_any_cut(cut:
     assert quotas.topics is not None
     assert [budget.charged for budget in quotas.topics.produce.budgets()] == [70_000 + 5000]
     assert wire.session.violation is None
-
-
-def test_a_first_produce_waits_for_no_longer_than_its_topics_throttle() -> None:
-    wire = Wire(new_connection(quotas=exceeded(3000)))
-    wire.feed(1000, client=produce_to(a=5000))
-    assert (bytes(wire.to_broker), wire.session.throttled_until_ms) == (b"", 3000)
-    wire.feed(3000)
-    assert bytes(wire.to_broker) == produce_to(a=5000)
 
 
 def test_a_first_produce_larger_than_the_buffer_is_held_5_seconds_for_its_topics_throttle() -> None:
@@ -129,23 +121,6 @@ def test_records_behind_another_topics_get_one_buffer_per_hold_of_a_new_connecti
         wire.feed(now_ms, client=produce_to(b=5_000, a=100_000))
         passed += max(len(wire.to_broker) - 5_000, 0)
     assert passed <= 600 * 2 * SMALL_BUFFER
-
-
-@pytest.mark.parametrize("size", [100, 20_000])
-def test_requests_for_unthrottled_topics_do_not_wait(size: int) -> None:
-    wire = Wire(new_connection(quotas=exceeded(60_000), buffer_bytes=SMALL_BUFFER))
-    for start in range(0, len(asked := produce_to(b=size)), 1000):
-        wire.feed(1000, client=asked[start : start + 1000])
-    assert (bytes(wire.to_broker), wire.session.throttled_until_ms) == (asked, 0)
-
-
-def test_a_connection_per_request_that_does_not_wait_gets_only_the_topics_rate() -> None:
-    quotas, asked, passed = BrokerQuotas.create(RATES), produce_to(a=2000), 0
-    for now_ms in range(0, 60_000, 50):
-        wire = Wire(new_connection(quotas=quotas))
-        wire.exchange(now_ms, asked, response(ProduceResponse(), 9))
-        passed += len(wire.to_broker) == len(asked)
-    assert 60 * RATE - 2000 <= 2000 * passed <= 60 * RATE + 10 * RATE + 2000
 
 
 def test_a_connection_per_request_that_waits_gets_one_request_per_hold() -> None:

@@ -62,36 +62,6 @@ def test_a_producer_over_a_topics_rate_gets_a_throttle_time_and_waits() -> None:
     assert bytes(wire.to_broker).endswith(produce_to(2, b=1))
 
 
-def test_the_longer_wait_of_client_and_topic_counts() -> None:
-    table = QuotaTable({(A, PRODUCE): 100, (APP, PRODUCE): 10**9})
-    wire = Wire(new_connection(table))
-    wire.exchange(0, produce_to(1, a=1500), produced(1))
-    assert bytes(wire.to_client) == produced(1, throttle_ms=5000)
-    table = QuotaTable({(A, PRODUCE): 10**9, (APP, PRODUCE): 100})
-    wire = Wire(new_connection(table))
-    frame = produce_to(1, a=1500)
-    wire.exchange(0, frame, produced(1))
-    assert bytes(wire.to_client) == produced(1, throttle_ms=(len(frame) - 4 - 1000) * 10)
-
-
-def test_a_streamed_produce_request_is_charged_to_its_topics() -> None:
-    session = new_connection(QuotaTable({(A, PRODUCE): 1000}), buffer_bytes=SMALL_BUFFER)
-    wire = Wire(session)
-    frame = produce_to(1, b=50_000, a=30_000)
-    for start in range(0, len(frame), 1000):
-        wire.feed(0, client=frame[start : start + 1000])
-    wire.feed(0, broker=produced(1))
-    assert bytes(wire.to_broker) == frame
-    assert bytes(wire.to_client) == produced(1, throttle_ms=20_000)
-
-
-def test_an_acks_0_producer_over_a_topics_rate_is_muted() -> None:
-    session = new_connection(QuotaTable({(A, PRODUCE): 100}))
-    wire = Wire(session)
-    wire.feed(0, client=produce_to(1, acks=0, a=2000))
-    assert session.throttled_until_ms == 10_000
-
-
 def test_a_consumer_over_a_topics_rate_gets_a_throttle_time_and_waits() -> None:
     session = new_connection(QuotaTable({(A, FETCH): 100}))
     wire = Wire(session)
@@ -122,20 +92,6 @@ def test_a_streamed_fetch_response_over_a_topics_rate_is_told_by_the_next_fetch(
     assert session.throttled_until_ms == 20_000
 
 
-@pytest.mark.parametrize("first", range(1, 24))
-def test_a_fetch_response_in_pieces_is_charged_and_has_the_throttle_time(first: int) -> None:
-    session = new_connection(QuotaTable({(A, FETCH): 10**9, (APP, FETCH): 1000}), buffer_bytes=SMALL_BUFFER)
-    wire = Wire(session)
-    answer = fetched_from(1, a=30_000, b=50_000)
-    wire.exchange(0, fetch(1, "a"), answer[:first])
-    for start in range(first, len(answer), 1000):
-        wire.feed(0, broker=answer[start : start + 1000])
-    assert session.violation is None
-    assert charged(session, "fetch", "a") == 30_000
-    cost = len(answer) - 5  # without the length, and the tags of the header
-    assert bytes(wire.to_client) == fetched_from(1, throttle_ms=cost - 10_000, a=30_000, b=50_000)
-
-
 def test_a_fetch_of_a_throttled_topic_gets_no_records_on_a_new_connection() -> None:
     table = QuotaTable({(A, FETCH): 100})
     first = new_connection(table)
@@ -156,20 +112,6 @@ def test_a_fetch_of_a_throttled_topic_gets_no_records_on_a_new_connection() -> N
     assert bytes(wire.to_broker).endswith(fetch(3, "a"))
 
 
-def test_a_response_that_arrives_while_its_topic_is_throttled_comes_without_records() -> None:
-    """Fetches under way at once: the first response makes its topic exceed the rate."""
-    first = new_connection(QuotaTable({(A, FETCH): 100}))
-    one, other = Wire(first), Wire(new_connection(quotas=first.quotas))
-    for wire in (one, other):
-        wire.feed(0, client=fetch(1, "a"))
-        assert bytes(wire.to_broker) == fetch(1, "a")
-    one.feed(300, broker=fetched_from(1, a=1500))
-    assert bytes(one.to_client) == fetched_from(1, throttle_ms=5000, a=1500)
-    other.feed(400, broker=fetched_from(1, a=1500))
-    assert bytes(other.to_client) == fetched_from(1, throttle_ms=4900, a=0)
-    assert charged(first, "fetch", "a") == 1500
-
-
 @pytest.mark.parametrize("key", [PRODUCE, FETCH])
 def test_requests_without_topic_names_are_closed_while_a_topic_rate_is_enforced(key: QuotaKey) -> None:
     session = new_connection(QuotaTable({(A, key): 100}))
@@ -187,15 +129,6 @@ def test_shadow_topic_rates_close_no_connection_and_throttle_no_client() -> None
     assert session.violation is None
     assert bytes(wire.to_client) == fetched_from(1, version=13) + produced(2) + fetched_from(3, a=9000)
     assert (charged(session, "produce", "a"), charged(session, "fetch", "a")) == (9000, 9000)
-
-
-def test_shadow_topic_rates_do_not_hold_pipelined_fetches() -> None:
-    session = new_connection(QuotaTable(None, {(A, FETCH): 100}))
-    wire = Wire(session)
-    wire.feed(0, client=fetch(1, "a") + fetch(2, "a"))
-    assert bytes(wire.to_broker) == fetch(1, "a") + fetch(2, "a")
-    wire.feed(0, broker=fetched_from(1, a=2000) + fetched_from(2, a=2000))
-    assert charged(session, "fetch", "a") == 4000
 
 
 def test_clients_are_offered_versions_that_name_topics_while_one_has_a_rate() -> None:

@@ -177,28 +177,6 @@ def test_the_topic_store_loads_all_records_up_to_the_end() -> None:
     assert trio.run(store_on(log).load) == QuotaTable(values)
 
 
-def test_the_topic_store_gives_up_loading_an_endless_topic(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic, "LOAD_S", 0.05)
-    log = FakeLog(endless=True)
-    with pytest.raises(StoreError, match=r"not read to its end within 0\.05 s"):
-        trio.run(store_on(log).load)
-    assert log.open == 0
-
-
-def test_the_topic_store_probes_a_topic_that_is_silent_while_loading(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its leader is gone: that must not hold up the start for as long as a long topic may."""
-    monkeypatch.setattr(topic, "SILENT_S", 0.0)
-    log = FakeLog(endless=True)
-
-    def gone(_reader: FakeReader) -> None:
-        raise StoreError("no leader")
-
-    monkeypatch.setattr(FakeReader, "probe", gone)
-    with pytest.raises(StoreError, match="no leader"):
-        trio.run(store_on(log).load)
-    assert log.open == 0
-
-
 def test_foreign_records_in_the_quota_topic_are_skipped_and_logged_once() -> None:
     log = FakeLog()
     (good,) = written({(ALICE, PRODUCE): 1.0})
@@ -235,15 +213,6 @@ def test_records_that_no_weir_has_marked_are_applied_counted_and_logged() -> Non
 def test_an_alteration_of_a_weir_is_not_counted_as_foreign() -> None:
     store = store_on(FakeLog())
     trio.run(partial(store.alter, {(ALICE, PRODUCE): 1.0}))
-    assert store.foreign == 0
-
-
-def test_unmarked_records_of_a_cluster_without_headers_are_not_counted() -> None:
-    log = FakeLog()
-    (record,) = written({(ALICE, PRODUCE): 1.0})
-    log.append([(record.key, record.value)])
-    store = store_on(log, idempotent=False)
-    assert trio.run(store.load) == QuotaTable({(ALICE, PRODUCE): 1.0})
     assert store.foreign == 0
 
 
@@ -285,23 +254,6 @@ def test_altered_throttles_are_read_back_after_a_restart_of_the_topic_store() ->
     assert trio.run(store_on(log).load) == fewer
 
 
-def test_the_topic_store_refuses_an_impossible_throttle() -> None:
-    log = FakeLog()
-    with pytest.raises(StoreError, match="must be a whole number"):
-        trio.run(store_on(log).alter_replication, {BROKER_1: "fast"})
-    assert log.records == []
-
-
-def test_shadow_entries_are_altered_beside_the_enforced_ones() -> None:
-    log = FakeLog()
-    log.append(written({(ALICE, PRODUCE): 1.0}))
-
-    async def main() -> QuotaTable:
-        return await store_on(log).alter({(ALICE, PRODUCE): 5.0}, shadow=True)
-
-    assert trio.run(main) == QuotaTable({(ALICE, PRODUCE): 1.0}, {(ALICE, PRODUCE): 5.0})
-
-
 def test_a_cluster_without_idempotent_producers_can_be_written_to() -> None:
     log = FakeLog()
 
@@ -310,14 +262,6 @@ def test_a_cluster_without_idempotent_producers_can_be_written_to() -> None:
 
     trio.run(main)
     assert log.idempotent == [False]
-
-
-def test_the_topic_store_refuses_a_name_that_is_no_unicode() -> None:
-    async def main() -> None:
-        await store_on(FakeLog()).alter({(Entity(user="\udc00"), PRODUCE): 1.0})
-
-    with pytest.raises(StoreError, match="rename it"):
-        trio.run(main)
 
 
 def test_the_topic_store_gives_up_an_alteration_that_never_appears(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -343,42 +287,6 @@ async def test_the_topic_store_follows_records_of_every_writer(follower: Followe
     follower.log.append([written({(ALICE, PRODUCE): 1.0})[0]._replace(value=None)])
     await until(lambda: follower.followed.tables[-1] == QuotaTable())
     assert follower.followed.failures == []
-
-
-@scripted(play)
-async def test_the_last_write_of_an_entity_in_the_quota_topic_wins(follower: Follower) -> None:
-    """Two Weirs that do not know of each other's write: all quotas of the later one count."""
-    follower.log.append(written({(ALICE, PRODUCE): 1.0}) + written({(ALICE, CONSUME): 2.0}))
-    await until(lambda: follower.followed.tables[-1:] == [QuotaTable({(ALICE, CONSUME): 2.0})])
-
-
-@scripted(play)
-async def test_a_topic_store_alteration_returns_once_it_is_followed(follower: Follower) -> None:
-    await until(lambda: bool(follower.followed.tables))
-    for rate in (1.0, 2.0, 3.0):
-        expected = QuotaTable({(ALICE, PRODUCE): rate})
-        assert await follower.store.alter({(ALICE, PRODUCE): rate}) == expected
-        assert follower.followed.tables[-1] == expected
-
-
-@scripted(play)
-async def test_the_topic_store_follows_throttles_of_other_writers(follower: Follower) -> None:
-    await until(lambda: bool(follower.followed.tables))
-    expected = QuotaTable(replication=THROTTLES)
-    assert await follower.store.alter_replication(dict(THROTTLES.values)) == expected
-    assert follower.followed.tables[-1] == expected
-    await store_on(follower.log).alter_replication(dict.fromkeys(THROTTLES.values))
-    await until(lambda: follower.followed.tables[-1] == QuotaTable())
-
-
-@scripted(play)
-async def test_a_topic_store_alteration_right_after_the_start_waits_for_the_follower(
-    follower: Follower,
-) -> None:
-    follower.log.append(written({(ALICE, CONSUME): 2.0}))
-    await trio.testing.wait_all_tasks_blocked()
-    both = QuotaTable({(ALICE, CONSUME): 2.0, (ALICE, PRODUCE): 1.0})
-    assert await follower.store.alter({(ALICE, PRODUCE): 1.0}) == both
 
 
 @scripted(play)
@@ -440,13 +348,6 @@ async def test_the_topic_store_probes_a_silent_topic(
 
 
 # Configuration
-
-
-@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "x" * 250])
-def test_an_invalid_quota_topic_name_is_refused(name: str) -> None:
-    config = load(None, {"upstream": "kafka:9092", "quota_topic": name})
-    with pytest.raises(ConfigError, match="quota_topic"):
-        topic_store(config)
 
 
 def test_a_quota_topic_without_confluent_kafka_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:

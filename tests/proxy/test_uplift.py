@@ -13,10 +13,9 @@ from tests.properties import examples
 from tests.protocol.generate import messages
 from tests.proxy.broker_versions import broker_of
 from tests.proxy.playbook import Playbook
-from tests.proxy.uplifted import RAISED, RELEASES, told
+from tests.proxy.uplifted import RAISED, told
 from tests.proxy.wire import Wire, new_connection
 from tests.wire.frames import body_of, head_of, request, request_body_of, response, split
-from weir.protocol.api import ApiKey
 from weir.protocol.codec import codec, request_type, response_type
 from weir.protocol.errors import EncodeError
 from weir.protocol.messages import (
@@ -159,15 +158,6 @@ def test_uplift_raises_the_versions_in_apiversions_responses(version: int, *, ag
         assert answer.throttle_time_ms == 0
 
 
-def test_an_unsupported_version_error_teaches_uplift_no_versions() -> None:
-    session = new_connection(plans=Plans(Counters(), uplift=True))
-    with Playbook(session=session) as play:
-        play.forwards(request(ApiVersionsRequest(), 3))
-        refusal = response(ApiVersionsResponse(error_code=35), 0)
-        play.returns(refusal)
-        assert session.broker_versions.broker is None
-
-
 QUESTION: Final = request(ApiVersionsRequest(), 0)
 
 
@@ -181,18 +171,6 @@ def test_uplift_queries_versions_once_for_a_client_without_apiversions() -> None
         play.to_broker(request(HeartbeatRequest(), 0) * 2)
         play.returns(response(HeartbeatResponse(), 0), told=pong)
         play.returns(response(HeartbeatResponse(), 0), told=pong)
-
-
-def test_the_version_query_waits_for_requests_in_flight_and_holds_later_ones() -> None:
-    broker = broker_of((0, 10, 2))
-    metadata, plain = request(MetadataRequest(topics=[]), 1, 8), request(HeartbeatRequest(), 0, 9)
-    first = response(MetadataResponse(), 1, 8)
-    with Playbook(session=new_connection(plans=Plans(Counters(), uplift=True))) as play:
-        play.client(metadata, request(HeartbeatRequest(), 1, 1), plain)
-        play.to_broker(metadata, QUESTION)
-        play.returns(first)
-        play.broker(told(broker))
-        play.to_broker(request(HeartbeatRequest(), 0, 1), plain)
 
 
 @pytest.mark.parametrize(
@@ -214,18 +192,6 @@ def test_uplift_queries_no_versions_before_sasl(message: Message, version: int) 
         play.forwards(request(message, version))
 
 
-@pytest.mark.parametrize("answer", [response(ApiVersionsResponse(error_code=58), 0), told({})])
-def test_uplift_queries_a_broker_that_returns_no_versions_only_once(answer: bytes) -> None:
-    ping = request(HeartbeatRequest(), 2)
-    with Playbook(session=new_connection(plans=Plans(Counters(), uplift=True))) as play:
-        play.client(ping)
-        play.to_broker(QUESTION)
-        play.broker(answer)
-        play.to_broker(ping)
-        play.returns(response(HeartbeatResponse(), 2))
-        play.forwards(ping)
-
-
 def test_brokers_of_different_releases_keep_separate_versions() -> None:
     plans = Plans(Counters(), uplift=True)
     ping = request(HeartbeatRequest(), 2)
@@ -236,20 +202,6 @@ def test_brokers_of_different_releases_keep_separate_versions() -> None:
         wire.feed(0, broker=told(broker_of(release)))
         wire.feed(0, client=ping)
         assert head_of(bytes(wire.to_broker)).version == spoken
-
-
-@pytest.mark.parametrize("key", [ApiKey.HEARTBEAT, ApiKey.CREATE_TOPICS, ApiKey.METADATA])
-def test_without_uplift_no_versions_are_queried_or_raised(key: ApiKey) -> None:
-    broker = broker_of((0, 10, 2))
-    asked = request(request_type(key)(), 2)
-    with Playbook() as play:
-        play.forwards(asked)
-    with Playbook() as play:
-        play.forwards(QUESTION)
-        play.broker(told(broker))
-        known = offered(broker, uplift=False)
-        assert {each: one.max for each, one in known.items()} == {each: broker[each].max for each in known}
-        play.to_client(told(known))
 
 
 # Large, unsupported, untouched
@@ -301,25 +253,3 @@ def test_requests_that_the_brokers_version_cannot_encode_are_unsupported(
     results = getattr(answer, "topics", getattr(answer, "results", getattr(answer, "responses", [answer])))
     assert [each.error_code for each in results] == [UNSUPPORTED]
     assert wire.session.idle
-
-
-def test_default_partition_counts_are_unsupported_at_old_brokers() -> None:
-    """A broker of 3.9 takes -1 in version 1 as well."""
-    asked = request(
-        CreateTopicsRequest(topics=[CREATABLE(name="t", num_partitions=-1, replication_factor=-1)]), 1
-    )
-    with Playbook(session=session_with(broker_of((2, 8)))) as play:
-        play.forwards(asked)
-
-
-@pytest.mark.parametrize("release", RELEASES, ids=str)
-def test_apis_without_uplift_pass_unchanged(release: tuple[int, ...]) -> None:
-    """What the broker speaks goes to it, and comes from it, as it is."""
-    broker = broker_of(release)
-    session = session_with(broker)
-    for key, versions in broker.items():
-        if session.plans.get((key, versions.max)) is None and key in (11, 12, 13, 14, 15, 16, 19, 20, 37):
-            asked = request(request_type(key)(), versions.max)
-            answer = response(response_type(key)(), versions.max)
-            with Playbook(session=session_with(broker)) as play:
-                play.relays(asked, answer)

@@ -31,9 +31,7 @@ from weir.proxy.handlers.uplift.uplift_rule import (
     Kind,
     Route,
     beyond,
-    may_be_uplifted,
     offered,
-    reach,
     route,
     taken,
 )
@@ -58,16 +56,6 @@ def name(found: VersionDifference) -> str:
     return f"{ApiKey(found.api_key).name}-v{found.version}"
 
 
-def added(release: tuple[int, ...]) -> dict[ApiKey, tuple[int, int]]:
-    """What uplift adds: the broker's newest, and the newest offered."""
-    broker = broker_of(release)
-    return {
-        ApiKey(key): (broker[key].max, found.max)
-        for key, found in offered(broker).items()
-        if found.max > broker[key].max
-    }
-
-
 # Decisions
 
 
@@ -77,13 +65,6 @@ def test_every_small_version_step_is_uplifted_or_a_named_exception() -> None:
     decided = {(found.api_key, found.version) for found in TAKEN} | EXCEPTIONS.keys()
     undecided = {each for each in little - decided if each[0] not in NEVER}
     assert undecided == set(), "take them in proxy/handlers/uplift/uplift_rule.py, or say there why not"
-
-
-def test_uplift_tables_have_no_unneeded_entries() -> None:
-    little = {(found.api_key, found.version) for found in EVERY if found.change is not Change.OTHER}
-    assert EXCEPTIONS.keys() <= little
-    assert not EXCEPTIONS.keys() & BY_HAND.keys()
-    assert not {key for key, _version in (*EXCEPTIONS, *BY_HAND)} & NEVER.keys()
 
 
 def test_throttle_versions_are_those_of_kafkas_classes() -> None:
@@ -104,56 +85,6 @@ def test_the_uplift_kind_covers_what_its_version_step_changes(found: VersionDiff
 
 
 # What is offered
-
-
-def test_uplift_in_front_of_0_10_2_adds_throttle_times_and_error_89() -> None:
-    assert added((0, 10, 2)) == {
-        ApiKey.METADATA: (2, 3),
-        ApiKey.OFFSET_COMMIT: (2, 4),
-        ApiKey.OFFSET_FETCH: (2, 4),
-        ApiKey.FIND_COORDINATOR: (0, 2),
-        ApiKey.JOIN_GROUP: (1, 3),
-        ApiKey.HEARTBEAT: (0, 2),
-        ApiKey.LEAVE_GROUP: (0, 2),
-        ApiKey.SYNC_GROUP: (0, 2),
-        ApiKey.DESCRIBE_GROUPS: (0, 2),
-        ApiKey.LIST_GROUPS: (0, 2),
-        ApiKey.API_VERSIONS: (0, 2),
-        ApiKey.CREATE_TOPICS: (1, 6),
-        ApiKey.DELETE_TOPICS: (0, 5),
-    }
-
-
-def test_uplift_in_front_of_1_1_offers_versions_of_2_0_and_error_89() -> None:
-    """Kafka 2.0 brought KIP-219, and nothing else, to the APIs that had throttle_time_ms."""
-    broker, newer = broker_of((1, 1)), broker_of((2, 0))
-    mutations = {ApiKey.CREATE_TOPICS: (2, 6), ApiKey.DELETE_TOPICS: (1, 5), ApiKey.CREATE_PARTITIONS: (0, 3)}
-    others = {
-        key: (broker[key].max, newer[key].max)
-        for key in BACKS_OFF_FROM
-        if key not in (*mutations, *NEVER) and newer[key].max == broker[key].max + 1
-    }
-    not_only = {ApiKey.DESCRIBE_ACLS, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS}
-    assert added((1, 1)) == {key: found for key, found in others.items() if key not in not_only} | mutations
-
-
-@pytest.mark.parametrize(
-    ("release", "creations", "deletions", "partitions"),
-    [((2, 0), 3, 2, 1), ((2, 1), 3, 3, 1), ((2, 3), 3, 3, 1), ((2, 4), 5, 4, 1), ((2, 6), 5, 4, 2)],
-)
-def test_uplift_in_front_of_2_0_to_2_6_adds_only_error_89(
-    release: tuple[int, int], creations: int, deletions: int, partitions: int
-) -> None:
-    assert added(release) == {
-        ApiKey.CREATE_TOPICS: (creations, 6),
-        ApiKey.DELETE_TOPICS: (deletions, 5),
-        ApiKey.CREATE_PARTITIONS: (partitions, 3),
-    }
-
-
-@pytest.mark.parametrize("release", [each for each in BROKER_API_VERSIONS if each >= (2, 7)], ids=str)
-def test_a_broker_that_has_error_89_is_not_uplifted(release: tuple[int, ...]) -> None:
-    assert added(release) == {}
 
 
 @in_one_test
@@ -213,27 +144,6 @@ def test_uplift_routes_have_the_broker_version_and_kind(
     assert (found.throttle and found.throttle.value, found.broker_waits) == (position, broker_waits)
 
 
-@pytest.mark.parametrize(
-    ("api_key", "version", "broker"),
-    [
-        (ApiKey.METADATA, 2, VersionRange(0, 2)),
-        (ApiKey.METADATA, 4, VersionRange(0, 2)),
-        (ApiKey.METADATA, 3, VersionRange(4, 5)),
-        (ApiKey.METADATA, 3, VersionRange(3, 2)),
-        (ApiKey.METADATA, 99, VersionRange(0, 98)),
-        (ApiKey.JOIN_GROUP, 4, VersionRange(0, 3)),
-        (ApiKey.CREATE_TOPICS, 7, VersionRange(0, 6)),
-        (ApiKey.PRODUCE, 6, VersionRange(0, 5)),
-        (ApiKey.FETCH, 8, VersionRange(0, 7)),
-        (4242, 1, VersionRange(0, 0)),
-    ],
-)
-def test_requests_outside_the_uplifted_versions_have_no_route(
-    api_key: int, version: int, broker: VersionRange
-) -> None:
-    assert route(api_key, version, broker) is None
-
-
 def every_route() -> dict[tuple[int, int], list[Route]]:
     """By (API, version): every way there, one for each broker that lacks it."""
     return {
@@ -249,22 +159,6 @@ def every_route() -> dict[tuple[int, int], list[Route]]:
 
 
 EVERY_ROUTE: Final = every_route()
-
-
-def test_versions_that_may_be_uplifted_are_those_with_a_route() -> None:
-    assert {each for each, found in EVERY_ROUTE.items() if found} == {
-        (key, version) for key, version in EVERY_ROUTE if may_be_uplifted(key, version)
-    }
-    assert not may_be_uplifted(4242, 1)
-    assert not may_be_uplifted(ApiKey.METADATA, 99)
-
-
-def test_every_offered_uplift_version_has_a_route() -> None:
-    for (key, version), found in EVERY_ROUTE.items():
-        reached = {each.broker_version for each in found}
-        known = versions(key)
-        assert known is not None
-        assert reached == {newest for newest in range(known.min, version) if reach(key, newest) >= version}
 
 
 WAYS: Final = [(key, version, found) for (key, version), ways in EVERY_ROUTE.items() for found in ways]
@@ -339,14 +233,6 @@ def test_default_partition_counts_need_createtopics_v4(
     asked = CreateTopicsRequest(topics=[topic, msgspec.structs.replace(topic, name="b", **{field: -1})])
     assert (beyond(asked, broker_version) is not None) == refused
     assert beyond(CreateTopicsRequest(topics=[topic]), broker_version) is None
-
-
-def test_topics_with_assignments_have_partition_count_minus_1() -> None:
-    assignment = CreateTopicsRequest.CreatableReplicaAssignment(partition_index=0, broker_ids=[1])
-    topic = CreateTopicsRequest.CreatableTopic(
-        name="a", num_partitions=-1, replication_factor=-1, assignments=[assignment]
-    )
-    assert beyond(CreateTopicsRequest(topics=[topic]), 0) is None
 
 
 # The page

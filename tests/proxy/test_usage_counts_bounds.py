@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,40 +49,6 @@ def test_invented_client_ids_beyond_the_bound_share_the_overflow_entity() -> Non
     assert {trace.client_id for trace in taken.traces} == {str(number) for number in range(10)}
 
 
-def test_long_names_in_usage_records_are_shortened() -> None:
-    taken = Taken(UsageRegistries())
-    say(wire_of(taken.registries), b"x" * 30_000)
-    (record,) = taken.drain()
-    assert len(record.client_id) == 256
-    assert record.bytes_in > 30_000
-
-
-def test_usage_counters_are_freed_without_connections_and_pending_counts() -> None:
-    taken = Taken(UsageRegistries())
-    registry = registry_of(taken.registries)
-    for number in range(100_000):
-        usage = taken.registries.of(None)
-        usage.become("ANONYMOUS", f"client {number % 5000}")
-        usage.usage_counters(1, 1, 11).arrived(10, 0, 1)
-        usage.end()
-        if number % 5000 == 4999:
-            assert len(registry) == 5000
-            assert sum(record.requests for record in taken.drain()) == 5000
-            assert len(registry) == 0
-    assert not registry.pending.active
-    assert not registry.pending.traces
-
-
-def test_usage_counters_of_an_idle_client_are_freed_at_once() -> None:
-    registries = UsageRegistries()
-    usage = registries.of(None)
-    usage.become("ANONYMOUS", "app")
-    assert len(registry_of(registries)) == 1
-    usage.end()
-    usage.end()
-    assert len(registry_of(registries)) == 0
-
-
 def test_the_former_clients_of_a_connection_are_bounded() -> None:
     registries = UsageRegistries()
     wire = wire_of(registries)
@@ -124,17 +89,6 @@ def test_the_same_clients_are_traced_at_every_broker() -> None:
             sampled.append(chosen)
     assert all(chosen == sampled[0] for chosen in sampled)
     assert 900 < len(sampled[0]) < 1100
-
-
-@pytest.mark.parametrize("share", [0.0, 1.0])
-def test_trace_shares_of_0_and_1_trace_no_or_every_client(share: float) -> None:
-    taken = Taken(UsageRegistries(trace_share=share))
-    for number in range(100):
-        wire = wire_of(taken.registries)
-        say(wire, b"%d" % number)
-        wire.session.end(1)
-    taken.drain()
-    assert len(taken.traces) == 100 * share
 
 
 NAMES: Final = st.sampled_from([b"a", b"b", b"c", b"d"])

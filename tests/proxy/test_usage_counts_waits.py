@@ -14,23 +14,20 @@ from tests.proxy.broker_versions import broker_of
 from tests.proxy.controller import NODE, Controller, ControllerClient
 from tests.proxy.fuzzed_requests import asked
 from tests.proxy.playbook import Playbook
-from tests.proxy.rigs import Rig, tcp_pair
 from tests.proxy.usage_totals import START_MS, Taken, counted_wire, recorded, total
 from tests.proxy.wire import APP, Wire, new_connection, quota_table
 from tests.wire.frames import head_of, padded, request, response, split
-from tests.wire.messages import ping, pong, produced
+from tests.wire.messages import produced
 from weir.protocol.codec import request_type, response_type
 from weir.protocol.messages import MetadataRequest, ProduceRequest
 from weir.proxy.connection.inbound import LOOK_BYTES
 from weir.proxy.connection.usage_registries import UsageRegistries
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.plans import Plans
-from weir.quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
+from weir.quotas import BrokerQuotas, QuotaKey, QuotaTable
 from weir.quotas.client_quotas import mutation_rates
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from weir.protocol.messages import Message
     from weir.protocol.versions import VersionRange
     from weir.proxy.connection.connection import Connection
@@ -59,34 +56,7 @@ def test_a_counted_produce_request_is_forwarded_once_64_kb_arrived() -> None:
         play.relays(frame[LOOK_BYTES:], produced())
 
 
-def test_requests_before_a_buffered_one_are_forwarded() -> None:
-    with Playbook(session=counted(new_connection())) as play:
-        play.client(ping(1) + produce(2)[:100])
-        play.to_broker(ping(1))
-        play.returns(pong(1))
-        play.client(produce(2)[100:] + ping(3))
-        play.to_broker(produce(2), ping(3))
-
-
 # The same for clients
-
-
-@pytest.mark.parametrize("acks", [0, 1])
-def test_a_connections_first_request_waits_equally_with_usage_counted(acks: int) -> None:
-    table = quota_table(produce=1000)
-    outcomes = []
-    for usage in (False, True):
-        quotas = BrokerQuotas.create(table)
-        first, second = (new_connection(quotas=quotas) for _ in range(2))
-        wire = Wire(counted(first) if usage else first)
-        wire.feed(1, client=produce(1, 1, 12_306))
-        other = Wire(counted(second) if usage else second)
-        other.feed(2, client=produce(1, acks) + ping(2))
-        told = bytes(other.to_broker), second.throttled_until_ms, second.state
-        other.feed(second.throttled_until_ms)
-        outcomes.append((told, bytes(other.to_broker), second.throttled_until_ms))
-    assert outcomes[0] == outcomes[1]
-    assert outcomes[0][0][1] > 2, "it does wait"
 
 
 @pytest.mark.parametrize("release", [None, (0, 10, 2), (1, 1), (2, 8)])
@@ -151,18 +121,6 @@ def test_request_traces_have_the_times_of_request_and_response() -> None:
     assert first.connection == second.connection == 1
 
 
-def test_the_last_request_trace_is_taken_without_further_traffic() -> None:
-    taken, wire = counted_wire(new_connection())
-    wire.feed(1, client=ping())
-    for _interval in range(5):
-        taken.drain()
-    assert not taken.traces, "it is not answered"
-    wire.feed(2, broker=pong())
-    for _interval in range(3):
-        taken.drain()
-    assert [trace.answered_ms for trace in taken.traces] == [START_MS + 2]
-
-
 def test_auto_created_topics_are_counted_as_usage_under_a_quota() -> None:
     """And not without one: this is said in the documentation."""
     for rate, partitions in ((1000.0, 3), (None, 0)):
@@ -176,29 +134,3 @@ def test_auto_created_topics_are_counted_as_usage_under_a_quota() -> None:
         taken.drain()
         assert controller.sizes() == {"new": 3}
         assert total(taken.records).get("mutations", 0) == partitions
-
-
-def test_a_produce_request_of_a_topic_with_a_rate_is_counted() -> None:
-    table = QuotaTable({(Entity(topic="t"), QuotaKey.PRODUCER_BYTE_RATE): 100.0})
-    taken, wire = counted_wire(new_connection(table, buffer_bytes=400))
-    partition = ProduceRequest.PartitionProduceData(records=b"r" * 3000)
-    topic = ProduceRequest.TopicProduceData(name="t", partition_data=[partition])
-    wire.feed(1, client=request(ProduceRequest(acks=1, topic_data=[topic]), 7))
-    wire.feed(2, broker=produced())
-    taken.drain()
-    assert wire.session.quotas.topics is not None
-    (budget,) = wire.session.quotas.topics.produce.budgets()
-    assert budget.throttle_ms_total > 0
-    assert total(taken.records)["topic_byte_rate ms"] == budget.throttle_ms_total
-
-
-def test_usage_counts_frame_bytes_on_every_transport(new_rig: Callable[..., Rig]) -> None:
-    """TLS too."""
-    taken = Taken(UsageRegistries())
-    rig = new_rig(session=recorded(new_connection(), taken.registries), pair=tcp_pair)
-    asked_, answered = produce(length=50_000), produced()
-    assert rig.pass_on(asked_, rig.client, rig.broker) == asked_
-    assert rig.pass_on(answered, rig.broker, rig.client) == answered
-    taken.drain()
-    sums = total(taken.records)
-    assert (sums["bytes_in"], sums["bytes_out"], sums["requests"]) == (len(asked_), len(answered), 1)

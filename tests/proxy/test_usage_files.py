@@ -27,10 +27,8 @@ from tests.proxy.usage_rigs import (
     LINES,
     WALL_S,
     Desk,
-    Disk,
     requests_in,
     text_of,
-    trace_record,
     usage_record,
 )
 from weir.proxy.control.usage import outlet
@@ -39,13 +37,12 @@ from weir.proxy.control.usage.directory import (
     PartFile,
     finish_for_the_dead,
     finished_name,
-    make,
     unfinished_name,
 )
 from weir.proxy.control.usage.files import FileRules
 from weir.proxy.control.usage.outlet import OutletError
 from weir.proxy.control.usage.tally import Kind, Loss
-from weir.usage import TraceRecord, UsageRecord
+from weir.usage import UsageRecord
 
 PLAIN = Compression.NONE
 FIRST, SECOND = (finished_name(Kind.USAGE, "weir", number, PLAIN) for number in (1, 2))
@@ -72,32 +69,6 @@ def test_a_usage_file_is_hidden_until_it_is_finished(tmp_path: Path) -> None:
     assert desk.tally.last_written_s == WALL_S
 
 
-def test_request_traces_have_separate_files(tmp_path: Path) -> None:
-    desk, files = Desk.opened(tmp_path)
-    files.write(Kind.TRACE, [trace_record(3)])
-    files.write(Kind.USAGE, [usage_record()])
-    files.close(1)
-    trace, usage = desk.names()
-    assert (trace, usage) == (finished_name(Kind.TRACE, "weir", 1, PLAIN), SECOND)
-    assert msgspec.json.decode((tmp_path / trace).read_bytes(), type=TraceRecord) == trace_record(3)
-
-
-def test_a_usage_file_is_finished_after_its_rotation_time(tmp_path: Path) -> None:
-    desk, files = Desk.opened(tmp_path)
-    files.write(Kind.USAGE, [usage_record(1)])
-    desk.now_s = 59.9
-    files.tend()
-    assert desk.names() == [unfinished_name(FIRST)]
-    desk.now_s = 60
-    files.tend()
-    files.tend()
-    assert desk.names() == [FIRST]
-    files.write(Kind.USAGE, [usage_record(2)])
-    files.close(1)
-    assert [requests_in(tmp_path / name) for name in (FIRST, SECOND)] == [[1], [2]]
-    assert desk.tally.finished_files == 2
-
-
 def test_a_usage_file_is_finished_at_its_rotation_size(tmp_path: Path) -> None:
     desk, files = Desk.opened(tmp_path, FileRules(1e9, 4096, 0, PLAIN))
     for number in range(100):
@@ -111,14 +82,6 @@ def test_a_usage_file_is_finished_at_its_rotation_size(tmp_path: Path) -> None:
     assert list(chain.from_iterable(requests_in(tmp_path / name) for name in desk.names())) == list(
         range(100)
     )
-
-
-def test_no_usage_file_is_made_without_records(tmp_path: Path) -> None:
-    desk, files = Desk.opened(tmp_path)
-    desk.now_s = 1000
-    files.tend()
-    files.close(1)
-    assert desk.names() == []
 
 
 def test_names_that_are_no_unicode_are_written_with_question_marks(tmp_path: Path) -> None:
@@ -155,15 +118,6 @@ def test_the_oldest_finished_usage_files_are_deleted_and_counted(tmp_path: Path)
     files.close(1)
     assert desk.names() == sorted(["trace-a-1.jsonl.zst", "usage-a-1.jsonl", FIRST, *others])
     assert (desk.tally.deleted_files, desk.tally.deleted_bytes) == (1, 1000)
-
-
-def test_no_usage_file_is_deleted_without_a_limit(tmp_path: Path) -> None:
-    (tmp_path / "usage-a-1.jsonl").write_bytes(b"x" * 1000)
-    desk = Desk(tmp_path)
-    files = desk.files()
-    files.write(Kind.USAGE, [usage_record()])
-    files.close(1)
-    assert desk.names() == ["usage-a-1.jsonl", FIRST]
 
 
 # The dead, and the living
@@ -219,18 +173,6 @@ def test_a_killed_processs_compressed_usage_file_is_cut_after_its_last_whole_fra
     tmp_path: Path, content: bytes, lines: bytes | None
 ) -> None:
     assert recovered(tmp_path, "usage-other-00000004.jsonl.zst", content) == lines
-
-
-def test_usage_files_of_a_running_process_are_not_touched(tmp_path: Path) -> None:
-    desk, other = Desk(tmp_path), Desk(tmp_path, instance="other")
-    files = desk.files()
-    files.open()
-    files.write(Kind.USAGE, [usage_record(1)])
-    other.files().open()
-    assert (desk.names(), other.tally.recovered_files) == ([unfinished_name(FIRST)], 0)
-    files.write(Kind.USAGE, [usage_record(2)])
-    files.close(1)
-    assert requests_in(tmp_path / FIRST) == [1, 2]
 
 
 @BOTH
@@ -401,61 +343,6 @@ def test_usage_files_keep_whole_lines_on_a_full_disk(tmp_path: Path) -> None:
     assert desk.tally.written[Kind.USAGE] == 3
 
 
-def test_a_usage_file_without_a_line_is_removed(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, disk=Disk(room=10))
-    files = desk.files()
-    with pytest.raises(OutletError):
-        files.write(Kind.USAGE, [usage_record()])
-    files.close(1)
-    assert desk.names() == []
-
-
-def test_a_partial_line_that_cannot_be_truncated_is_truncated_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    desk = Desk(tmp_path)
-    files = desk.files()
-    files.write(Kind.USAGE, [usage_record(1)])
-    desk.disk.room = 30
-
-    def fails(_fd: int, _length: int) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "ftruncate", fails)
-        with pytest.raises(OutletError, match="no space left"):
-            files.write(Kind.USAGE, [usage_record(2)])
-    desk.disk.room = None
-    files.open()  # as after each failure
-    files.write(Kind.USAGE, [usage_record(2)])
-    files.close(1)
-    assert [requests_in(tmp_path / name) for name in desk.names()] == [[1], [2]]
-
-
-def test_whole_lines_that_cannot_be_truncated_are_not_written_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    desk = Desk(tmp_path)
-    files = desk.files()
-    records = [usage_record(number) for number in (1, 2, 3)]
-    desk.disk.room = len(outlet.lines(records[:2])) + 30
-
-    def fails(_fd: int, _length: int) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "ftruncate", fails)
-        taken = files.write(Kind.USAGE, records)
-    assert taken == 2
-    desk.disk.room = None
-    files.write(Kind.USAGE, records[taken:])
-    files.close(1)
-    files.open()
-    assert [requests_in(tmp_path / name) for name in desk.names()] == [[1, 2], [3]]
-    assert desk.tally.written[Kind.USAGE] == 3
-    assert desk.tally.written_bytes == sum((tmp_path / name).stat().st_size for name in desk.names())
-
-
 def test_a_usage_file_that_fails_to_sync_is_finished_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -490,15 +377,6 @@ def test_a_deleted_usage_directory_is_made_again_and_its_records_counted_lost(tm
     files.write(Kind.USAGE, [usage_record(3)])
     files.close(1)
     assert requests_in(desk.path / SECOND) == [3]
-
-
-def test_a_usage_directory_is_made_or_refused(tmp_path: Path) -> None:
-    make(tmp_path / "a" / "b")
-    make(tmp_path / "a" / "b")
-    assert list((tmp_path / "a" / "b").iterdir()) == []
-    (tmp_path / "file").touch()
-    with pytest.raises(OSError, match=r"File exists|Not a directory"):
-        make(tmp_path / "file")
 
 
 # Whatever happens in whatever order

@@ -35,7 +35,3 @@ def test_usage_metrics_equal_the_tally() -> None:
         ("weir_usage_last_write_timestamp_seconds",): 1_763_775_570.5,
     }
     assert found == expected
-
-
-def test_the_usage_available_metric_is_1_until_a_failure() -> None:
-    assert samples(Tally())[("weir_usage_available",)] == 1

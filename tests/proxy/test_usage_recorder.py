@@ -12,11 +12,11 @@ import trio.testing
 from structlog.testing import capture_logs
 
 from tests.proxy.supervised import supervisor
-from tests.proxy.usage_rigs import trace_record, usage_record
+from tests.proxy.usage_rigs import usage_record
 from weir.proxy.control.usage import recorder as module
 from weir.proxy.control.usage.outlet import Record
 from weir.proxy.control.usage.recorder import SLICE, Clocks, Recorder
-from weir.proxy.control.usage.tally import Kind, Loss, Tally
+from weir.proxy.control.usage.tally import Kind, Tally
 
 if TYPE_CHECKING:
     from weir.usage import TraceRecord, UsageRecord
@@ -128,20 +128,6 @@ async def test_the_usage_recorder_ends_intervals_at_multiples_and_at_the_end(
     assert scene.reports == [False, False, False, False, True]
 
 
-async def test_the_usage_recorder_writes_last_counts_before_closing_its_sink(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    scene = Scene()
-    recorder = scene.make()
-    async with trio.open_nursery() as nursery:
-        await nursery.start(recorder.run)
-        await trio.sleep(0.3)
-        scene.registries.records, scene.registries.traces = [usage_record(5)], [trace_record(6)]
-        nursery.cancel_scope.cancel()
-    assert scene.sink.got == [(Kind.USAGE, [usage_record(5)]), (Kind.TRACE, [trace_record(6)])]
-    assert scene.registries.intervals == [(EPOCH_MS, 300)]
-
-
 async def test_the_usage_recorder_takes_many_records_in_slices(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
@@ -167,39 +153,6 @@ async def test_the_usage_recorder_takes_many_records_in_slices(
     assert {1, 2} & set(seen)
 
 
-async def test_a_cancelled_usage_recorder_takes_the_remaining_records(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    scene = Scene()
-    numbers = list(range(3 * SLICE))
-    scene.registries.records = [usage_record(number) for number in numbers]
-    recorder = scene.make()
-    async with trio.open_nursery() as nursery:
-        await nursery.start(recorder.run)
-        really = scene.sink.put
-
-        def put(kind: Kind, records: Sequence[Record]) -> None:
-            really(kind, records)
-            nursery.cancel_scope.cancel()
-
-        scene.sink.put = put  # type: ignore[method-assign]  # to act while it is at work
-    taken = [record for _kind, records in scene.sink.got for record in records]
-    assert taken == [usage_record(number) for number in numbers]
-
-
-async def test_the_usage_recorder_writes_the_length_of_a_late_interval(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    scene = Scene()
-    recorder = scene.make()
-    async with trio.open_nursery() as nursery:
-        await nursery.start(recorder.run)
-        autojump_clock.jump(2.4)  # the process stood still
-        await trio.sleep(0.7)
-        nursery.cancel_scope.cancel()
-    assert scene.registries.intervals == [(EPOCH_MS, 2400), (EPOCH_MS + 2400, 600), (EPOCH_MS + 3000, 100)]
-
-
 @pytest.mark.parametrize("step_ms", [-3_600_000, -700, 3_600_000])
 async def test_the_usage_recorder_logs_a_changed_clock_and_continues(
     autojump_clock: trio.testing.MockClock, step_ms: int
@@ -221,29 +174,6 @@ async def test_the_usage_recorder_logs_a_changed_clock_and_continues(
     before, after = scene.registries.offsets[0], scene.registries.offsets[-1]
     assert after - before == step_ms
     assert len(set(scene.registries.offsets)) == 2
-
-
-async def test_usage_records_have_keys_of_their_own_after_the_clock_was_set_back(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    scene = Scene()
-    recorder = scene.make()
-    async with trio.open_nursery() as nursery:
-        await nursery.start(recorder.run)
-        for _ in range(3):
-            await trio.sleep(4)
-            scene.set_ms -= 3000
-        nursery.cancel_scope.cancel()
-    times = [time for time, _length in scene.registries.intervals]
-    assert len(set(times)) < len(times), "no time came again"
-    assert len(set(scene.registries.keys)) == len(scene.registries.keys)
-
-
-async def test_the_usage_recorder_counts_dropped_traces_once(autojump_clock: trio.testing.MockClock) -> None:
-    scene = Scene()
-    scene.registries.traces_dropped = 7
-    await record_for(scene, 3.5)
-    assert scene.sink.tally.dropped[Loss.TRACES_MAX] == 7
 
 
 async def test_a_bug_in_the_usage_registry_is_logged_and_recording_continues(

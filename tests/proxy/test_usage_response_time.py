@@ -27,21 +27,6 @@ def response_times_ms(taken: Taken) -> dict[str, float]:
     return {record.api: record.response_time_us / 1000 for record in taken.drain()}
 
 
-def test_response_times_of_an_interval_are_summed() -> None:
-    taken, wire = counted_wire()
-    feed(wire, 1, client=ping(1) + ping(2))
-    feed(wire, 4, broker=pong(1))
-    feed(wire, 9, broker=pong(2))
-    assert response_times_ms(taken) == {"groups": 3 + 8}
-    feed(wire, 20, client=ping(3))
-    assert response_times_ms(taken) == {"groups": 0}
-    feed(wire, 25, broker=pong(3))
-    assert response_times_ms(taken) == {"groups": 5}, "in the interval of the response"
-    wire.session.end(26)
-    taken.drain()
-    assert [trace.answered_ms - trace.time_ms for trace in taken.traces] == [3, 8, 5]
-
-
 def test_response_time_of_a_large_request_begins_at_its_last_byte() -> None:
     taken, wire = counted_wire()
     frame = produce(length=200_000)

@@ -72,16 +72,6 @@ async def test_looks_at_limiters_do_not_wake_trio(monkeypatch: pytest.MonkeyPatc
     reactor.close()
 
 
-def test_quotas_of_a_broker_stay_local_without_share_usage() -> None:
-    topic, clock = Topic(), Clock()
-    one, here = sharing_of(topic, clock)
-    throttle(here, "local", 20_000, clock.now_ms)
-    throttle(here, "shared", 70, clock.now_ms)
-    one.look()
-    one.look()
-    assert one.own.units == 70
-
-
 def read_all(topic: Topic, clock: Clock) -> News:
     found: list[News] = []
     reader = Reader(topic.link, "me", 2, clock, found.append, lambda _error: None)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.proxy.usage_rigs import requests_in, usage_record
+from tests.proxy.usage_rigs import usage_record
 from weir.proxy.config.config import ConfigError, load
 from weir.proxy.control.usage.start import new_instance, recording
 from weir.proxy.control.usage.tally import Kind
@@ -40,32 +40,6 @@ def test_contradictory_usage_settings_are_refused(settings: dict[str, object], w
     assert str(refused.value).startswith(words)
 
 
-def test_usage_is_not_recorded_by_default() -> None:
-    config = load(None, UPSTREAM)
-    assert not config.records_usage
-    assert recording(config) is None
-
-
-def test_a_configured_usage_directory_is_relative_to_the_configuration(tmp_path: Path) -> None:
-    file = tmp_path / "weir.toml"
-    usage = 'usage_dir = "usage"\nusage_interval_ms = 1000\nusage_trace_share = 0.01\n'
-    file.write_text(f'upstream = "a:1"\n{usage}')
-    settings = load(file, {}).settings
-    assert settings.usage_dir == str(tmp_path / "usage")
-    assert (settings.usage_interval_ms, settings.usage_trace_share) == (1000, 0.01)
-
-
-def test_a_usage_directory_is_made_and_written_to(tmp_path: Path) -> None:
-    found = recording(load(None, {**UPSTREAM, "usage_dir": str(tmp_path / "a" / "usage")}))
-    assert found is not None
-    found.writer.start()
-    found.writer.put(Kind.USAGE, [usage_record(9)])
-    found.writer.close(20)
-    (path,) = (tmp_path / "a" / "usage").iterdir()
-    assert path.name == f"usage-{found.instance}-00000001.jsonl.zst"
-    assert requests_in(path) == [9]
-
-
 @pytest.mark.parametrize("name", ["file", "file/below", "nul\0"])
 def test_an_unusable_usage_directory_is_reported_in_one_line(tmp_path: Path, name: str) -> None:
     (tmp_path / "file").touch()
@@ -73,12 +47,6 @@ def test_an_unusable_usage_directory_is_reported_in_one_line(tmp_path: Path, nam
         recording(load(None, {**UPSTREAM, "usage_dir": str(tmp_path / name)}))
     assert "cannot write files in usage_dir: " in str(refused.value)
     assert "\n" not in str(refused.value)
-
-
-def test_configuring_a_usage_topic_makes_no_connection() -> None:
-    found = recording(load(None, {**UPSTREAM, "usage_topic": "usage"}))
-    assert found is not None
-    assert found.writer.outlet.name == "usage"
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", "ä", "x" * 244])

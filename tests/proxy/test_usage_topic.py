@@ -134,13 +134,6 @@ def test_usage_records_of_a_client_are_sent_with_one_key() -> None:
     assert msgspec.json.decode(value, type=UsageRecord) == record
 
 
-def test_names_that_are_no_unicode_are_sent_with_question_marks() -> None:
-    bench, topic = opened()
-    topic.write(Kind.USAGE, [usage_record(1, user="half \ud83d")])
-    ((_topic, key, value),) = bench.sender.sent
-    assert (key, msgspec.json.decode(value)["user"]) == (b"half ?/app", "half ?")
-
-
 def test_a_usage_record_counts_as_written_once_acknowledged() -> None:
     bench, topic = opened()
     topic.write(Kind.USAGE, [usage_record(1), usage_record(2)])
@@ -187,16 +180,6 @@ def test_unreachable_brokers_are_reported_before_usage_records_are_lost() -> Non
     assert topic.write(Kind.USAGE, [usage_record()]) == 1, "librdkafka keeps and sends it"
 
 
-def test_preparing_the_usage_topic_is_retried() -> None:
-    bench = Bench(unprepared="no broker answers: a:1")
-    topic = bench.topic()
-    with pytest.raises(OutletError, match="no broker answers: a:1"):
-        topic.open()
-    bench.unprepared = ""
-    topic.open()
-    assert topic.write(Kind.USAGE, [usage_record()]) == 1
-
-
 def test_a_fatal_producer_error_counts_pending_usage_records_and_makes_a_new_producer() -> None:
     bench, topic = opened()
     topic.write(Kind.USAGE, [usage_record(1)])
@@ -208,15 +191,6 @@ def test_a_fatal_producer_error_counts_pending_usage_records_and_makes_a_new_pro
     assert len(bench.senders) == 2
     assert bench.tally.dropped[Loss.UNDELIVERED] == 1
     assert topic.write(Kind.USAGE, [usage_record(2)]) == 1
-
-
-def test_a_usage_record_that_librdkafka_refuses_is_a_write_failure() -> None:
-    bench, topic = opened()
-    bench.sender.refuses = KafkaException(KafkaError(FATAL, "fenced", True))
-    with pytest.raises(OutletError, match="fenced"):
-        topic.write(Kind.USAGE, [usage_record()])
-    topic.open()
-    assert len(bench.senders) == 2
 
 
 def test_closing_the_usage_topic_waits_for_acknowledgements() -> None:

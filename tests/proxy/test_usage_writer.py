@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.proxy.usage_rigs import trace_record, usage_record
-from weir.proxy.control.usage.outlet import Outlet, OutletError, Record
+from weir.proxy.control.usage.outlet import OutletError, Record
 from weir.proxy.control.usage.tally import Kind, Loss, Tally
 from weir.proxy.control.usage.writer import CHUNK, RETRY_S, TEND_S, Writer
 from weir.usage import UsageRecord
@@ -76,11 +76,6 @@ def numbers(outlet: FakeOutlet) -> list[int]:
     return [record.requests for record in outlet.got if isinstance(record, UsageRecord)]
 
 
-def test_the_fake_usage_outlet_has_the_outlet_protocol() -> None:
-    outlet: Outlet = FakeOutlet(Tally())
-    assert outlet.name == "nowhere"
-
-
 def test_usage_records_are_written_in_chunks_in_order() -> None:
     writer, outlet = pair()
     writer.put(Kind.USAGE, numbered(*range(CHUNK + 5)))
@@ -92,20 +87,6 @@ def test_usage_records_are_written_in_chunks_in_order() -> None:
     assert writer.turn() == TEND_S
     assert (outlet.tally.queued, outlet.opened) == (0, 1)
     assert outlet.tally.written == {Kind.USAGE: CHUNK + 5, Kind.TRACE: 1, Kind.EVENT: 0}
-
-
-def test_a_usage_outlet_that_takes_some_records_gets_the_remaining_ones_next() -> None:
-    writer, outlet = pair()
-    outlet.most = 2
-    writer.put(Kind.USAGE, numbered(1, 2, 3, 4, 5))
-    writer.turn()
-    outlet.most = 0
-    writer.turn()
-    outlet.most = 2
-    writer.turn()
-    writer.turn()
-    assert numbers(outlet) == [1, 2, 3, 4, 5]
-    assert outlet.tally.queued == 0
 
 
 def test_usage_records_beyond_the_queue_are_dropped_and_counted() -> None:
@@ -121,13 +102,6 @@ def test_usage_records_beyond_the_queue_are_dropped_and_counted() -> None:
     writer.put(Kind.USAGE, numbered(9))
     writer.turn()
     assert numbers(outlet)[-1] == 9
-
-
-def test_unacknowledged_usage_records_take_room_in_the_queue() -> None:
-    writer, outlet = pair(queue_records=5)
-    outlet.tally.unacknowledged = 4
-    writer.put(Kind.USAGE, numbered(1, 2))
-    assert (outlet.tally.queued, outlet.tally.dropped[Loss.QUEUE_FULL]) == (1, 1)
 
 
 def test_a_failing_usage_outlet_is_reopened_without_losing_queued_records() -> None:
@@ -191,16 +165,6 @@ def test_queueing_usage_records_never_waits_for_a_write() -> None:
     outlet.gate.set()
     writer.close(PATIENCE_S)
     assert numbers(outlet) == list(range(150))
-
-
-def test_closing_the_usage_writer_drops_records_that_cannot_be_written() -> None:
-    writer, outlet = pair()
-    outlet.broken = True
-    writer.start()
-    writer.put(Kind.USAGE, numbered(1, 2, 3))
-    writer.close(PATIENCE_S)
-    assert (outlet.tally.dropped[Loss.SHUTDOWN], outlet.tally.queued) == (3, 0)
-    assert len(outlet.closed) == 1
 
 
 @pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")

@@ -33,23 +33,15 @@ from weir.protocol.messages import (
 from weir.protocol.values import schema_of
 from weir.proxy.connection.effects import NOTHING
 from weir.proxy.connection.state import State
-from weir.quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
+from weir.quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 
 if TYPE_CHECKING:
     from weir.quotas import Budget
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
-HOUR_MS: Final = 3_600_000
 LATER_MS: Final = 12_000
 """When bytes that were charged at 0 count no more; a throttle that they have caused may last for longer."""
 ALICE: Final = Entity(user="alice")
-
-
-def open_producer(quotas: BrokerQuotas) -> Playbook:
-    """A connection that has produced."""
-    play = Playbook(session=new_connection(quotas=quotas))
-    exchange(play, produce(1, 100), produced(1))
-    return play
 
 
 def overspend(budget: Budget, now_ms: int = 0) -> None:
@@ -100,63 +92,6 @@ def test_an_open_producer_does_not_wait_for_throttles_of_other_connections(
         exchange(play, produce(3, 100), produced(3))
 
 
-def test_an_open_producer_waits_for_its_own_throttle_only() -> None:
-    """What others have used counts in its rate: it is told its own throttle time, as at a broker."""
-    quotas = BrokerQuotas.create(quota_table(produce=RATE))
-    with open_producer(quotas) as play:
-        overspend(produce_budget(quotas))
-        play.at(1000)
-        exchange(play, *METADATA)
-        play.client(produce(3, 100), produce(4, 100))
-        play.to_broker(produce(3, 100))
-        until_ms = 1000 + 70_200 - 10_000  # 70,200 bytes are worth 70.2 s, of which 10 have passed
-        play.muted_until(until_ms)
-        play.returns(produced(3), told=produced(3, throttle_ms=until_ms - 1000))
-
-
-def test_an_open_producer_does_not_wait_when_an_unrelated_budget_expires() -> None:
-    table = quota_table(produce=RATE, entity=Entity(client_id=DEFAULT))
-    quotas = BrokerQuotas.create(table)
-    unrelated = quotas.ledger("ANONYMOUS", "unrelated", 0).produce
-    assert unrelated is not None
-    unrelated.charge(1, 0)
-    with open_producer(quotas) as play:
-        play.at(HOUR_MS)
-        overspend(produce_budget(quotas), HOUR_MS)
-        play.at(HOUR_MS + LATER_MS)
-        before = quotas.generation
-        assert sum(quotas.expire(play.now_ms)) == 1
-        assert quotas.generation != before
-        exchange(play, *METADATA)
-        exchange(play, produce(3, 100), produced(3))
-
-
-def test_an_open_producer_does_not_wait_when_quotas_of_others_change() -> None:
-    table = quota_table(produce=RATE)
-    quotas = BrokerQuotas.create(table)
-    with open_producer(quotas) as play:
-        overspend(produce_budget(quotas))
-        play.at(LATER_MS)
-        for other in (Entity(client_id="else"), Entity(topic="t"), Entity(user="bob")):
-            put_in_force(quotas, QuotaTable({**table.values, (other, PRODUCE): 1.0, (other, FETCH): 1.0}))
-            exchange(play, produce(3, 100), produced(3))
-        put_in_force(quotas, QuotaTable({**table.values, (APP, QuotaKey.REQUEST_PERCENTAGE): 1e6}))
-        exchange(play, produce(3, 100), produced(3))
-
-
-def test_an_open_producer_does_not_wait_when_it_has_authenticated_again() -> None:
-    quotas = BrokerQuotas.create(quota_table(produce=RATE, entity=ALICE))
-    budget = quotas.ledger("alice", "app", 0).produce
-    assert budget is not None
-    with Playbook(session=new_connection(quotas=quotas)) as play:
-        log_in(play, "alice")
-        exchange(play, produce(1, 100), produced(1))
-        overspend(budget)
-        play.at(LATER_MS)
-        log_in(play, "alice")
-        exchange(play, produce(3, 100), produced(3))
-
-
 def test_the_first_produce_request_of_a_new_principal_is_held() -> None:
     """What it has asked before it was known does not open the connection; nor does another principal."""
     quotas = BrokerQuotas.create(quota_table(produce=RATE, entity=ALICE))
@@ -203,16 +138,6 @@ def test_a_first_produce_request_is_not_held_if_that_is_configured() -> None:
         play.forwards(produce(1, 100))
         play.muted_until(60_100)
         play.returns(produced(1), told=produced(1, throttle_ms=60_100))
-
-
-def test_a_held_first_produce_request_is_longer_than_the_buffer() -> None:
-    asked = produce(1, 5000)
-    with Playbook(session=new_connection(quotas=throttled_quotas(produce_s=60), buffer_bytes=500)) as play:
-        play.at(LATER_MS).client(asked)
-        play.muted_until(LATER_MS + FIRST_HOLD_MS)
-        assert play.wire.waiting_bytes == len(asked)
-        assert play.tick() == LATER_MS + FIRST_HOLD_MS
-        play.to_broker(asked)
 
 
 SHARE_VERSIONS: Final = list(schema_of(ShareFetchRequest).versions)
@@ -280,27 +205,6 @@ def test_a_throttle_is_told_in_the_first_response_whose_version_has_the_field() 
         play.at(100).broker(old[1], pong(2), produced(3, version=0))
         told = response(HeartbeatResponse(throttle_time_ms=2006), 4, 2)
         play.to_client(old[1], told, produced(3, version=0))
-
-
-@pytest.mark.parametrize(("version", "acks"), [(0, 1), (7, 0)])
-def test_hold_mode_delays_only_the_response_of_the_request_that_is_throttled(version: int, acks: int) -> None:
-    """A response that told the throttle time of another request would have to wait for it."""
-    asked = produce(2, 12_106, version, acks)
-    with Playbook(quota_table(produce=RATE), hold=True) as play:
-        play.client(ping(1), asked, ping(3))
-        play.to_broker(ping(1), asked)
-        play.muted_until(2106)
-        play.returns(pong(1))
-        play.at(2106)
-        play.to_broker(ping(3))
-
-
-def test_a_throttle_that_a_response_can_tell_is_told_there_only() -> None:
-    with Playbook(quota_table(produce=RATE)) as play:
-        play.forwards(ping(1), produce(2, 12_106))
-        play.muted_until(2106)
-        play.broker(pong(1), produced(2))
-        play.to_client(pong(1), produced(2, throttle_ms=2106))
 
 
 def test_a_request_time_throttle_is_told_in_the_next_response_if_its_own_lacks_the_field() -> None:

@@ -75,15 +75,6 @@ async def test_a_broker_whose_listener_refuses_clients_for_a_worker_is_shown_as_
 
 
 @staged()
-async def test_a_worker_cannot_have_a_listener_refuse_that_does_not_exist(stage: Stage) -> None:
-    """With server names only the bootstrap listener exists."""
-    async with pool_of(stage) as (pool, _ends):
-        await pool._take(0, Away(77, away=True))
-        await trio.testing.wait_all_tasks_blocked()
-        assert stage.server.refusing == set()
-
-
-@staged()
 async def test_a_failure_while_a_listener_refuses_clients_ends_only_the_refusal(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,22 +103,6 @@ async def test_a_bootstrap_client_goes_to_another_broker_if_the_first_cannot_be_
         await until(lambda: any(end.of(Client) for end in ends))
         (client,) = [message for end in ends for message in end.of(Client)]
         assert (client.node_id, client.bootstrap) == (1, True)
-        far.close()
-
-
-@staged(brokers=(0, 1), connect_timeout_s=5)
-async def test_a_bootstrap_client_is_refused_if_no_broker_can_be_reached(stage: Stage) -> None:
-    async with pool_of(stage) as (pool, ends):
-        for scope in stage.brokers.values():
-            scope.cancel()
-        await trio.testing.wait_all_tasks_blocked()
-        near, far = tcp_pair()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(pool.receive, near, BOOTSTRAP, Address(*PEER))
-            await stage.closed(CloseReason.BROKER_UNREACHABLE)
-            nursery.cancel_scope.cancel()
-        assert stage.server.counters.sessions_open == 0
-        assert not any(end.of(Client) for end in ends)
         far.close()
 
 

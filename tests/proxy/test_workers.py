@@ -20,9 +20,8 @@ from weir.proxy.workers.counts import Counts, increase
 from weir.proxy.workers.link import Link, LinkError
 from weir.proxy.workers.messages import Brokers, Charges, Client, Left
 from weir.proxy.workers.pool import number_of
-from weir.proxy.workers.worker import message_of, table_of, without_limits
+from weir.proxy.workers.worker import without_limits
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
-from weir.quotas.table.entities import Prefix
 from weir.quotas.table.options import Options, Scope
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
@@ -124,22 +123,6 @@ def test_clients_that_were_not_sent_are_given_back() -> None:
     trio.run(act)
 
 
-def test_messages_that_a_process_has_sent_before_its_end_arrive() -> None:
-    """Also if it has not read all that was sent to it: Linux then reports an error first."""
-
-    async def act() -> None:
-        ours, theirs = link_pair()
-        ours.post(Left(["unread"]))
-        theirs.post(Left(["last"]))
-        theirs.close()
-        assert await ours.receive() == (Left(["last"]), None)
-        with pytest.raises(LinkError):
-            await ours.receive()
-        ours.close()
-
-    trio.run(act)
-
-
 def test_a_packet_for_which_the_kernel_has_no_room_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Descriptors that are in flight in sockets are limited, too."""
     failures = [errno.ENOBUFS, errno.ENOMEM, errno.ETOOMANYREFS]
@@ -183,21 +166,6 @@ def test_another_process_absorbs_the_charges_of_shared_quotas() -> None:
     assert [charge.used.charges for charge in charged(other, shared=True)] == [[(0, 1.0)]]
 
 
-def test_charges_of_one_broker_are_no_charges_of_shared_quotas() -> None:
-    registry = QuotaRegistry(TABLE)
-    produce(registry, "each", 5_000)
-    assert charged(registry, shared=True) == []
-    assert [charge.used.quotas for charge in charged(registry, shared=False)] == [(1, "produce", False)]
-
-
-def test_charges_are_read_once() -> None:
-    registry = QuotaRegistry(TABLE)
-    reader = Charged(registry)
-    produce(registry, "each", 5_000)
-    assert any(reader.look(NOW_MS, shared=False))
-    assert not any(reader.look(NOW_MS, shared=False))
-
-
 def test_two_looks_at_charges_may_run_at_the_same_time() -> None:
     """A take-over looks while a periodic look has not ended."""
     registry = QuotaRegistry(TABLE)
@@ -217,15 +185,6 @@ def test_the_supervisor_counts_charges_and_throttles_of_workers() -> None:
     (limiter,) = supervisor.of(1).produce
     assert (limiter.charged, limiter.throttled, limiter.throttle_ms_total) == (5_000, 1, wait_ms)
     assert limiter.rate(NOW_MS) == next(iter(worker.of(1).produce)).rate(NOW_MS)
-
-
-def test_a_quota_table_arrives_unchanged() -> None:
-    table = QuotaTable(
-        {EACH: 1.5, (Entity(user=DEFAULT), PRODUCE): 3.0, (Entity(client_id=Prefix("a")), PRODUCE): 2.0},
-        {WHOLE: 7.0},
-        shadow_options={WHOLE: Options(scope=Scope.CLUSTER)},
-    )
-    assert table_of(message_of(table, in_shadow=True)) == table
 
 
 def test_the_increase_of_counters_is_what_came_after_the_former_reading() -> None:
@@ -255,11 +214,6 @@ def test_auto_is_one_process_beside_a_setting_that_needs_one() -> None:
     assert needs_one_worker(config.load(None, given).settings) == "replication_upstream"
     given = {**UPSTREAM, "takeover_socket": "weir.sock", "workers": "auto"}
     assert needs_one_worker(config.load(None, given).settings) == ""
-
-
-@pytest.mark.parametrize(("written", "number"), [("auto", 0), ("3", 3), (2, 2)])
-def test_the_number_of_workers_is_a_number_or_auto(written: object, number: int) -> None:
-    assert config.load(None, {**UPSTREAM, "workers": written}).settings.workers == number
 
 
 @pytest.mark.parametrize("written", ["many", "-1", -1])
