@@ -12,7 +12,6 @@ import trio
 from structlog.testing import capture_logs
 
 from tests.admin.stage import Stage, asked, get, play_with
-from tests.cli.run_command import refused as refused_start
 from tests.proxy import certificates
 from tests.proxy.fake_broker import HOST
 from tests.proxy.stage import LONG_S
@@ -65,14 +64,6 @@ def test_off_loopback_all_pages_but_health_need_the_token(token_file: Path) -> N
     play_with(script, admin_token_file=str(token_file), **OFF_LOOPBACK)
 
 
-def test_public_metrics_need_no_token_and_open_no_other_page(token_file: Path) -> None:
-    async def script(stage: Stage) -> None:
-        assert await status_of(stage, "/metrics") == 200
-        assert await status_of(stage, "/api/status") == 401
-
-    play_with(script, admin_token_file=str(token_file), admin_public_metrics=True, **OFF_LOOPBACK)
-
-
 def test_on_loopback_reading_needs_no_token_and_changing_does(token_file: Path) -> None:
     change = {"entity": {"user": "bob"}, "ops": {"producer_byte_rate": 1}}
 
@@ -86,16 +77,6 @@ def test_on_loopback_reading_needs_no_token_and_changing_does(token_file: Path) 
         assert (await stage.post("/api/quotas/preview", change))[0] == 200
 
     play_with(script, admin_token_file=str(token_file))
-
-
-def test_without_a_token_file_nobody_changes_quotas() -> None:
-    async def script(stage: Stage) -> None:
-        change = {"entity": {"user": "bob"}, "ops": {"producer_byte_rate": 1}}
-        status, answer = await stage.post("/api/quotas", change)
-        assert (status, "set admin_token_file" in answer["detail"]) == (403, True)
-        assert (await stage.post("/api/quotas", change, TOKEN))[0] == 401
-
-    play_with(script)
 
 
 @pytest.mark.parametrize(
@@ -172,19 +153,6 @@ def test_an_admin_address_off_loopback_without_a_token_stops_the_start(admin: st
         config.load(None, {"upstream": "a:1", "admin": admin})
 
 
-@pytest.mark.parametrize("admin", ["127.0.0.1:9644", "localhost:9644", "[::1]:9644", "127.8.8.8:9644"])
-def test_an_admin_address_on_loopback_needs_no_token(admin: str) -> None:
-    assert config.load(None, {"upstream": "a:1", "admin": admin}).admin_access.loopback
-
-
-def test_weir_run_reports_a_missing_admin_token_in_one_line() -> None:
-    line = refused_start("--upstream", f"{HOST}:1", "--admin", ":9644", "--log-level", "error")
-    assert line == (
-        "weir: admin :9644 can be reached from other machines: set admin_token_file or "
-        "admin_tls_client_ca, or listen at 127.0.0.1"
-    )
-
-
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
@@ -204,11 +172,6 @@ def test_a_token_file_that_cannot_be_used_stops_the_start(
     with pytest.raises(ConfigError, match=reason) as refused:
         Token(file)
     assert content.decode("latin-1") not in str(refused.value) or not content
-
-
-def test_a_missing_token_file_stops_the_start(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot read it: no such file"):
-        Token(tmp_path / "missing")
 
 
 @pytest.mark.parametrize("key", ["admin_tls_key", "admin_tls_client_ca"])

@@ -14,7 +14,6 @@ from tests.proxy.fake_broker import HOST, Connection
 from tests.proxy.stage import PING, PONG, until
 from tests.scripted import scripted
 from weir.proxy.admin.api.operation import BODY_BYTES_MAX
-from weir.proxy.control.events.records import Problem
 from weir.proxy.control.snapshots import records
 
 TOKEN = "0123456789abcdef-token"  # noqa: S105
@@ -169,19 +168,6 @@ async def test_brokers_and_status_show_connections_and_a_broker_that_is_down(sta
 
 
 @scripted(play)
-async def test_status_and_events_name_a_broker_without_a_listener_and_since_when(stage: Stage) -> None:
-    await stage.start()
-    stage.server.address_book.left_out.note(7)
-    (problem,) = (await stage.json("/api/status"))["problems"]
-    assert problem["what"].startswith("Broker 7 has no listener")
-    with stage.server.events.read(0) as reader:
-        event = await reader.next(20)
-    assert isinstance(event, Problem)
-    assert event.name == "brokers_without_listener"
-    assert abs(problem["since_ms"] - event.at_ms) < 1000
-
-
-@scripted(play)
 async def test_the_status_names_a_quota_store_that_cannot_be_read(stage: Stage) -> None:
     await stage.start()
     stage.state.sources.store.note("line 3: not TOML")
@@ -263,15 +249,6 @@ def test_changes_of_quotas_that_cannot_be_are_refused_with_the_reason(
         assert content(quotas) == before
 
     play_with(script, quotas, admin_token_file=str(token_file))
-
-
-def test_a_change_that_the_store_refuses_is_a_conflict_with_the_stores_reason(token_file: Path) -> None:
-    async def script(stage: Stage) -> None:
-        change = {"entity": {"user": "bob"}, "ops": {"producer_byte_rate": 2000}}
-        status, answer = await stage.post("/api/quotas", change, TOKEN)
-        assert (status, "there is no quota file" in answer["detail"]) == (409, True)
-
-    play_with(script, admin_token_file=str(token_file))
 
 
 @pytest.mark.parametrize(

@@ -44,14 +44,6 @@ def test_each_file_of_the_page_is_served_with_its_type_policy_and_tag(host: str)
         assert re.fullmatch('"[0-9a-f]{32}"', headers["etag"])
 
 
-def test_a_file_that_the_browser_has_is_answered_with_304(host: str) -> None:
-    tag = asked(host, "/page/main.js")[2]["etag"]
-    for known in (tag, f"W/{tag}", f'"other", {tag}'):
-        status, body, headers = asked(host, "/page/main.js", if_none_match=known)
-        assert (status, body, headers["etag"]) == (304, b"", tag)
-    assert asked(host, "/page/main.js", if_none_match='"other"')[0] == 200
-
-
 def test_the_policy_permits_no_inline_script_no_other_host_and_no_html_from_text() -> None:
     policy = dict(part.split(" ", 1) for part in POLICY.split("; "))
     sources = [value for name, value in policy.items() if name.endswith("-src")]

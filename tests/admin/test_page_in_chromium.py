@@ -266,16 +266,6 @@ def test_a_preview_stays_when_the_quotas_arrive_after_it(
     assert tab.read("document.querySelector('#apply').disabled") is (token is None)
 
 
-def test_the_title_counts_the_entities_of_the_list_and_marks_them_all(
-    tab: Browser, api: FakeApi, url: str
-) -> None:
-    api.entities = (entity("waits"), entity("pauses", throttled=False, throttle_ms=0))
-    shown(tab, url)
-    tab.until("document.querySelectorAll('#throttled li').length === 2")
-    assert tab.text("#throttled-title") == "Throttled: 2, 2 waiting now"
-    assert tab.read("document.querySelectorAll('#throttled li.over').length") == 0
-
-
 def test_a_number_that_is_none_is_refused_by_the_form_with_examples(
     tab: Browser, api: FakeApi, url: str
 ) -> None:

@@ -64,15 +64,6 @@ def test_a_capture_becomes_json_lines_on_stdout(tmp_path: Path) -> None:
     assert found[1]["api"] == "Metadata"
 
 
-def test_a_capture_on_stdin_becomes_json_lines_in_a_file(tmp_path: Path) -> None:
-    data = capture_file(tmp_path / "c").read_bytes()
-    out = tmp_path / "lines"
-    assert convert("-", "--to", "jsonl", "--out", str(out), stdin=data).exit_code == DONE
-    assert len(out.read_text().splitlines()) == len(EVENTS)
-    again = convert("-", "--to", "jsonl", "--out", str(out), stdin=data)
-    assert "exists already" in error_line(again)
-
-
 def test_a_damaged_capture_is_told_after_the_lines_before(tmp_path: Path) -> None:
     path = capture_file(tmp_path / "c")
     path.write_bytes(path.read_bytes()[:-3])
@@ -80,12 +71,6 @@ def test_a_damaged_capture_is_told_after_the_lines_before(tmp_path: Path) -> Non
     assert result.exit_code == INCOMPLETE
     assert len(result.stdout.splitlines()) == len(EVENTS)
     assert result.stderr.startswith(f"weir: {path}: damaged at byte ")
-
-
-def test_files_that_are_no_captures_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "c").write_bytes(b"something else")
-    assert "is not a capture" in error_line(convert(str(tmp_path / "c"), "--to", "jsonl"))
-    assert "No such file" in error_line(convert(str(tmp_path / "none"), "--to", "jsonl"))
 
 
 def test_a_direction_must_be_chosen(tmp_path: Path) -> None:
@@ -120,17 +105,6 @@ def test_a_pcap_file_becomes_a_capture_without_credentials(tmp_path: Path) -> No
     assert LOGIN in b"".join(event.data for event in read(kept) if isinstance(event, Bytes))
     nothing = convert(str(tmp_path / "p"), "--from", "pcap", "--broker-port", "1", "--out", str(out))
     assert "no TCP connections of brokers" in error_line(nothing)
-
-
-def test_capture_needs_a_file() -> None:
-    result = CliRunner().invoke(weir, ["capture", "--upstream", "127.0.0.1:1"])
-    assert "Missing option '--out'" in error_line_of_usage(result)
-
-
-def error_line_of_usage(result: Result) -> str:
-    """What click prints for wrong usage."""
-    assert result.exit_code == USAGE
-    return result.stderr
 
 
 def test_capture_refuses_a_file_of_something_else(tmp_path: Path) -> None:
@@ -238,14 +212,3 @@ def test_errors_of_the_process_that_writes_end_in_the_exit_code_while_traffic_go
                 broker.close()
         assert text in log.read_text()
         assert "the capture lacks all that came after" in log.read_text()
-
-
-def test_capture_ends_after_the_given_time(tmp_path: Path) -> None:
-    port = free_range(3)
-    command = [sys.executable, "-m", "weir.cli", "capture", "--upstream", "127.0.0.1:1", "--for", "0.2"]
-    command += ["--listen", f"127.0.0.1:{port}", "--broker-ports", f"{port + 1}-{port + 2}"]
-    command += ["--out", str(tmp_path / "c")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == DONE
-    assert "0 connections, 0 bytes of clients" in done.stderr
-    assert list(read(tmp_path / "c")) == []

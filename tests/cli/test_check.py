@@ -9,7 +9,6 @@ import pytest
 import trustme
 from click.testing import CliRunner
 
-from tests.cli.run_command import refused
 from weir.cli.exits import DONE, USAGE
 from weir.cli.main import weir
 from weir.quotas.table import entry_places, quota_check
@@ -81,17 +80,6 @@ def test_check_reports_all_mistakes_of_all_files_at_once(tmp_path: Path) -> None
     ]
 
 
-def test_check_succeeds_with_warnings_only(tmp_path: Path) -> None:
-    quotas = tmp_path / "quotas.toml"
-    quotas.write_text('[[quota]]\nclient_id = "etl-*"\nconsumer_byte_rate = 5\n')
-    result = CliRunner().invoke(weir, ["check", "--upstream", "a:1", "--quotas", str(quotas)])
-    assert result.exit_code == DONE
-    (line,) = result.stdout.splitlines()
-    assert line.startswith(f"warning: {quotas}: [[quota]] entry 1")
-    assert 'write client_id_prefix = "etl-"' in line
-    assert "0 mistakes, 1 warning\n" in result.stderr
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -122,13 +110,6 @@ def test_check_takes_no_mistake_for_the_cause_of_another(tmp_path: Path) -> None
     assert report(USAGE, "--config", str(file))["mistakes"] == [
         f"{file}: upstream is 3, must be text in quotes"
     ]
-
-
-def test_run_names_the_first_mistake_and_the_number_of_the_others(tmp_path: Path) -> None:
-    file = tmp_path / "weir.toml"
-    file.write_text(FILE)
-    line = refused("--config", str(file))
-    assert line.endswith("must be one of mute, hold (and 7 more: weir check lists all)")
 
 
 def test_check_warns_of_an_environment_variable_that_is_almost_one_of_weirs(

@@ -30,23 +30,12 @@ def test_ingest_takes_exactly_one_source(options: list[str]) -> None:
     assert "say where from: either --files DIR, or --topic TOPIC with --bootstrap-servers" in done.output
 
 
-def test_client_properties_are_read_line_by_line(tmp_path: Path) -> None:
-    path = tmp_path / "client.properties"
-    path.write_text("# why\n\nsecurity.protocol = SSL\nsasl.jaas.config=a b=c;\n")
-    assert _properties(path) == {"security.protocol": "SSL", "sasl.jaas.config": "a b=c;"}
-
-
 def test_a_malformed_property_line_is_named_without_its_text(tmp_path: Path) -> None:
     path = tmp_path / "client.properties"
     path.write_text("a=b\nsecret\n")
     with pytest.raises(CommandError, match=r"client\.properties:2: expected key=value") as error:
         _properties(path)
     assert "secret" not in str(error.value)
-
-
-def test_a_missing_properties_file_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match=r"none: .*No such file"):
-        _properties(tmp_path / "none")
 
 
 @pytest.mark.parametrize("option", ["--every"])

@@ -62,12 +62,6 @@ def test_metrics_of_a_failed_run_keep_the_last_success_and_the_newest_record() -
     assert samples(before).keys() == samples(after).keys()
 
 
-def test_metrics_of_two_jobs_share_their_help_texts_as_node_exporter_demands() -> None:
-    texts = [exposition(Run(job, "/srv/lake"), 1, 1000, "") for job in ("rollup", "maintain")]
-    helps = [[line for line in text.splitlines() if line.startswith("#")] for text in texts]
-    assert helps[0] == helps[1]
-
-
 def test_a_run_that_fails_writes_the_metrics_file(tmp_path: Path) -> None:
     with pytest.raises(PipelineError), measured("ingest", context(tmp_path)):
         raise PipelineError("no broker answers")
@@ -75,27 +69,6 @@ def test_a_run_that_fails_writes_the_metrics_file(tmp_path: Path) -> None:
     assert found["weir_pipeline_run_successful", "ingest", "/srv/lake", "east"] == 0
     assert not any(name == "weir_pipeline_success_timestamp_seconds" for name, *_ in found)
     assert [path.name for path in tmp_path.iterdir()] == ["ingest.prom"]
-
-
-def test_other_users_may_read_the_metrics_file(tmp_path: Path) -> None:
-    with measured("ingest", context(tmp_path)):
-        pass
-    assert (tmp_path / "ingest.prom").stat().st_mode & 0o777 == 0o644
-
-
-def test_a_malformed_metrics_file_is_replaced(tmp_path: Path) -> None:
-    file = tmp_path / "ingest.prom"
-    file.write_text("} no metrics {\n", "utf-8")
-    with measured("ingest", context(tmp_path)):
-        pass
-    assert samples(file.read_text("utf-8"))
-
-
-def test_a_run_without_the_option_writes_no_metrics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    with measured("ingest", ingest.make_context("ingest", ["--lake", "lake", "--files", "records"])):
-        pass
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_metrics_file_in_a_missing_directory_is_refused_before_the_run(tmp_path: Path) -> None:

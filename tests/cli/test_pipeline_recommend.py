@@ -66,16 +66,6 @@ def test_recommend_reports_a_mistake_in_the_current_quota_file(tmp_path: Path) -
     assert f"{current}: cannot read it: it is not UTF-8" in misused(tmp_path, "--current", str(current))
 
 
-def test_recommend_replaces_an_existing_file_only_with_force(tmp_path: Path) -> None:
-    output = tmp_path / "new.toml"
-    output.write_text("mine")
-    command = ["pipeline", "recommend", "--lake", str(tmp_path), "--output", str(output)]
-    result = CliRunner().invoke(weir, command)
-    assert result.exit_code == 2
-    assert result.stderr == f"weir: {output} exists already: choose another, or --force to replace it\n"
-    assert output.read_text() == "mine"
-
-
 def test_recommend_writes_its_file_atomically(tmp_path: Path) -> None:
     file = tmp_path / "quotas.toml"
 
@@ -98,8 +88,3 @@ def test_recommend_writes_its_file_atomically(tmp_path: Path) -> None:
     write_lines(file, ["b\n"], force=True)
     assert (file.read_text(), file.stat().st_mode & 0o777) == ("b\n", 0o600)
     assert list(tmp_path.iterdir()) == [file]
-
-
-def test_recommend_refuses_a_missing_output_directory(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match="is no directory"):
-        write_lines(tmp_path / "no" / "quotas.toml", [], force=False)

@@ -27,14 +27,3 @@ def test_report_does_not_replace_an_existing_file_without_force(tmp_path: Path) 
         f"weir: {page} exists already: choose another, or --force to replace it\n"
     )
     assert page.read_text() == "mine"
-
-
-def test_report_refuses_a_missing_output_directory(tmp_path: Path) -> None:
-    page = tmp_path / "no" / "report.html"
-    assert refused("--output", str(page)) == (
-        f"weir: {page}: cannot write it: {page.parent} is no directory\n"
-    )
-
-
-def test_report_refuses_malformed_days() -> None:
-    assert "'yesterday' is not FROM..TO" in refused("--output", "report.html", "--days", "yesterday")

@@ -24,23 +24,9 @@ class Screen(io.StringIO):
         return written
 
 
-def test_progress_shows_nothing_before_its_delay() -> None:
-    screen = Screen()
-    with Progress("working", Console(file=screen, force_terminal=True), silent_s=3600) as progress:
-        progress.say("still working")
-    assert "working" not in screen.getvalue()
-
-
 def test_progress_shows_a_line_after_its_delay() -> None:
     screen = Screen()
     with Progress("working", Console(file=screen, force_terminal=True), silent_s=0) as progress:
         assert screen.written.wait(30)
         progress.say("42 nodes working")
     assert "working" in screen.getvalue()
-
-
-def test_progress_shows_nothing_in_a_pipe() -> None:
-    screen = Screen()
-    with Progress("working", Console(file=screen), silent_s=0) as progress:
-        progress.say("still working")
-    assert screen.getvalue() == ""

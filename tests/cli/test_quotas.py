@@ -6,20 +6,14 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-import structlog
-from click.testing import CliRunner
 
 from tests.cli.quotas_command import done, failed, run
-from tests.cli.run_command import on_terminal
-from weir.cli.exits import DONE, FAILED, USAGE
-from weir.cli.main import weir
-from weir.proxy.control.stores.file import read_quota_file
+from weir.cli.exits import DONE, USAGE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.cli.conftest import Misused
-    from weir.quotas import QuotaTable
 
 FILE = """\
 # Ours.
@@ -103,20 +97,6 @@ topic orders      leader.replication.throttled.replicas  none
     assert done("list", "--quotas", str(file)) == table
 
 
-def test_quotas_list_reads_the_file_that_a_configuration_names(file: Path) -> None:
-    config = file.with_name("weir.toml")
-    config.write_text('upstream = "kafka:9092"\nquotas = "quotas.toml"\n')
-    assert done("list", "--config", str(config)) == LISTED
-
-
-def test_quotas_list_reports_an_empty_file(file: Path) -> None:
-    file.write_text("")
-    result = run("list", "--quotas", str(file))
-    assert (result.exit_code, result.stdout) == (DONE, "")
-    assert result.stderr == f"no quotas in {file}\n"
-    assert json.loads(done("list", "--quotas", str(file), "--json")) == {"source": str(file), "quotas": []}
-
-
 def test_quotas_list_escapes_control_characters_in_names(file: Path) -> None:
     file.write_text('[[quota]]\nuser = "a\\u001b[2Jb\\nc"\nproducer_byte_rate = 1\n')
     _, row = done("list", "--quotas", str(file)).splitlines()
@@ -135,13 +115,6 @@ def test_quotas_describe_prints_the_quotas_of_one_entity(file: Path) -> None:
     ]
 
 
-def test_quotas_describe_fails_for_an_entity_without_quotas(file: Path) -> None:
-    line = failed(FAILED, "describe", "--quotas", str(file), "--user", "alice")
-    assert line == f"user alice has no quota in {file}; what applies to a client: weir quotas explain"
-    result = run("describe", "--quotas", str(file), "--user", "alice", "--json")
-    assert (result.exit_code, json.loads(result.stdout)["quotas"]) == (FAILED, [])
-
-
 # set
 
 
@@ -158,15 +131,6 @@ def test_quotas_set_leaves_all_other_lines_unchanged(file: Path) -> None:
     assert result.stderr == f"changed {file}: a running Weir follows it within two seconds\n"
     after = FILE.replace("500_000  # for now", "1048576  # for now\nconsumer_byte_rate = 2000000")
     assert file.read_text() == after
-
-
-def test_quotas_set_of_the_current_value_writes_nothing(file: Path) -> None:
-    before = file.stat()
-    result = run("set", "--quotas", str(file), "--default-client-id", "producer_byte_rate=2MiB")
-    assert result.exit_code == DONE
-    assert result.stdout == "client-id <default>: producer_byte_rate 2097152 (2 MiB/s), unchanged\n"
-    assert result.stderr == f"nothing to change in {file}\n"
-    assert (file.stat().st_mtime_ns, file.stat().st_ino) == (before.st_mtime_ns, before.st_ino)
 
 
 def test_quotas_set_and_delete_a_shadow_entry_beside_an_enforced_one(file: Path) -> None:
@@ -237,12 +201,6 @@ def test_quotas_set_refuses_invalid_values_and_writes_nothing(
 # delete
 
 
-def test_quotas_delete_removes_one_quota(file: Path) -> None:
-    options = ("--quotas", str(file), "--default-client-id", "controller_mutation_rate")
-    assert done("delete", *options) == "client-id <default>: controller_mutation_rate 0.5 -> none\n"
-    assert file.read_text() == FILE.replace("controller_mutation_rate = 0.5\n", "")
-
-
 def test_quotas_delete_removes_all_quotas_of_an_entity(file: Path) -> None:
     report = json.loads(done("delete", "--quotas", str(file), "--default-client-id", "--json"))
     assert [(change["key"], change["after"]) for change in report["changes"]] == [
@@ -251,19 +209,6 @@ def test_quotas_delete_removes_all_quotas_of_an_entity(file: Path) -> None:
     ]
     assert "<default>" not in file.read_text()
     assert "# for now" in file.read_text()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ("--user bob", "user bob has no quota in "),
-        ("--default-client-id consumer_byte_rate", "client-id <default> has no consumer_byte_rate in "),
-        ("--default-client-id --shadow", "client-id <default> has no shadow quota in "),
-    ],
-)
-def test_quotas_delete_fails_for_a_missing_quota(file: Path, arguments: str, words: str) -> None:
-    assert words in failed(FAILED, "delete", "--quotas", str(file), *arguments.split())
-    assert file.read_text() == FILE
 
 
 # Files and configurations that cannot be used
@@ -278,45 +223,6 @@ def test_quotas_commands_report_missing_and_broken_files(tmp_path: Path, command
     assert line.startswith(f"{broken}: [[quota]] entry 1 (line 3): unknown key")
 
 
-def test_quotas_commands_report_configurations_without_a_quota_file(tmp_path: Path) -> None:
-    config = tmp_path / "weir.toml"
-    config.write_text('upstream = "a:1"\n')
-    assert "it names no quota file" in failed(USAGE, "list", "--config", str(config))
-    config.write_text("upstreams = 1\n")
-    assert "did you mean upstream?" in failed(USAGE, "list", "--config", str(config))
-
-
-def test_quotas_commands_need_a_file_or_a_configuration(misused: Misused) -> None:
-    assert misused("quotas", "list").startswith("which quotas? give --quotas FILE, or --config")
-
-
-@pytest.mark.parametrize("command", ["", "list", "describe", "set", "delete", "explain", "diff", "import"])
-def test_quotas_help_has_examples(command: str) -> None:
-    lines = CliRunner().invoke(weir, ["quotas", *command.split(), "--help"], terminal_width=100).output
-    assert f"weir quotas {command}".rstrip() in lines.partition("Examples:")[2]
-
-
-@pytest.mark.parametrize("group", [[], ["import"]])
-def test_help_lists_the_commands_in_whole_sentences(group: list[str]) -> None:
-    output = CliRunner().invoke(weir, ["quotas", *group, "--help"], terminal_width=78).output
-    lines = output.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
-    assert len(lines) >= 2
-    assert all(line.endswith(".") and not line.endswith("...") for line in lines), lines
-
-
-@pytest.mark.parametrize("command", [["list"], ["explain", "--user", "alice", "--client-id", "app"]])
-def test_quotas_list_has_colours_on_a_terminal(file: Path, command: list[str]) -> None:
-    text = on_terminal(120, "quotas", *command, "--quotas", str(file))
-    assert "\x1b[" in text
-    assert "488.3 KiB/s" in text
-
-
-def test_quotas_list_does_not_break_names_on_a_narrow_terminal(file: Path) -> None:
-    text = on_terminal(50, "quotas", "list", "--quotas", str(file))
-    assert "user alice, client-id app" in text
-    assert "client-id <default>" in text
-
-
 @pytest.mark.parametrize("command", ["set --user User:bob producer_byte_rate=1", "explain --user User:bob"])
 def test_quotas_commands_refuse_a_user_with_a_principal_type(file: Path, command: str) -> None:
     name, *others = command.split()
@@ -324,19 +230,3 @@ def test_quotas_commands_refuse_a_user_with_a_principal_type(file: Path, command
     assert result.exit_code == USAGE
     assert "leave out User:" in result.output
     assert file.read_text() == FILE
-
-
-def test_quotas_delete_accepts_an_existing_user_with_a_principal_type(file: Path) -> None:
-    file.write_text('[[quota]]\nuser = "User:bob"\nproducer_byte_rate = 1\n')
-    assert run("delete", "--quotas", str(file), "--user", "User:bob").exit_code == DONE
-
-
-def test_quotas_list_writes_log_lines_to_stderr_only(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def reads_and_warns(path: Path) -> QuotaTable:
-        structlog.get_logger("weir").warning("something else")
-        return read_quota_file(path)
-
-    monkeypatch.setattr("weir.cli.quotas.source.read_quota_file", reads_and_warns)
-    result = run("list", "--quotas", str(file), "--json")
-    assert json.loads(result.stdout)["quotas"]
-    assert "something else" in result.stderr

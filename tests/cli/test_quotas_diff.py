@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.quotas_command import done, failed, run
-from weir.cli.exits import FAILED, USAGE
+from tests.cli.quotas_command import done, run
+from weir.cli.exits import FAILED
 
 OLD = """
 [[quota]]
@@ -98,7 +98,3 @@ def test_quotas_diff_of_equal_quotas_succeeds_in_any_order_and_format(
     listed = tmp_path / "old.json"
     listed.write_text(done("list", "--quotas", files[0], "--json"))
     assert done("diff", files[0], str(listed)) == ""
-
-
-def test_quotas_diff_of_an_unreadable_file_fails_in_one_line(files: tuple[str, str], tmp_path: Path) -> None:
-    assert "cannot read it: No such file" in failed(USAGE, "diff", files[0], str(tmp_path / "missing.toml"))

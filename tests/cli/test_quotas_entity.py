@@ -6,8 +6,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from weir.cli.quotas.entity import entity_options, parse_assignments, parse_key
-from weir.quotas import DEFAULT, Entity, Prefix, QuotaKey
+from weir.cli.quotas.entity import entity_options, parse_assignments
+from weir.quotas import DEFAULT, Entity, Prefix
 
 
 def parsed(*arguments: str) -> Entity:
@@ -67,38 +67,6 @@ def test_options_for_impossible_entities_are_refused(arguments: str, words: str)
 
 
 @pytest.mark.parametrize(
-    ("written", "rate"),
-    [
-        ("1048576", 1048576),
-        ("2K", 2000),
-        ("2k", 2000),
-        ("2KB", 2000),
-        ("2M", 2_000_000),
-        ("2G", 2_000_000_000),
-        ("2Ki", 2048),
-        ("2KiB", 2048),
-        ("2MiB", 2_097_152),
-        ("2mib", 2_097_152),
-        ("1.5GiB", 1_610_612_736),
-        ("1.5 MB", 1_500_000),
-        (".5M", 500_000),
-        ("1.001K", 1001),
-    ],
-)
-def test_byte_rates_accept_unit_suffixes(written: str, rate: float) -> None:
-    assert parse_assignments([f"producer_byte_rate={written}"]) == {QuotaKey.PRODUCER_BYTE_RATE: rate}
-
-
-def test_several_quota_assignments_are_parsed() -> None:
-    written = ["consumer_byte_rate=1M", "controller_mutation_rate=0.5", "request_percentage=12.5"]
-    assert parse_assignments(written) == {
-        QuotaKey.CONSUMER_BYTE_RATE: 1_000_000,
-        QuotaKey.CONTROLLER_MUTATION_RATE: 0.5,
-        QuotaKey.REQUEST_PERCENTAGE: 12.5,
-    }
-
-
-@pytest.mark.parametrize(
     ("written", "words"),
     [
         ("producer_byte_rate", "must be KEY=VALUE, such as producer_byte_rate=1048576"),
@@ -117,15 +85,6 @@ def test_invalid_quota_assignments_are_refused(written: str, words: str) -> None
     with pytest.raises(click.UsageError) as refused:
         parse_assignments([written])
     assert words in refused.value.message
-
-
-def test_a_quota_key_given_twice_is_refused() -> None:
-    with pytest.raises(click.UsageError, match="consumer_byte_rate is given twice"):
-        parse_assignments(["consumer_byte_rate=1", "consumer_byte_rate=1"])
-
-
-def test_every_quota_key_is_parsed() -> None:
-    assert [parse_key(key.value) for key in QuotaKey] == list(QuotaKey)
 
 
 def test_help_names_every_option() -> None:

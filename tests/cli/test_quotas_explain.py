@@ -14,38 +14,6 @@ if TYPE_CHECKING:
 
     from tests.cli.conftest import Misused
 
-FILE = """\
-[[quota]]
-user = "alice"
-client_id = "<default>"
-producer_byte_rate = 524288
-
-[[quota]]
-user = "alice"
-producer_byte_rate = 3_000_000
-
-[[quota]]
-client_id_prefix = "etl-"
-mode = "shadow"
-consumer_byte_rate = 1000
-
-[[quota]]
-client_id = "<default>"
-consumer_byte_rate = 2000
-
-[[quota]]
-client_id_prefix = "etl-"
-request_percentage = 12.5
-
-[[quota]]
-topic = "logs"
-producer_byte_rate = 5000
-
-[[quota]]
-ip = "<default>"
-connection_creation_rate = 50
-"""
-
 
 def explained(*arguments: object) -> dict[str, dict[str, Any]]:
     """What `--json` says, by subject and key."""
@@ -79,14 +47,6 @@ def test_quotas_explain_prints_words(file: Path) -> None:
     assert parts[3].splitlines()[1:] == ["    no entry at any level"]
 
 
-def test_quotas_explain_lists_levels_without_an_entry_on_request(file: Path) -> None:
-    command = ("explain", "--quotas", str(file), "--user", "alice", "--client-id", "etl-1")
-    short, whole = done(*command), done(*command, "--all")
-    assert (short.count("no entry\n"), whole.count("no entry\n")) == (0, 39)
-    lines = [" ".join(line.split()) for line in whole.splitlines()]
-    assert "user alice, client-id etl-1 - no entry" in lines
-
-
 def test_quotas_explain_prints_json(file: Path) -> None:
     found = explained("--quotas", file, "--user", "alice", "--client-id", "etl-1")
     produce, fetch = found["client producer_byte_rate"], found["client consumer_byte_rate"]
@@ -104,13 +64,6 @@ def test_quotas_explain_prints_json(file: Path) -> None:
     assert steps["user alice", "enforce"]["verdict"] == "outranked"
     (counted,) = [step for step in fetch["steps"] if step["verdict"] == "counted"]
     assert (counted["entity"], counted["mode"]) == ({"client_id_prefix": "etl-"}, "shadow")
-
-
-def test_quotas_explain_takes_a_client_without_names_as_anonymous(file: Path) -> None:
-    assert done("explain", "--quotas", str(file)).startswith("user ANONYMOUS, no client-id\n")
-    fetch = explained("--quotas", file)["client consumer_byte_rate"]
-    assert fetch["limit"] is None
-    assert {step["verdict"] for step in fetch["steps"]} == {"no entry", "not meant"}
 
 
 def test_quotas_explain_uses_the_configurations_settings(file: Path) -> None:

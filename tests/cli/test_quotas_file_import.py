@@ -117,13 +117,6 @@ def test_listed_quotas_are_applied_to_a_new_file(tmp_path: Path, file: Path) -> 
     assert f"nothing to change in {new}" in again.stderr
 
 
-def test_listed_throttles_are_read_back(tmp_path: Path, file: Path) -> None:
-    file.write_text(FILE + THROTTLES)
-    new = tmp_path / "new.toml"
-    done("import", "file", str(listed(tmp_path, file)), "--output", str(new))
-    assert parse(new.read_text()) == parse(FILE + THROTTLES)
-
-
 def test_throttles_are_applied_and_shown_with_their_values_before_and_after(
     tmp_path: Path, file: Path
 ) -> None:
@@ -182,12 +175,6 @@ def test_import_of_a_file_takes_pacing_and_scope_away_that_it_does_not_have(
     assert parse(file.read_text()) == parse(FILE.replace('pacing = "smooth"\nscope = "cluster"\n', "", 1))
 
 
-def test_import_of_a_quota_file_in_shadow(tmp_path: Path, file: Path) -> None:
-    shadow = done("import", "file", str(file), "--shadow")
-    assert not parse(shadow).values
-    assert parse(shadow).shadow == parse(FILE).in_shadow().shadow
-
-
 @pytest.mark.parametrize(
     ("content", "words"),
     [
@@ -219,10 +206,6 @@ def test_import_refuses_json_that_is_no_list_of_quotas(tmp_path: Path, content: 
     assert words in line
 
 
-def test_import_of_a_missing_file_names_the_file(tmp_path: Path) -> None:
-    assert "gone: cannot read it: No such file" in failed(USAGE, "import", "file", str(tmp_path / "gone"))
-
-
 def test_quotas_set_creates_a_missing_file(tmp_path: Path) -> None:
     file = tmp_path / "new.toml"
     command = ("set", "--quotas", str(file), "--user", "alice", "producer_byte_rate=1MB")
@@ -232,9 +215,3 @@ def test_quotas_set_creates_a_missing_file(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert result.stderr.splitlines()[0] == f"created {file}"
     assert file.read_text() == '[[quota]]\nuser = "alice"\nproducer_byte_rate = 1000000\n'
-
-
-def test_quotas_set_in_a_missing_directory_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "no" / "new.toml"
-    line = failed(USAGE, "set", "--quotas", str(file), "--user", "alice", "producer_byte_rate=1")
-    assert line == f"{file}: cannot write it: No such file or directory"

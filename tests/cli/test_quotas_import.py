@@ -54,17 +54,6 @@ def imported(*arguments: object) -> tuple[int, str, str]:
     return result.exit_code, result.stdout, result.stderr
 
 
-def test_import_prints_a_quota_file_on_stdout(dump: Path) -> None:
-    exit_code, out, err = imported("--dump", dump)
-    assert exit_code == DONE
-    assert parse(out) == TABLE
-    assert out.startswith(f"# Imported by `weir quotas import` from {dump}.\n\n[[quota]]\n")
-    assert err == (
-        f"{dump}: 2 nodes read, 3 quotas of 2 entities, 0 skipped\n"
-        "1 SCRAM credentials are no quotas, and were left alone\n"
-    )
-
-
 def test_import_lists_skipped_quotas_and_exits_with_incomplete(flawed: Path) -> None:
     exit_code, out, err = imported("--dump", flawed)
     assert exit_code == INCOMPLETE
@@ -137,19 +126,6 @@ def test_import_replaces_an_output_file_only_with_force(dump: Path, tmp_path: Pa
     assert output.stat().st_mode & 0o777 == 0o644
 
 
-def test_import_reports_an_output_file_that_cannot_be_written(dump: Path, tmp_path: Path) -> None:
-    output = tmp_path / "missing" / "new.toml"
-    exit_code, _out, err = imported("--dump", dump, "--output", output)
-    message = f"weir: {output}: cannot write it: No such file or directory\n"
-    assert (exit_code, err) == (USAGE, message)
-    assert imported("--dump", dump, "--output", output, "--force")[2] == message
-
-
-def test_import_can_write_all_quotas_as_shadow_entries(dump: Path) -> None:
-    _exit_code, out, _err = imported("--dump", dump, "--shadow")
-    assert parse(out) == TABLE.in_shadow()
-
-
 def test_import_applied_to_a_file_keeps_its_other_quotas(dump: Path, tmp_path: Path) -> None:
     file = tmp_path / "quotas.toml"
     file.write_text('# ours\n[[quota]]\nuser = "alice"\nproducer_byte_rate = 1\nconsumer_byte_rate = 2\n')
@@ -169,14 +145,6 @@ def test_import_applied_to_a_file_keeps_its_other_quotas(dump: Path, tmp_path: P
     _exit_code, out, _err = imported("--dump", dump, "--apply", "--quotas", file, "--json")
     changes = [(one["before"], one["after"]) for one in json.loads(out)["changes"]]
     assert changes == [(1024, 1024), (5, 5), (12.5, 12.5)]
-
-
-def test_import_applies_to_the_quota_file_of_a_configuration(dump: Path, tmp_path: Path) -> None:
-    (tmp_path / "quotas.toml").write_text("")
-    (tmp_path / "weir.toml").write_text('upstream = "a:1"\nquotas = "quotas.toml"\n')
-    exit_code, _out, _err = imported("--dump", dump, "--apply", "--config", tmp_path / "weir.toml")
-    assert exit_code == DONE
-    assert parse((tmp_path / "quotas.toml").read_text()) == TABLE
 
 
 def test_import_sums_many_skipped_quotas_on_stderr_and_lists_them_in_the_file(dump: Path) -> None:
@@ -224,13 +192,3 @@ def test_import_tells_a_silent_zookeeper_from_one_that_refuses() -> None:
         place = f"127.0.0.1:{listener.getsockname()[1]}"
         command = ("import", "zookeeper", "--timeout-s", "200ms", "--zookeeper", place)
         assert failed(USAGE, *command) == f"{place}: no answer within 0.2 s"
-
-
-@pytest.mark.parametrize("content", ["", "weir", "a:b\nc:d"])
-def test_import_reports_a_digest_file_without_a_digest(tmp_path: Path, content: str) -> None:
-    file = tmp_path / "digest"
-    file.write_text(content)
-    command = ("import", "zookeeper", "--zookeeper", "127.0.0.1:1", "--zookeeper-digest", str(file))
-    assert failed(USAGE, *command) == f"--zookeeper-digest {file}: must hold USER:PASSWORD, and nothing else"
-    file.unlink()
-    assert "cannot read it: No such file" in failed(USAGE, *command)

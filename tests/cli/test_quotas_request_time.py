@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
@@ -15,7 +14,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from tests.cli.admin_pages import asked
-from tests.cli.quotas_command import done, failed, run
+from tests.cli.quotas_command import done, failed
 from tests.kafka.ports import free_range
 from tests.proxy.fake_broker import HOST
 from tests.proxy.metrics_page import server
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 
     from weir.proxy.server.server import Server
 
-T = TypeVar("T")
 
 __all__ = ["server"]  # a fixture
 
@@ -107,17 +105,6 @@ def test_explain_shows_request_time_by_api_broker_and_mode(
     ]
 
 
-def test_explain_shows_short_request_times_in_milliseconds(server: Server, file: Path) -> None:
-    registry = QuotaRegistry(parse(FILE))
-    charge(registry, "other", ApiKey.FETCH, 999_000, NOW_MS)
-    charge(registry, "other", ApiKey.HEARTBEAT, 17, NOW_MS)
-    assert asked(weir(server, registry), explained(file, "other")).splitlines()[1:] == [
-        "    broker 1: 999.017 ms, now 9.99 of 40 % of a thread",
-        "      Fetch      999.000 ms  100.0 %",
-        "      Heartbeat    0.017 ms    0.0 %",
-    ]
-
-
 def test_explain_prints_request_time_as_json(server: Server, registry: QuotaRegistry, file: Path) -> None:
     charge(registry, "other", 99, 1_000_000, NOW_MS, node_id=0)
     charge(registry, "other", ApiKey.FETCH, 0, NOW_MS, node_id=None)
@@ -150,15 +137,6 @@ def test_explain_prints_request_time_as_json(server: Server, registry: QuotaRegi
     assert found[2]["apis"] == [{"api": "Fetch", "seconds": 0.0, "percent": 0.0}]
 
 
-def test_asking_for_request_time_creates_no_budget(server: Server, file: Path) -> None:
-    registry = QuotaRegistry(parse(FILE))
-    quotas = registry.of(1)
-    ask = partial(done, "explain", "--quotas", str(file), "--user", "alice", "--client-id", "app", "--admin")
-    assert "  no request time charged yet, says Weir at 127.0.0.1:" in asked(weir(server, registry), ask)
-    assert quotas.request.shadow is not None
-    assert (len(quotas.request), len(quotas.request.shadow)) == (0, 0)
-
-
 def test_explain_maps_an_empty_client_id_as_the_running_weir_does(server: Server) -> None:
     registry = QuotaRegistry(
         parse('[[quota]]\nclient_id = "<default>"\nrequest_percentage = 5\n'), unnamed="<empty>"
@@ -175,21 +153,6 @@ def test_explain_maps_an_empty_client_id_as_the_running_weir_does(server: Server
 def _parsed(address: str) -> Address:
     host, _, port = address.rpartition(":")
     return Address(host, int(port))
-
-
-def test_explain_quotes_client_names_in_the_url(server: Server) -> None:
-    name = "a&client_id=b c%00/\u00e9\n"
-    registry = QuotaRegistry(
-        parse('[[quota]]\nuser = "<default>"\nclient_id = "<default>"\nrequest_percentage = 5\n')
-    )
-    quotas = registry.of(1)
-    quotas.ledger(name, name, 0).charge_request(ApiKey.FETCH, 1e6, 0)
-    query = {"user": name, "client_id": name}
-    answer = asked(
-        weir(server, registry),
-        lambda address: admin_endpoint.ask(_parsed(address), "/request-time", query, dict),
-    )
-    assert [(budget["user"], budget["client_id"]) for budget in answer["budgets"]] == [(name, name)]
 
 
 # Without an answer
@@ -216,12 +179,6 @@ def test_explain_asks_the_configured_admin_endpoint(
         return done("explain", "--config", str(config), "--user", "alice")
 
     assert "    broker 1: 5.200 s, now 50.00 of 40 % of a thread" in asked(weir(server, registry), ask)
-
-
-def test_explain_without_an_admin_endpoint_mentions_the_admin_option(file: Path) -> None:
-    hint = "  which APIs spend it: give --admin HOST:PORT of a running Weir\n"
-    assert hint in done("explain", "--quotas", str(file), "--user", "alice")
-    assert hint not in done("explain", "--quotas", str(file), "--user", "bob"), "nothing is counted for him"
 
 
 def _answer(answer: Response) -> Starlette:
@@ -251,48 +208,8 @@ def _explain(file: Path, address: str) -> tuple[str, ...]:
     return ("explain", "--quotas", str(file), "--admin", address)
 
 
-def test_explain_reports_a_refused_connection_in_one_line(file: Path) -> None:
-    address = f"{HOST}:{free_range(1)}"
-    assert failed(USAGE, *_explain(file, address)) == f"cannot ask {address}: connection refused"
-
-
-def test_explain_reports_an_unknown_host_in_one_line(file: Path) -> None:
-    assert failed(USAGE, *_explain(file, f"{'x' * 70}.invalid:1")).startswith("cannot ask xxx")
-
-
-def test_explain_reports_an_endpoint_without_http_in_one_line(file: Path) -> None:
-    with socket.create_server((HOST, 0)) as listener:
-        address = "{}:{}".format(*listener.getsockname())
-
-        async def main() -> str:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(trio.to_thread.run_sync, _talk_nonsense, listener)
-                return await trio.to_thread.run_sync(lambda: failed(USAGE, *_explain(file, address)))
-
-        assert trio.run(main) == f"{address} does not speak HTTP: is it the admin endpoint of Weir?"
-
-
-def _talk_nonsense(listener: socket.socket) -> None:
-    connection, _ = listener.accept()
-    with connection:
-        connection.recv(1 << 16)
-        connection.sendall(b"\x00\x00\x00\x04nonsense\n")
-
-
 def test_explain_gives_up_on_a_silent_admin_endpoint(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admin_endpoint, "PATIENCE_S", 0.05)
     with socket.create_server((HOST, 0)) as mute:
         address = "{}:{}".format(*mute.getsockname())
         assert failed(USAGE, *_explain(file, address)) == f"no answer from {address} within 0.05 s"
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [("weir", "must be HOST:PORT"), ("weir:0", "its port must be 1 to 65535"), ("", "must be HOST:PORT")],
-)
-def test_explain_refuses_a_malformed_admin_address(text: str, why: str, file: Path) -> None:
-    assert failed(USAGE, *_explain(file, text)).startswith(f"--admin is {text!r}, {why}")
-
-
-def test_explains_help_names_the_admin_option_as_host_and_port() -> None:
-    assert "--admin HOST:PORT" in run("explain", "--help").output

@@ -98,8 +98,3 @@ def test_explain_in_json_has_the_shared_usage(server: Server, config: Path) -> N
         ("producer_byte_rate", 2 * 2**20, 2**20),
         ("request_percentage", 0, 1.5),
     ]
-
-
-def test_explain_without_a_running_weir_leaves_shared_usage_out(config: Path) -> None:
-    found = json.loads(done("explain", "--config", str(config), "--user", "alice", "--json"))
-    assert found["shared_usage"] is None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from weir.cli.quotas.zookeeper_dump import Dump, DumpError
+from weir.cli.quotas.zookeeper_dump import Dump
 from weir.quotas import DEFAULT, Entity, QuotaKey
 from weir.quotas.table.zookeeper_layout import ZooKeeperQuotas
 
@@ -63,26 +63,9 @@ def test_every_documented_layout_of_a_zookeeper_dump_is_read(
     assert read(where) == (EXPECTED, [])
 
 
-def test_a_zookeeper_dump_keeps_a_user_name_that_ends_in_json(tmp_path: Path) -> None:
-    files = {"users/alice.json": CONTENT % 1, "users/bob": CONTENT % 2}
-    values, _ = read(dumped(tmp_path, files))
-    assert values == {Entity(user="alice.json"): 1.0, Entity(user="bob"): 2.0}
-
-
 def test_unreadable_nodes_of_a_zookeeper_dump_are_listed_and_all_others_read(tmp_path: Path) -> None:
     files = {"users/alice": CONTENT % 1, "users/bob": "{", "users/carol": " " * (1 << 20) + "{}"}
     values, skipped = read(dumped(tmp_path, files))
     assert values == {ALICE: 1.0}
     assert [line.partition(":")[0] for line in skipped] == ["/config/users/bob", "/config/users/carol"]
     assert "larger than a znode" in skipped[1]
-
-
-def test_empty_directories_of_a_zookeeper_dump_are_nodes_without_quotas(tmp_path: Path) -> None:
-    (tmp_path / "config/users/alice/clients").mkdir(parents=True)
-    assert read(tmp_path) == ({}, [])
-
-
-@pytest.mark.parametrize("name", ["nothing", "."])
-def test_a_directory_without_a_zookeeper_dump_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(DumpError, match=r"no dump of Kafka's nodes: there is no .*config/users"):
-        Dump(tmp_path / name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from io import StringIO
 from typing import TYPE_CHECKING
 
@@ -14,20 +13,20 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 
 from tests.cli.admin_pages import asked
-from tests.cli.run_command import error_line, on_terminal
+from tests.cli.run_command import error_line
 from tests.kafka.ports import free_range
 from tests.proxy.fake_broker import HOST
 from tests.proxy.metrics_page import registry_of, server
-from tests.proxy.throttled_replicas import NOW_MS, quotas, snapshot, throttles
+from tests.proxy.throttled_replicas import NOW_MS, quotas, snapshot
 from weir.cli.admin_endpoint import AdminError
 from weir.cli.exits import DONE
 from weir.cli.main import weir
-from weir.cli.replication.show import LiveScreen, drawn, duration, lines, replica_row, summary
+from weir.cli.replication.show import LiveScreen, drawn, replica_row
 from weir.proxy.admin.api.operation import state_of
 from weir.proxy.admin.endpoint import application
 from weir.proxy.admin.metrics import Sources
 from weir.proxy.admin.readiness import Readiness
-from weir.proxy.admin.replication.status import NOT_CONFIGURED, ReplicationStatus
+from weir.proxy.admin.replication.status import ReplicationStatus
 from weir.proxy.control.stores.store import StoreHealth
 from weir.quotas.replication.replication_quotas import ReplicationQuotas
 
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 
     from starlette.applications import Starlette
 
-    from tests.cli.conftest import Misused
     from weir.proxy.server.server import Server
 
 __all__ = ["server"]  # a fixture
@@ -158,16 +156,6 @@ def test_replication_status_watched_in_a_pipe_prints_a_block_per_interval(
     assert result.stdout == f"{TABLES}\n{TABLES}"
 
 
-def test_replication_status_watched_as_json_prints_a_line_per_interval(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    statuses = [snapshot(quotas(), NOW_MS), NOT_CONFIGURED]
-    result = watched(monkeypatch, [*statuses], "--json")
-    assert [
-        msgspec.json.decode(line, type=ReplicationStatus) for line in result.stdout.splitlines()
-    ] == statuses
-
-
 def test_replication_status_goes_on_watching_while_weir_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
     status = snapshot(quotas(), NOW_MS)
     result = watched(monkeypatch, [status, AdminError("cannot ask weir:9644: connection refused"), status])
@@ -178,52 +166,13 @@ def test_replication_status_goes_on_watching_while_weir_restarts(monkeypatch: py
 # Wrong usage
 
 
-def test_replication_status_needs_the_address_of_a_weir(misused: Misused) -> None:
-    line = (
-        "which Weir? give --admin HOST:PORT, or --config with admin set: see weir replication status --help"
-    )
-    assert misused("replication", "status") == line
-
-
 @pytest.mark.parametrize("watch", [(), ("--watch",)])
 def test_replication_status_without_an_answer_ends_with_one_line(watch: tuple[str, ...]) -> None:
     address = f"{HOST}:{free_range(1)}"
     assert error_line(run("--admin", address, *watch)) == f"weir: cannot ask {address}: connection refused"
 
 
-def test_replication_status_refuses_a_malformed_admin_address() -> None:
-    assert error_line(run("--admin", "weir")).startswith("weir: --admin is 'weir', must be HOST:PORT")
-
-
-def test_replication_status_refuses_a_broken_configuration(tmp_path: Path) -> None:
-    config = tmp_path / "weir.toml"
-    config.write_text("admin = 5\n")
-    assert "admin" in error_line(run("--config", str(config)))
-
-
-@pytest.mark.parametrize("interval", ["0", "-1", "soon"])
-def test_replication_status_refuses_an_interval_that_is_no_time(misused: Misused, interval: str) -> None:
-    words = misused("replication", "status", "--admin", "a:1", "--watch", f"--interval={interval}")
-    assert words.startswith("Invalid value for '--interval': ")
-
-
 # Texts
-
-
-def test_the_summary_tells_why_no_replica_is_listed() -> None:
-    assert summary(snapshot(ReplicationQuotas(), 0)) == "no replica is throttled"
-    words = "1 topic throttled, but no throttled replica has fetched yet"
-    assert summary(snapshot(ReplicationQuotas(throttles()), 0)) == words
-
-
-def test_the_summary_says_that_shadow_mode_holds_nothing_back() -> None:
-    words = "1 topic throttled, but no throttled replica has fetched yet; in shadow: nothing is held back"
-    assert summary(snapshot(ReplicationQuotas(throttles(), enforced=False), 0)) == words
-
-
-def test_plain_text_counts_the_replicas_that_the_answer_leaves_out() -> None:
-    *_, last = lines(snapshot(quotas(), NOW_MS, replicas_max=1))
-    assert last == "and 2 more"
 
 
 def test_a_topic_name_with_control_characters_cannot_change_the_terminal() -> None:
@@ -236,44 +185,7 @@ def test_a_copy_that_is_almost_done_is_not_shown_as_100_percent() -> None:
     assert replica_row(replica).done == "99.9 %"
 
 
-def test_unknown_values_of_a_replica_are_dashes() -> None:
-    replica = msgspec.structs.replace(snapshot(quotas(), NOW_MS).replicas[0], lag=None, time_left_s=None)
-    row = replica_row(replica)
-    assert (row.lag, row.left) == ("-", "-")
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0.2, "0 s"),
-        (59.4, "59 s"),
-        (59.6, "1 min 0 s"),
-        (3599, "59 min 59 s"),
-        (3900, "1 h 5 min"),
-        (200_000, "2 d 7 h"),
-    ],
-)
-def test_durations_have_their_two_largest_units(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
-
-
 # On a terminal
-
-
-@pytest.mark.parametrize("no_color", ["", "1"])
-def test_replication_status_on_a_terminal_has_bars(
-    server: Server, no_color: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("NO_COLOR", no_color)
-    text = asked(
-        app(server, quotas()),
-        lambda address: on_terminal(120, "replication", "status", "--admin", address),
-    )
-    assert ("\x1b[33mheld back" in text) is not bool(no_color)
-    assert "━" in text
-    plain = re.sub(r"\x1b\[[0-9;]*m|━|╸|╺", "", text)
-    words = [line.split() for line in TABLES.splitlines()]
-    assert [line.split() for line in plain.splitlines()] == words
 
 
 def on_screen(height: int, *shown: ReplicationStatus | str) -> str:
@@ -299,15 +211,6 @@ def test_a_watched_status_is_redrawn_in_place() -> None:
     assert "\x1b[2K" in text
 
 
-def test_a_watched_status_fits_into_the_terminal() -> None:
-    """11 lines: the summary, 4 of brokers, the heading, a replica, the count, and 3 empty lines."""
-    text = on_screen(11, snapshot(quotas(), NOW_MS))
-    first, *_ = text.split("\x1b[?25h")
-    assert "orders-0" in first
-    assert "orders-1" not in first
-    assert "and 2 more" in first
-
-
 def test_a_narrow_terminal_folds_long_names_and_loses_no_figure() -> None:
     name = "payments-of-a-long-name"
     replica = msgspec.structs.replace(snapshot(quotas(), NOW_MS).replicas[0], topic=name)
@@ -317,9 +220,3 @@ def test_a_narrow_terminal_folds_long_names_and_loses_no_figure() -> None:
     table = file.getvalue()[file.getvalue().index("from -> to") :].splitlines()[1:]
     assert "".join(line[:14].strip() for line in table) == f"{name}-0"
     assert " ".join(table[0][14:].split("━")[0].split()) == "1 -> 2 copying 25.0 % 15000 195.3 KiB/s 30 s"
-
-
-def test_a_watched_status_stays_while_weir_is_away() -> None:
-    text = on_screen(40, snapshot(quotas(), NOW_MS), "cannot ask weir:9644: connection refused")
-    last = text[text.rindex("cannot ask weir:9644") :]
-    assert "orders-0" in last

@@ -50,11 +50,6 @@ def test_a_quantity_that_cannot_be_read_is_named_with_an_example(
     assert f"{file}: {words}" in refused("--config", str(file))
 
 
-def test_an_option_that_is_no_duration_is_refused_with_an_example(misused: Misused) -> None:
-    line = misused("run", "--refresh-s", "5x")
-    assert "'--refresh-s': '5x' is not a number of seconds, or a duration such as 500ms" in line
-
-
 def test_changing_one_quota_keeps_the_units_of_the_others(tmp_path: Path) -> None:
     file = tmp_path / "quotas.toml"
     file.write_text(FILE)
@@ -90,18 +85,6 @@ def test_options_of_the_pipeline_may_have_units(
     (parameter,) = [each for each in command.params if option in each.opts]
     assert parameter.name == name
     assert parameter.type_cast_value(click.Context(command), written) == expected
-
-
-def test_a_default_with_a_unit_is_the_number_that_it_says() -> None:
-    command = pipeline.get_command(click.Context(pipeline), "ingest")
-    assert command is not None
-    context = click.Context(command)
-    values = {
-        each.name: each.type_cast_value(context, each.get_default(context))
-        for each in command.params
-        if each.name in ("every_s", "batch_bytes")
-    }
-    assert values == {"every_s": 60, "batch_bytes": 512 << 20}
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from tests.kafka.ports import free_range
 from weir.cli.admin_endpoint import AdminError, access_of, ask
 from weir.cli.exits import DONE
 from weir.cli.main import weir
-from weir.cli.top.cells import amount, bar, duration, fitted, shown, size, sparkline
+from weir.cli.top.cells import fitted, shown
 from weir.cli.top.readings import View
 from weir.proxy.addresses import Address
 from weir.proxy.config.config import Settings
@@ -30,7 +30,6 @@ from weir.proxy.control.snapshots.records import Brokers, Connections, Entities,
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.cli.conftest import Misused
 
 TOKEN = "0123456789abcdef"  # noqa: S105  # of the fake
 ESCAPES = "\x1b]0;owned\x07\x1b[2J[red]x[/red]"
@@ -118,15 +117,6 @@ def test_names_of_clients_cannot_send_escape_sequences_to_the_terminal() -> None
     assert "client-id=\\x1b]0;owned\\x07\\x1b[2J[red]x[/red]" in text
 
 
-def test_an_empty_list_is_told() -> None:
-    assert printed(FakeApi(entities=()), "--once")[-1] == "no entities"
-
-
-def test_hidden_records_are_counted() -> None:
-    many = tuple(calm(f"e{n}", user=f"u{n:04}") for n in range(1003))
-    assert printed(FakeApi(entities=many), "--once")[-1] == "and 3 more: use --filter"
-
-
 def test_the_token_is_read_from_a_file_of_the_option_or_of_the_environment(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text(f"{TOKEN}\n")
@@ -207,32 +197,6 @@ def answering_tls(authority: trustme.CA) -> Iterator[int]:
             thread.join()
 
 
-def test_without_an_address_the_options_are_named(misused: Misused) -> None:
-    assert misused("top", "--once").startswith("which Weir? give --admin HOST:PORT")
-
-
-def test_the_program_needs_a_terminal() -> None:
-    pytest.importorskip("textual")
-    assert error_line(run(FakeApi())) == "weir: weir top needs a terminal: use --once or --json in a pipe"
-
-
-def test_the_program_without_textual_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weir.cli.top.command.find_spec", lambda _name: None)
-    assert 'pip install "kafka-weir[top]"' in error_line(run(FakeApi()))
-
-
-def test_a_ca_that_cannot_be_read_is_told(tmp_path: Path, misused: Misused) -> None:
-    line = misused("top", "--once", "--admin", "127.0.0.1:1", "--ca", str(tmp_path / "none.pem"))
-    assert line.endswith("none.pem: cannot read certificates: no such file or directory")
-
-
-@pytest.mark.parametrize("view", list(View))
-@pytest.mark.parametrize("width", [79, 80, 95, 120, 200])
-def test_the_columns_of_a_view_fill_the_width_exactly(view: View, width: int) -> None:
-    columns = [column for _number, column in shown(view, width)]
-    assert sum(column.width for column in columns) + len(columns) - 1 == width
-
-
 def test_texts_are_cut_and_padded_by_cells_of_the_terminal() -> None:
     (_number, column), *_ = shown(View.ENTITIES, 79)
     narrow = column._replace(width=6)
@@ -240,23 +204,3 @@ def test_texts_are_cut_and_padded_by_cells_of_the_terminal() -> None:
     assert fitted("ab", narrow._replace(right=True)) == "    ab"
     assert fitted("abcdefg", narrow) == "abcde…"
     assert fitted("日本語日本", narrow) == "日本 …"  # each sign takes two cells
-
-
-def test_rates_have_three_digits_and_at_most_eight_cells() -> None:
-    rates = (0, 0.4, 999, 999.6, 1e3, 12_345, 999_499, 1e6, 999.4e6, 1e9, 45.6e9)
-    assert [amount(rate, "bytes/s") for rate in rates] == [
-        *("0B/s", "0.4B/s", "999B/s", "1kB/s", "1kB/s", "12.3kB/s", "999kB/s", "1MB/s", "999MB/s", "1GB/s"),
-        "45.6GB/s",
-    ]
-    assert (amount(12.34, "percent"), amount(5, "partitions/s")) == ("12.3%", "5/s")
-    assert size(999_600) == "1MB"
-
-
-def test_sparklines_show_peaks_against_the_limit_and_gaps_for_unknown_times() -> None:
-    assert sparkline((None, None, 10.0, 5.0, 0.0, 0.0, 20.0, 1.0), 10, 4) == " ▄▁█"
-    assert sparkline((), None, 3) == "   "
-
-
-def test_bars_are_full_at_the_limit_and_durations_have_one_unit() -> None:
-    assert [bar(usage, 4) for usage in (None, 0, 0.5, 1, 3)] == ["", "", "██", "████", "████"]
-    assert [duration(ms) for ms in (-5, 999, 59_999, 60_000, 86_400_000)] == ["0s", "0s", "59s", "1m", "1d"]

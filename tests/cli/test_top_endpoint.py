@@ -11,7 +11,6 @@ import sys
 import termios
 from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
 import trio
 
@@ -48,12 +47,6 @@ def test_the_api_takes_every_question(server: Server, wanted: Wanted) -> None:
     lists = (found.entities, found.connections, found.brokers)
     assert [one is not None for one in lists] == [wanted.view is view for view in View]
     assert (found.connections_of_entity is not None) == (wanted.entity is not None)
-
-
-def test_all_lists_can_be_read_and_written_as_json(server: Server) -> None:
-    found = answered(server, None)
-    assert msgspec.json.decode(msgspec.json.encode(found), type=Reading) == found
-    assert None not in (found.entities, found.connections, found.brokers)
 
 
 def answered(server: Server, wanted: Wanted | None) -> Reading:

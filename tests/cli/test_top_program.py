@@ -7,13 +7,12 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-import msgspec
 import pytest
 
 from tests.admin.fake_api import ENTITIES, FakeApi, calm, connection, entity, served
 from weir.cli.admin_endpoint import Access
 from weir.cli.top.command import asking
-from weir.cli.top.readings import Reader, View, Wanted, read
+from weir.cli.top.readings import Reader, Wanted, read
 from weir.proxy.config.config import parse_address
 
 pytest.importorskip("textual")
@@ -142,19 +141,6 @@ def test_lists_fit_into_eighty_columns() -> None:
     on_screen(script)
 
 
-def test_a_wide_terminal_has_bars_connections_and_sparklines() -> None:
-    async def script(shown: Shown) -> None:
-        text = await shown.text()
-        assert (
-            "user=alice, client-id=etl            produce       2 1.31MB/s    1MB/s  131% ████████   310 ms"
-            "    1m     4 █▇▇▇▄▆▆▆█▇▅▅"
-        ) in text
-        await shown.pilot.resize_terminal(80, 24)
-        assert await shown.text() == ENTITIES_80
-
-    on_screen(script, size=(120, 24))
-
-
 def test_enter_shows_all_of_an_entity_with_its_connections_and_escape_the_list_again() -> None:
     async def script(shown: Shown) -> None:
         text = await shown.press("enter")
@@ -168,17 +154,6 @@ def test_enter_shows_all_of_an_entity_with_its_connections_and_escape_the_list_a
         assert "user=carol" in await shown.press("escape")
 
     on_screen(script, size=(80, 60))
-
-
-def test_enter_shows_all_of_a_connection_and_of_a_broker() -> None:
-    async def script(shown: Shown) -> None:
-        text = await shown.press("enter")
-        assert "waits for    producer_byte_rate of user=alice, client-id=etl, for 310 ms" in text
-        text = await shown.press("escape", "b", "down", "down", "enter")
-        assert "error         connection refused" in text
-        assert "state         refusing, for 1m" in text
-
-    on_screen(script, wanted=Wanted(View.CONNECTIONS, "waits"), size=(90, 40))
 
 
 def test_the_filter_is_asked_of_the_api_and_escape_removes_it() -> None:
@@ -201,16 +176,6 @@ def test_sort_goes_through_the_orders_and_each_list_keeps_its_own() -> None:
         assert "by name" in await shown.press("s")
         assert "connections, by in_bytes" in await shown.press("c", "s")
         assert "by name" in await shown.press("e")
-
-    on_screen(script)
-
-
-def test_shadow_quotas_are_shown_instead_of_enforced_ones() -> None:
-    async def script(shown: Shown) -> None:
-        text = await shown.press("h")
-        assert "entities of shadow quotas, throttled ones first" in text
-        assert "user=alice, client-id=e… request       1      61%      50%  122%" in text
-        assert await shown.press("h") == ENTITIES_80
 
     on_screen(script)
 
@@ -248,15 +213,6 @@ def test_paused_data_stay_until_space_is_pressed_again() -> None:
         text = await shown.press("space")
         assert "user=alice" not in text
         assert "paused" not in text
-
-    on_screen(script)
-
-
-def test_the_interval_reads_again() -> None:
-    async def script(shown: Shown) -> None:
-        shown.api.entities = ENTITIES[2:]
-        shown.program.tick()
-        assert "user=alice" not in await shown.text()
 
     on_screen(script)
 
@@ -301,15 +257,6 @@ def test_long_lists_and_no_list_at_all_can_be_shown() -> None:
 
     many = tuple(calm(f"e{n}", user=f"u{n:04}") for n in range(1003))
     on_screen(script, FakeApi(entities=many))
-
-
-def test_a_weir_that_is_not_ready_says_so() -> None:
-    async def script(shown: Shown) -> None:
-        assert "NOT READY" in await shown.text()
-
-    api = FakeApi()
-    api.status = msgspec.structs.replace(api.status, ready=False)
-    on_screen(script, api)
 
 
 def test_q_ends_the_program_and_ctrl_c_interrupts_it() -> None:

@@ -7,7 +7,7 @@ import json
 import re
 import sys
 from contextlib import redirect_stdout
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -15,12 +15,11 @@ from click.testing import CliRunner, Result
 
 from tests.conformance.batches import batch, changed
 from tests.conformance.captures import answered, produce, produced, sent
-from tests.conformance.report.pages import Parsed
 from tests.conformance.report.samples import finding
 from weir.cli.main import weir
 from weir.cli.verify_show import show
 from weir.conformance.capture import CaptureWriter, Run
-from weir.conformance.events import Closed, Opened, Side
+from weir.conformance.events import Opened
 from weir.conformance.report import Checked, Group, Report
 from weir.conformance.verify import RULES
 
@@ -54,22 +53,6 @@ def test_verify_groups_equal_findings_and_exits_with_1(capture: Path) -> None:
         in result.output
     )
     assert re.search(r"\n4 frames of 1 connection checked, [\d.]+ k?B: 2 errors\n$", result.output)
-
-
-def test_a_finding_without_bytes_has_no_place_in_a_frame(tmp_path: Path) -> None:
-    path = tmp_path / "closed.weircap"
-    with CaptureWriter(path, Run(time_ns=0, source="test")) as writer:
-        writer.write(sent(produce(batch())))
-        writer.write(Closed(1, 0, Side.SERVER))
-    result = verify(path)
-    assert "request-unanswered, 1 time" in result.output
-    assert result.output.splitlines()[3].endswith("correlation id 1")
-
-
-def test_verify_exits_with_0_without_findings(tmp_path: Path) -> None:
-    result = verify(written(tmp_path / "right.weircap", batch()))
-    assert result.exit_code == 0
-    assert re.fullmatch(r"4 frames of 1 connection checked, [\d.]+ k?B: no findings\n", result.output)
 
 
 def test_verify_of_a_capture_without_a_frame_is_no_success(tmp_path: Path) -> None:
@@ -110,13 +93,6 @@ def test_verify_takes_the_json_of_an_older_weir_as_a_baseline(capture: Path, tmp
     assert verify(capture, "--baseline", baseline).exit_code == 0
 
 
-def test_verify_writes_an_html_page(capture: Path, tmp_path: Path) -> None:
-    page = tmp_path / "page.html"
-    assert verify(capture, "--html", page).exit_code == 1
-    cell = Parsed(page.read_bytes()).cells["Produce", "9"]
-    assert cell == ("error", "Produce v9: 2 requests, 2 responses, 2 errors", ["v9", "4", "✗2"])
-
-
 def test_verify_says_which_library_an_html_page_needs(
     capture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,75 +103,12 @@ def test_verify_says_which_library_an_html_page_needs(
     assert verify(capture, "--junit", tmp_path / "junit.xml").exit_code == 1, "only the page needs it"
 
 
-@pytest.mark.parametrize("option", ["--html", "--junit"])
-def test_verify_refuses_a_report_in_a_missing_directory_before_it_reads(tmp_path: Path, option: str) -> None:
-    result = verify(tmp_path / "missing.weircap", option, tmp_path / "missing" / "report")
-    assert result.exit_code == 2
-    assert "is no directory" in result.stderr
-
-
-class Told:
-    """In place of Progress: keeps the texts."""
-
-    texts: ClassVar[list[str]] = []
-
-    def __init__(self, text: str) -> None:
-        self.say(text)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        pass
-
-    def say(self, text: str) -> None:
-        self.texts.append(text)
-
-
-def test_verify_tells_its_progress(capture: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weir.cli.verify.Progress", Told)
-    monkeypatch.setattr("weir.cli.verify._EVENTS_PER_UPDATE", 2)
-    verify(capture)
-    assert Told.texts[:2] == [
-        f"checking {capture}",
-        f"checking {capture}: 1 frame, {len(produce(batch()))} B, 1 finding",
-    ]
-    assert Told.texts[-1].startswith(f"checking {capture}: 3 frames, ")
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_verify_draws_a_table_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    path = "topic_data[0].partition_data[0].records.batch[0].crc"
-    group = Group(finding(path=path, found="\x1b[2J"), 2, new=True, capture="a.weircap")
-    with redirect_stdout(Terminal()) as out:
-        show(Report([group], Checked(["a.weircap"], 1, 4, 700, [])))
-    shown = out.getvalue()
-    assert "\x1b[1;31merror" in shown
-    assert "\x1b[2J" not in shown
-    plain = re.sub(r"\x1b\[[\d;]*m", "", shown)
-    assert re.search(r"^severity +rule +times +finding", plain, re.MULTILINE)
-    assert re.search(r"^error +batch-crc +2 +Produce v9 topic_data", plain, re.MULTILINE)
-    assert re.search(r"^4 frames of 1 connection checked, .*: 2 errors", plain, re.MULTILINE)
-
-
 def test_verify_escapes_texts_of_peers_in_a_pipe(tmp_path: Path) -> None:
     hostile = Group(finding(found="\x1b[2J\u202e"), 1, new=True, capture="\x1b]0;title\x07")
     with redirect_stdout(io.StringIO()) as out:
         show(Report([hostile], Checked(["a"], 1, 1, 1, [])))
     assert r"\x1b[2J\u202e" in out.getvalue()
     assert out.getvalue().replace("\n", "").isprintable()
-
-
-def test_verify_without_a_rule_does_not_find_it(capture: Path) -> None:
-    assert verify(capture, "--without", "batch-crc").exit_code == 0
-    assert verify(capture, "--without", "nonsense").exit_code == 2
 
 
 def test_verify_fails_only_for_findings_that_the_baseline_lacks(capture: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.cli.run_command import error_line, on_terminal
+from tests.cli.run_command import error_line
 from tests.integration.conftest import start_weir
 from tests.kafka.fixtures import kafka_cluster
 from tests.wire.frames import framed, response
@@ -22,7 +22,6 @@ from weir.protocol.messages import ApiVersionsResponse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.integration.conftest import StartWeir
     from tests.kafka.fixtures import StartCluster
@@ -112,20 +111,6 @@ def test_versions_prints_a_plain_table_in_a_pipe() -> None:
     }
 
 
-def test_versions_prints_aligned_columns() -> None:
-    lines = shown().splitlines()[:-2]
-    for heading in ("API", "broker", "Weir", "offered"):
-        column = lines[0].index(heading)
-        assert all(line[column - 1] == " " and line[column] != " " for line in lines), heading
-
-
-def test_versions_without_uplift_shows_the_common_versions() -> None:
-    table = rows(shown("--no-uplift"))
-    assert table["3"] == "Metadata 0-2 0-13 0-2"
-    assert table["19"] == "CreateTopics 0-1 0-7 0-1"
-    assert table["BROKER:"] == "8 APIs, without uplift, 1 hidden"
-
-
 def test_versions_prints_its_table_as_json() -> None:
     found = json.loads(shown("--json"))
     assert (found["upstream"], found["uplift"]) == ("BROKER", True)
@@ -153,58 +138,11 @@ def test_versions_prints_its_table_as_json() -> None:
     assert apis[4242] == {"api_key": 4242, "broker": {"min": 0, "max": 3}} | hidden
 
 
-def test_versions_prints_json_without_uplift() -> None:
-    found = json.loads(shown("--json", "--no-uplift"))
-    assert found["uplift"] is False
-    assert all(each["uplift"] == [] for each in found["apis"])
-
-
 def test_versions_hides_versions_that_are_newer_than_weir() -> None:
     table = rows(shown(ranges={3: (12, 99), 12: (98, 99), 11: (2, 1)}))
     assert table["3"] == "Metadata 12-99 0-13 12-13"
     assert table["12"] == "Heartbeat 98-99 0-4 hidden"
     assert table["11"] == "JoinGroup none 0-9 hidden"
-
-
-def test_versions_prints_an_empty_table_for_a_broker_without_apis() -> None:
-    assert rows(shown(ranges={})) == {"BROKER:": "0 APIs, 0 with versions by uplift, 0 hidden"}
-
-
-def test_versions_sends_apiversions_v0_with_client_id_weir() -> None:
-    with broker(told({})) as (address, asked):
-        run("--upstream", address)
-    assert asked == [framed(b"\0\x12\0\0" + b"\0\0\0\0" + b"\0\x04weir")]
-
-
-def test_versions_prints_a_table_on_a_terminal() -> None:
-    with broker(told(KAFKA_0_10_2)) as (address, _asked):
-        text = on_terminal(120, "versions", "--upstream", address)
-    assert "\x1b[" in text
-    for words in ("CreateTopics", "0-6", "4-6 translated", "unknown to Weir", "hidden", "8 APIs"):
-        assert words in text
-
-
-def test_versions_takes_upstream_and_uplift_from_a_configuration(tmp_path: Path) -> None:
-    path = tmp_path / "weir.toml"
-    with broker(told(KAFKA_0_10_2)) as (address, _asked):
-        path.write_text(f'upstream = "{address}"\nuplift = false\n')
-        result = run("--config", str(path))
-    assert rows(result.stdout.replace(address, "BROKER"))["3"] == "Metadata 0-2 0-13 0-2"
-
-
-def test_versions_needs_one_of_several_configured_upstreams(tmp_path: Path) -> None:
-    path = tmp_path / "weir.toml"
-    path.write_text('upstream = "a:1,b:2"\n')
-    assert "choose one with --upstream" in error_line(run("--config", str(path)))
-    with broker(told(KAFKA_0_10_2)) as (address, _asked):
-        assert run("--config", str(path), "--upstream", address).exit_code == DONE
-
-
-def test_the_help_of_versions_shows_examples() -> None:
-    result = run("--help")
-    assert result.exit_code == DONE
-    assert "weir versions --upstream kafka-1:9092 --no-uplift" in result.output
-    assert "versions" in CliRunner().invoke(weir, ["--help"]).output
 
 
 # What goes wrong
@@ -235,10 +173,6 @@ def test_versions_gives_up_on_a_silent_broker() -> None:
     with broker(None) as (address, _asked):
         line = error_line(run("--upstream", address, "--timeout-s", "0.05"))
     assert "no answer within 0.05 s" in line
-
-
-def test_versions_reports_a_refused_connection() -> None:
-    assert "127.0.0.1:1: connection refused" in error_line(run("--upstream", "127.0.0.1:1"))
 
 
 @pytest.mark.parametrize(

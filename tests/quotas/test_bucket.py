@@ -6,17 +6,6 @@ from hypothesis import strategies as st
 from weir.quotas.limiters.bucket import TokenBucket
 
 
-def test_a_token_bucket_begins_full_at_any_time() -> None:
-    for now_ms in (0, 5, 10**13):
-        assert TokenBucket(2.0, 11, 1000, now_ms).tokens(now_ms) == 22.0
-
-
-def test_a_token_bucket_without_quota_never_runs_out() -> None:
-    bucket = TokenBucket(None, 11, 1000, now_ms=0)
-    bucket.take(1e12, 0)
-    assert bucket.tokens(0) == bucket.peek(0) == 2.0**63
-
-
 @given(st.lists(st.tuples(st.integers(0, 5000), st.floats(-10, 100)), max_size=40))
 def test_peeking_at_a_token_bucket_does_not_change_it(story: list[tuple[int, float]]) -> None:
     watched, alone = TokenBucket(0.7, 11, 1000, 0), TokenBucket(0.7, 11, 1000, 0)

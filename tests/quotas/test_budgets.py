@@ -1,6 +1,5 @@
 """Budgets: who shares them, what a change of the table does to them, and how they are forgotten."""
 
-import math
 from collections.abc import Callable
 from functools import partial
 
@@ -14,7 +13,6 @@ from weir.quotas import (
     DEFAULT,
     BrokerQuotas,
     Budget,
-    ClientLedger,
     ClientQuotas,
     Entity,
     QuotaKey,
@@ -22,7 +20,7 @@ from weir.quotas import (
     RequestBudget,
     Tags,
 )
-from weir.quotas.client_quotas import byte_rates, mutation_rates, request_times
+from weir.quotas.client_quotas import byte_rates, request_times
 from weir.quotas.limiters.budgets import UNLIMITED
 from weir.quotas.limiters.rate import Rate
 from weir.quotas.limiters.throttle import INT32_MAX, throttle_ms
@@ -33,10 +31,6 @@ PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 METADATA = 3
 KEYS = {"Produce": PRODUCE, "Fetch": FETCH, "Request": QuotaKey.REQUEST_PERCENTAGE}
 ALICE, APP, ANY_APP = Entity("alice"), Entity(client_id="app"), Entity(client_id=DEFAULT)
-
-
-def is_charged(ledger: ClientLedger) -> bool:
-    return ledger.charges_produce or ledger.charges_fetch or ledger.charges_request
 
 
 def limited(*quotas: tuple[Entity, float], key: QuotaKey = PRODUCE) -> QuotaTable:
@@ -126,16 +120,6 @@ def test_a_charge_is_a_record_and_a_check(limit: float, story: list[tuple[int, i
     assert budget.throttle_ms_total == sum(waits_ms)
 
 
-def test_a_burst_of_ten_seconds_passes_and_the_next_byte_waits() -> None:
-    budget = Budget(Tags("", "app"), 1000.0, 0)
-    assert [budget.charge(value, 0) for value in (10_000, 1, 99)] == [0, 1, 100]
-
-
-def test_a_throttle_time_beyond_int32_is_capped() -> None:
-    budget = Budget(Tags("", "app"), 1.0, 0)
-    assert budget.charge(2**40, 0) == INT32_MAX
-
-
 def test_a_request_time_budget_waits_one_window_at_most() -> None:
     quotas = request_times(window_s=2)
     put_in_force(quotas, limited((ALICE, 1.0), key=QuotaKey.REQUEST_PERCENTAGE))
@@ -155,21 +139,6 @@ def test_clients_with_equal_tags_share_one_budget() -> None:
     budget_of(quotas, "alice", "one").charge(10_000, 0)
     assert budget_of(quotas, "alice", "two").charge(100, 0) == 100
     assert budget_of(quotas, "bob", "two").charge(100, 0) == 0
-
-
-def test_brokers_and_quota_keys_share_no_budget() -> None:
-    both = QuotaTable({(ALICE, PRODUCE): 1000.0, (ALICE, FETCH): 1000.0})
-    one, other = BrokerQuotas.create(both), BrokerQuotas.create(both)
-    budget_of(one.produce).charge(20_000, 0)
-    assert budget_of(one.fetch).charge(10_000, 0) == 0
-    assert budget_of(other.produce).charge(10_000, 0) == 0
-
-
-def test_a_client_without_a_limit_has_no_budget() -> None:
-    quotas = client_quotas((ANY_APP, 1000.0))
-    assert quotas.budget("alice", "", 0) is None
-    assert byte_rates(PRODUCE).budget("alice", "app", 0) is None
-    assert len(quotas) == 0
 
 
 # Changes
@@ -225,17 +194,6 @@ def test_changing_the_limit_of_one_quota_key_keeps_other_generations() -> None:
     assert quotas.fetch.generation > fetch
 
 
-def test_the_generation_of_a_brokers_quotas_grows_with_every_change() -> None:
-    quotas = BrokerQuotas(byte_rates(PRODUCE), byte_rates(FETCH), mutation_rates(), request_times())
-    seen = [quotas.generation]
-    for configured in (limited((ALICE, 1.0)), limited((ALICE, 1.0), key=FETCH), QuotaTable()):
-        put_in_force(quotas, configured)
-        seen.append(quotas.generation)
-    assert seen == sorted(set(seen))
-    put_in_force(quotas, QuotaTable())
-    assert quotas.generation == seen[-1]
-
-
 configured_quotas = st.dictionaries(
     st.sampled_from([ALICE, APP, ANY_APP, Entity(DEFAULT), Entity("alice", DEFAULT), Entity(DEFAULT, "app")]),
     st.integers(1, 9).map(float),
@@ -281,42 +239,6 @@ def test_a_budget_is_forgotten_after_an_hour_without_a_charge() -> None:
     assert quotas.generation > generation
     assert budget_of(quotas.produce, "u", "used") is used
     assert budget_of(quotas.produce, "u", "idle", IDLE_MS_MAX) is not idle
-
-
-def test_a_budget_in_use_is_never_forgotten() -> None:
-    quotas = client_quotas((ANY_APP, 1000.0))
-    budget = budget_of(quotas)
-    for now_ms in range(0, 10 * IDLE_MS_MAX, IDLE_MS_MAX // 2):
-        budget.charge(1, now_ms)
-        assert sum(quotas.expire(now_ms)) == 0
-    assert budget_of(quotas) is budget
-
-
-def test_a_budget_does_not_split_over_a_long_silence() -> None:
-    quotas = BrokerQuotas.create(limited((ANY_APP, 1000.0)))
-    budget_of(quotas.produce)
-    generation = quotas.generation
-    sum(quotas.expire(2 * IDLE_MS_MAX))
-    assert quotas.generation != generation  # so both sessions look again, and meet
-    first = budget_of(quotas.produce, now_ms=2 * IDLE_MS_MAX)
-    second = budget_of(quotas.produce, now_ms=2 * IDLE_MS_MAX + 5)
-    assert first is second
-
-
-def test_budgets_of_one_off_client_ids_do_not_accumulate() -> None:
-    """One a second, each seen once, for ten hours: never more than an hour's worth is kept."""
-    quotas = client_quotas((ANY_APP, 1000.0))
-    per_round, round_ms = 30, 30_000
-    most = 0
-    for round_number in range(1200):
-        now_ms = round_number * round_ms
-        for number in range(per_round):
-            budget_of(quotas, "u", f"{round_number}-{number}", now_ms).charge(1, now_ms)
-        sum(quotas.expire(now_ms))
-        most = max(most, len(quotas))
-    assert most == per_round * IDLE_MS_MAX // round_ms == 3600
-    sum(quotas.expire(now_ms + IDLE_MS_MAX))
-    assert len(quotas) == 0
 
 
 class Seen:
@@ -411,48 +333,3 @@ def test_budgets_used_between_the_steps_of_an_expiry_are_kept_and_idle_ones_forg
     assert all(after[app] is before[app] for app, at_ms in charged_ms.items() if at_ms > last_ms)
     assert forgotten == len(before) - sum(after.get(app) is budget for app, budget in before.items())
     assert sum(quotas.expire(now_ms)) == 0
-
-
-# Watching
-
-
-def test_a_metrics_endpoint_sees_tags_limits_rates_and_counts() -> None:
-    quotas = client_quotas((ALICE, 1000.0), (ANY_APP, 50.0))
-    budget_of(quotas).charge(12_000, 0)
-    budget_of(quotas, "bob", "x").charge(10, 0)
-    seen = {
-        budget.tags: (
-            budget.limit,
-            budget.rate(0),
-            budget.charged,
-            budget.throttled,
-            budget.throttle_ms_total,
-        )
-        for budget in quotas
-    }
-    assert seen == {
-        Tags("alice", ""): (1000.0, 1200.0, 12_000, 1, 2000),
-        Tags("", "x"): (50.0, 1.0, 10, 0, 0),
-    }
-
-
-def test_reading_a_budgets_rate_does_not_change_its_throttle_times() -> None:
-    watched, alone = Budget(Tags("", "a"), 10.0, 0), Budget(Tags("", "a"), 10.0, 0)
-    for now_ms in range(0, 60_000, 700):
-        watched.rate(now_ms + 350)
-        assert watched.charge(11, now_ms) == alone.charge(11, now_ms)
-
-
-def test_an_unlimited_budget_never_throttles() -> None:
-    assert math.isinf(UNLIMITED)
-    assert Budget(Tags("", "a"), UNLIMITED, 0).charge(1e300, 0) == 0
-    assert Budget(Tags("", "a"), UNLIMITED, 0, num_samples=1).fetch_max_bytes == INT32_MAX
-
-
-def test_the_ledger_of_a_client_has_its_budget_of_each_quota_key() -> None:
-    table = QuotaTable({(Entity(client_id="app"), QuotaKey.PRODUCER_BYTE_RATE): 1000.0})
-    quotas = BrokerQuotas.create(table)
-    ledger = quotas.ledger("ANONYMOUS", "app", 0)
-    assert ledger.produce is quotas.produce.budget("ANONYMOUS", "app", 0)
-    assert ledger.fetch is None
-    assert not is_charged(quotas.ledger("ANONYMOUS", "other", 0))

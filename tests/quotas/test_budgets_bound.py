@@ -93,18 +93,6 @@ def test_a_client_cannot_give_itself_the_overflow_budget() -> None:
     assert budget_of(quotas, OVERFLOW) is not budget_of(quotas, "newcomer")
 
 
-def test_new_clients_get_separate_budgets_once_existing_ones_are_idle() -> None:
-    quotas = quotas_of((ANY_APP, 1000.0))
-    fill(quotas)
-    overflow, generation = budget_of(quotas, "newcomer"), quotas.generation
-    assert budget_of(quotas, "newcomer", REST_MS - 1) is overflow
-    assert quotas.generation == generation
-    sum(quotas.expire(REST_MS - 1 + ROOM_PAUSE_MS))
-    assert quotas.generation > generation, "sessions that keep the overflow's budget look again"
-    own = budget_of(quotas, "newcomer", REST_MS + ROOM_PAUSE_MS)
-    assert own.tags == Tags("", "newcomer")
-
-
 def test_a_lookup_that_evicts_budgets_raises_the_generation() -> None:
     table = QuotaTable({(ANY_APP, PRODUCE): 1000.0})
     quotas = BrokerQuotas.create(table)
@@ -138,13 +126,6 @@ def test_a_client_named_in_the_quota_table_always_has_a_separate_budget() -> Non
     fill(quotas)
     assert (budget_of(quotas, "app").tags, budget_of(quotas, "app").limit) == (Tags("", "app"), 7.0)
     assert budget_of(quotas, "other").tags == Tags("u", OVERFLOW)
-
-
-def test_each_level_has_overflow_budgets_of_its_own() -> None:
-    quotas = quotas_of((ANY_APP, 1000.0), (ALICES_APPS, 5.0))
-    fill(quotas)
-    assert budget_of(quotas, "x").tags == Tags("u", OVERFLOW)
-    assert budget_of(quotas, "x", user="alice").tags == Tags("alice", OVERFLOW)
 
 
 def test_a_new_limit_reaches_shortened_names_and_no_overflow_budget() -> None:
@@ -189,14 +170,6 @@ def test_idle_budgets_are_not_searched_for_every_new_client() -> None:
     assert budget_of(quotas, "late", looked_ms + ROOM_PAUSE_MS).tags == Tags("", "late")
 
 
-def test_the_number_of_budgets_evicted_at_a_time_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weir.quotas.registry.ROOM_MAX", 10)
-    quotas = quotas_of((ANY_APP, 1000.0))
-    fill(quotas)
-    assert budget_of(quotas, "newcomer", REST_MS).tags == Tags("", "newcomer")
-    assert len(quotas) == MOST - 10 + 1
-
-
 def test_an_expiry_evicts_a_bounded_number_of_resting_budgets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weir.quotas.registry.ROOM_MAX", 10)
     quotas = quotas_of((ANY_APP, 1000.0))
@@ -233,28 +206,6 @@ def test_long_client_ids_are_shortened_and_kept_distinct() -> None:
     assert budget_of(quotas, names[0]) is budget_of(quotas, "x" * 32_767)
 
 
-def test_a_long_client_id_of_a_quota_entry_is_found() -> None:
-    name = "y" * 5000
-    quotas = quotas_of((ANY_APP, 1000.0), (Entity(client_id=name), 7.0))
-    assert (budget_of(quotas, name).tags, budget_of(quotas, name).limit) == (Tags("", name), 7.0)
-    assert budget_of(quotas, name + "y").limit == 1000.0
-
-
 def test_a_user_name_that_utf_8_cannot_encode_is_shortened() -> None:
     quotas = quotas_of((ANY_USER, 3.0))
     assert len(budget_of(quotas, "x", user="\ud800" * 300).tags.user) == NAME_CHARS_MAX + 1
-
-
-def test_peeking_finds_a_clients_budget_and_creates_none() -> None:
-    quotas = quotas_of((ANY_APP, 1000.0), (ALICES_APPS, 10.0))
-    assert quotas.peek("u", "app") is None
-    assert len(quotas) == 0
-    assert quotas.peek("u", "app") is not budget_of(quotas, "app")
-    assert quotas.peek("u", "app") is budget_of(quotas, "app")
-    assert quotas.peek("alice", "app") is None
-    long = "x" * (NAME_CHARS_MAX + 1)
-    assert budget_of(quotas, long) is quotas.peek("u", long)
-    fill(quotas)
-    assert budget_of(quotas, "newcomer") is quotas.peek("u", "newcomer")
-    put_in_force(quotas, QuotaTable())
-    assert quotas.peek("u", "app") is None

@@ -10,8 +10,6 @@ from weir.quotas.costs.calibration import (
     Reading,
     Windows,
     fault,
-    measured_us,
-    median,
     percent_for,
     spent_us,
     wanted_us,
@@ -32,11 +30,6 @@ def test_the_calibration_window_is_ten_seconds_plus_the_current_sample(
     assert Windows().window_s(elapsed_s) == pytest.approx(window_s)
 
 
-def test_one_percent_of_a_thread_for_ten_seconds_is_a_tenth_of_a_second() -> None:
-    assert percent_for(100_000.0, Windows()) == pytest.approx(1.0)
-    assert percent_for(3_600_000.0, Windows(num=2, size_s=3600)) == pytest.approx(0.1)
-
-
 @pytest.mark.parametrize(
     ("percent", "throttle_ms", "elapsed_s", "us"),
     [
@@ -51,12 +44,6 @@ def test_a_throttle_time_gives_the_request_time_spent(
     percent: float, throttle_ms: int, elapsed_s: float, us: float
 ) -> None:
     assert spent_us(percent, throttle_ms, elapsed_s, Windows()) == pytest.approx(us)
-
-
-def test_a_measured_rate_gives_the_request_time_spent() -> None:
-    # 10 ms of a thread are 1 percent-second; spread over 10 s that is 0.1 %.
-    assert measured_us(0.1, 0.0, Windows()) == pytest.approx(10_000.0)
-    assert measured_us(0.1, 0.5, Windows()) == pytest.approx(10_500.0)
 
 
 @given(
@@ -101,10 +88,3 @@ def test_calibration_recovers_the_cost_that_a_budget_was_charged(
 def test_a_calibration_reading_without_information_is_refused(reading: Reading, what: str | None) -> None:
     found = fault(reading, Windows())
     assert (found is None) if what is None else (found is not None and what in found)
-
-
-def test_the_median_of_an_even_number_of_readings_is_the_mean_of_two() -> None:
-    assert median([3.0, 1.0, 2.0]) == 2.0
-    assert median([4.0, 1.0, 2.0, 3.0]) == 2.5
-    with pytest.raises(ValueError, match="no values"):
-        median([])

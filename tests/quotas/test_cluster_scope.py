@@ -9,7 +9,6 @@ import pytest
 from tests.quotas.changes import put_in_force
 from weir.quotas import DEFAULT, BrokerQuotas, Budget, Entity, QuotaKey, QuotaTable
 from weir.quotas.cluster_quotas import ClusterQuotas
-from weir.quotas.limiters.smooth import SmoothBudget
 from weir.quotas.registry import IDLE_MS_MAX
 from weir.quotas.table.options import Options, Pacing, Scope
 from weir.quotas.topics import TopicRates
@@ -51,28 +50,6 @@ def test_charges_at_two_brokers_count_together() -> None:
     assert producer(first) is producer(second)
 
 
-def test_budgets_of_broker_scope_stay_apart() -> None:
-    first, second = brokers(table(options=APART))
-    assert producer(first).charge(6000, 0) == producer(second).charge(6000, 0) == 0
-
-
-def test_a_fetch_waits_for_what_was_fetched_from_another_broker() -> None:
-    first, second = brokers(table(key=FETCH))
-    fetches = [quotas.ledger("alice", "app", 0).fetch for quotas in (first, second)]
-    assert fetches[0] is not None
-    assert fetches[0] is fetches[1]
-    assert fetches[0].charge(12_000, 0) == 2000
-
-
-def test_request_time_of_two_brokers_counts_together() -> None:
-    first, second = brokers(table(key=TIME, value=50.0))
-    waits_ms = [
-        quotas.ledger("alice", "app", 0).charge_request(3, 3_000_000, 0) for quotas in (first, second)
-    ]
-    assert waits_ms == [0, 1000]
-    assert first.request_budgets("alice", "app")[0] is second.request_budgets("alice", "app")[0] is not None
-
-
 def test_a_brokers_own_scale_of_request_time_holds_in_a_shared_budget() -> None:
     cluster, quotas = ClusterQuotas(), table(key=TIME, value=50.0)
     slow = BrokerQuotas.create(quotas, cluster=cluster, request_time_scale=2.0)
@@ -84,12 +61,6 @@ def test_a_brokers_own_scale_of_request_time_holds_in_a_shared_budget() -> None:
     assert budget.charged == pytest.approx(3.0)
 
 
-def test_each_client_of_a_default_has_a_budget_of_its_own_in_the_cluster() -> None:
-    first, second = brokers(table(ANY_APP))
-    assert producer(first, "a") is producer(second, "a")
-    assert producer(first, "a") is not producer(second, "b")
-
-
 def test_a_shadow_entry_of_cluster_scope_counts_at_all_brokers_and_delays_nobody() -> None:
     first, second = brokers(table(shadow=True))
     shadows = []
@@ -99,13 +70,6 @@ def test_a_shadow_entry_of_cluster_scope_counts_at_all_brokers_and_delays_nobody
         assert ledger.shadow is not None
         shadows.append(ledger.shadow.produce)
     assert shadows[0] is shadows[1] is not None
-
-
-def test_smooth_pacing_and_cluster_scope_go_together() -> None:
-    first, second = brokers(table(options=Options(Pacing.SMOOTH, Scope.CLUSTER)))
-    assert isinstance(producer(first), SmoothBudget)
-    assert producer(first).charge(1000, 0) == 900
-    assert producer(second).charge(1000, 0) == 1900
 
 
 @pytest.mark.parametrize(("before", "after"), [(APART, TOGETHER), (TOGETHER, APART)])
@@ -188,13 +152,6 @@ def test_the_rate_of_a_topic_counts_at_all_brokers_together() -> None:
     assert rates(first).charge({b"logs": 6000}, 0) == 0
     assert rates(second).charge({b"logs": 6000}, 0) == 2000
     assert rates(first).throttled_until_ms(["logs"]) == 2000
-
-
-def test_a_topics_budget_of_the_cluster_is_none_of_a_brokers_in_metrics() -> None:
-    cluster = ClusterQuotas()
-    quotas = BrokerQuotas.create(table(LOGS), cluster=cluster)
-    assert list(rates(quotas).budgets()) == []
-    assert [budget.tags.topic for budget in cluster.topics.produce.budgets()] == ["logs"]
 
 
 def test_a_topic_that_changes_its_scope_or_its_pacing_is_limited_on() -> None:

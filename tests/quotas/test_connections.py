@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.quotas.calls import calls_made
-from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable, Tags
+from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from weir.quotas.connections import ConnectionCounts, ConnectionQuotas
 from weir.quotas.table.bounded_names import OVERFLOW
 
@@ -31,14 +31,6 @@ def test_a_rate_of_five_connections_per_second_admits_fifty_and_delays_the_next_
     assert quotas.admit(1, "10.0.0.1", 0) == 200  # rate 5.1 over 10 s
 
 
-def test_a_refused_connection_is_not_charged() -> None:
-    quotas = ConnectionQuotas(table(default=5))
-    assert admitted(quotas, "10.0.0.1", 1000, 0) == 50
-    (budget,) = quotas.ips(1)
-    assert budget.tags == Tags("", "", ip="10.0.0.1")
-    assert budget.charged == 50
-
-
 def test_connections_of_a_refused_address_are_not_charged_to_the_listener() -> None:
     quotas = ConnectionQuotas(table(default=1), total_rate=100, listener_rate=100)
     for _ in range(1000):
@@ -48,26 +40,6 @@ def test_connections_of_a_refused_address_are_not_charged_to_the_listener() -> N
     assert budget is not None
     assert budget.charged == 10
     assert dict(quotas.listeners())[1].charged == 10
-
-
-def test_a_named_address_beats_the_default_and_each_address_has_a_budget() -> None:
-    quotas = ConnectionQuotas(table(default=1, _10_0_0_1=5))
-    assert admitted(quotas, "10.0.0.1", 100, 0) == 50
-    assert admitted(quotas, "10.0.0.2", 100, 0) == 10
-    assert admitted(quotas, "::1", 100, 0) == 10
-
-
-def test_each_listener_has_separate_connection_rates() -> None:
-    quotas = ConnectionQuotas(table(default=1))
-    assert admitted(quotas, "10.0.0.1", 100, 0, listener=1) == 10
-    assert admitted(quotas, "10.0.0.1", 100, 0, listener=2) == 10
-    assert admitted(quotas, "10.0.0.1", 100, 0, listener=None) == 10
-
-
-def test_connections_without_limits_are_admitted_at_once() -> None:
-    quotas = ConnectionQuotas()
-    assert admitted(quotas, "10.0.0.1", 10_000, 0) == 10_000
-    assert {quotas.arrive(1, 0) for _ in range(10_000)} == {0}
 
 
 def test_the_longer_of_two_connection_delays_counts_up_to_one_window() -> None:
@@ -170,11 +142,6 @@ def test_an_address_is_forgotten_for_another_once_its_last_connection_no_longer_
     assert [budget.tags.ip for budget in quotas.ips(1)] == kept
 
 
-def test_client_quotas_are_no_connection_quotas() -> None:
-    other = QuotaTable({(Entity(client_id=DEFAULT), QuotaKey.PRODUCER_BYTE_RATE): 1})
-    assert admitted(ConnectionQuotas(other), "10.0.0.1", 1000, 0) == 1000
-
-
 @given(
     rate=st.integers(1, 50),
     gaps_ms=st.lists(st.integers(0, 3000), min_size=1, max_size=300),
@@ -199,17 +166,3 @@ def test_connection_counts_are_limited_per_address_with_overrides() -> None:
     counts.close("10.0.0.1")
     assert counts.of("10.0.0.1") == 1
     assert counts.open("10.0.0.1")
-
-
-def test_connection_counts_without_a_limit_keep_their_overrides() -> None:
-    counts = ConnectionCounts(overrides={"10.0.0.1": 1})
-    assert all(counts.open("10.0.0.2") for _ in range(100))
-    assert [counts.open("10.0.0.1") for _ in range(2)] == [True, False]
-
-
-@pytest.mark.parametrize("ip", ["10.0.0.1", "::1"])
-def test_an_address_without_open_connections_uses_no_memory(ip: str) -> None:
-    counts = ConnectionCounts(1)
-    counts.open(ip)
-    counts.close(ip)
-    assert not counts._open  # memory is the point

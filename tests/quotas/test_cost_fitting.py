@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from weir.quotas.costs.cost_file import render
 from weir.quotas.costs.cost_findings import Readings, findings
-from weir.quotas.costs.cost_fitting import Sample, api_cost, coefficients_of, estimate_us, fit
+from weir.quotas.costs.cost_fitting import Sample, estimate_us, fit
 from weir.quotas.costs.request_costs import ApiCost, ColdCost, CostTable, parse
 
 NAMES = ("us", "us_per_request_kb", "us_per_partition", "us_acks_all")
@@ -61,12 +61,6 @@ def test_fitting_a_cost_that_falls_with_size_gives_no_cost_per_kb() -> None:
     assert found == pytest.approx({"us": (1 / 30 + 1 / 20) / (1 / 900 + 1 / 400), "us_per_request_kb": 0.0})
 
 
-def test_fitting_accepts_proportional_columns() -> None:
-    same = [Sample(20.0, {"us": 1, "twice": 2}), Sample(20.0, {"us": 1, "twice": 2})]
-    found = fit(same, ("us", "twice"))
-    assert found["us"] + 2 * found["twice"] == pytest.approx(20.0)
-
-
 @pytest.mark.parametrize(
     ("api", "shipped", "twice"),
     [
@@ -87,11 +81,6 @@ def test_coefficients_without_readings_are_scaled(api: str, shipped: ApiCost, tw
     old = CostTable(broker="x", source="y", cold=OLD.cold, rest=OLD.rest, apis={api: shipped})
     found = findings([Readings(api, [twice.us] * 3, {"us": 1.0})], {api: ("us",)}, old)
     assert found.overrides("3.9.1", "by hand", old).apis[api] == twice
-
-
-def test_coefficients_convert_to_costs_and_back() -> None:
-    cost = ApiCost(us=1.0, us_acks_all=2.0, us_per_unpacked_kb={"gzip": 3.0})
-    assert api_cost(coefficients_of(cost)) == cost
 
 
 def test_calibration_readings_become_a_cost_file_that_parses_to_their_costs() -> None:

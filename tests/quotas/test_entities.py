@@ -61,33 +61,12 @@ def test_a_limit_found_for_a_client_is_found_by_its_tags(
         assert limit.value in quotas.values()
 
 
-@given(st.dictionaries(entities, st.floats(1, 1e9)), clients, clients)
-def test_clients_that_share_a_budget_have_the_same_limit(
-    quotas: dict[Entity, float], one: tuple[str, str], other: tuple[str, str]
-) -> None:
-    limits = Limits(quotas.items())
-    first, second = limits.resolve(*one), limits.resolve(*other)
-    if first is not None and second is not None and first.tags == second.tags:
-        assert first.value == second.value
-
-
 @given(st.dictionaries(entities, st.floats(1, 1e9)), st.dictionaries(entities, st.floats(1, 1e9)))
 def test_limits_are_equal_if_they_give_equal_values_to_equal_entities(
     one: dict[Entity, float], other: dict[Entity, float]
 ) -> None:
     assert Limits(one.items()).same_as(Limits(other.items())) is (one == other)
     assert Limits(one.items()).same_as(Limits(reversed(one.items())))
-
-
-def test_a_user_called_like_the_default_is_a_user() -> None:
-    limits = Limits([(Entity("<default>"), 1.0), (Entity(DEFAULT), 2.0)])
-    assert limits.resolve("<default>", "") == Limit(1.0, Tags("<default>", ""))
-    assert limits.resolve("anyone", "") == Limit(2.0, Tags("anyone", ""))
-
-
-def test_an_entity_is_printed_with_its_types_and_names() -> None:
-    assert str(Entity("alice", DEFAULT)) == "user alice, client-id <default>"
-    assert str(Entity(client_id="app")) == "client-id app"
 
 
 @pytest.mark.parametrize("parts", [(None, None), ("", None), (None, ""), ("alice", "")])

@@ -10,7 +10,6 @@ from weir.quotas.table.explain import Charge, Verdict
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 MUTATIONS, CONNECTIONS = QuotaKey.CONTROLLER_MUTATION_RATE, QuotaKey.CONNECTION_CREATION_RATE
-REQUESTS = QuotaKey.REQUEST_PERCENTAGE
 ALICE = Entity("alice")
 
 
@@ -44,61 +43,6 @@ def test_explain_lists_every_quota_level_in_order() -> None:
     assert charge.limit == Limit(5.0, Tags("alice", "app"))
     assert charge.shared_by == "all connections of user alice with client-id app, at each broker"
     assert (charge.shadow, charge.shadow_shared_by) == (None, "")
-
-
-def test_explain_finds_the_most_specific_entry_for_each_quota_key() -> None:
-    table = QuotaTable(
-        {
-            (Entity(client_id=DEFAULT), PRODUCE): 1.0,
-            (Entity(client_id=DEFAULT), FETCH): 2.0,
-            (ALICE, PRODUCE): 3.0,
-            (Entity("bob"), PRODUCE): 4.0,
-        }
-    )
-    explanation = explain(table, "alice", "app")
-    assert told(of(explanation, PRODUCE)) == [
-        ("user alice", 3.0, "wins"),
-        ("client-id <default>", 1.0, "a more specific one wins, user alice"),
-    ]
-    assert told(of(explanation, FETCH)) == [("client-id <default>", 2.0, "wins")]
-    assert told(of(explanation, MUTATIONS)) == []
-    assert of(explanation, MUTATIONS).limit is None
-    assert of(explanation, MUTATIONS).shared_by == ""
-    assert [charge.key for charge in explanation.charges] == [PRODUCE, FETCH, REQUESTS, MUTATIONS]
-
-
-def test_explain_prefers_the_longest_client_id_prefix() -> None:
-    table = QuotaTable(
-        {
-            (Entity(client_id=Prefix("e")), PRODUCE): 1.0,
-            (Entity(client_id=Prefix("etl-")), PRODUCE): 2.0,
-            (Entity(client_id=Prefix("x")), PRODUCE): 3.0,
-            (Entity("bob", Prefix("etl-")), PRODUCE): 4.0,
-        }
-    )
-    charge = of(explain(table, "alice", "etl-1"), PRODUCE)
-    assert told(charge) == [
-        ("client-id prefix etl-", 2.0, "wins"),
-        ("client-id prefix e", 1.0, "a more specific one wins, client-id prefix etl-"),
-    ]
-
-
-def test_explain_applies_no_default_or_prefix_to_an_empty_client_id() -> None:
-    table = QuotaTable(
-        {
-            (Entity("alice", DEFAULT), PRODUCE): 1.0,
-            (Entity(client_id=Prefix("e")), PRODUCE): 2.0,
-            (Entity(DEFAULT), PRODUCE): 3.0,
-        }
-    )
-    assert told(of(explain(table, "alice", ""), PRODUCE)) == [
-        ("user alice, client-id <default>", 1.0, "an empty client-id matches no default"),
-        ("user <default>", 3.0, "wins"),
-        ("client-id prefix", None, "an empty client-id matches no prefix"),
-    ]
-    named = explain(table, "alice", "", unnamed="<empty>")
-    assert told(of(named, PRODUCE))[0] == ("user alice, client-id <default>", 1.0, "wins")
-    assert (named.client_id, named.taken_as) == ("", "<empty>")
 
 
 def test_explain_counts_a_shadow_entry_that_would_win() -> None:
@@ -173,29 +117,6 @@ def test_explain_adds_the_quotas_of_topics_and_addresses() -> None:
 def test_explain_names_the_clients_that_share_a_budget(entity: Entity, words: str) -> None:
     charge = of(explain(QuotaTable({(entity, PRODUCE): 1.0}), "alice", "app"), PRODUCE)
     assert charge.shared_by == f"{words}, at each broker"
-
-
-def test_explain_covers_request_time_quotas() -> None:
-    table = QuotaTable(
-        {(ALICE, REQUESTS): 50.0},
-        shadow={(Entity("alice", Prefix("a")), REQUESTS): 0.5, (ALICE, PRODUCE): 1.0},
-    )
-    charge = of(explain(table, "alice", "app"), REQUESTS)
-    assert told(charge) == [
-        ("user alice, client-id prefix a", 0.5, "shadow: counted, not enforced"),
-        ("user alice", 50.0, "wins"),
-    ]
-    assert charge.limit == Limit(50.0, Tags("alice", ""))
-    assert charge.shared_by == "all connections of user alice, whatever the client-id, at each broker"
-    assert charge.shadow == Limit(0.5, Tags("alice", "", "a"), is_shadow=True)
-    assert charge.shadow_shared_by == (
-        "all connections of user alice whose client-id begins with a, together, at each broker"
-    )
-
-
-def test_explain_refuses_an_empty_user() -> None:
-    with pytest.raises(ValueError, match="ANONYMOUS"):
-        explain(QuotaTable(), "", "app")
 
 
 names = st.sampled_from(["a", "b", "app", "été 日本 😀"])

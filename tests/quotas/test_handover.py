@@ -6,7 +6,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.proxy.wire import quota_table
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.quotas import QuotaTable, parse
 
@@ -119,26 +118,6 @@ def test_mutation_tokens_are_not_given_again(charged: int) -> None:
     new = passed_on(old, 2000).mutations.budget("someone", "c", 2000 + LATER_MS)
     assert new is not None
     assert new.tokens(2000 + LATER_MS) == pytest.approx(min(55 - charged + 10, 55))
-
-
-def test_a_told_throttle_lasts_after_a_handover() -> None:
-    old = QuotaRegistry(TABLE)
-    wait_ms = old.of(1).ledger("someone", "c", 0).charge_produce(20_000, 0)
-    assert wait_ms > 1000
-    (budget,) = passed_on(old, 1000).of(1).produce
-    assert budget.throttled_until_ms == LATER_MS + wait_ms
-
-
-def test_usage_without_a_quota_any_more_is_not_taken_over() -> None:
-    old = QuotaRegistry(TABLE)
-    old.of(1).ledger("someone", "c", 0).charge_produce(20_000, 0)
-    assert list(passed_on(old, 0, quota_table(fetch=1)).of(1).produce) == []
-
-
-def test_idle_clients_are_not_handed_over() -> None:
-    old = QuotaRegistry(TABLE)
-    old.of(1).ledger("someone", "c", 0).charge_produce(1, 0)
-    assert [each for each in old.used(100_000) if each is not None] == []
 
 
 def test_the_usage_of_one_broker_is_not_that_of_another() -> None:

@@ -47,26 +47,11 @@ def test_delta_tells_each_charged_unit_once(make: Make) -> None:
 
 
 @each_limiter
-def test_absorbed_units_are_neither_told_nor_counted_as_charged_here(make: Make) -> None:
-    limiter = make(10)
-    limiter.absorb(1000, 0)
-    assert (limiter.delta(), limiter.charged, limiter.throttled) == (0, 0, 0)
-
-
-@each_limiter
 def test_next_charge_waits_for_absorbed_units_too(make: Make) -> None:
     alone, told = make(10), make(10)
     told.absorb(120, 0)
     assert alone.charge(1, 5) == 0
     assert told.charge(1, 5) > 0
-
-
-@each_limiter
-def test_limiter_that_absorbed_is_not_at_rest(make: Make) -> None:
-    limiter = make(10)
-    limiter.absorb(50, 100_000)
-    assert not limiter.is_idle(100_001)
-    assert limiter.is_idle(200_000)
 
 
 @each_limiter

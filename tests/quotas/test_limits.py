@@ -1,6 +1,5 @@
 """Prefixes, topics, addresses and shadow entries among the limits; Kafka's own levels are `test_entities`."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,41 +10,6 @@ from weir.quotas.table.bounded_names import bounded_tags, overflow_tags
 from weir.quotas.table.entities import Name
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
-
-ALL = {
-    Entity("alice", "etl-1"): 1.0,
-    Entity("alice", Prefix("etl-")): 2.0,
-    Entity("alice", DEFAULT): 3.0,
-    Entity("alice"): 4.0,
-    Entity(DEFAULT, "etl-1"): 5.0,
-    Entity(DEFAULT, Prefix("etl-")): 6.0,
-    Entity(DEFAULT, DEFAULT): 7.0,
-    Entity(DEFAULT): 8.0,
-    Entity(client_id="etl-1"): 9.0,
-    Entity(client_id=Prefix("etl-")): 10.0,
-    Entity(client_id=DEFAULT): 11.0,
-}
-"""An entry at each level, in the order of precedence that docs/reference/quotas.md promises."""
-
-SHARED = [
-    Tags("alice", "etl-1"),
-    Tags("alice", "", client_id_prefix="etl-"),
-    Tags("alice", "etl-1"),
-    Tags("alice", ""),
-    Tags("alice", "etl-1"),
-    Tags("alice", "", client_id_prefix="etl-"),
-    Tags("alice", "etl-1"),
-    Tags("alice", ""),
-    Tags("", "etl-1"),
-    Tags("", "", client_id_prefix="etl-"),
-    Tags("", "etl-1"),
-]
-
-
-@pytest.mark.parametrize("gone", range(len(ALL)), ids=[str(entity) for entity in ALL])
-def test_each_quota_level_yields_to_the_more_specific_ones(gone: int) -> None:
-    left = list(ALL.items())[gone:]
-    assert Limits(reversed(left)).resolve("alice", "etl-1") == Limit(left[0][1], SHARED[gone])
 
 
 # Names that could be taken for one another, or for a prefix written as a name.
@@ -179,40 +143,6 @@ def test_a_limit_lookup_costs_one_access_per_prefix_length() -> None:
     assert lengths == plain + 5
 
 
-def test_a_topics_limit_is_separate_from_its_clients_limits() -> None:
-    limits = Limits([(Entity(topic="orders"), 5.0), (Entity(client_id=DEFAULT), 1.0)])
-    assert limits.resolve_topic("orders") == Limit(5.0, Tags("", "", topic="orders"))
-    assert limits.resolve_topic("payments") is None
-    assert limits.resolve("alice", "orders") == Limit(1.0, Tags("", "orders"))
-    assert limits.of(Tags("", "", topic="orders")) == 5.0
-    assert limits.of(Tags("", "", topic="payments")) is None
-
-
-def test_an_ip_limit_names_an_address_or_the_default() -> None:
-    limits = Limits([(Entity(ip="10.0.0.1"), 5.0), (Entity(ip=DEFAULT), 1.0)])
-    assert limits.resolve_ip("10.0.0.1") == Limit(5.0, Tags("", "", ip="10.0.0.1"))
-    assert limits.resolve_ip("10.0.0.2") == Limit(1.0, Tags("", "", ip="10.0.0.2"))
-    assert Limits([(Entity(ip="10.0.0.1"), 5.0)]).resolve_ip("10.0.0.2") is None
-    assert limits.of(Tags("", "", ip="10.0.0.2")) == 1.0
-
-
-def test_topics_and_addresses_can_have_shadow_entries() -> None:
-    enforced = [(Entity(topic="orders"), 5.0), (Entity(topic="payments"), 6.0), (Entity(ip=DEFAULT), 7.0)]
-    limits = Limits(enforced, [(Entity(topic="orders"), 4.0), (Entity(ip="::1"), 3.0)])
-    assert limits.resolve_topic("orders") == Limit(4.0, Tags("", "", topic="orders"), is_shadow=True)
-    assert limits.resolve_topic("payments") == Limit(6.0, Tags("", "", topic="payments"))
-    assert limits.resolve_ip("::1") == Limit(3.0, Tags("", "", ip="::1"), is_shadow=True)
-    assert limits.resolve_ip("::2") == Limit(7.0, Tags("", "", ip="::2"))
-    assert limits.of(Tags("", "", topic="orders")) == 4.0
-    assert limits.of(Tags("", "", topic="payments")) is None, "that one is enforced, and counts nothing here"
-
-
-def test_a_shadow_entry_of_equal_value_differs_from_an_enforced_one() -> None:
-    quota = [(Entity("alice"), 5.0)]
-    assert not Limits(quota, quota).same_as(Limits(quota))
-    assert Limits(quota, quota).same_as(Limits((), quota))
-
-
 @given(quotas, users, client_ids)
 def test_tags_lead_back_to_the_entry_that_applies(
     quotas: dict[Entity, float], user: str, client_id: str
@@ -221,19 +151,3 @@ def test_tags_lead_back_to_the_entry_that_applies(
     limit = limits.resolve(user, client_id)
     if limit is not None:
         assert limits.entry_of(limit.tags) == winner(quotas, user, client_id)
-
-
-def test_tags_of_topics_and_addresses_lead_back_to_their_entries() -> None:
-    entries = [Entity(topic="orders"), Entity(ip="10.0.0.1"), Entity(ip=DEFAULT)]
-    limits = Limits((entity, 1.0) for entity in entries)
-    found = [
-        limits.entry_of(tags)
-        for tags in (
-            Tags("", "", topic="orders"),
-            Tags("", "", ip="10.0.0.1"),
-            Tags("", "", ip="10.0.0.2"),
-            Tags("", "", topic="others"),
-            Tags("alice", ""),
-        )
-    ]
-    assert found == [*entries, None, None]

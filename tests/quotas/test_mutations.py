@@ -105,21 +105,6 @@ whole_seconds = st.integers(0, 30).map(lambda seconds: 1000 * seconds)
 """With whole quotas every balance is exact."""
 
 
-@given(st.integers(1, 20), costs, whole_seconds, whole_seconds, st.booleans())
-def test_a_full_refund_restores_the_token_balance(
-    limit: int, costs: list[int], before_ms: int, later_ms: int, strict: bool
-) -> None:
-    used, untouched = (MutationBudget(ALICE, limit, 0, tokens=0.0) for _ in range(2))
-    charge = used.begin(strict=strict)
-    taken = [cost for cost in costs if charge.admit(cost, before_ms)]
-    now_ms = before_ms + later_ms
-    for cost in taken:
-        charge.refund(cost, now_ms)
-    assert charge.finish(now_ms) == 0
-    assert used.tokens(now_ms) == untouched.tokens(now_ms)
-    assert (used.charged, used.throttled, used.refused) == (0, 0, 0)
-
-
 @given(st.integers(1, 20), st.lists(st.tuples(st.integers(1, 50), st.booleans()), max_size=12), whole_seconds)
 def test_a_refunded_mutation_leaves_the_balance_of_one_never_charged(
     limit: int, topics: list[tuple[int, bool]], now_ms: int
@@ -148,43 +133,6 @@ def test_a_refund_returns_at_most_the_charged_tokens() -> None:
     charge.refund(100, 0)
     assert budget.tokens(0) == 10
     assert charge.finish(0) == budget.charged == 0
-
-
-def test_a_refund_does_not_exceed_the_burst() -> None:
-    budget = budget_of(limit=2.0)
-    charge = budget.begin(strict=True)
-    charge.admit(4, 0)
-    charge.refund(4, 60_000)
-    assert budget.tokens(60_000) == 22
-
-
-def test_after_a_refund_refused_topics_are_tried_again() -> None:
-    budget = budget_of(limit=2.0)
-    charge = budget.begin(strict=True)
-    assert admitted(charge, [40, 3, 3]) == [True, False, False]
-    assert charge.throttle_ms(0) == 9000
-    charge.refund(40, 0)
-    assert admitted(charge, [3, 30]) == [True, True]
-    assert (charge.finish(0), budget.charged, budget.refused, budget.throttled) == (0, 33, 0, 0)
-
-
-def test_topics_stay_refused_after_a_refund_of_too_few_tokens() -> None:
-    budget = budget_of(limit=2.0)
-    charge = budget.begin(strict=True)
-    assert admitted(charge, [20, 10, 3]) == [True, True, False]
-    budget.begin(strict=False).admit(30, 0)
-    charge.refund(10, 500)
-    assert admitted(charge, [3], 500) == [False]
-    assert (charge.finish(500), budget.refused) == (13_500, 1), "-28, and 1 that came back: 27 at 2 a second"
-
-
-def test_a_refund_shortens_the_throttle_time_of_a_permissive_request() -> None:
-    budget = budget_of(limit=2.0)
-    charge = budget.begin(strict=False)
-    assert admitted(charge, [30, 10], 0) == [True, True]
-    assert charge.throttle_ms(0) == 9000
-    charge.refund(10, 1000)
-    assert (charge.finish(1000), budget.charged) == (3000, 30), "-8, and 2 that came back, at 2 a second"
 
 
 def test_a_permissive_request_within_the_limit_is_never_throttled_later() -> None:
@@ -231,21 +179,6 @@ def test_retrying_topics_after_refunds_gives_a_brokers_result(
 # One request
 
 
-def test_strict_refuses_in_order_and_permissive_admits_all() -> None:
-    assert admitted(budget_of().begin(strict=True), [20, 10, 1, 1]) == [True, True, False, False]
-    assert admitted(budget_of().begin(strict=False), [20, 10, 1, 1]) == [True] * 4
-
-
-def test_a_finished_mutation_request_is_counted_once() -> None:
-    budget = budget_of(limit=2.0)
-    charge = budget.begin(strict=True)
-    admitted(charge, [30, 7, 7], 100)
-    assert charge.finish(1100) == 3000
-    assert (budget.charged, budget.refused) == (30, 2)
-    assert (budget.throttled, budget.throttle_ms_total) == (1, 3000)
-    assert (budget.charged_ms, budget.throttled_until_ms) == (100, 4100)
-
-
 @given(costs, costs, st.floats(0.1, 20), st.integers(0, 40_000))
 def test_would_refuse_predicts_the_result_of_admit(
     first: list[int], then: list[int], limit: float, now_ms: int
@@ -256,14 +189,6 @@ def test_would_refuse_predicts_the_result_of_admit(
     told = budget.would_refuse(then, now_ms)
     assert budget.tokens(now_ms) == before
     assert told is not all(admitted(budget.begin(strict=True), then, now_ms))
-
-
-def test_an_unlimited_mutation_budget_charges_nothing() -> None:
-    budget = budget_of(limit=math.inf)
-    charge = budget.begin(strict=True)
-    assert admitted(charge, [10**12, 1]) == [True, True]
-    assert not budget.would_refuse([10**12, 1], 0)
-    assert (charge.finish(0), budget.charged, budget.tokens(0), budget.is_idle(0)) == (0, 0, math.inf, True)
 
 
 def test_tokens_not_charged_before_a_new_limit_are_not_refunded() -> None:
@@ -278,14 +203,6 @@ def test_tokens_not_charged_before_a_new_limit_are_not_refunded() -> None:
 
 
 # At rest
-
-
-def test_a_mutation_budget_is_idle_when_its_bucket_is_full() -> None:
-    budget = budget_of(limit=2.0)
-    assert budget.is_idle(0)
-    budget.begin(strict=True).admit(20, 0)
-    assert not budget.is_idle(9999)
-    assert budget.is_idle(10_000)
 
 
 def test_a_mutation_budget_is_not_idle_while_a_client_is_throttled() -> None:
@@ -332,25 +249,6 @@ def test_a_new_mutation_limit_keeps_the_balance_and_the_throttle() -> None:
     assert budget.limit == math.inf
 
 
-def test_brokers_of_one_cluster_share_mutation_budgets() -> None:
-    cluster = mutation_rates()
-    one, other = (BrokerQuotas.create(table(2.0), mutations=cluster) for _ in range(2))
-    budget = looked_up(one.mutations, "app")
-    assert looked_up(other.mutations, "app") is budget
-    assert looked_up(BrokerQuotas.create(table(2.0)).mutations, "app") is not budget
-
-
-def test_a_changed_mutation_limit_raises_every_brokers_generation() -> None:
-    """What a session remembers of a request may be that nothing limits its client."""
-    cluster = mutation_rates()
-    brokers = [BrokerQuotas.create(QuotaTable(), mutations=cluster) for _ in range(2)]
-    for configured in (table(2.0), table(3.0), QuotaTable()):
-        before = [quotas.generation for quotas in brokers]
-        for quotas in brokers:
-            put_in_force(quotas, configured)
-        assert all(quotas.generation > seen for quotas, seen in zip(brokers, before, strict=True))
-
-
 def test_shared_mutation_budgets_are_updated_and_expired_once() -> None:
     given: list[MutationBudget] = []
 
@@ -385,14 +283,3 @@ def test_new_clients_share_the_overflow_mutation_budget_while_all_are_in_use(
     assert looked_up(quotas, "another", 10_999) is overflow
     own = looked_up(quotas, "newcomer", 10_999 + ROOM_PAUSE_MS)
     assert own.tags == Tags("", "newcomer"), "after 11 s the others' buckets are full again"
-
-
-def test_totals_include_forgotten_mutation_budgets() -> None:
-    quotas = mutation_rates()
-    put_in_force(quotas, table(2.0))
-    charge = looked_up(quotas, "app").begin(strict=True)
-    admitted(charge, [30, 1, 1])
-    charge.finish(0)
-    assert sum(quotas.expire(IDLE_MS_MAX)) == 1
-    total = quotas.forgotten
-    assert (total.charged, total.refused, total.throttled, total.throttle_ms) == (30, 2, 1, 4000)

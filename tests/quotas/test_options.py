@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from tests.quotas.changes import put_in_force
-from weir.quotas import DEFAULT, BrokerQuotas, Entity, Prefix, QuotaKey, QuotaTable, explain, parse, render
+from weir.quotas import DEFAULT, BrokerQuotas, Entity, Prefix, QuotaKey, QuotaTable, explain
 from weir.quotas.limiters.smooth import SmoothBudget
 from weir.quotas.table.options import PLAIN, Options, Pacing, Scope
 
@@ -64,31 +64,11 @@ def test_the_shadow_entry_and_the_enforced_one_have_options_of_their_own() -> No
     assert in_shadow.options_of(ALICE) == PLAIN
 
 
-def test_an_entry_with_two_quotas_keeps_its_options_when_one_is_added_or_removed() -> None:
-    table = QuotaTable({(ALICE, PRODUCE): 1.0}, None, {(ALICE, PRODUCE): TOGETHER})
-    added = table.altered({(ALICE, FETCH): 2.0})
-    assert added.options() == {(ALICE, PRODUCE): TOGETHER, (ALICE, FETCH): TOGETHER}
-    left = added.altered({(ALICE, PRODUCE): None})
-    assert left.options_of(ALICE) == TOGETHER
-    gone = left.altered({(ALICE, FETCH): None})
-    assert gone.altered({(ALICE, FETCH): 2.0}).options_of(ALICE) == PLAIN
-
-
 def test_new_options_replace_those_of_an_entry_and_of_no_other() -> None:
     table = QuotaTable({(ALICE, PRODUCE): 1.0, (BOB, PRODUCE): 1.0}, None, {(BOB, PRODUCE): SMOOTH})
     altered = table.altered({(ALICE, PRODUCE): 1.0}, options=TOGETHER)
     assert (altered.options_of(ALICE), altered.options_of(BOB)) == (TOGETHER, SMOOTH)
     assert altered.altered({(ALICE, PRODUCE): 1.0}, options=PLAIN) == table
-
-
-def test_tables_that_differ_in_options_only_are_not_equal() -> None:
-    values = {(ALICE, PRODUCE): 1.0}
-    plain, smooth = QuotaTable(values), QuotaTable(values, None, {(ALICE, PRODUCE): SMOOTH})
-    assert plain != smooth
-    assert plain != plain.paced(Pacing.SMOOTH)
-    assert plain == QuotaTable(values, None, {(ALICE, PRODUCE): PLAIN})
-    assert not plain.limits(PRODUCE).same_as(smooth.limits(PRODUCE))
-    assert not plain.limits(PRODUCE).same_as(plain.paced(Pacing.SMOOTH).limits(PRODUCE))
 
 
 def test_a_change_of_pacing_reaches_open_connections_and_keeps_what_was_used() -> None:
@@ -107,13 +87,6 @@ def test_a_change_of_pacing_reaches_open_connections_and_keeps_what_was_used() -
     again = quotas.ledger("alice", "app", 0).produce
     assert again is not None
     assert again.charge(0, 0) == wait_ms
-
-
-def test_a_quota_file_says_pacing_and_scope() -> None:
-    text = '[[quota]]\nuser = "alice"\npacing = "smooth"\nscope = "cluster"\nproducer_byte_rate = 1000\n'
-    table = parse(text)
-    assert table.options_of(ALICE) == TOGETHER
-    assert render(table) == text
 
 
 @pytest.mark.parametrize(

@@ -135,25 +135,6 @@ def test_deleting_a_quota_keeps_comments_that_may_belong_to_others(text: str, le
     assert edited(text, {(ALICE, PRODUCE): None}) == left
 
 
-def test_editing_shadow_entries_leaves_enforced_entries_unchanged() -> None:
-    text = '[[quota]]\nuser = "alice"\nproducer_byte_rate = 5\n'
-    in_shadow = edited(text, {(ALICE, PRODUCE): 3.0}, shadow=True)
-    assert in_shadow == f'{text}\n[[quota]]\nuser = "alice"\nmode = "shadow"\nproducer_byte_rate = 3\n'
-    both = edited(in_shadow, {(ALICE, PRODUCE): 4.0})
-    assert both == in_shadow.replace("= 5", "= 4")
-    assert edited(both, {(ALICE, PRODUCE): None}, shadow=True) == text.replace("= 5", "= 4")
-
-
-@pytest.mark.parametrize(
-    "text", ["", "\n", "# none yet", "# none yet\n", "quota = []\n", "# none yet\nquota = [ ] # none\n"]
-)
-def test_editing_adds_the_first_entry_to_a_quota_file(text: str) -> None:
-    changed = edited(text, {(ALICE, PRODUCE): 5.0})
-    assert parse(changed) == QuotaTable({(ALICE, PRODUCE): 5.0})
-    assert ("# none" in changed) == ("# none" in text)
-    assert edited("", {(ALICE, PRODUCE): 5.0}) == '[[quota]]\nuser = "alice"\nproducer_byte_rate = 5\n'
-
-
 @pytest.mark.parametrize(
     "text",
     [

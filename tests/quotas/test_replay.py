@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weir.quotas.limiters.budgets import Budget
-from weir.quotas.replay import SHARE_FETCH, Asked, Replay, _Time, rank
+from weir.quotas.replay import SHARE_FETCH, Asked, Replay, _Time
 from weir.quotas.replay_hours import HOUR_MS, Hour, Hours
 from weir.quotas.table.entities import Tags
 from weir.quotas.table.quota_table import QuotaKey
@@ -45,18 +45,6 @@ def test_kafkas_own_example_of_pipelined_produce_requests() -> None:
     assert hour.throttled_ms == 2204 + 8102, "one after the other"
 
 
-def test_replay_gives_the_throttle_times_of_the_quota_pages_example() -> None:
-    """500 kB four times a second, at 1 MB/s: the 21st waits 500 ms."""
-    hour = of(Replay(PRODUCE, 1e6), *((at, 500_000) for at in range(0, 5001, 250)))
-    assert (hour.violations, hour.throttle_ms, hour.first_ms, hour.charged) == (1, 500, 5000, 10.5e6)
-
-
-def test_replay_with_fewer_samples_allows_a_smaller_burst() -> None:
-    """Of two samples one window's worth passes at once: 1500 bytes are worth 1.5 s, of which 1 has passed."""
-    hour = of(Replay(PRODUCE, 1000, num_samples=2), (0, 1500))
-    assert hour.throttle_ms == 500
-
-
 def test_a_connections_first_produce_request_is_charged_when_it_was_recorded() -> None:
     """15,000 bytes at 1000/s: 5 s. Then 100 more, where the window is 10 s again: 5.1 s. If the request was
     held for some seconds, that is over when it is recorded.
@@ -80,15 +68,6 @@ def test_a_fetch_over_the_quota_is_told_the_rest_and_delivered_after_it() -> Non
     assert hour.throttled_ms == 10_200, "from 0 on"
 
 
-def test_a_fetch_answered_while_its_client_is_over_the_quota_is_told_the_rest() -> None:
-    """It was asked before that. Its records are there when they are fetched again at 5100, so that takes no
-    800 ms more: 15.1 s, of which 10 have passed.
-    """
-    hour = of(Replay(FETCH, 1000), (0, 100, 2, 800), (100, 15_000, 1))
-    assert (hour.throttle_ms, hour.last_ms) == (5000 + 4300 + 5100, 5100)
-    assert (hour.charges, hour.charged) == (3, 15_100)
-
-
 def test_a_fetch_recorded_without_records_brings_none_under_other_quotas() -> None:
     """It was told to wait for 4 s. Under the same quota it is again, under a higher one it is not."""
     rows = (0, 15_000, 1, 0, 5000), (1000, 0, 2, 0, 4000), (5000, 100, 2)
@@ -106,18 +85,6 @@ def test_a_fetch_without_records_is_not_charged_where_nobody_waits_any_more() ->
     assert [budget.charge(value, at) for value, at in ((10_000, 0), (500, 999), (0, 1000))] == [0, 0, 500]
     hour = of(Replay(FETCH, 1000), (0, 10_000, 1), (999, 500, 1), (1000, 0, 2, 0, 700))
     assert (hour.violations, hour.charges) == (0, 3)
-
-
-def test_fetches_of_one_ms_are_replayed_in_the_order_in_which_they_were_answered() -> None:
-    """The one that exceeded the quota first, then those that were told the rest of its throttle time."""
-    exceeded: Asked = (0, 7, 15_000.0, 3, 5000, 1)
-    told: list[Asked] = [(0, 7, 0.0, 1, 5000, 1), (7, 0, 0.0, 2, 5000, 1)]
-    for rows in ([exceeded, *told], [told[0], exceeded, told[1]]):
-        replay = Replay(FETCH, 1000)
-        feed(replay, rows)
-        (hour,) = replay.finish()
-        assert (hour.violations, hour.throttle_ms) == (3, 3 * 5000)
-    assert sorted([*told, exceeded], key=rank) == [exceeded, *told]
 
 
 def test_connections_that_fetch_again_are_delivered_one_after_the_other() -> None:
@@ -175,14 +142,6 @@ def test_share_fetches_and_fetches_in_hold_mode_are_delivered_over_the_quota(
     assert (hour.throttle_ms, hour.last_ms, hour.charges) == (5100 + 5200, 1000, 3)
 
 
-def test_replay_sends_fetches_of_a_connection_one_at_a_time() -> None:
-    """The first is answered at 1000 and waits till 6000; the second, asked at 10, is then answered 5 ms
-    later: 15.1 s, of which 10.005 have passed.
-    """
-    hour = of(Replay(FETCH, 1000), (0, 15_000, 1, 1000), (10, 100, 1, 5))
-    assert (hour.throttle_ms, hour.last_ms) == (5000 + 5095, 6005)
-
-
 def test_replay_charges_requests_in_flight_of_a_throttled_connection() -> None:
     """Far from the limit two of a connection are under way: 130 % at 12.5 % make 0.4 s, 5 % more another 0.4,
     less what has passed.
@@ -204,18 +163,6 @@ def test_replay_does_not_send_a_backlog_all_at_once() -> None:
     assert replay._kind._budget.charged_ms == 11_600
 
 
-def test_replayed_request_time_throttles_last_at_most_one_window() -> None:
-    """The example of docs/reference/quotas.md."""
-    hour = of(Replay(TIME, 12.5), (0, 125.0), (0, 5.0), (400, 60.0))
-    assert (hour.violations, hour.throttle_ms) == (2, 400 + 1000)
-
-
-def test_overlapping_throttles_count_once_in_throttled_time() -> None:
-    hour = of(Replay(PRODUCE, 1000), (0, 1, 2), (0, 14_999, 1), (0, 1000, 2))
-    assert hour.throttle_ms == 5000 + 6000
-    assert hour.throttled_ms == 6000
-
-
 def test_replay_retries_a_refused_mutation_after_its_throttle_time() -> None:
     """The example of docs/reference/quotas.md: 560 partitions of 500, then one: 60 tokens are missing, 12 s
     at 5/s.
@@ -225,12 +172,6 @@ def test_replay_retries_a_refused_mutation_after_its_throttle_time() -> None:
     hour = of(replay, *eighty, (0, 1, 1, 0, 0, CREATED))
     assert (hour.violations, hour.throttle_ms, hour.charged) == (1, 12_000, 561)
     assert hour.charges == 9, "the last one twice"
-
-
-def test_replay_never_refuses_mutations_of_permissive_versions() -> None:
-    hour = of(Replay(MUTATIONS, 5.0, num_samples=100), (0, 560, 1), (0, 5, 1))
-    assert (hour.charges, hour.violations, hour.charged) == (2, 2, 565)
-    assert hour.throttle_ms == 12_000 + 1000, "60 tokens are missing; 12 s later 5"
 
 
 def test_replay_of_a_recorded_refusal_charges_no_tokens() -> None:
@@ -246,14 +187,6 @@ def test_replay_gives_up_a_request_that_waits_too_long() -> None:
     replay = Replay(PRODUCE, 1000, patience_ms=2000)
     hour = of(replay, (0, 15_000), (1000, 100), (4000, 200))
     assert (hour.given_up, hour.charged) == (1, 15_200)
-
-
-def test_replay_bounds_the_number_of_waiting_requests() -> None:
-    """A wait of 11 days, and clients that give up after two minutes."""
-    replay = Replay(PRODUCE, 1.0)
-    feed(replay, [(at, 0, 1e6, 1, 0, 0) for at in range(0, 600_000, 100)])
-    (connection,) = replay._connections.values()
-    assert len(connection.waiting) == 1201, "one every 100 ms of 120 s"
 
 
 def test_a_throttle_is_counted_in_each_hour_that_it_spans() -> None:
@@ -277,13 +210,6 @@ def test_replay_emits_each_hour_when_it_is_over() -> None:
     hours.count(2.0, HOUR_MS)
     assert hours.take() == [Hour(0, 1, 1.0)]
     assert hours.take(over=True) == [Hour(HOUR_MS, 1, 2.0)]
-
-
-def test_replay_forgets_connections_after_an_idle_hour(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weir.quotas.replay.CONNECTIONS_MAX", 100)
-    replay = Replay(PRODUCE, 1e9)
-    feed(replay, [(at * 1000, 0, 1.0, at, 0, 0) for at in range(20_000)])
-    assert len(replay._connections) <= 2 * 3602, "those of the last hour, and until there are twice as many"
 
 
 # Whatever is asked

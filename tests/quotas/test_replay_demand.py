@@ -15,7 +15,6 @@ import pytest
 from tests.quotas.demand_clients import Habits, Run, Told
 from weir.quotas.replay import Replay
 from weir.quotas.replay_demand import HELD_BACK, RECORDED, UNKNOWN, Outlook, RangedReplay
-from weir.quotas.replay_hours import HOUR_MS
 from weir.quotas.table.options import Pacing
 from weir.quotas.table.quota_table import QuotaKey
 
@@ -126,12 +125,6 @@ def compared(seed: int) -> Found | None:
     )
 
 
-@pytest.mark.parametrize("first", range(0, 40, 10))
-def test_the_throttles_of_simulated_clients_lie_within_the_replayed_range(first: int) -> None:
-    found = {seed: compared(seed) for seed in range(first, first + 10)}
-    assert [seed for seed, one in found.items() if one is not None and not one.is_right] == []
-
-
 @pytest.mark.slow
 def test_the_throttles_of_many_simulated_clients_lie_within_the_replayed_range() -> None:
     """Prints the widths of the ranges, as a share of the time, and the number of results without a range."""
@@ -173,20 +166,6 @@ def test_a_client_without_throttles_has_the_result_of_its_recorded_requests() ->
         (told[1], told[1]),
     )
     assert told[0] > 0
-
-
-def test_hours_before_any_client_was_held_back_keep_their_recorded_result() -> None:
-    """The second client's hour is the third; the first client never exceeds its quota."""
-    seldom = Habits((1000, 2000), think_ms=(5000, 9000))
-    late = Habits((20_000, 40_000), from_ms=2 * HOUR_MS, until_ms=2 * HOUR_MS + 30_000)
-    case, rows = recorded(3 * HOUR_MS, clients=[seldom, late])
-    assert [outlook.demand for outlook in case.replay(rows)] == [RECORDED, RECORDED, HELD_BACK]
-
-
-def test_a_limit_far_above_the_recorded_use_has_an_unknown_result() -> None:
-    case, rows = recorded(until_ms=600_000, limit=1e7)
-    (outlook,) = case.replay(rows)
-    assert (outlook.demand, outlook.throttle_ms, outlook.throttled_ms) == (UNKNOWN, None, None)
 
 
 def test_a_range_under_a_lower_limit_begins_above_zero_only_if_the_budget_is_the_same() -> None:

@@ -6,11 +6,9 @@ from hypothesis import strategies as st
 
 from tests.quotas.strategies import tables
 from tests.quotas.throttle_strategies import changes_of, throttles
-from weir.quotas import Entity, QuotaFileError, QuotaKey, QuotaTable, edited, parse, render
+from weir.quotas import Entity, QuotaFileError, QuotaKey, QuotaTable, parse, render
 from weir.quotas.replication.throttles import NO_THROTTLES, ConfigKey, ReplicationThrottles, ResourceType
-from weir.quotas.table.options import Pacing
 from weir.quotas.table.quota_check import check
-from weir.quotas.table.quota_table import Quota
 from weir.quotas.table.replication_edit import edited_replication
 
 LEADER_RATE, FOLLOWER_RATE = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
@@ -29,54 +27,6 @@ def of_broker(name: str, key: str = LEADER_RATE) -> ConfigKey:
 
 def of_topic(name: str, key: str = LEADER_LIST) -> ConfigKey:
     return ConfigKey(ResourceType.TOPIC, name, key)
-
-
-ONE = ReplicationThrottles({of_broker("1"): "1000"})
-
-
-# The table
-
-
-def test_a_quota_table_keeps_its_throttles_when_quotas_change() -> None:
-    table = QuotaTable({(ALICE, PRODUCE): 1.0}, replication=ONE)
-    for other in (
-        table.altered({(ALICE, PRODUCE): 2.0}),
-        table.altered({(ALICE, PRODUCE): 2.0}, shadow=True),
-        table.in_shadow(),
-        table.paced(Pacing.SMOOTH),
-        table.in_shadow().paced(Pacing.SMOOTH),
-        table.prepared(QuotaTable()),
-    ):
-        assert other.replication == ONE
-
-
-def test_altered_throttles_keep_all_quotas_options_and_pacing() -> None:
-    table = parse('[[quota]]\nuser = "a"\nproducer_byte_rate = 1\npacing = "smooth"\n').paced(Pacing.SMOOTH)
-    altered = table.replication_altered({of_broker("1"): "1000"})
-    assert altered.replication == ONE
-    assert table.replication == NO_THROTTLES
-    assert altered.replication_altered({of_broker("1"): None}) == table
-    assert (altered.values, altered.options(), altered.pacing) == (
-        table.values,
-        table.options(),
-        Pacing.SMOOTH,
-    )
-
-
-def test_a_throttle_of_another_form_is_not_altered() -> None:
-    with pytest.raises(ValueError, match="must be a whole number"):
-        QuotaTable().replication_altered({of_broker("1"): "fast"})
-
-
-def test_tables_with_other_throttles_are_not_equal() -> None:
-    table = QuotaTable(replication=ONE)
-    same = QuotaTable().replication_altered({of_broker("1"): "1000"})
-    assert table == same
-    assert hash(table) == hash(same)
-    assert table != QuotaTable()
-    assert len(table) == 1
-    assert "1000" in repr(table)
-    assert "replication" not in repr(QuotaTable())
 
 
 # Reading
@@ -248,12 +198,6 @@ def test_errors_of_throttles_name_the_place_and_the_remedy(text: str, message: s
     assert message in (None, str(refused.value))
 
 
-def test_a_mistake_in_a_quota_before_a_throttle_is_found_in_its_own_entry() -> None:
-    text = f'[[quota]]\nuser = "a"\n{T}{LIST}'
-    with pytest.raises(QuotaFileError, match=r"^\[\[quota\]\] entry 1 \(line 1\): sets no quota"):
-        parse(text)
-
-
 def test_check_finds_the_mistakes_of_quotas_and_throttles_at_once() -> None:
     text = f'{T}{RATE}\n[[quota]]\nuser = "a"\n\n{B1}\n[[replication]]\ntopic = "a*"\n{LIST}'
     found = check(text)
@@ -270,36 +214,12 @@ def test_check_finds_the_mistakes_of_quotas_and_throttles_at_once() -> None:
 # Writing
 
 
-def test_throttles_are_written_behind_the_quotas() -> None:
-    table = QuotaTable(
-        {(ALICE, PRODUCE): 5.0},
-        replication=ReplicationThrottles({of_broker(""): "1000", of_topic("orders"): "0:1"}),
-    )
-    assert render(table) == (
-        '[[quota]]\nuser = "alice"\nproducer_byte_rate = 5\n\n'
-        '[[replication]]\nbroker = "<default>"\nleader.replication.throttled.rate = 1000\n\n'
-        '[[replication]]\ntopic = "orders"\nleader.replication.throttled.replicas = "0:1"\n'
-    )
-
-
 @given(tables, throttles)
 def test_a_rendered_table_with_throttles_parses_to_itself(
     table: QuotaTable, said: ReplicationThrottles
 ) -> None:
     whole = table.replication_altered(dict(said.values))
     assert parse(render(whole)) == whole
-
-
-@pytest.mark.parametrize("name", ["01", "4294967295"])
-def test_a_throttle_of_an_impossible_node_id_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="is no node id"):
-        ReplicationThrottles({of_broker(name): "5"})
-
-
-@pytest.mark.parametrize("name", ["<default>", "\ud800"])
-def test_a_throttle_of_an_unwritable_topic_is_refused(name: str) -> None:
-    with pytest.raises(QuotaFileError, match="remove it"):
-        render(QuotaTable(replication=ReplicationThrottles({of_topic(name): "*"})))
 
 
 # Editing
@@ -366,22 +286,6 @@ def test_editing_throttles_leaves_all_other_text_unchanged(
     text, wanted = (one.replace("\n", ending) for one in (FILE, FILE.replace(before, after)))
     assert edited_replication(text, changes) == wanted
     assert parse(wanted) == parse(text).replication_altered(changes)
-
-
-@pytest.mark.parametrize(
-    ("changes", "gone"),
-    [
-        ({(ALICE, PRODUCE): None}, FILE[FILE.index("[[quota]]") : FILE.index("# end of alice")]),
-        ({(Entity("bob"), PRODUCE): None}, '\n[[quota]]\nuser = "bob"\nproducer_byte_rate = 5\n'),
-    ],
-)
-def test_editing_quotas_leaves_throttles_beside_them_unchanged(
-    changes: dict[Quota, float | None], gone: str
-) -> None:
-    changed = edited(FILE, changes)
-    assert parse(changed) == parse(FILE).altered(changes)
-    assert changed.count("replication") == FILE.count("replication")
-    assert gone not in changed
 
 
 @pytest.mark.parametrize(

@@ -45,21 +45,6 @@ def test_request_budgets_throttle_as_budgets_that_measure_at_every_charge(
     assert budget.is_idle(now_ms) == plain.is_idle(now_ms)
 
 
-@given(STEPS)
-def test_an_inherited_request_budget_includes_the_last_charges(steps: list[tuple[int, float, str]]) -> None:
-    budget, plain = both(1000.0)
-    now_ms = 0
-    for later_ms, percent, _what in steps:
-        now_ms += later_ms
-        budget.charge_api(METADATA, percent, now_ms)
-        plain.charge(percent, now_ms)
-    heir, plain_heir = both(1000.0, now_ms)
-    heir.inherit(budget)
-    plain_heir.inherit(plain)
-    assert heir.rate(now_ms) == pytest.approx(plain_heir.rate(now_ms))
-    assert abs(heir.charge_api(METADATA, 5.0, now_ms) - plain_heir.charge(5.0, now_ms)) <= 1
-
-
 def test_a_request_budget_is_near_its_limit_from_half_on() -> None:
     budget, _plain = both(10.0)  # 100 in the ten seconds that a cold start is measured over
     near = []
@@ -67,11 +52,3 @@ def test_a_request_budget_is_near_its_limit_from_half_on() -> None:
         assert budget.charge_api(METADATA, percent, now_ms) == 0
         near.append(budget.near)
     assert near == [False, True, False]
-
-
-def test_a_request_budget_counts_its_charges_by_api() -> None:
-    budget, _plain = both(10.0)
-    for api_key, percent in ((METADATA, 1.0), (FETCH, 2.0), (METADATA, 0.5)):
-        budget.charge_api(api_key, percent, 0)
-    assert budget.by_api == {METADATA: 1.5, FETCH: 2.0}
-    assert budget.charged == 3.5

@@ -41,20 +41,6 @@ def charge(quotas: BrokerQuotas, client: tuple[str, str], us: float) -> int:
 
 
 @each_level
-def test_a_request_percentage_is_shared_by_the_clients_of_its_level(
-    whom: str, sharing: set[tuple[str, str]]
-) -> None:
-    quotas = quotas_of(whom)
-    assert quotas.timed
-    assert charge(quotas, ALICE_APP, 5.0 * S) == 0
-    waits = {client: charge(quotas, client, 0.05 * S) for client in (ALICE_OTHER, BOB_APP)}
-    others = sharing - {ALICE_APP}
-    assert {client for client, wait_ms in waits.items() if wait_ms} == others
-    assert charge(quotas, ALICE_APP, 0.05 * S) == 100 * (1 + len(others))
-    assert charge(quotas, ALICE_APP, 5.0 * S) == 1000
-
-
-@each_level
 def test_a_shadow_request_percentage_counts_and_throttles_no_client(
     whom: str, sharing: set[tuple[str, str]]
 ) -> None:
@@ -67,26 +53,3 @@ def test_a_shadow_request_percentage_counts_and_throttles_no_client(
     assert shadow.request.charged == pytest.approx(510.0 * len(sharing))
     assert shadow.request.by_api == {METADATA: shadow.request.charged}
     assert shadow.request.throttled == len(sharing)
-
-
-@pytest.mark.parametrize(
-    ("entries", "percent"),
-    [
-        (["user"], 7.0),
-        (["client_id"], 8.0),
-        (["client_id", "user"], 7.0),
-        (["user", "both", "client_id"], 9.0),
-    ],
-    ids=str,
-)
-def test_the_most_specific_request_percentage_applies(entries: list[str], percent: float) -> None:
-    said = {
-        "user": 'user = "alice"\nrequest_percentage = 7\n',
-        "client_id": 'client_id = "app-1"\nrequest_percentage = 8\n',
-        "both": 'user = "alice"\nclient_id = "app-1"\nrequest_percentage = 9\n',
-    }
-    quotas = BrokerQuotas.create(parse("".join(f"[[quota]]\n{said[entry]}" for entry in entries)))
-    budget = quotas.ledger(*ALICE_APP, 0).request
-    assert budget is not None
-    assert budget.limit == percent
-    assert quotas.ledger("carol", "other", 0).request is None

@@ -16,14 +16,11 @@ from weir.quotas import (
     ClientLedger,
     Entity,
     MutationBudget,
-    Prefix,
     QuotaKey,
     QuotaTable,
     Tags,
 )
-from weir.quotas.client_quotas import byte_rates, mutation_rates
 from weir.quotas.mutations import MutationLedger, ShadowMutationBudget
-from weir.quotas.registry import IDLE_MS_MAX
 from weir.quotas.table.bounded_names import EMPTY
 
 if TYPE_CHECKING:
@@ -60,64 +57,12 @@ def produces(
 # Who has one
 
 
-def test_shadow_entries_are_counted_and_throttle_no_client() -> None:
-    enforced, shadow = produces(BrokerQuotas.create(table(shadow={ALICE: 1000.0})))
-    assert enforced is None
-    assert shadow is not None
-    assert (shadow.tags, shadow.limit) == (Tags("alice", ""), 1000.0)
-
-
-def test_a_ledger_without_shadow_entries_has_no_shadow() -> None:
-    quotas = BrokerQuotas.create(table({ALICE: 1000.0}))
-    assert quotas.ledger("alice", "app", 0).shadow is None
-    assert not is_charged(quotas.ledger("bob", "app", 0))
-
-
-def test_an_entity_may_have_an_enforced_and_a_shadow_limit() -> None:
-    enforced, shadow = produces(BrokerQuotas.create(table({ALICE: 2000.0}, {ALICE: 1000.0})))
-    assert enforced is not None
-    assert shadow is not None
-    assert (enforced.limit, shadow.limit) == (2000.0, 1000.0)
-    assert enforced is not shadow
-
-
-def test_clients_with_a_winning_enforced_entry_are_not_counted_in_shadow() -> None:
-    """The shadow default would not apply to alice's app if it were enforced: her own entry comes first."""
-    quotas = BrokerQuotas.create(table({ALICE: 2000.0}, {ANY_APP: 1000.0}))
-    assert produces(quotas, "alice")[1] is None
-    assert produces(quotas, "bob")[0] is None
-    assert produces(quotas, "bob")[1] is not None
-
-
 def test_a_winning_shadow_entry_is_counted_beside_the_enforced_entry() -> None:
     quotas = BrokerQuotas.create(table({ANY_APP: 2000.0}, {ALICE: 1000.0}))
     enforced, shadow = produces(quotas)
     assert enforced is not None
     assert shadow is not None
     assert (enforced.tags, shadow.tags) == (Tags("", "app"), Tags("alice", ""))
-
-
-def test_shadow_entries_of_another_quota_key_do_not_apply() -> None:
-    quotas = BrokerQuotas.create(table(shadow={ALICE: 1000.0}, key=FETCH))
-    shadow = quotas.ledger("alice", "app", 0).shadow
-    assert shadow is not None
-    assert shadow.produce is None
-    assert shadow.fetch is not None
-
-
-def test_entries_for_addresses_and_topics_do_not_apply_to_clients() -> None:
-    others = {Entity(ip="10.0.0.1"): 5.0, Entity(ip=DEFAULT): 6.0, Entity(topic="app"): 7.0}
-    for some in (table(others), table(shadow=others)):
-        quotas = BrokerQuotas.create(some)
-        assert not is_charged(quotas.ledger("10.0.0.1", "app", 0))
-        assert not is_charged(quotas.ledger("alice", "10.0.0.1", 0))
-        assert quotas.mutation_ledger("alice", "app", 0) is None
-    quotas = BrokerQuotas.create(table({ALICE: 1000.0, **others}))
-    payer = produces(quotas)[0]
-    put_in_force(quotas, table({ALICE: 1000.0}))
-    assert payer is produces(quotas)[0]
-    assert payer is not None
-    assert (payer.tags, payer.limit) == (Tags("alice", ""), 1000.0)
 
 
 # What it counts
@@ -130,13 +75,6 @@ def test_a_shadow_budget_counts_overlapping_throttles_once() -> None:
     assert (shadow.charged, shadow.throttled, shadow.throttle_ms_total) == (12_000, 2, 2000)
     assert shadow.charge(1000, 500) == 2500  # 13 s' worth in a window of 10.5 s
     assert (shadow.throttled, shadow.throttle_ms_total) == (3, 3000)
-
-
-def test_a_shadow_budget_counts_each_separate_throttle() -> None:
-    shadow = Budget(Tags("alice", ""), 1000.0, 0, is_shadow=True)
-    shadow.charge(11_000, 0)
-    shadow.charge(11_000, 60_000)
-    assert (shadow.throttled, shadow.throttle_ms_total) == (2, 2000)
 
 
 STORY = st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 10_000)), min_size=1, max_size=60)
@@ -188,48 +126,6 @@ def test_usage_of_a_shadow_budget_counts_once_its_entry_is_enforced() -> None:
     assert enforced.throttled_until_ms <= 200, "no fetch waits for what nobody was told"
     assert (enforced.charged, enforced.throttled) == (0, 0), "its counts are its own"
     assert enforced.charge(1000, 200) == 2800
-
-
-def test_usage_of_an_enforced_budget_counts_once_its_entry_is_in_shadow() -> None:
-    quotas = BrokerQuotas.create(table({ALICE: 1000.0}))
-    enforced, _none = produces(quotas)
-    assert enforced is not None
-    enforced.charge(9000, 0)
-    put_in_force(quotas, table(shadow={ALICE: 1000.0}))
-    gone, shadow = produces(quotas, now_ms=100)
-    assert gone is None
-    assert shadow is not None
-    assert shadow.charge(2000, 100) == 900
-
-
-def test_an_idle_shadow_budget_is_forgotten() -> None:
-    quotas = BrokerQuotas.create(table(shadow={ALICE: 1000.0}))
-    _none, shadow = produces(quotas)
-    assert shadow is not None
-    shadow.charge(12_000, 0)
-    put_in_force(quotas, table({ALICE: 1000.0}))
-    enforced, _gone = produces(quotas, now_ms=11_000)
-    assert enforced is not None
-    assert enforced.charge(10_000, 11_000) == 0
-    assert sum(quotas.expire(IDLE_MS_MAX)) == 1, "the shadow's; its usage was copied, not shared"
-    assert sum(quotas.expire(IDLE_MS_MAX + 11_000)) == 1
-
-
-def test_sessions_look_again_when_a_shadow_entry_changes() -> None:
-    quotas = BrokerQuotas.create(table())
-    for changed in (table(shadow={ALICE: 1.0}), table(shadow={ALICE: 2.0}), table({ALICE: 2.0}), table()):
-        generation = quotas.generation
-        put_in_force(quotas, changed)
-        assert quotas.generation > generation
-
-
-def test_a_changed_shadow_limit_keeps_its_budget() -> None:
-    quotas = BrokerQuotas.create(table(shadow={ALICE: 1000.0}))
-    _none, before = produces(quotas)
-    put_in_force(quotas, table(shadow={ALICE: 500.0}))
-    assert before is not None
-    assert produces(quotas)[1] is before
-    assert before.limit == 500.0
 
 
 # Mutations
@@ -346,20 +242,8 @@ def test_default_quotas_apply_to_an_empty_client_id_if_configured(entity: Entity
     assert mutations.mutation_ledger("alice", "", 0) is not None
 
 
-def test_named_and_prefix_quotas_do_not_apply_to_an_empty_client_id() -> None:
-    quotas = BrokerQuotas.create(table({APP: 1.0, Entity(client_id=Prefix("a")): 2.0}), unnamed=EMPTY)
-    assert not is_charged(quotas.ledger("alice", "", 0))
-
-
 def test_a_default_client_id_quota_precedes_the_users_for_an_empty_client_id() -> None:
     """Kafka's precedence: (user, default client-id) before (user)."""
     both = table({Entity("alice", DEFAULT): 1.0, ALICE: 2.0})
     assert produces(BrokerQuotas.create(both, unnamed=EMPTY), client_id="")[0].limit == 1.0  # type: ignore[union-attr]  # there is one
     assert produces(BrokerQuotas.create(both), client_id="")[0].limit == 2.0  # type: ignore[union-attr]  # there is one
-
-
-def test_quotas_of_every_key_have_a_shadow() -> None:
-    for quotas in (byte_rates(PRODUCE), mutation_rates()):
-        assert quotas.shadow is not None
-        assert quotas.shadow.key is quotas.key
-        assert quotas.shadow.shadow is None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from contextlib import suppress
 
 import pytest
@@ -60,13 +59,6 @@ def test_any_bytes_are_a_report_or_refused(data: bytes) -> None:
             decode(each)
 
 
-@pytest.mark.parametrize("total", [float("nan"), float("inf"), -1.0, 1e19])
-def test_a_report_of_impossible_units_is_refused(total: float) -> None:
-    data = encode(Report("w", 1, 0, (Usage(1, 5, 5),)))
-    with pytest.raises(ReportError):
-        decode(data[:-16] + struct.pack(">dd", total, 0.0))
-
-
 def test_limiters_have_equal_numbers_at_all_weirs_and_others_for_other_names() -> None:
     assert limiter_number((1, "produce", False), Tags("a", "b")) == limiter_number(
         (1, "produce", False), Tags("a", "b")
@@ -88,23 +80,6 @@ def test_much_unreported_usage_is_due_after_50_ms_and_little_after_500_ms() -> N
     own.note(7, 101, window_units=10_000, weirs=2, now_ms=510)
     assert own.due(549) == []
     assert own.due(550) == [Report("w", 1, 2, (Usage(7, 200, 200),))]
-
-
-def test_small_usage_is_reported_too() -> None:
-    """An integer division suppressed small reports in another system (apache/pulsar#15292)."""
-    own = OwnUsage("w", 1)
-    own.due(0)
-    own.note(7, 0.001, window_units=1e12, weirs=8, now_ms=1)
-    assert [report.usages for report in own.due(500)] == [(Usage(7, 0.001, 0.001),)]
-
-
-def test_recent_units_are_those_of_about_ten_seconds() -> None:
-    own = OwnUsage("w", 1)
-    for second in range(60):
-        own.note(7, 100, 1000, 2, 1000 * second)
-    ((usage,),) = [report.usages for report in own.due(59_000)]
-    assert usage.total == 6000
-    assert 1000 <= usage.recent <= 1200
 
 
 def test_a_limiter_whose_report_did_not_leave_is_reported_again_without_further_usage() -> None:
@@ -165,14 +140,6 @@ def charged(others: OthersUsage) -> dict[int, float]:
     return {limiter: sum(each.units for each in charges) for limiter, charges in others.charges().items()}
 
 
-def test_lost_and_doubled_reports_change_no_total() -> None:
-    others = OthersUsage("me", 1)
-    reports = [Report("w", 1, number, (Usage(7, 10.0 * (number + 1), 10),)) for number in range(6)]
-    for number, report in enumerate([reports[0], reports[2], reports[2], reports[1], reports[5]]):
-        others.take(report, 100 * number)
-    assert charged(others) == {7: 60}
-
-
 def test_an_unknown_weir_counts_with_its_recent_units() -> None:
     others = OthersUsage("me", 1)
     others.take(Report("w", 1, 900, (Usage(7, 1e9, 500),)), 0)
@@ -229,21 +196,6 @@ def test_own_reports_are_not_charged_but_those_of_a_former_incarnation_are() -> 
     assert charged(others) == {7: 50}
     assert others.read_back == 3
     assert others.weirs(0) == 1
-
-
-def test_units_below_the_last_ones_are_ignored_and_counted() -> None:
-    others = OthersUsage("me", 1)
-    others.take(Report("w", 1, 0, (Usage(7, 50, 50),)), 0)
-    others.take(Report("w", 1, 1, (Usage(7, 40, 40),)), 0)
-    assert charged(others) == {7: 50}
-    assert others.ignored == {"negative": 1}
-
-
-def test_weirs_not_heard_for_ten_seconds_no_longer_count() -> None:
-    others = OthersUsage("me", 1)
-    others.take(Report("a", 1, 0), 0)
-    others.take(Report("b", 1, 0), 5000)
-    assert [others.weirs(now_ms) for now_ms in (5000, 10_000, 15_000)] == [3, 2, 1]
 
 
 def test_blind_weirs_use_their_share_then_an_equal_one_and_never_nothing() -> None:
@@ -360,19 +312,6 @@ def test_equal_usage_is_expected_of_each_other_weir_that_has_used_the_limiter_wi
     assert expected(250) == 2 * (1250 - 250)  # the limit allows 250 in 250 ms
     limiters.look(2000)
     assert expected(61_000) == 0
-
-
-def test_other_weirs_that_use_a_limiter_are_counted() -> None:
-    others = OthersUsage("me", 1)
-    usage_7, usage_8 = Usage(7, 10, 10), Usage(8, 10, 10)
-    for weir, usages, now_ms in (
-        ("a", (usage_7,), 0),
-        ("b", (usage_7, usage_8), 100),
-        ("c", (usage_7,), 60_050),
-    ):
-        others.take(Report(weir, 1, 0, usages), now_ms)
-    found = {limiter: [each.weirs for each in charges] for limiter, charges in others.charges().items()}
-    assert found == {7: [2, 2], 8: [1]}  # "a" was last heard more than a minute before "c"
 
 
 def test_a_restarted_weir_counts_once_and_former_processes_of_this_weir_do_not_count() -> None:

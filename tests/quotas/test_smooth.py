@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from tests.quotas.closed_loop import Loop, run, window_rates
 from weir.quotas import Budget, Tags
-from weir.quotas.limiters.limiter import UNLIMITED
-from weir.quotas.limiters.smooth import CREDIT_MS, FETCH_BYTES_MIN, SmoothBudget, paced
+from weir.quotas.limiters.smooth import CREDIT_MS, SmoothBudget, paced
 from weir.quotas.limiters.throttle import INT32_MAX
 from weir.quotas.table.options import Pacing
 
@@ -130,37 +129,11 @@ def test_wait_is_the_shortest_after_which_nothing_is_owed(steps: list[tuple[int,
         now_ms += wait_ms + pause_ms
 
 
-def test_an_idle_client_has_no_more_than_its_credit() -> None:
-    budget = smooth(1_000_000)
-    budget.charge(1, 0)
-    assert budget.charge(100_000, 3_600_000) == 0
-    assert budget.charge(1000, 3_600_000) == 1
-
-
 def test_a_new_limit_pays_off_what_is_owed() -> None:
     budget = smooth(1000)
     assert budget.charge(1_000_100, 0) == 1_000_000
     budget.set_limit(1_000_000)
     assert budget.charge(0, 0) == 1000
-
-
-def test_a_removed_limit_makes_nobody_wait_and_one_that_comes_back_does() -> None:
-    budget = smooth(1000)
-    budget.charge(50_000, 0)
-    budget.set_limit(UNLIMITED)
-    assert budget.charge(10**9, 0) == 0
-    assert budget.charge(10**9, 5) == 0
-    assert budget.fetch_max_bytes == INT32_MAX
-    budget.set_limit(1000)
-    assert budget.charge(600, 10_000) == 500
-
-
-@pytest.mark.parametrize(
-    ("limit", "cap"),
-    [(2_000_000, 400_000), (1000, FETCH_BYTES_MIN), (1e15, INT32_MAX), (UNLIMITED, INT32_MAX)],
-)
-def test_a_fetch_may_ask_for_a_fifth_of_a_second(limit: float, cap: int) -> None:
-    assert smooth(limit).fetch_max_bytes == cap
 
 
 def test_a_long_wait_stops_at_what_a_response_can_say() -> None:
@@ -169,39 +142,12 @@ def test_a_long_wait_stops_at_what_a_response_can_say() -> None:
     assert capped.charge(1e12, 0) == 1000
 
 
-def test_fetches_over_the_quota_are_told_the_rest() -> None:
-    budget = smooth(1000)
-    assert budget.charge(600, 0) == 500
-    assert (budget.throttled_until_ms, budget.tell_rest(100), budget.tell_rest(500)) == (500, 400, 0)
-    assert (budget.throttled, budget.throttle_ms_total) == (2, 900)
-
-
 def test_a_shadow_budget_forgets_what_is_owed_when_the_next_charge_comes() -> None:
     budget = SmoothBudget(WHO, 1000, 0, is_shadow=True)
     waits_ms = [budget.charge(1000, now_ms) for now_ms in range(0, 60_000, 500)]
     assert waits_ms[0] == 900
     assert set(waits_ms[1:]) == {1000}
     assert budget.throttle_ms_total == 60_500  # somebody would have been waiting all the time
-
-
-def test_the_first_wait_of_a_shadow_budget_is_that_of_an_enforced_one() -> None:
-    shadow, enforced = SmoothBudget(WHO, 1000, 0, is_shadow=True), smooth(1000)
-    for now_ms in range(0, 1000, 100):
-        wait_ms = enforced.charge(130, now_ms)
-        assert shadow.charge(130, now_ms) == wait_ms
-        if wait_ms:
-            return
-    pytest.fail("nobody had to wait")
-
-
-@given(steps=steps)
-def test_rate_for_metrics_is_kafkas(steps: list[tuple[int, int]]) -> None:
-    sampled, even, now_ms = Budget(WHO, LIMIT, 0), smooth(), 0
-    for units, pause_ms in steps:
-        now_ms += min(pause_ms, 900)
-        sampled.charge(units, now_ms)
-        even.charge(units, now_ms)
-        assert even.rate(now_ms) == pytest.approx(sampled.rate(now_ms))
 
 
 def test_a_change_of_pacing_keeps_counts_waits_and_usage() -> None:

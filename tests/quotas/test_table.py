@@ -12,13 +12,6 @@ PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 ALICE, APP = Entity("alice"), Entity(client_id="app")
 
 
-def test_each_quota_key_has_separate_limits() -> None:
-    table = QuotaTable({(ALICE, PRODUCE): 10.0, (APP, FETCH): 20.0})
-    assert table.limits(PRODUCE).resolve("alice", "app") == Limit(10.0, Tags("alice", ""))
-    assert table.limits(FETCH).resolve("alice", "app") == Limit(20.0, Tags("", "app"))
-    assert table.limits(QuotaKey.REQUEST_PERCENTAGE).resolve("alice", "app") is None
-
-
 def test_altering_a_quota_table_returns_a_new_one() -> None:
     before = QuotaTable({(ALICE, PRODUCE): 10.0, (APP, PRODUCE): 20.0})
     after = before.altered(
@@ -26,29 +19,6 @@ def test_altering_a_quota_table_returns_a_new_one() -> None:
     )
     assert dict(after.values) == {(APP, PRODUCE): 5.0, (ALICE, FETCH): 7.0}
     assert dict(before.values) == {(ALICE, PRODUCE): 10.0, (APP, PRODUCE): 20.0}
-
-
-def test_a_quota_table_copies_its_values() -> None:
-    values = {(ALICE, PRODUCE): 10.0}
-    table = QuotaTable(values)
-    values[ALICE, PRODUCE] = 99.0
-    assert table.values[ALICE, PRODUCE] == 10.0
-    assert table.limits(PRODUCE).of(Tags("alice", "")) == 10.0
-
-
-def test_quota_tables_are_equal_in_any_order() -> None:
-    one = QuotaTable({(ALICE, PRODUCE): 1.0, (APP, PRODUCE): 2.0})
-    other = QuotaTable({(APP, PRODUCE): 2.0, (ALICE, PRODUCE): 1.0})
-    assert one == other
-    assert hash(one) == hash(other)
-    assert one != QuotaTable({(ALICE, PRODUCE): 1.0})
-    assert one != "a table"
-    assert len(one) == 2
-
-
-def test_a_quota_table_lists_each_entity_once() -> None:
-    table = QuotaTable({(ALICE, PRODUCE): 1.0, (APP, FETCH): 2.0, (ALICE, FETCH): 3.0})
-    assert list(table.entities()) == [(ALICE, {PRODUCE: 1.0, FETCH: 3.0}), (APP, {FETCH: 2.0})]
 
 
 def test_shadow_and_enforced_entries_of_a_table_are_independent() -> None:
@@ -64,21 +34,6 @@ def test_shadow_and_enforced_entries_of_a_table_are_independent() -> None:
     assert list(table.entities()) == [(ALICE, {PRODUCE: 10.0})]
     assert list(table.shadow_entities()) == [(ALICE, {PRODUCE: 5.0}), (APP, {PRODUCE: 1.0})]
     assert len(table) == 3
-
-
-def test_altering_enforced_entries_keeps_shadow_entries() -> None:
-    before = QuotaTable({(ALICE, PRODUCE): 10.0}, shadow={(ALICE, PRODUCE): 5.0})
-    enforced = before.altered({(ALICE, PRODUCE): None, (APP, FETCH): 2.0})
-    assert enforced == QuotaTable({(APP, FETCH): 2.0}, shadow={(ALICE, PRODUCE): 5.0})
-    shadow = before.altered({(ALICE, PRODUCE): None, (APP, FETCH): 2.0}, shadow=True)
-    assert shadow == QuotaTable({(ALICE, PRODUCE): 10.0}, shadow={(APP, FETCH): 2.0})
-
-
-def test_a_quota_table_in_shadow_enforces_nothing() -> None:
-    table = QuotaTable({(ALICE, PRODUCE): 10.0, (ALICE, FETCH): 3.0}, shadow={(ALICE, PRODUCE): 5.0})
-    assert table.in_shadow() == QuotaTable(None, {(ALICE, PRODUCE): 5.0, (ALICE, FETCH): 3.0})
-    assert table.in_shadow().in_shadow() == table.in_shadow()
-    assert table.in_shadow().limits(PRODUCE).resolve("alice", "") is None
 
 
 def test_a_prepared_quota_table_shares_unchanged_limits_with_the_table_before() -> None:
@@ -101,21 +56,6 @@ def test_a_quota_table_finds_the_rates_of_topics_by_key_and_mode() -> None:
         assert found.topics(PRODUCE, shadow=True) == {"clicks": 5.0}
         assert found.topics(FETCH) == {"orders": 3.0}
         assert found.topics(FETCH, shadow=True) == {}
-
-
-def test_a_quota_table_has_the_keys_of_enforced_and_shadow_entries() -> None:
-    table = QuotaTable({(ALICE, PRODUCE): 10.0}, {(APP, FETCH): 5.0})
-    assert [key for key in QuotaKey if table.has(key)] == [PRODUCE, FETCH]
-
-
-def test_enforced_and_shadow_tables_are_not_equal() -> None:
-    enforced, shadow = QuotaTable({(ALICE, PRODUCE): 1.0}), QuotaTable(None, {(ALICE, PRODUCE): 1.0})
-    assert enforced != shadow
-    assert shadow == QuotaTable({}, {(ALICE, PRODUCE): 1.0})
-    assert hash(shadow) == hash(QuotaTable({}, {(ALICE, PRODUCE): 1.0}))
-    assert "shadow={(Entity(user='alice'" in repr(shadow)
-    with pytest.raises(ValueError, match="producer_byte_rate of user alice must be a finite number above 0"):
-        QuotaTable(None, {(ALICE, PRODUCE): 0.0})
 
 
 def test_each_entity_type_allows_its_quota_keys_only() -> None:

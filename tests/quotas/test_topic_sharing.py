@@ -14,7 +14,7 @@ from weir.quotas.sharing.blindness import Blindness
 from weir.quotas.sharing.others import Charge
 from weir.quotas.sharing.own import OwnUsage
 from weir.quotas.sharing.report import limiter_number
-from weir.quotas.sharing.shared import LOOK_MS, PURGE_MS, SharedLimiters
+from weir.quotas.sharing.shared import LOOK_MS, SharedLimiters
 from weir.quotas.table.entities import Tags
 from weir.quotas.table.options import Options, Pacing, Scope
 
@@ -76,14 +76,6 @@ def test_usage_that_another_weir_reports_throttles_producers_of_the_topic(scope:
     assert weir.rates.charge({b"orders": 1000}, LOOK_MS) == 1000  # 11,000 at 1000 per s, less the window
 
 
-@pytest.mark.parametrize("scope", Scope)
-def test_usage_of_a_topic_is_reported(scope: Scope) -> None:
-    weir = Weir(table(["orders"], scope))
-    weir.rates.charge({b"orders": 700}, 10)
-    weir.look(LOOK_MS)
-    assert [usage.total for report in weir.own.due(500) for usage in report.usages] == [700]
-
-
 @pytest.mark.parametrize("collects", [True, False])
 @pytest.mark.parametrize("former", [[], ["first"]])
 def test_usage_of_a_topic_that_has_no_rate_yet_waits_for_its_entry(former: list[str], collects: bool) -> None:
@@ -120,16 +112,6 @@ def test_a_topic_gets_a_part_of_its_limit_while_no_report_gets_through() -> None
     assert [weir.budget(name).limit for name in ("orders", "others")] == [4 * LIMIT] * 2
 
 
-def test_topics_without_a_rate_any_more_are_forgotten() -> None:
-    weir = Weir(table([f"t{number}" for number in range(500)]))
-    for now_ms in range(LOOK_MS, 2000, LOOK_MS):
-        weir.look(now_ms)
-    weir.registry.use(table(["t499"]))
-    for now_ms in range(2000, 3 * PURGE_MS, LOOK_MS):
-        weir.look(now_ms)
-    assert [tags for _quotas, tags in weir.limiters._limiters.values()] == [Tags("", "", topic="t499")]
-
-
 def test_a_rate_that_was_removed_and_is_back_takes_what_others_have_used_meanwhile() -> None:
     weir = Weir(table(["orders"]))
     weir.look(LOOK_MS)
@@ -138,10 +120,3 @@ def test_a_rate_that_was_removed_and_is_back_takes_what_others_have_used_meanwhi
     weir.registry.use(table(["orders"]))
     weir.look(3 * LOOK_MS)
     assert weir.budget("orders").rate(3 * LOOK_MS) == pytest.approx(10_000 / 10.02)
-
-
-def test_no_client_has_usage_of_topics() -> None:
-    weir = Weir(table(["orders"]))
-    weir.rates.charge({b"orders": 700}, 10)
-    weir.look(LOOK_MS)
-    assert list(weir.limiters.usages("", "app")) == []

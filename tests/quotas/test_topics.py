@@ -30,15 +30,6 @@ def test_each_topic_has_a_rate_and_the_longest_throttle_counts() -> None:
     assert made.fetch.throttled_until_ms() == 0
 
 
-def test_shadow_topic_rates_count_and_throttle_no_client() -> None:
-    made = topics(QuotaTable({(A, PRODUCE): 1000}, {(A, PRODUCE): 10, (B, PRODUCE): 1}))
-    assert made.produce.charge({b"a": 5000, b"b": 5000}, 0) == 0
-    (enforced,) = made.produce.budgets()
-    shadow, other = made.produce.budgets(shadow=True)
-    assert (enforced.throttled, shadow.throttled, other.throttled) == (0, 1, 1)
-    assert enforced.tags == shadow.tags == Tags("", "", topic="a")
-
-
 def test_a_topics_usage_survives_changes_of_rate_and_mode() -> None:
     made = topics(QuotaTable({}, {(A, PRODUCE): 10**9}))
     assert made.produce.charge({b"a": 1100}, 0) == 0
@@ -49,12 +40,6 @@ def test_a_topics_usage_survives_changes_of_rate_and_mode() -> None:
     made.update(QuotaTable())
     assert not made
     assert made.produce.charge({b"a": 10**9}, 0) == 0
-
-
-def test_client_entities_do_not_limit_topics() -> None:
-    made = topics(QuotaTable({(Entity(client_id="a"), PRODUCE): 1, (Entity(user="a"), FETCH): 1}))
-    assert not made
-    assert made.produce.names == frozenset()
 
 
 @given(charges=st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 5000), st.integers(0, 3000))))

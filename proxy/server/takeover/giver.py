@@ -29,7 +29,6 @@ from weir.proxy.server.takeover.messages import (
     Usage,
     Word,
     is_trusted,
-    user_of,
 )
 from weir.quotas.handover import UsedUnits
 
@@ -102,9 +101,7 @@ class Giver:
                 link = Link(sock)
                 try:
                     if not is_trusted(sock):
-                        log.error(
-                            "take-over refused: the process belongs to another user", user=user_of(sock)
-                        )
+                        log.error("take-over refused: the process belongs to another user")
                     elif await self._hand_over(link):
                         self._estate.leave()
                         return
