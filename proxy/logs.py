@@ -8,7 +8,9 @@ also tracebacks and warnings of Python itself.
 from __future__ import annotations
 
 import io
+import json
 import logging
+import math
 import os
 import sys
 import threading
@@ -52,6 +54,22 @@ def _escaped(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
+def _strict_json(event: structlog.types.EventDict, default: Callable[[object], object]) -> str:
+    """Return an event as JSON. Numbers that JSON lacks (infinite, NaN) become null."""
+    try:
+        return json.dumps(event, default=default, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(event), default=default, allow_nan=False)
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 class _Lines:
@@ -126,7 +144,7 @@ def configure(level: str, form: Literal["auto", "console", "json"]) -> None:
     renderers: list[structlog.types.Processor] = (
         [_escape, structlog.dev.ConsoleRenderer(colors=colours, exception_formatter=plain)]
         if console
-        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_strict_json)]
     )
     structlog.configure(
         processors=[

@@ -13,6 +13,7 @@ import trio.testing
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
+from tests.quotas.changes import put_in_force
 from weir.proxy.addresses import Address
 from weir.proxy.config import config
 from weir.proxy.control.cluster.connection import LoginError, QuestionError
@@ -304,6 +305,27 @@ def test_levels_of_many_clients_are_read_and_compared_in_small_steps(monkeypatch
         steps = sum(1 for _step in watch.look(now_ms))
         assert steps >= 2 * clients // 5, "at least one for reading and one for comparing each slice"
     assert [level for _client, level in told(published)] == 25 * [100] + 25 * [80]
+
+
+@pytest.mark.parametrize("change", ["all in shadow", "entry removed", "limit raised"])
+def test_no_level_is_told_of_an_entity_that_another_table_has_freed_since_its_rate_was_read(
+    change: str,
+) -> None:
+    registry, published = registry_of(), Published()
+    scan = Scan(registry, ConnectionQuotas())
+    watch = UsageLevels(scan, published.append)
+    charge_to(registry, 120, 0)
+    end(scan.look_around(0, 0))  # for another reader
+    registry.in_shadow = change == "all in shadow"
+    tables = {
+        "all in shadow": registry.table,
+        "entry removed": QuotaTable(),
+        "limit raised": QuotaTable({(ANY_APP, PRODUCE): 10 * LIMIT}),
+    }
+    put_in_force(registry, tables[change])
+    with capture_logs() as lines:
+        end(watch.look(0))
+    assert (lines, published) == ([], [])
 
 
 # Conditions

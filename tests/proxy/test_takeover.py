@@ -254,9 +254,10 @@ async def test_another_users_process_gets_no_socket(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(giving, "is_trusted", lambda _sock: False)
     path = tmp_path / "takeover.sock"
     async with running(path) as weir:
-        with pytest.raises(ConfigError, match="the running Weir does not hand over"):
+        with capture_logs() as lines, pytest.raises(ConfigError, match="the running Weir does not hand over"):
             await taking.begin(path)
         assert weir.said == []
+    assert [line["user"] for line in lines if line["event"].startswith("take-over refused")] == [os.geteuid()]
 
 
 async def test_the_takeover_socket_is_its_users_alone(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
+from weir.proxy.control.budgets import usage_of
 from weir.proxy.control.events.records import Publish, UsageLevel, finite, names
 from weir.proxy.control.scan import HIGH, Scan
 from weir.proxy.control.slices import slices, taken
@@ -119,10 +120,11 @@ class UsageLevels:
         self._round = self._scan.rounds
         high = self._scan.take_high(shadow=self._shadow)
         while high:
-            for quota, where, _shadow, budget, rate, usage in high[-SLICE:]:
-                who = quota, budget.tags
-                if found.get(who, NOTHING).percent < 100 * usage:
-                    found[who] = Used(100 * usage, rate, budget.limit, where)
+            for quota, where, _shadow, budget, rate, _usage in high[-SLICE:]:
+                # Another table may have changed or removed the limit since the scan read the rate.
+                who, percent = (quota, budget.tags), 100 * usage_of(rate, budget.limit)
+                if found.get(who, NOTHING).percent < percent:
+                    found[who] = Used(percent, rate, budget.limit, where)
             del high[-SLICE:]
             yield
 
@@ -176,12 +178,12 @@ class UsageLevels:
         self._publish(event)
         log.info(
             "shadow quota usage" if self._shadow else "quota usage",
-            level=used.level,
             quota=key.value,
             **{name: value for name, value in tags._asdict().items() if value},
             entry=event.entry,
+            percent=used.level,
             rate=round(used.rate, 2),
-            limit=used.limit,
+            limit=event.limit,
             broker=used.broker,
         )
 

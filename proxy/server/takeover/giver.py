@@ -29,6 +29,7 @@ from weir.proxy.server.takeover.messages import (
     Usage,
     Word,
     is_trusted,
+    user_of,
 )
 from weir.quotas.handover import UsedUnits
 
@@ -101,7 +102,9 @@ class Giver:
                 link = Link(sock)
                 try:
                     if not is_trusted(sock):
-                        log.error("take-over refused: the process belongs to another user")
+                        log.error(
+                            "take-over refused: the process belongs to another user", user=user_of(sock)
+                        )
                     elif await self._hand_over(link):
                         self._estate.leave()
                         return

@@ -114,9 +114,14 @@ def is_trusted(sock: trio.socket.SocketType) -> bool:
     """Return True if the process at the other end of a Unix socket belongs to this process's user, or to
     root. For a socket that has connected, it is the process that listens.
     """
+    return user_of(sock) in (0, os.geteuid())
+
+
+def user_of(sock: trio.socket.SocketType) -> int:
+    """Return the user id of the process at the other end of a Unix socket."""
     credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    _pid, user, _group = _CREDENTIALS.unpack(credentials)
-    return user in (0, os.geteuid())
+    user: int = _CREDENTIALS.unpack(credentials)[1]
+    return user
 
 
 def _sockets(ancillary: list[tuple[int, int, bytes]]) -> list[socket.socket]:
