@@ -18,7 +18,6 @@ import pytest
 from tests.tools.compiled_only import ROOT, compiled_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
     from pathlib import Path
 
 COMPILED: Final = compiled_files()
@@ -64,44 +63,11 @@ def test_every_module_of_the_compiled_packages_is_compiled_or_says_why_not() -> 
     assert weir / "proxy" / "connection" / "inbound.py" in compiled
 
 
-def listed(root: Path, sources: Mapping[str, str]) -> list[str]:
-    """The modules that are compiled of a project with these sources, all in the package `quotas`."""
-    for path, source in {"quotas/__init__.py": "", **sources}.items():
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_text(source, "utf-8")
-    (root / "setup.py").write_text(SETUP.read_text("utf-8"), "utf-8")
-    (root / "pyproject.toml").write_text('[tool.weir.compiled]\npackages = ["quotas"]\n', "utf-8")
-    found: list[str] = runpy.run_path(str(root / "setup.py"))["compiled_modules"]()
-    return found
-
-
-def test_new_modules_of_a_compiled_package_are_compiled(tmp_path: Path) -> None:
-    paths = listed(
-        tmp_path, {"quotas/rate.py": "", "quotas/limiters/__init__.py": "", "quotas/limiters/a.py": ""}
-    )
-    assert paths == [
-        "quotas/__init__.py",
-        "quotas/limiters/__init__.py",
-        "quotas/limiters/a.py",
-        "quotas/rate.py",
-    ]
-
-
-def test_modules_and_packages_that_say_why_not_stay_interpreted(tmp_path: Path) -> None:
-    skip = '"""Rates."""\n\n# mypyc: skip, because nothing calls it.\n'
-    sources = {"quotas/rate.py": skip, "quotas/limiters/__init__.py": skip, "quotas/limiters/a.py": ""}
-    assert listed(tmp_path, sources) == ["quotas/__init__.py"]
-
-
-def test_a_module_without_a_reason_to_stay_interpreted_ends_the_build(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match=r"quotas/rate\.py: `# mypyc: skip` needs a reason"):
-        listed(tmp_path, {"quotas/rate.py": "RATE = 1\n# mypyc: skip\n"})
-
-
 def test_compiled_modules_call_nothing_in_slice_bounds() -> None:
     """mypyc 2.4 evaluates the bounds of a slice twice if it does not know the type: a `send` there sent
     twice.
     """
+    assert calls_in_slices("a = b[sock.send(b) : len(b)]") == ["sock.send(b)"]
     found = {path: calls_in_slices((ROOT / path).read_text("utf-8")) for path in COMPILED}
     assert {path: calls for path, calls in found.items() if calls} == {}
 
@@ -129,22 +95,10 @@ def names_of_several_exceptions(source: str) -> list[str]:
 
 def test_compiled_functions_name_exceptions_of_one_type_only() -> None:
     """The second type raises TypeError instead: each malformed request was an internal error."""
-    found = {path: names_of_several_exceptions((ROOT / path).read_text("utf-8")) for path in COMPILED}
-    assert {path: names for path, names in found.items() if names} == {}
-
-
-def test_the_check_of_exception_names_finds_a_second_type() -> None:
-    source = "def f():\n try: g()\n except KeyError as e: h(e)\n except ValueError as e: h(e)\n"
-    assert names_of_several_exceptions(source) == ["f: e"]
-
-
-def test_the_check_of_exception_names_finds_a_value_of_the_same_name() -> None:
     source = "def f():\n try: e = g()\n except KeyError as e: h(e)\n"
     assert names_of_several_exceptions(source) == ["f: e"]
-
-
-def test_the_check_of_slice_bounds_finds_a_call() -> None:
-    assert calls_in_slices("a = b[sock.send(b) : len(b)]") == ["sock.send(b)"]
+    found = {path: names_of_several_exceptions((ROOT / path).read_text("utf-8")) for path in COMPILED}
+    assert {path: names for path, names in found.items() if names} == {}
 
 
 def test_no_compiled_module_lies_beside_its_source() -> None:
@@ -161,12 +115,6 @@ def test_a_compiled_build_without_a_compiler_explains_the_remedy() -> None:
     assert "WEIR_COMPILE=1 needs a C compiler" in done.stderr
     assert "/no/such/compiler" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_a_failing_compilers_output_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CC", f'{sys.executable} -c "import sys; sys.exit(sys.stdin.read())"')
-    hindrance: Callable[[], str | None] = runpy.run_path(str(SETUP))["hindrance"]
-    assert "#include <Python.h>" in str(hindrance())
 
 
 def test_an_editable_install_stays_pure() -> None:

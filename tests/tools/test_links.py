@@ -45,10 +45,3 @@ def test_every_link_between_pages_leads_to_a_file_and_a_heading() -> None:
         if (links := broken(page, page.read_text("utf-8")))
     }
     assert found == {}
-
-
-def test_the_check_of_links_finds_a_missing_file_and_a_missing_heading(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("# A `b` (c)\n", "utf-8")
-    text = "[x](page.md#a-b-c) [x](#none) [x](page.md#none) [x](gone.md) [x](https://kafka.apache.org#y)"
-    assert broken(page, text) == ["#none", "page.md#none", "gone.md"]

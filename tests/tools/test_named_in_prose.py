@@ -1,93 +1,50 @@
-"""Pages and docstrings of packages name files, modules and names that exist."""
+"""Pages name files, folders and modules that exist."""
 
 from __future__ import annotations
 
-import ast
+import re
+from collections.abc import Iterator
+from fnmatch import filter as matching
+from pathlib import Path
 from typing import Final
-
-import pytest
 
 from tests.rooms import ROOMS
 from tests.tools.compiled_only import ROOT
-from tests.tools.named_in_prose import Tree, missing_files, missing_names, names_in
 
 FOLDERS: Final = (*ROOMS, "bench", "deploy", "docs", "tests", "tools")
-OTHERS: Final = {
-    "applyInPandas": "PySpark",
-    "ssl": "Python",
-}
-"""Name → its owner, if it is not ours."""
+SUFFIXES: Final = ("py", "pyi", "toml", "md", "yml", "yaml", "json", "java", "svg", "txt", "service", "cnf")
+_PATH: Final = re.compile(r"(?<![\w/.:~-])[\w.-]+(?:/[\w.*-]+)+/?")
+_MODULE: Final = re.compile(r"python3? -m ([a-z_]+(?:\.[a-z_0-9]+)*)")
+_LINK: Final = re.compile(r"\[[^\]]*\]\([^)]*\)")
 
 
-def tree() -> Tree:
-    """The files below the folders of the project, and those beside them."""
-    files = [path for path in ROOT.iterdir() if path.is_file()]
-    for folder in FOLDERS:
-        files += [path for path in (ROOT / folder).rglob("*") if path.is_file()]
-    return Tree([path.relative_to(ROOT).as_posix() for path in files if "__pycache__" not in path.parts])
-
-
-def known() -> set[str]:
-    """All names in the product, its modules and packages."""
-    names = set(OTHERS)
-    for folder in ROOMS:
-        for path in (ROOT / folder).rglob("*.py"):
-            names |= names_in(path.read_text("utf-8")) | {path.stem, path.parent.name}
-    return names | {"__init__", "tests", "tools", "weir"}
+def missing(text: str, files: set[str]) -> Iterator[str]:
+    """Yield the paths and modules of a text whose first part is one of our folders, and that do not exist."""
+    for path in _PATH.findall(_LINK.sub("", text)):
+        path = path.rstrip(".,:")
+        stem, _dot, suffix = path.rpartition("/")[2].rpartition(".")
+        is_file = path.endswith("/") or (
+            suffix in SUFFIXES and not stem.isupper()
+        )  # else words: broker/client
+        if path.split("/")[0] in FOLDERS and is_file and not matching(files, path.rstrip("/")):
+            yield path
+    for name in _MODULE.findall(text):
+        module = name.removeprefix("weir.").replace(".", "/")
+        if module.split("/")[0] in FOLDERS and not {f"{module}.py", module} & files:
+            yield f"python -m {name}"
 
 
 def test_pages_name_files_that_exist() -> None:
-    files = tree()
+    paths = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*")]
+    files = {path.relative_to(ROOT).as_posix() for path in paths} | set(FOLDERS)
+    assert list(missing("`proxy/gone.py`, `python -m weir.proxy.gone`, `quotas/*.py`", files)) == [
+        "proxy/gone.py",
+        "python -m weir.proxy.gone",
+    ]
+    pages = [*ROOT.glob("*.md"), *(path for path in paths if path.suffix == ".md")]
     found = [
-        f"{page}:{line}: {text}"
-        for page in sorted(path for path in files.paths if path.endswith(".md") and path != "CHANGELOG.md")
-        for line, text in missing_files((ROOT / page).read_text("utf-8"), page, files)
+        f"{page.relative_to(ROOT)}: {name}"
+        for page in sorted(page for page in pages if page.name != "CHANGELOG.md")
+        for name in missing(Path(page).read_text("utf-8"), files)
     ]
     assert not found, "these do not exist:\n" + "\n".join(found)
-
-
-def test_the_architecture_page_uses_names_of_the_code() -> None:
-    page = (ROOT / "docs" / "background" / "architecture.md").read_text("utf-8")
-    found = [f"{line}: {text}" for line, text in missing_names(page, known()) if not text.endswith(".py")]
-    assert not found, "no module of the product has these names:\n" + "\n".join(found)
-
-
-def test_docstrings_of_packages_use_names_of_the_code() -> None:
-    """They are where a newcomer begins: a module that has moved must not stay named there."""
-    names, files = known(), tree()
-    found = []
-    for path in (path for path in files.paths if path.endswith("/__init__.py") and path.startswith(ROOMS)):
-        text = ast.get_docstring(ast.parse((ROOT / path).read_text("utf-8"))) or ""
-        found += [f"{path}: {name}" for _line, name in missing_names(text, names)]
-        found += [f"{path}: {name}" for _line, name in missing_files(text, path, files)]
-    assert not found, "these do not exist:\n" + "\n".join(found)
-
-
-def test_packages_say_what_they_are_for() -> None:
-    packages = [path for folder in ROOMS for path in (ROOT / folder).rglob("__init__.py")]
-    assert not [str(path) for path in packages if not ast.get_docstring(ast.parse(path.read_text("utf-8")))]
-
-
-@pytest.mark.parametrize(
-    ("text", "missing"),
-    [
-        ("`proxy/gone.py`", ["proxy/gone.py"]),
-        ("`proxy/here.py`, `here.py`, `proxy/`, proxy/connection", []),
-        ("`gone.py`", ["gone.py"]),
-        ("```\npytest proxy/gone.py\n```", ["proxy/gone.py"]),
-        ("`python -m weir.proxy.gone`", ["python -m weir.proxy.gone"]),
-        ("`python -m weir.proxy.here --option`, `python -m pip`", []),
-        ("[here](here.md), [gone](gone.md#part)", ["gone.md"]),
-        ("`proxy/results/TIME.json`, `config/users/alice.json`, `/etc/proxy/gone.py`", []),
-        ("`proxy/h*.py`", []),
-    ],
-)
-def test_missing_files_are_found(text: str, missing: list[str]) -> None:
-    files = Tree(["proxy/here.py", "docs/here.md"])
-    assert [found.text for found in missing_files(text, "docs/page.md", files)] == missing
-
-
-def test_missing_names_are_found() -> None:
-    page = "`Plan.admit`\n\n`Gone`, `Plan.gone`, `admit(Plan)`, `a sentence`\n\n```\ngone\n```\n"
-    found = list(missing_names(page, names_in("class Plan:\n    admit: int\n")))
-    assert found == [(3, "Gone"), (3, "Plan.gone")]
