@@ -24,7 +24,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from tests.kafka.ports import free_range
-from tests.proxy.fake_broker import HOST
+from tests.kfake.cluster import HOST
 from tests.proxy.supervised import supervisor
 from weir.proxy.addresses import Address
 from weir.proxy.admin.endpoint import Endpoint, listen

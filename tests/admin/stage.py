@@ -13,7 +13,8 @@ import msgspec
 import trio
 
 from tests.kafka.ports import free_range
-from tests.proxy.fake_broker import HOST, FakeCluster
+from tests.kfake.cluster import HOST, Cluster
+from tests.kfake.in_trio import serve
 from tests.proxy.stage import LONG_S
 from weir.proxy.addresses import Address
 from weir.proxy.admin.access import Access, Token
@@ -77,7 +78,7 @@ class Stage:
 
     server: Server
     state: State
-    cluster: FakeCluster
+    cluster: Cluster
     broker: trio.CancelScope
     nursery: trio.Nursery
     admin: int
@@ -150,9 +151,8 @@ def play_with(script: Script, quotas: Path | None = None, **options: object) -> 
 async def _stage(reactor: Reactor, script: Script, quotas: Path | None, options: dict[str, object]) -> None:
     with trio.fail_after(LONG_S):
         async with trio.open_nursery() as nursery:
-            cluster = FakeCluster()
-            cluster.may_answer.set()
-            broker = await nursery.start(cluster.serve, 0)
+            cluster = Cluster()
+            broker = await nursery.start(serve, cluster, 0)
             port = free_range(4)
             settings = {
                 "upstream": str(cluster.nodes[0]),

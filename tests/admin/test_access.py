@@ -12,8 +12,8 @@ import trio
 from structlog.testing import capture_logs
 
 from tests.admin.stage import Stage, asked, get, play_with
+from tests.kfake.cluster import HOST
 from tests.proxy import certificates
-from tests.proxy.fake_broker import HOST
 from tests.proxy.stage import LONG_S
 from weir.proxy.admin.access import Token
 from weir.proxy.config import config

@@ -11,7 +11,8 @@ import pytest
 import trio
 
 from tests.admin.stage import Stage, get, play_with
-from tests.proxy.fake_broker import HOST, Connection
+from tests.kfake.cluster import HOST
+from tests.kfake.in_trio import Connection
 from tests.proxy.metrics_page import Page
 from tests.proxy.stage import PING, PONG
 from weir.protocol.api import ApiKey

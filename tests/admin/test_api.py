@@ -10,7 +10,8 @@ import trio
 from structlog.testing import capture_logs
 
 from tests.admin.stage import Stage, asked, get, play, play_with
-from tests.proxy.fake_broker import HOST, Connection
+from tests.kfake.cluster import HOST
+from tests.kfake.in_trio import Connection
 from tests.proxy.stage import PING, PONG, until
 from tests.scripted import scripted
 from weir.proxy.admin.api.operation import BODY_BYTES_MAX

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.specs.openapi.checks import ignored_auth, positive_data_acceptance
 
 from tests.admin.stage import Stage, play, play_with
-from tests.proxy.fake_broker import HOST
+from tests.kfake.cluster import HOST
 from tests.scripted import scripted
 from weir.proxy.admin.api.openapi import PATH, TEXTS
 from weir.proxy.admin.api.resources import OPERATIONS

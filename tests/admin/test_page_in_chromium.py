@@ -15,7 +15,8 @@ import trio
 from tests.admin.fake_api import ENTITIES, HOSTILE, NOW_MS, STATUS, FakeApi, calm, connection, entity, served
 from tests.admin.stage import Stage, play_with
 from tests.chromium import NEEDS_CHROMIUM
-from tests.proxy.fake_broker import HOST, Connection
+from tests.kfake.cluster import HOST
+from tests.kfake.in_trio import Connection
 from tests.wire.frames import request
 from tools.pictures.browser import Browser, browser
 from weir.protocol.messages import ProduceRequest

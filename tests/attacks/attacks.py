@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Final
 
-from tests.attacks.frames import bigs, every_api, messages, minimal, request_frame
+from tests.attacks.frames import bigs, every_api, messages
 from tests.attacks.packed import BATCHES
-from tests.wire.frames import request, unknown_request
+from tests.wire.frames import request, request_frame, unknown_request
+from tests.wire.smallest import minimal
 from weir.protocol.api import ApiKey
 from weir.protocol.messages import (
     AlterClientQuotasRequest,
@@ -107,7 +108,10 @@ def _delete(names: list[str]) -> Message:
 def _empty_produces(number: int, names: int = 100) -> Iterator[bytes]:
     """Empty produce requests without acks, each of another client-id."""
     body = minimal(ProduceRequest, 9)
-    frames = [request_frame(ApiKey.PRODUCE, 9, body, f"c{number}-{name}".encode()) for name in range(names)]
+    frames = [
+        request_frame(ApiKey.PRODUCE, 9, body, client_id=f"c{number}-{name}".encode())
+        for name in range(names)
+    ]
     return itertools.cycle(frames)
 
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from tests.wire.frames import NO_TAGS, framed, header
-from weir.protocol.api import ApiKey, request_header_version, response_header_version
+from tests.wire.smallest import ZEROS, least
+from weir.protocol.api import ApiKey
 from weir.protocol.codec import codec, request_type, response_type
 from weir.protocol.primitives import write_uvarint
 from weir.protocol.schema import api_keys
-from weir.protocol.values import ZERO_UUID, schema_of
+from weir.protocol.values import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,14 +21,6 @@ if TYPE_CHECKING:
     from weir.protocol.schema import Layout, Slot
     from weir.protocol.values import Message
 
-_ZEROS: Final[dict[str, object]] = {
-    "string": "",
-    "bytes": b"",
-    "records": b"",
-    "bool": False,
-    "float64": 0.0,
-    "uuid": ZERO_UUID,
-}
 _NAMING: Final = {ApiKey.PRODUCE: 12, ApiKey.FETCH: 12}
 """Newest versions that name topics: topics have three bytes there, and rates."""
 _DEEP: Final = 4
@@ -61,26 +53,6 @@ def bigs(message: type[Message], version: int) -> tuple[Big, ...]:
     """Return a `Big` for each array of the message in this version, at any depth."""
     layout = codec(message, version).layout
     return tuple(_big(message, version, path) for path in _array_paths(layout))
-
-
-def minimal(message: type[Message], version: int) -> bytes:
-    """Return the body of a message with defaults only."""
-    subject = codec(message, version)
-    return subject.encode(_least(message, message, subject.layout))
-
-
-def request_frame(api_key: int, version: int, body: bytes, client_id: bytes = b"app") -> bytes:
-    """Return a request with this body."""
-    kind = request_header_version(api_key, version)
-    if kind == 0:
-        return framed(api_key.to_bytes(2, "big") + version.to_bytes(2, "big") + (1).to_bytes(4, "big") + body)
-    return framed(header(api_key, version, 1, client_id, tags=NO_TAGS if kind == 2 else None) + body)
-
-
-def response_frame(api_key: int, version: int, body: bytes) -> bytes:
-    """Return a response with this body."""
-    tags = NO_TAGS if response_header_version(api_key, version) == 1 else b""
-    return framed((1).to_bytes(4, "big") + tags + body)
 
 
 def every_api(*, all_versions: bool) -> Iterator[tuple[ApiKey, int]]:
@@ -130,20 +102,9 @@ def _with(
         assert slot.struct is not None
         value = _with(message, getattr(message, slot.type), slot.struct, deeper, count)
     elif slot.struct is not None:
-        value = _least(message, getattr(message, slot.type), slot.struct)
+        value = least(message, getattr(message, slot.type), slot.struct)
     else:
-        value = _ZEROS.get(slot.type, 0)
+        value = ZEROS.get(slot.type, 0)
     if slot.is_array:
         value = [value] * (1 if deeper else count)
-    return msgspec.structs.replace(_least(message, built, layout), **{slot.name: value})
-
-
-def _least(message: type[Message], built: type[Any], layout: Layout) -> Any:
-    """Return a value with defaults, but for fields whose default this version does not allow."""
-    fields = {}
-    for slot in layout.fields:
-        if slot.struct is not None and not slot.is_array and not slot.nullable:
-            fields[slot.name] = _least(message, getattr(message, slot.type), slot.struct)
-        elif not slot.is_array and not slot.nullable and slot.type in ("string", "bytes", "records"):
-            fields[slot.name] = _ZEROS[slot.type]
-    return built(**fields)
+    return msgspec.structs.replace(least(message, built, layout), **{slot.name: value})

@@ -13,11 +13,11 @@ import sys
 from functools import cache
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from tests.attacks.frames import minimal, response_frame
 from tests.hostile.broker import Sound
 from tests.hostile.files import raise_descriptor_limit
 from tests.kafka.settings import HOST
-from tests.wire.frames import head_of, response
+from tests.wire.frames import head_of, response, response_frame
+from tests.wire.smallest import minimal
 from weir.protocol.api import ApiKey, request_header_version, versions
 from weir.protocol.codec import codec, response_type
 from weir.protocol.error_codes import ErrorCode

@@ -17,8 +17,8 @@ from starlette.requests import Request
 from structlog.testing import capture_logs
 
 from tests.admin.stage import Stage, asked, get, play, play_with
+from tests.kfake.cluster import HOST
 from tests.proxy import certificates
-from tests.proxy.fake_broker import HOST
 from tests.scripted import scripted
 from weir.proxy.admin import endpoint
 from weir.proxy.admin.api import quotas as quotas_api

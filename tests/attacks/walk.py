@@ -13,10 +13,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
-from tests.attacks.frames import bigs, every_api, messages, minimal, request_frame, response_frame
+from tests.attacks.frames import bigs, every_api, messages
 from tests.proxy.rigs import tcp_pair
 from tests.proxy.wire import new_connection
-from tests.wire.frames import head_of
+from tests.wire.frames import head_of, request_frame, response_frame
+from tests.wire.smallest import minimal
 from weir.protocol.api import ApiKey, versions
 from weir.protocol.framing import LENGTH, LENGTH_BYTES
 from weir.protocol.versions import VersionRange

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 from trio.testing import memory_stream_pair
 
-from tests.proxy.fake_broker import Connection as Wire
+from tests.kfake.in_trio import Connection as Wire
 from tests.wire.frames import head_of, request_body_of, response
 from weir.protocol.api import ApiKey
 from weir.protocol.codec import request_type, response_type

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 import trio
 
 from tests.kafka.ports import free_range
-from tests.proxy.fake_broker import HOST
+from tests.kfake.cluster import HOST
 from tests.proxy.stage import LONG_S
 from tests.proxy.supervised import supervisor
 from weir.proxy.addresses import Address

@@ -16,7 +16,7 @@ from starlette.routing import Route
 from tests.cli.admin_pages import asked
 from tests.cli.quotas_command import done, failed
 from tests.kafka.ports import free_range
-from tests.proxy.fake_broker import HOST
+from tests.kfake.cluster import HOST
 from tests.proxy.metrics_page import server
 from weir.cli import admin_endpoint
 from weir.cli.exits import USAGE

@@ -15,7 +15,7 @@ from rich.console import Console
 from tests.cli.admin_pages import asked
 from tests.cli.run_command import error_line
 from tests.kafka.ports import free_range
-from tests.proxy.fake_broker import HOST
+from tests.kfake.cluster import HOST
 from tests.proxy.metrics_page import registry_of, server
 from tests.proxy.throttled_replicas import NOW_MS, quotas, snapshot
 from weir.cli.admin_endpoint import AdminError

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tests.kfake.cluster import everything
+from tests.kfake.controller import NODE, OK, Controller
+from tests.kfake.direct import Client
 from tests.mutations.requests import Answer, Create, Topic
-from tests.proxy.controller import NODE, OK, Controller, ControllerClient, everything
 from tests.proxy.wire import new_connection
 from weir.protocol.messages import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from weir.protocol.versions import VersionRange
@@ -52,17 +54,15 @@ class Cluster:
         strict: bool = False,
         controller: Controller | None = None,
     ) -> None:
-        self.controller = controller or Controller(everything() if spoken is None else spoken)
+        self.controller = controller or Controller(spoken=everything() if spoken is None else spoken)
         for name, partitions in (sizes or {}).items():
             self.controller.add(name, partitions)
         self.quotas = quotas_of(limited() if table is None else table, samples)
         self.plans = Plans(Counters(), uplift=uplift, cluster=ClusterState(strict))
 
-    def connect(self, node_id: int | None = NODE) -> ControllerClient:
+    def connect(self, node_id: int | None = NODE) -> Client:
         """A new connection."""
-        return ControllerClient(
-            new_connection(quotas=self.quotas, plans=self.plans, node_id=node_id), self.controller
-        )
+        return Client(new_connection(quotas=self.quotas, plans=self.plans, node_id=node_id), self.controller)
 
     def ask(self, now_ms: int, mutation: Mutation, client_id: str = "app") -> Answer:
         """One request on a connection of its own."""
@@ -84,9 +84,8 @@ class Cluster:
         """Take all tokens of a full bucket and some more."""
         assert self.codes(now_ms, Create((Topic("overdrawn", BURST + by),))) == {"overdrawn": OK}
         assert self.tokens == -by
-        self.controller.asked.clear()
+        self.controller.received.clear()
 
     def mutations(self) -> list[Message]:
         """The mutations that have reached the broker."""
-        kinds = (CreateTopicsRequest, CreatePartitionsRequest, DeleteTopicsRequest)
-        return [message for message, _version in self.controller.asked if isinstance(message, kinds)]
+        return self.controller.messages_of(CreateTopicsRequest, CreatePartitionsRequest, DeleteTopicsRequest)

@@ -8,11 +8,8 @@ from uuid import UUID
 
 from hypothesis import strategies as st
 
+from tests.kfake.controller import NODE, Controller
 from tests.mutations.requests import Create, Delete, Grow, Topic
-from tests.proxy.controller import (
-    NODE,
-    Controller,
-)
 
 if TYPE_CHECKING:
     from tests.mutations.requests import Mutation

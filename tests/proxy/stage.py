@@ -10,7 +10,8 @@ from typing import Any
 import trio
 
 from tests.kafka.ports import free_range
-from tests.proxy.fake_broker import HOST, Connection, FakeCluster
+from tests.kfake.cluster import HOST, Cluster
+from tests.kfake.in_trio import Connection, serve
 from tests.wire.frames import body_of, request, response
 from weir.protocol.messages import HeartbeatRequest, HeartbeatResponse, MetadataRequest, MetadataResponse
 from weir.proxy.addresses import Address
@@ -39,7 +40,7 @@ class Stage:
     """A server, its brokers, and a nursery for more of them."""
 
     server: Server
-    cluster: FakeCluster
+    cluster: Cluster
     nursery: trio.Nursery
     first_port: int
     brokers: dict[int, trio.CancelScope]
@@ -96,9 +97,8 @@ async def set_stage(
         async with trio.open_nursery() as nursery:
             if drive:
                 nursery.start_soon(run_in_trio, reactor)
-            cluster: FakeCluster = options.pop("cluster", None) or FakeCluster()
-            cluster.may_answer.set()
-            scopes = {node_id: await nursery.start(cluster.serve, node_id) for node_id in brokers}
+            cluster: Cluster = options.pop("cluster", None) or Cluster()
+            scopes = {node_id: await nursery.start(serve, cluster, node_id) for node_id in brokers}
             first_port = options.pop("first_port", None) or free_range(12)
             table = options.pop("table", QuotaTable())
             upstream = ",".join(map(str, cluster.nodes.values())) or f"{HOST}:1"

@@ -19,7 +19,8 @@ from structlog.testing import capture_logs
 
 from tests.admin.stage import Stage, asked, get, play
 from tests.kafka.ports import free_range
-from tests.proxy.fake_broker import HOST, Connection, FakeCluster
+from tests.kfake.cluster import HOST, Cluster
+from tests.kfake.in_trio import Connection, serve
 from tests.proxy.rigs import open_descriptors, unix_pair
 from tests.proxy.stage import LONG_S, PING, PONG, until
 from tests.proxy.supervised import supervisor
@@ -350,8 +351,8 @@ def test_readyz_is_503_while_no_broker_can_be_reached(monkeypatch: pytest.Monkey
         stage.server.address_book.nodes[1] = (await back(stage)).nodes[1]
         assert await stage.ready() == (200, "ready\n"), "any broker will do"
 
-    async def back(stage: Stage) -> FakeCluster:
-        await stage.nursery.start(stage.cluster.serve, 1)
+    async def back(stage: Stage) -> Cluster:
+        await stage.nursery.start(serve, stage.cluster, 1)
         return stage.cluster
 
     play(script)

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from tests.kfake.cluster import everything
+from tests.kfake.controller import OK, UNKNOWN_TOPIC, Controller
 from tests.mutations.requests import Create, Delete, Topic
-from tests.proxy.controller import OK, UNKNOWN_TOPIC, Controller, everything
 from tests.proxy.mutation_cluster import BURST, Cluster, limited
 from tests.proxy.playbook import Playbook
 from tests.proxy.wire import new_connection
@@ -33,7 +34,7 @@ class Creating(Cluster):
     def __init__(self, metadata: VersionRange | None = None, *, strict: bool = False) -> None:
         spoken = everything()
         spoken[METADATA] = metadata or spoken[METADATA]
-        super().__init__(controller=Controller(spoken, num_partitions=SIZE), strict=strict)
+        super().__init__(controller=Controller(spoken=spoken, num_partitions=SIZE), strict=strict)
 
     def ask_for(
         self, now_ms: int, *names: str, version: int = 12, client_id: bytes = b"app", creating: bool = True
@@ -180,7 +181,7 @@ def test_strict_auto_creation_counts_topics_that_may_still_come() -> None:
     cluster.controller.creation_takes = 100
     for number in range(5):
         cluster.ask_for(0, *(f"new-{number}-{each}" for each in range(3)))
-    coming = set(cluster.controller._coming)
+    coming = set(cluster.controller.coming)
     assert coming == {f"new-{number}-{each}" for number in range(4) for each in range(3)}
 
 

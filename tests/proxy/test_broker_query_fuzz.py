@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.kfake.controller import NODE
 from tests.properties import examples
 from tests.protocol.generate import messages
 from tests.proxy.broker_versions import broker_of
-from tests.proxy.controller import NODE
 from tests.proxy.fuzzed_requests import asked, closed, damaged
 from tests.proxy.wire import Wire, new_connection
 from tests.wire.frames import head_of, request, response, split

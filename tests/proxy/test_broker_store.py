@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 import trio
 from structlog.testing import capture_logs
 
-from tests.proxy.fake_broker import FakeCluster
+from tests.kfake.client_quotas import QuotaCluster
+from tests.kfake.cluster import up_to
+from tests.kfake.in_trio import serve
 from tests.proxy.following import Followed, until
-from tests.wire.frames import head_of, request_body_of, response
 from weir.protocol.api import ApiKey
 from weir.protocol.messages import (
-    AlterClientQuotasRequest,
-    AlterClientQuotasResponse,
-    ApiVersionsResponse,
-    DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
 from weir.proxy.control.cluster.access import DIRECT
@@ -32,7 +28,7 @@ from weir.quotas.table.entities import Prefix
 from weir.quotas.table.quota_table import QuotaKey
 
 if TYPE_CHECKING:
-    from weir.protocol.values import Message
+    pass
 
 T = TypeVar("T")
 PRODUCE, CONSUME = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
@@ -40,74 +36,6 @@ CONNECTIONS = QuotaKey.CONNECTION_CREATION_RATE
 ALICE, BOB = Entity(user="alice"), Entity(user="bob")
 ALICES = QuotaTable({(ALICE, PRODUCE): 1000.0})
 LONG_S = 20.0
-Told = DescribeClientQuotasResponse
-
-Stored = list[tuple[dict[str, str | None], dict[str, float]]]
-"""(entity by type, values by key)."""
-
-
-def told(stored: Stored) -> DescribeClientQuotasResponse:
-    return Told(
-        entries=[
-            Told.EntryData(
-                entity=[Told.EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()],
-                values=[Told.ValueData(key=key, value=value) for key, value in values.items()],
-            )
-            for entity, values in stored
-        ]
-    )
-
-
-@dataclass
-class QuotaCluster(FakeCluster):
-    """Brokers that store client quotas."""
-
-    stored: Stored = field(default_factory=list)
-    modern: bool = True
-    """It has the API."""
-    questions: list[int] = field(default_factory=list)
-    """API keys of what it was asked."""
-    refusal: str | None = None
-    """What alterations are answered."""
-    deaf: bool = False
-    """Takes alterations, and shows nothing of them."""
-
-    async def _answer(self, frame: bytes) -> bytes:
-        head = head_of(frame)
-        self.questions.append(head.api_key)
-        message: Message | None = None
-        if head.api_key == ApiKey.API_VERSIONS:
-            keys = [ApiKey.METADATA, *([ApiKey.DESCRIBE_CLIENT_QUOTAS] if self.modern else [])]
-            version = ApiVersionsResponse.ApiVersion
-            message = ApiVersionsResponse(
-                api_keys=[version(api_key=key, min_version=0, max_version=1) for key in keys]
-            )
-        if head.api_key == ApiKey.DESCRIBE_CLIENT_QUOTAS:
-            request = request_body_of(frame, DescribeClientQuotasRequest, head.version)
-            assert (request.components, request.strict) == ([], False), "everything"
-            message = self.answers.get(head.api_key) or told(self.stored)
-        if head.api_key == ApiKey.ALTER_CLIENT_QUOTAS:
-            message = self._alter(request_body_of(frame, AlterClientQuotasRequest, head.version))
-        if message is None:
-            return await super()._answer(frame)
-        return response(message, head.version, head.correlation_id)
-
-    def _alter(self, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
-        assert not request.validate_only
-        entry = AlterClientQuotasResponse.EntryData
-        if self.refusal is not None:
-            return AlterClientQuotasResponse(entries=[entry(error_code=42, error_message=self.refusal)])
-        for change in request.entries if not self.deaf else []:
-            entity = {part.entity_type: part.entity_name for part in change.entity}
-            values = next((values for known, values in self.stored if known == entity), None)
-            if values is None:
-                values = {}
-                self.stored.append((entity, values))
-            for operation in change.ops:
-                values.pop(operation.key, None)
-                if not operation.remove:
-                    values[operation.key] = operation.value
-        return AlterClientQuotasResponse(entries=[entry() for _change in request.entries])
 
 
 def play(cluster: QuotaCluster, script: Callable[[BrokerStore], Awaitable[T]], brokers: int = 1) -> T:
@@ -116,7 +44,7 @@ def play(cluster: QuotaCluster, script: Callable[[BrokerStore], Awaitable[T]], b
     async def main() -> T:
         with trio.fail_after(LONG_S):
             async with trio.open_nursery() as nursery:
-                scopes = [await nursery.start(cluster.serve, node_id) for node_id in range(brokers)]
+                scopes = [await nursery.start(serve, cluster, node_id) for node_id in range(brokers)]
                 cluster.scopes = scopes  # type: ignore[attr-defined]  # for scripts that end one
                 result = await script(BrokerStore([cluster.nodes[0]], DIRECT, 5.0))
                 nursery.cancel_scope.cancel()
@@ -217,7 +145,7 @@ def test_the_broker_store_follows_changes_on_one_connection() -> None:
         asked = len(cluster.questions)
         await until(lambda: len(cluster.questions) > asked + 3)
         assert followed.tables == [QuotaTable(), ALICES], "nothing new is not told"
-        assert cluster.questions.count(ApiKey.API_VERSIONS) == 1
+        assert cluster.questions.count((ApiKey.API_VERSIONS, 0)) == 1
         assert followed.failures == []
 
     follow(cluster, script)
@@ -229,7 +157,8 @@ def test_a_throttle_time_in_the_response_is_no_quota_change() -> None:
 
     async def script(_store: BrokerStore, followed: Followed) -> None:
         await until(lambda: len(followed.tables) == 1)
-        cluster.answers[ApiKey.DESCRIBE_CLIENT_QUOTAS] = Told(throttle_time_ms=7, entries=[])
+        throttled = DescribeClientQuotasResponse(throttle_time_ms=7, entries=[])
+        cluster.handlers[ApiKey.DESCRIBE_CLIENT_QUOTAS] = throttled
         asked = len(cluster.questions)
         await until(lambda: len(cluster.questions) > asked + 2)
         assert len(followed.tables) == 1
@@ -302,10 +231,12 @@ def test_quotas_that_brokers_cannot_store_are_refused(entity: Entity) -> None:
 
 def test_a_cluster_without_describeclientquotas_cannot_be_the_store() -> None:
     with pytest.raises(UnfitError, match=r"brokers before 2\.6"):
-        play(QuotaCluster(modern=False), load)
+        play(QuotaCluster(spoken=up_to({ApiKey.METADATA: 1})), load)
 
 
 def test_a_principal_without_describeconfigs_is_an_error_that_names_the_right() -> None:
-    cluster = QuotaCluster(answers={ApiKey.DESCRIBE_CLIENT_QUOTAS: Told(error_code=31)})
+    cluster = QuotaCluster(
+        handlers={ApiKey.DESCRIBE_CLIENT_QUOTAS: DescribeClientQuotasResponse(error_code=31)}
+    )
     with pytest.raises(UnfitError, match="DescribeConfigs on the cluster"):
         play(cluster, load)

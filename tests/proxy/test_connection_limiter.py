@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from tests.kafka.ports import free_range
-from tests.proxy.fake_broker import HOST
+from tests.kfake.cluster import HOST
 from tests.proxy.stage import PING, PONG, Stage
 from tests.proxy.supervised import supervisor
 from tests.scripted import staged

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.proxy.controller import NODE, Controller
+from tests.kfake.controller import NODE, Controller
 from tests.proxy.mutation_cluster import Cluster, limited, quotas_of
 from tests.proxy.rigs import Rig, tcp_pair
 from tests.proxy.wire import new_connection
@@ -24,7 +24,6 @@ from weir.protocol.messages import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     FindCoordinatorRequest,
-    FindCoordinatorResponse,
     MetadataRequest,
     MetadataResponse,
 )
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
-    from weir.protocol.messages import Message
 
 COUNT: Final = 3000
 CALLS_MAX: Final = 16_000
@@ -49,25 +47,13 @@ request below takes several times as many in all.
 RICH: Final = 1e6
 
 
-class Coordinators(Controller):
-    """A broker that tells the coordinators of many keys too."""
-
-    def _answered(self, message: Message, version: int) -> Message:
-        if isinstance(message, FindCoordinatorRequest) and version >= 4:
-            one = FindCoordinatorResponse.Coordinator
-            keys = message.coordinator_keys
-            found = [one(key=key, node_id=NODE, host="kafka", port=9092) for key in keys]
-            return FindCoordinatorResponse(coordinators=found)
-        return super()._answered(message, version)
-
-
 class Attack:
     """One connection through a relay, with the broker at its other end, and the calls of each turn."""
 
     def __init__(
         self, *, topics: int = 0, partitions: int = 1, rate: float = 1.0, protected: tuple[str, ...] = ()
     ) -> None:
-        self.controller = Coordinators(creates=False)
+        self.controller = Controller(creates=False)
         for number in range(topics):
             self.controller.add(f"t{number}", partitions)
         quotas = quotas_of(limited(rate))
@@ -294,10 +280,9 @@ def test_a_small_metadata_request_looks_for_a_few_of_many_pending_creations() ->
         assert far.send(metadata(PENDING_MAX_EACH))
         looked_for: set[str | None] = set()
         for _ in range(PENDING_MAX_EACH // LOOKED_FOR_MAX):
-            far.controller.asked.clear()
+            far.controller.received.clear()
             assert far.send(metadata(1))
-            asked = [each for each, _version in far.controller.asked if isinstance(each, MetadataRequest)]
-            (look, _own) = asked
+            look, _own = far.controller.messages_of(MetadataRequest)
             assert len(look.topics or ()) == LOOKED_FOR_MAX
             looked_for |= {topic.name for topic in look.topics or ()}
         assert len(looked_for) == PENDING_MAX_EACH

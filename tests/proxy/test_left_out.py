@@ -9,7 +9,8 @@ import trio
 from structlog.testing import capture_logs
 
 from tests.kafka.ports import free_range
-from tests.proxy.fake_broker import HOST, FakeCluster
+from tests.kfake.cluster import HOST, Cluster
+from tests.kfake.in_trio import serve
 from tests.proxy.stage import PING, PONG, Play, Stage, until
 from tests.scripted import staged
 from weir.proxy.addresses import Address, AddressBook, PortRange, ServerNames
@@ -123,7 +124,7 @@ def test_brokers_of_two_ranges_of_node_ids_are_reached_while_weir_runs(play: Pla
 
     async def script(stage: Stage) -> None:
         assert await stage.told() == {0: Address(HOST, first + 1)}
-        await stage.nursery.start(stage.cluster.serve, 1000)
+        await stage.nursery.start(serve, stage.cluster, 1000)
         assert await stage.told() == {0: Address(HOST, first + 1), 1000: Address(HOST, first + 4)}
         client = await stage.connect(3)  # the port of node 1000
         assert await client.ask(PING) == PONG
@@ -141,11 +142,11 @@ def test_the_port_of_a_broker_that_joins_is_opened_once_it_is_free(play: Play, s
     async def script(stage: Stage) -> None:
         left_out = stage.server.address_book.left_out
         with socket.create_server((HOST, first + 3)):
-            await stage.nursery.start(stage.cluster.serve, 2)
+            await stage.nursery.start(serve, stage.cluster, 2)
             assert set(await stage.told()) == {0}
             assert left_out.node_ids() == [2]
         while set(await stage.told()) != {0, 2}:
             await trio.lowlevel.checkpoint()
         assert left_out.node_ids() == []
 
-    play(script, first_port=first, refresh_s=0.02, cluster=FakeCluster(shy=shy))
+    play(script, first_port=first, refresh_s=0.02, cluster=Cluster(shy=shy))

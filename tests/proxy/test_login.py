@@ -12,8 +12,9 @@ import trio
 import trio.testing
 from scramp import ScramException, ScramMechanism
 
-from tests.proxy.fake_broker import Connection as Peer
-from tests.proxy.fake_broker import FakeCluster
+from tests.kfake.cluster import Cluster
+from tests.kfake.in_trio import Connection as Peer
+from tests.kfake.in_trio import serve
 from tests.wire.frames import framed, head_of, request_body_of, response
 from weir.protocol.api import ApiKey
 from weir.protocol.messages import (
@@ -249,25 +250,18 @@ def test_a_broker_that_closes_on_the_handshake_did_not_refuse_the_login() -> Non
 @pytest.mark.trio
 async def test_a_weir_whose_login_is_refused_does_not_start() -> None:
     """It would learn of no broker that comes or moves."""
-    versions = [
-        ApiVersionsResponse.ApiVersion(api_key=key, max_version=most) for key, (_, most) in MODERN.items()
-    ]
-    cluster = FakeCluster(
-        answers={
-            ApiKey.API_VERSIONS: ApiVersionsResponse(api_keys=versions),
-            ApiKey.SASL_HANDSHAKE: SaslHandshakeResponse(error_code=33, mechanisms=["GSSAPI"]),
-        }
-    )
+    refusal = SaslHandshakeResponse(error_code=33, mechanisms=["GSSAPI"])
+    cluster = Cluster(handlers={ApiKey.SASL_HANDSHAKE: refusal})
     async with trio.open_nursery() as nursery:
-        await nursery.start(cluster.serve, 0)
+        await nursery.start(serve, cluster, 0)
         address = cluster.nodes[0]
         config = msgspec.structs.replace(
             load(None, {"upstream": str(address)}), credentials=Credentials("PLAIN", "weir", PASSWORD)
         )
-        with pytest.raises(ConfigError) as refusal:
+        with pytest.raises(ConfigError) as failure:
             await first_brokers(config, AddressBook(config.ports, lambda *_: None))
         nursery.cancel_scope.cancel()
-    assert str(refusal.value) == (
+    assert str(failure.value) == (
         f"cannot log in to the brokers: {address}: it has not enabled PLAIN, but GSSAPI: "
         "set upstream_sasl_mechanism"
     )

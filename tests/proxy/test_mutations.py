@@ -7,9 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from tests.mutations.requests import Create, Delete, Grow, Topic
-from tests.proxy.broker_versions import broker_of
-from tests.proxy.controller import (
+from tests.kfake.cluster import everything
+from tests.kfake.controller import (
     ASSIGNMENT,
     CONFIG,
     EXISTS,
@@ -23,8 +22,9 @@ from tests.proxy.controller import (
     THROTTLED,
     UNKNOWN_TOPIC,
     UNKNOWN_TOPIC_ID,
-    everything,
 )
+from tests.mutations.requests import Create, Delete, Grow, Topic
+from tests.proxy.broker_versions import broker_of
 from tests.proxy.mutation_cluster import BURST, RATE, Cluster, limited
 from tests.proxy.wire import Wire, new_connection
 from tests.quotas.changes import put_in_force
@@ -344,10 +344,10 @@ def test_partition_counts_are_found_at_brokers_of_every_release(newest: int, *, 
     topic = cluster.controller.topics["t"].topic_id if by_id else "t"
     assert cluster.ask(0, Delete((topic,), 6 if newest >= 10 else 3)).error_codes == (OK,)
     assert cluster.tokens == BURST - 4
-    for message, version in cluster.controller.asked:
-        if isinstance(message, MetadataRequest):
-            assert version >= 4 or message.topics is None, "asking by name would create the topic"
-            assert version < 4 or not message.allow_auto_topic_creation
+    asked = cluster.controller.messages_of(MetadataRequest)
+    for message, version in zip(asked, cluster.controller.asked_of(MetadataRequest), strict=True):
+        assert version >= 4 or message.topics is None, "asking by name would create the topic"
+        assert version < 4 or not message.allow_auto_topic_creation
 
 
 # Whose quota

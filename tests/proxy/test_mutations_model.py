@@ -14,14 +14,10 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.kfake.controller import NODE, Bucket, Controller
+from tests.kfake.direct import Client
 from tests.mutations.requests import Answer, Create
 from tests.properties import examples
-from tests.proxy.controller import (
-    NODE,
-    Bucket,
-    Controller,
-    ControllerClient,
-)
 from tests.proxy.mutation_steps import RATE, SAMPLES, STEPS, mutation_of
 from tests.proxy.wire import new_connection
 from weir.proxy.counters import Counters
@@ -71,7 +67,7 @@ def test_weir_answers_mutations_as_a_controller_with_the_quota_would(steps: list
             continue
         model.now_ms = now_ms
         expected = mutation.answer(model.answer(frame))
-        weir = ControllerClient(new_connection(quotas=quotas, plans=plans, node_id=NODE), behind)
+        weir = Client(new_connection(quotas=quotas, plans=plans, node_id=NODE), behind)
         (told,) = weir.send(now_ms, frame)
         found = mutation.answer(told)
         assert outcome(found) == outcome(expected), mutation

@@ -12,10 +12,11 @@ import pytest
 from kio.serial import entity_reader
 from structlog.testing import capture_logs
 
+from tests.kfake.controller import Controller
+from tests.kfake.direct import Client
 from tests.matrix import check_each
 from tests.mutations.requests import Delete
 from tests.protocol.kio_side import kio_class
-from tests.proxy.controller import Controller, ControllerClient, everything
 from tests.proxy.mutation_cluster import limited, quotas_of
 from tests.proxy.wire import Wire, new_connection, quota_table
 from tests.wire.frames import body_of, request, response, split, unknown_request
@@ -292,12 +293,12 @@ class Cluster:
     """A controller behind a Weir that protects one of its topics."""
 
     def __init__(self, *admins: str, table: QuotaTable | None = None) -> None:
-        self.controller = Controller(everything())
+        self.controller = Controller()
         self.ours = self.controller.add(OURS, 1).topic_id
         self.theirs = self.controller.add(THEIRS, 3).topic_id
         plans = Plans(Counters(), protected=ProtectedTopics((OURS,), admins))
         self.session = new_connection(plans=plans, quotas=quotas_of(table or QuotaTable()))
-        self.client = ControllerClient(self.session, self.controller)
+        self.client = Client(self.session, self.controller)
 
     def delete(self, *what: str | UUID) -> list[tuple[str | None, int]]:
         asked = Delete(what)

@@ -14,9 +14,10 @@ import trio.testing
 from structlog.testing import capture_logs
 
 from tests.kafka.ports import free_range
+from tests.kfake.cluster import HOST
+from tests.kfake.in_trio import Connection
 from tests.proxy.certificates import HOST as NAME
 from tests.proxy.certificates import client_context, write_pair
-from tests.proxy.fake_broker import HOST, Connection
 from tests.proxy.stage import PING, PONG, Stage, until
 from tests.scripted import staged
 from tests.wire.proxy_headers import LOCAL, PROXY, TCP_4, UNSPEC, ends, header, of, tlv

@@ -10,9 +10,12 @@ import pytest
 import trio
 from structlog.testing import capture_logs
 
-from tests.proxy.config_cluster import BROKER, TOPIC, ConfigCluster
+from tests.kfake.cluster import Topic, up_to
+from tests.kfake.configs import BROKER, TOPIC, ConfigCluster
+from tests.kfake.in_trio import serve
 from tests.proxy.following import until
 from weir.protocol.api import ApiKey
+from weir.protocol.messages import DescribeConfigsRequest
 from weir.proxy.control.cluster.access import DIRECT
 from weir.proxy.control.replication import broker_source
 from weir.proxy.control.replication.broker_source import BrokerSource
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 LONG_S = 20.0
 LEADER_RATE, FOLLOWER_RATE = Role.LEADER.rate_key, Role.FOLLOWER.rate_key
 LEADER_LIST, FOLLOWER_LIST = Role.LEADER.replicas_key, Role.FOLLOWER.replicas_key
-OF_TOPIC, OF_BROKER, OF_ALL, STATIC, DEFAULT = 1, 2, 3, 4, 5
+OF_ALL, STATIC, DEFAULT = 3, 4, 5
 """DescribeConfigsResponse.ConfigSource of Kafka's clients."""
 
 
@@ -57,7 +60,7 @@ def follow(
     async def main() -> None:
         with trio.fail_after(LONG_S):
             async with trio.open_nursery() as nursery:
-                scopes = [await nursery.start(cluster.serve, node_id) for node_id in range(brokers)]
+                scopes = [await nursery.start(serve, cluster, node_id) for node_id in range(brokers)]
                 cluster.scopes = scopes  # type: ignore[attr-defined]  # for scripts that end one
                 addresses = list(cluster.nodes.values())
                 source, followed = BrokerSource(lambda: addresses, DIRECT, 5.0, period_s), Followed()
@@ -83,16 +86,31 @@ def first(cluster: ConfigCluster, brokers: int = 2) -> Followed:
     return told[0]
 
 
+def described(cluster: ConfigCluster) -> list[list[tuple[int, str]]]:
+    """The resources of each DescribeConfigs request."""
+    return [
+        [(each.resource_type, each.resource_name) for each in asked.resources]
+        for asked in cluster.messages_of(DescribeConfigsRequest)
+    ]
+
+
 def throttled_cluster() -> ConfigCluster:
     """A cluster with each kind of throttle, and values that are no throttles of these resources."""
     return ConfigCluster(
-        topics={"orders": uuid.UUID(int=1), "payments": uuid.UUID(int=2)},
+        topics={"orders": Topic(1, uuid.UUID(int=1)), "payments": Topic(1, uuid.UUID(int=2))},
         configs={
-            (TOPIC, "orders"): {LEADER_LIST: ("0:0", OF_TOPIC), FOLLOWER_LIST: ("0:1", OF_TOPIC)},
-            (TOPIC, "payments"): {LEADER_LIST: ("", DEFAULT), FOLLOWER_LIST: ("", DEFAULT)},
-            (BROKER, "0"): {LEADER_RATE: ("1000", OF_BROKER), FOLLOWER_RATE: ("3000", OF_ALL)},
-            (BROKER, "1"): {LEADER_RATE: ("9223372036854775807", DEFAULT), FOLLOWER_RATE: ("7", STATIC)},
-            (BROKER, ""): {FOLLOWER_RATE: ("3000", OF_ALL)},
+            (TOPIC, "orders"): {LEADER_LIST: "0:0", FOLLOWER_LIST: "0:1"},
+            (TOPIC, "payments"): {LEADER_LIST: "", FOLLOWER_LIST: ""},
+            (BROKER, "0"): {LEADER_RATE: "1000", FOLLOWER_RATE: "3000"},
+            (BROKER, "1"): {LEADER_RATE: "9223372036854775807", FOLLOWER_RATE: "7"},
+            (BROKER, ""): {FOLLOWER_RATE: "3000"},
+        },
+        sources={
+            ((TOPIC, "payments"), LEADER_LIST): DEFAULT,
+            ((TOPIC, "payments"), FOLLOWER_LIST): DEFAULT,
+            ((BROKER, "0"), FOLLOWER_RATE): OF_ALL,
+            ((BROKER, "1"), LEADER_RATE): DEFAULT,
+            ((BROKER, "1"), FOLLOWER_RATE): STATIC,
         },
     )
 
@@ -109,16 +127,16 @@ THROTTLES = ReplicationThrottles(
 
 def test_topics_are_described_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker_source, "TOPICS_MAX", 2)
-    topics = {f"t{number}": uuid.UUID(int=number) for number in range(5)}
-    cluster = ConfigCluster(topics=topics, configs={(TOPIC, "t4"): {LEADER_LIST: ("*", OF_TOPIC)}})
+    topics = {f"t{number}": Topic(1, uuid.UUID(int=number)) for number in range(5)}
+    cluster = ConfigCluster(topics=topics, configs={(TOPIC, "t4"): {LEADER_LIST: "*"}})
     followed = first(cluster, brokers=1)
-    assert [len(asked) for asked in cluster.described if asked[0][0] == TOPIC] == [2, 2, 1]
+    assert [len(asked) for asked in described(cluster) if asked[0][0] == TOPIC] == [2, 2, 1]
     assert followed.throttles[0].topics == {"t4"}
 
 
 @pytest.mark.parametrize("versions", [{}, {ApiKey.DESCRIBE_CONFIGS: 0}])
-def test_brokers_before_1_1_are_told_to_need_zookeeper(versions: dict[int, int]) -> None:
-    followed = first(ConfigCluster(versions={ApiKey.METADATA: 5, **versions}), brokers=1)
+def test_brokers_before_1_1_are_told_to_need_zookeeper(versions: dict[ApiKey, int]) -> None:
+    followed = first(ConfigCluster(spoken=up_to({ApiKey.METADATA: 5, **versions})), brokers=1)
     (failure,) = followed.failures
     assert failure.endswith(
         "brokers before 1.1 do not tell their replication throttles: set replication_zookeeper"
@@ -156,13 +174,14 @@ def test_throttles_are_read_again_soon_after_an_alteration_until_it_is_seen(
 
 def test_rates_of_a_broker_that_does_not_answer_are_kept() -> None:
     cluster = throttled_cluster()
-    cluster.configs[BROKER, "1"] = {LEADER_RATE: ("5", OF_BROKER)}
+    cluster.configs[BROKER, "1"] = {LEADER_RATE: "5"}
+    cluster.sources.clear()
     own = ConfigKey(ResourceType.BROKER, "1", LEADER_RATE)
 
     async def script(_source: BrokerSource, followed: Followed) -> None:
         await until(followed.has_told)
         cluster.scopes[1].cancel()  # type: ignore[attr-defined]  # set by `follow`
-        cluster.configs[BROKER, "0"][LEADER_RATE] = ("8", OF_BROKER)
+        cluster.configs[BROKER, "0"][LEADER_RATE] = "8"
         await until(lambda: bool(followed.failures))
         assert followed.throttles[-1].values[own] == "5"
         assert followed.throttles[-1].rate(Role.LEADER, 0) == 8
@@ -176,7 +195,7 @@ def test_lists_of_a_topic_that_cannot_be_described_are_kept_and_the_reason_is_lo
 
     async def script(_source: BrokerSource, followed: Followed) -> None:
         await until(followed.has_told)
-        cluster.failing = {"orders"}
+        cluster.denies = {(TOPIC, "orders")}
         told = len(followed.throttles)
         await until(lambda: len(followed.throttles) > told + 2)
         assert followed.throttles[-1] == THROTTLES
@@ -185,13 +204,14 @@ def test_lists_of_a_topic_that_cannot_be_described_are_kept_and_the_reason_is_lo
         follow(cluster, script, period_s=0.01)
     (line,) = logs
     assert (line["event"], line["topic"]) == ("replication throttles of topic not read", "orders")
-    assert line["reason"] == "Weir's principal may not see it: allow it DescribeConfigs on the cluster"
+    assert line["reason"] == "Weir's principal may not see it: allow it DescribeConfigs on the topic"
 
 
 def test_a_bad_value_is_skipped_and_logged_once_and_the_others_apply() -> None:
     cluster = throttled_cluster()
-    cluster.configs[TOPIC, "payments"] = {LEADER_LIST: ("x" * 100, OF_TOPIC)}
-    cluster.configs[BROKER, "1"] = {LEADER_RATE: (None, OF_BROKER)}
+    cluster.configs[TOPIC, "payments"] = {LEADER_LIST: "x" * 100}
+    cluster.configs[BROKER, "1"] = {LEADER_RATE: None}
+    cluster.sources = {((BROKER, "0"), FOLLOWER_RATE): OF_ALL}
 
     async def script(_source: BrokerSource, followed: Followed) -> None:
         await until(lambda: len(followed.throttles) == 3)

@@ -12,10 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.matrix import check_each
-from tests.proxy.controller import everything
-from tests.proxy.playbook import Playbook
-from tests.proxy.throttle_configs import (
+from tests.kfake.cluster import everything
+from tests.kfake.configs import (
     APPEND,
     BROKER,
     DELETE,
@@ -25,13 +23,18 @@ from tests.proxy.throttle_configs import (
     LEADER_REPLICAS,
     LISTS,
     RATES,
-    RETENTION,
     SET,
     TOPIC,
-    ConfigBroker,
-    Front,
     Ops,
     Resource,
+    Values,
+)
+from tests.matrix import check_each
+from tests.proxy.playbook import Playbook
+from tests.proxy.throttle_configs import (
+    RETENTION,
+    Front,
+    config_cluster,
     describing,
     encoded,
     incremental,
@@ -201,7 +204,7 @@ def test_validate_only_changes_neither_weir_nor_the_broker() -> None:
         assert front.alter(asked) == {ORDERS: 0}
         assert (front.stored, front.broker.configs) == ({}, {})
         assert [
-            message.validate_only for message in front.broker.asked if hasattr(message, "validate_only")
+            message.validate_only for message in front.broker.messages if hasattr(message, "validate_only")
         ] == [True]
 
 
@@ -214,7 +217,7 @@ def test_alterconfigs_removes_the_throttles_that_it_does_not_name() -> None:
             (ONE, LEADER_RATE): "5",
         }
     )
-    front = Front(table, broker=ConfigBroker(configs={ORDERS: {RETENTION: "1"}, ONE: {"a": "1"}}))
+    front = Front(table, broker=config_cluster(configs={ORDERS: {RETENTION: "1"}, ONE: {"a": "1"}}))
     assert front.alter(replacing({ORDERS: {FOLLOWER_REPLICAS: "0:3"}, ONE: {"a": "2"}})) == {
         ORDERS: 0,
         ONE: 0,
@@ -268,9 +271,7 @@ def test_alterconfigs_of_a_principal_without_permission_leaves_throttles_that_it
 def test_protected_topics_are_refused_first_also_in_large_requests() -> None:
     """A large request is decoded by a query."""
     for others in (1, 200):
-        front = Front(
-            protected=("__weir_quotas",), broker=ConfigBroker(topics=("orders", *map(str, range(200))))
-        )
+        front = Front(protected=("__weir_quotas",), broker=config_cluster("orders", *map(str, range(200))))
         ours = (TOPIC, "__weir_quotas")
         asked = incremental(
             {ours: [(LEADER_REPLICAS, SET, "*"), (RETENTION, SET, "1")]}
@@ -394,7 +395,7 @@ DESCRIBED: Final = throttles(
 
 
 def test_descriptions_have_weirs_throttles_in_every_version() -> None:
-    broker = ConfigBroker(configs={ORDERS: {LEADER_REPLICAS: "", RETENTION: "1"}, ONE: {"a": "1"}})
+    broker = config_cluster(configs={ORDERS: {LEADER_REPLICAS: "", RETENTION: "1"}, ONE: {"a": "1"}})
 
     def check(version: int) -> None:
         front = Front(DESCRIBED, broker=broker)
@@ -473,30 +474,30 @@ def _changes(draw: st.DrawFn) -> dict[Resource, Ops]:
 def test_any_mix_of_configurations_ends_as_at_a_broker_that_keeps_all(
     steps: list[tuple[str, dict[Resource, Ops], bool]],
 ) -> None:
-    front, model = Front(), ConfigBroker()
+    front, model = Front(), config_cluster()
     for kind, changes, validate_only in steps:
         if kind == "incremental":
             asked = incremental(changes, validate_only=validate_only)
         else:
             named = {at: {name: value for name, _op, value in ops} for at, ops in changes.items()}
             asked = replacing(named, validate_only=validate_only)
-        answered: Any = model._answer(asked)
+        answered: Any = model.alter_configs(asked)
         expected = {
             (entry.resource_type, entry.resource_name): entry.error_code == 0 for entry in answered.responses
         }
         found = {at: code == 0 for at, code in front.alter(asked).items()}
         assert found == expected
-        merged: dict[Resource, dict[str, str]] = {at: dict(its) for at, its in front.broker.configs.items()}
+        merged: dict[Resource, Values] = {at: dict(its) for at, its in front.broker.configs.items()}
         for (at, name), value in front.stored.items():
             merged.setdefault(at, {})[name] = value
         assert _plain(merged) == _plain(model.configs)
 
 
-def _plain(configs: dict[Resource, dict[str, str]]) -> dict[Resource, dict[str, str]]:
+def _plain(configs: dict[Resource, Values]) -> dict[Resource, Values]:
     """Without resources that have nothing, and without empty elements of lists."""
     return {
         at: {
-            name: ",".join(part for part in value.split(",") if part) if name in LISTS else value
+            name: ",".join(part for part in (value or "").split(",") if part) if name in LISTS else value
             for name, value in its.items()
         }
         for at, its in configs.items()

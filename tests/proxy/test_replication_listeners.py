@@ -10,8 +10,9 @@ import pytest
 import trio
 
 from tests.kafka.ports import free_range
+from tests.kfake.cluster import HOST
+from tests.kfake.in_trio import Connection, serve
 from tests.proxy.certificates import context_of, write_ca, write_pair
-from tests.proxy.fake_broker import HOST, Connection
 from tests.proxy.stage import METADATA, PING, PONG, Stage
 from tests.wire.frames import request, response
 from weir.protocol.api import ApiKey
@@ -52,8 +53,12 @@ class Cluster:
     async def start(self, stage: Stage, node_id: int) -> trio.CancelScope:
         """Open the inter-broker listener of a broker."""
         scope: trio.CancelScope = await stage.nursery.start(
-            lambda task_status: stage.cluster.serve(
-                REPLICATION + node_id, known=False, port=self.first_port + node_id, task_status=task_status
+            lambda task_status: serve(
+                stage.cluster,
+                REPLICATION + node_id,
+                known=False,
+                port=self.first_port + node_id,
+                task_status=task_status,
             )
         )
         return scope
@@ -75,7 +80,7 @@ def test_replication_listeners_lead_to_the_configured_addresses(play: Play) -> N
             broker = await cluster.connect(stage, node_id)
             assert await broker.ask(PING) == PONG
             assert stage.cluster.asked[-1] == (REPLICATION + node_id, PING)
-        stage.cluster.answers[ApiKey.METADATA] = told
+        stage.cluster.handlers[ApiKey.METADATA] = told
         for asked in (METADATA, WATCHED):
             assert await broker.ask(asked) == response(told, 9), "a broker's addresses pass unchanged"
         assert 5 not in stage.server.address_book.nodes

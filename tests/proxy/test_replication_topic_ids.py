@@ -8,8 +8,8 @@ from typing import TypeVar
 
 import trio
 
-from tests.proxy.config_cluster import ConfigCluster
-from tests.proxy.fake_broker import HOST
+from tests.kfake.cluster import HOST, Cluster, Topic, up_to
+from tests.kfake.in_trio import serve
 from weir.protocol.api import ApiKey
 from weir.proxy.addresses import Address
 from weir.proxy.control.cluster.access import DIRECT
@@ -21,13 +21,13 @@ T = TypeVar("T")
 ORDERS, PAYMENTS = uuid.UUID(int=1), uuid.UUID(int=2)
 
 
-def play(cluster: ConfigCluster, script: Callable[[ClusterConnection], Awaitable[T]], brokers: int = 1) -> T:
+def play(cluster: Cluster, script: Callable[[ClusterConnection], Awaitable[T]], brokers: int = 1) -> T:
     """Run a script with a connection to the cluster."""
 
     async def main() -> T:
         with trio.fail_after(20):
             async with trio.open_nursery() as nursery:
-                scopes = [await nursery.start(cluster.serve, node_id) for node_id in range(brokers)]
+                scopes = [await nursery.start(serve, cluster, node_id) for node_id in range(brokers)]
                 cluster.scopes = scopes  # type: ignore[attr-defined]  # for scripts that end one
                 connection = ClusterConnection(lambda: list(cluster.nodes.values()), DIRECT, 5.0)
                 result = await script(connection)
@@ -42,12 +42,12 @@ def play(cluster: ConfigCluster, script: Callable[[ClusterConnection], Awaitable
 
 
 def test_ids_of_topics_that_exist_are_told_on_one_connection() -> None:
-    cluster = ConfigCluster(topics={"orders": ORDERS, "payments": PAYMENTS})
+    cluster = Cluster(topics={"orders": Topic(1, ORDERS), "payments": Topic(1, PAYMENTS)})
 
     async def script(connection: ClusterConnection) -> None:
         found = await ask_topic_ids(connection, ["orders", "missing"])
         assert found == ({ORDERS.bytes: "orders"}, "")
-        cluster.topics["orders"] = uuid.UUID(int=3)
+        cluster.add("orders", topic_id=uuid.UUID(int=3))
         assert (await ask_topic_ids(connection, ["orders"])).names == {b"\0" * 15 + b"\3": "orders"}
 
     play(cluster, script)
@@ -56,13 +56,13 @@ def test_ids_of_topics_that_exist_are_told_on_one_connection() -> None:
 
 
 def test_brokers_without_metadata_v10_have_no_topic_ids() -> None:
-    cluster = ConfigCluster(topics={"orders": ORDERS}, versions={ApiKey.METADATA: 9})
+    cluster = Cluster(topics={"orders": Topic(1, ORDERS)}, spoken=up_to({ApiKey.METADATA: 9}))
     assert play(cluster, lambda connection: ask_topic_ids(connection, ["orders"])) == ({}, "")
     assert cluster.questions == [(ApiKey.API_VERSIONS, 0)]
 
 
 def test_a_topic_that_may_not_be_described_is_told_beside_the_ids_of_others() -> None:
-    cluster = ConfigCluster(topics={"orders": ORDERS}, denied={"secret"})
+    cluster = Cluster(topics={"orders": Topic(1, ORDERS)}, denied={"secret"})
     found = play(cluster, lambda connection: ask_topic_ids(connection, ["orders", "secret"]))
     assert found.names == {ORDERS.bytes: "orders"}
     assert found.missing.endswith("Weir's principal may not describe topic secret")
@@ -70,7 +70,7 @@ def test_a_topic_that_may_not_be_described_is_told_beside_the_ids_of_others() ->
 
 def test_a_silent_broker_is_asked_after_the_others() -> None:
     """Otherwise a question with a limit of time would never reach the second broker."""
-    cluster = ConfigCluster(topics={"orders": ORDERS})
+    cluster = Cluster(topics={"orders": Topic(1, ORDERS)})
 
     async def script(connection: ClusterConnection) -> None:
         (silent,) = await trio.open_tcp_listeners(0, host=HOST)

@@ -152,7 +152,7 @@ def test_mutations_are_charged_each_broker_query(mutation: Any, mutation_rate: f
     for number in range(3):
         cluster.ask(0, mutation)
         (budget,) = cluster.quotas.request
-        assert round(budget.charged * 10_000, 3) == EACH_US * len(cluster.controller.asked), number
+        assert round(budget.charged * 10_000, 3) == EACH_US * len(cluster.controller.received), number
 
 
 # Answers of Weir's own

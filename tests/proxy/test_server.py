@@ -18,7 +18,8 @@ import trio.testing
 from structlog.testing import capture_logs
 
 from tests.kafka.ports import free_range
-from tests.proxy.fake_broker import HOST, Connection, FakeCluster
+from tests.kfake.cluster import HOST, Cluster
+from tests.kfake.in_trio import Connection, serve
 from tests.proxy.rigs import open_descriptors
 from tests.proxy.stage import PING, PONG, Play, Stage, until
 from tests.scripted import staged
@@ -55,7 +56,7 @@ async def test_clients_get_weirs_addresses_and_reach_each_broker_there(stage: St
 @staged()
 async def test_a_new_broker_has_its_listener_before_a_client_sees_it(stage: Stage) -> None:
     assert set(await stage.told()) == {0}
-    await stage.nursery.start(stage.cluster.serve, 3)
+    await stage.nursery.start(serve, stage.cluster, 3)
     assert await stage.told() == {0: stage.port(0), 3: stage.port(3)}
     client = await stage.connect(3)
     assert await client.ask(PING) == PONG
@@ -80,7 +81,7 @@ def test_the_listeners_host_name_is_looked_up_once_and_off_the_loops_thread(
 
     async def script(stage: Stage) -> None:
         assert looked_up == [False]
-        await stage.nursery.start(stage.cluster.serve, 3)
+        await stage.nursery.start(serve, stage.cluster, 3)
         assert set(await stage.told()) == {0, 3}
         client = await stage.connect(3)
         assert await client.ask(PING) == PONG
@@ -111,7 +112,7 @@ async def test_a_brokers_changed_address_is_followed(stage: Stage) -> None:
     client = await stage.connect(1)
     assert await client.ask(PING) == PONG
     stage.brokers[1].cancel()
-    await stage.nursery.start(stage.cluster.serve, 1)
+    await stage.nursery.start(serve, stage.cluster, 1)
     assert await stage.told() == {0: stage.port(0), 1: stage.port(1)}
     again = await stage.connect(1)
     assert await again.ask(PING) == PONG
@@ -119,7 +120,7 @@ async def test_a_brokers_changed_address_is_followed(stage: Stage) -> None:
 
 @staged(refresh_s=0.02)
 async def test_brokers_are_followed_while_no_client_asks(stage: Stage) -> None:
-    await stage.nursery.start(stage.cluster.serve, 2)
+    await stage.nursery.start(serve, stage.cluster, 2)
     await until(lambda: 2 in stage.server.address_book.nodes)
     client = await stage.connect(2)
     assert await client.ask(PING) == PONG
@@ -141,7 +142,7 @@ def test_brokers_that_the_upstream_omits_are_learnt_from_client_traffic(play: Pl
         client = await stage.connect(0)
         assert await client.ask(PING) == PONG
 
-    play(script, cluster=FakeCluster(shy=True))
+    play(script, cluster=Cluster(shy=True))
 
 
 # Starting
@@ -168,7 +169,7 @@ def test_a_taken_port_stops_the_start_with_one_line(play: Play, offset: int, opt
         socket.create_server((HOST, first + offset)),
         pytest.raises(config.ConfigError) as caught,
     ):
-        play(None, brokers=(0, 1), first_port=first, cluster=FakeCluster(shy=shy))
+        play(None, brokers=(0, 1), first_port=first, cluster=Cluster(shy=shy))
     assert logged == []
     assert str(first + offset) in str(caught.value)
     assert option in str(caught.value)
@@ -187,7 +188,7 @@ def test_an_upstream_that_is_not_kafka_stops_the_start_with_one_line(
     play: Play, garbage: bytes, said: str
 ) -> None:
     with capture_logs() as logged, pytest.raises(config.ConfigError) as caught:
-        play(None, cluster=FakeCluster(garbage=garbage))
+        play(None, cluster=Cluster(garbage=garbage))
     assert logged == []
     text = str(caught.value)
     assert text.startswith(f"upstream is no Kafka broker: {HOST}:")
@@ -199,7 +200,7 @@ def test_an_upstream_that_is_not_kafka_stops_the_start_with_one_line(
 def test_an_upstream_that_speaks_tls_is_reported_as_such(play: Play) -> None:
     alert = b"\x15\x03\x03\x00\x02\x02\x50"
     with pytest.raises(config.ConfigError) as caught:
-        play(None, cluster=FakeCluster(garbage=alert))
+        play(None, cluster=Cluster(garbage=alert))
     assert str(caught.value).startswith(f"cannot connect to the brokers: {HOST}:")
     assert str(caught.value).endswith(": it speaks TLS: set upstream_tls, or name its PLAINTEXT listener")
 
@@ -241,7 +242,7 @@ def test_weir_still_waits_for_brokers_while_another_program_answers_at_their_add
     assert "brokers answer, clients can connect" not in said
 
 
-@staged(brokers=(3,), cluster=FakeCluster(shy=True))
+@staged(brokers=(3,), cluster=Cluster(shy=True))
 async def test_readiness_names_unknown_brokers_until_a_client_has_bootstrapped(stage: Stage) -> None:
     """Else clients that remember the brokers' ports at Weir would be refused by a Weir that says it is ready
     (kroxylicious#416).
@@ -273,7 +274,7 @@ def test_listeners_of_remembered_brokers_are_open_at_the_start(
         assert await (await stage.connect(3)).ask(PING) == PONG
         assert await is_refused(stage, 4), "its port is another program's, and stops no start"
 
-    cluster, port = FakeCluster(shy=True), free_range(12)
+    cluster, port = Cluster(shy=True), free_range(12)
     monkeypatch.setattr(Server, "serve", serve)
     with socket.socket() as taken, capture_logs() as logged:
         taken.bind((HOST, port + 5))
@@ -341,7 +342,7 @@ async def is_refused(stage: Stage, node_id: int | None) -> bool:
 
 async def comes_back(stage: Stage, node_id: int) -> None:
     """Start a broker again, at another port, and let Weir learn it."""
-    await stage.nursery.start(stage.cluster.serve, node_id)
+    await stage.nursery.start(serve, stage.cluster, node_id)
     stage.server.address_book.observe(node_id, stage.cluster.nodes[node_id])
 
 

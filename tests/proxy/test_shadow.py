@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.kfake.controller import NODE, Controller
 from tests.properties import examples
-from tests.proxy.controller import NODE, Controller
 from tests.proxy.mutation_cluster import Cluster
 from tests.proxy.mutation_steps import RATE, SAMPLES, STEPS, mutation_of
 from tests.proxy.playbook import Playbook

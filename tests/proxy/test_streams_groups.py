@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests.proxy.controller import Controller, everything
+from tests.kfake.controller import Controller
 from tests.proxy.mutation_cluster import BURST, Cluster
 from tests.wire.frames import body_of, request
-from weir.protocol.api import ApiKey, versions
+from weir.protocol.api import ApiKey
 from weir.protocol.messages import (
     StreamsGroupDescribeRequest,
     StreamsGroupDescribeResponse,
@@ -22,7 +22,7 @@ from weir.quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from weir.quotas.client_quotas import mutation_rates
 
 if TYPE_CHECKING:
-    from weir.protocol.messages import Message
+    pass
 
 LOADING: Final = 14
 MISSING_SOURCE: Final = 1
@@ -32,7 +32,7 @@ SOURCE: Final = "source"
 Info = StreamsGroupHeartbeatRequest.TopicInfo
 
 
-@dataclass
+@dataclass(kw_only=True)
 class StreamsBroker(Controller):
     """A controller that is a coordinator of streams groups, as brokers are from 4.1 on."""
 
@@ -41,14 +41,14 @@ class StreamsBroker(Controller):
     """Whether the client may describe groups."""
     detail: str = "Internal topics are missing: {}"
 
-    def _answered(self, message: Message, version: int) -> Message:
-        if isinstance(message, StreamsGroupHeartbeatRequest):
-            return self._heartbeat(message)
-        if isinstance(message, StreamsGroupDescribeRequest):
-            return self._describe(message)
-        return super()._answered(message, version)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.handlers[ApiKey.STREAMS_GROUP_HEARTBEAT] = self._heartbeat
+        self.handlers[ApiKey.STREAMS_GROUP_DESCRIBE] = self._describe
 
-    def _heartbeat(self, asked: StreamsGroupHeartbeatRequest) -> StreamsGroupHeartbeatResponse:
+    def _heartbeat(
+        self, asked: StreamsGroupHeartbeatRequest, _version: int, _now_ms: int
+    ) -> StreamsGroupHeartbeatResponse:
         if asked.topology is not None:
             self.groups[asked.group_id] = asked.topology
         told = StreamsGroupHeartbeatResponse(member_id=asked.member_id, member_epoch=1)
@@ -70,7 +70,9 @@ class StreamsBroker(Controller):
                 self.add(name, partitions)
         return told
 
-    def _describe(self, asked: StreamsGroupDescribeRequest) -> StreamsGroupDescribeResponse:
+    def _describe(
+        self, asked: StreamsGroupDescribeRequest, _version: int, _now_ms: int
+    ) -> StreamsGroupDescribeResponse:
         described = StreamsGroupDescribeResponse
         groups = [described.DescribedGroup(group_id=group_id, error_code=30) for group_id in asked.group_ids]
         for group in groups if self.describes else ():
@@ -96,12 +98,7 @@ class Coordinator(Cluster):
     """A coordinator of streams groups, and Weir in front of it."""
 
     def __init__(self, *, quota: QuotaKey = QuotaKey.CONTROLLER_MUTATION_RATE) -> None:
-        spoken = everything()
-        for key in (ApiKey.STREAMS_GROUP_HEARTBEAT, ApiKey.STREAMS_GROUP_DESCRIBE):
-            known = versions(key)
-            assert known is not None
-            spoken[int(key)] = known
-        self.broker = StreamsBroker(spoken)
+        self.broker = StreamsBroker()
         self.broker.add(SOURCE, 4)
         table = QuotaTable({(Entity(client_id="app"), quota): 1.0})
         super().__init__(controller=self.broker, table=table)

@@ -10,8 +10,8 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
+from tests.kfake.cluster import HOST
 from tests.proxy.certificates import client_context, write_pair
-from tests.proxy.fake_broker import HOST
 from tests.proxy.rigs import Clock
 from tests.proxy.stage import PING, PONG, Stage, set_stage
 from tests.proxy.supervised import supervisor

@@ -15,8 +15,8 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
+from tests.kfake.cluster import Cluster
 from tests.proxy.certificates import HOST, authority, client_context, context_of, write_ca, write_pair
-from tests.proxy.fake_broker import FakeCluster
 from tests.proxy.stage import METADATA, PING, PONG, Play, Stage, until
 from tests.scripted import staged
 from tests.wire.frames import body_of
@@ -351,7 +351,7 @@ def test_upstream_brokers_are_reached_by_tls(play: Play, brokers_ca: str) -> Non
         await client.stream.aclose()
         await stage.closed(CloseReason.CLIENT_CLOSED)
 
-    cluster = FakeCluster(tls=broker_context(HOST))
+    cluster = Cluster(tls=broker_context(HOST))
     play(script, cluster=cluster, upstream_tls=True, upstream_ca=brokers_ca)
 
 
@@ -368,7 +368,7 @@ def test_tls_works_on_both_sides_with_a_client_certificate_for_brokers(
 
     play(
         script,
-        cluster=FakeCluster(tls=broker_context(HOST, mutual=True)),
+        cluster=Cluster(tls=broker_context(HOST, mutual=True)),
         **mutual,
         upstream_tls=True,
         upstream_ca=brokers_ca,
@@ -389,7 +389,7 @@ def test_tls_works_on_both_sides_with_a_client_certificate_for_brokers(
 def test_unsuitable_upstream_tls_stops_the_start_and_names_the_setting(
     play: Play, brokers_ca: str, tls: tuple[str, ...], options: dict[str, Any], text: str
 ) -> None:
-    cluster = FakeCluster(tls=broker_context(*tls) if tls else None, garbage=b"" if tls else b"\0\0\0\1?")
+    cluster = Cluster(tls=broker_context(*tls) if tls else None, garbage=b"" if tls else b"\0\0\0\1?")
     with pytest.raises(ConfigError, match=text) as refusal:
         play(None, cluster=cluster, **{"upstream_tls": True, "upstream_ca": brokers_ca} | options)
     assert str(refusal.value).startswith(f"cannot connect to the brokers: {HOST}:")
@@ -408,7 +408,7 @@ def test_a_broker_that_requires_a_certificate_is_reported_to_the_operator(
         assert "upstream_cert" in line["detail"]
 
     with refusing_server(broker_context(HOST, mutual=True)) as port:
-        cluster = FakeCluster(nodes={0: Address(HOST, port)})
+        cluster = Cluster(nodes={0: Address(HOST, port)})
         play(script, brokers=(), cluster=cluster, upstream_tls=True, upstream_ca=brokers_ca)
 
 
@@ -452,7 +452,7 @@ def read_to_the_end(tls: ssl.SSLSocket) -> None:
 
 
 def test_a_broker_whose_certificate_becomes_invalid_is_refused(play: Play, brokers_ca: str) -> None:
-    cluster = FakeCluster(tls=broker_context(HOST))
+    cluster = Cluster(tls=broker_context(HOST))
 
     async def script(stage: Stage) -> None:
         cluster.tls = broker_context("elsewhere.test")

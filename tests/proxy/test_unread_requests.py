@@ -14,11 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from tests.kfake.cluster import everything
+from tests.kfake.controller import NODE, Controller
+from tests.kfake.direct import Client
 from tests.mutations.requests import Create, Delete, Grow, Topic
 from tests.properties import examples
 from tests.protocol.generate import sample
 from tests.proxy.client_quotas import Managed
-from tests.proxy.controller import NODE, Controller, ControllerClient, everything
 from tests.proxy.playbook import Playbook
 from tests.proxy.wire import APP, Wire, new_connection
 from tests.wire.frames import framed, header, request
@@ -174,7 +176,7 @@ def test_junk_behind_a_mutation_buys_no_partitions(mutation: Create | Grow | Del
             QuotaTable({(APP, QuotaKey.CONTROLLER_MUTATION_RATE): 1.0}), mutations=mutation_rates(10, 1)
         )
         session = new_connection(quotas=quotas, plans=Plans(Counters(), cluster=ClusterState()), node_id=NODE)
-        (frame,) = ControllerClient(session, controller).send(0, framed(mutation.frame("app")[4:] + tail))
+        (frame,) = Client(session, controller).send(0, framed(mutation.frame("app")[4:] + tail))
         budget = quotas.mutations.budget("ANONYMOUS", "app", 0)
         assert budget is not None
         left.append((frame, controller.sizes(), budget.tokens(0)))

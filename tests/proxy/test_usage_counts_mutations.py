@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.kfake.controller import NODE, Controller
+from tests.kfake.direct import Client
 from tests.mutations.requests import Create, Delete, Topic
 from tests.properties import examples
 from tests.protocol.generate import messages
 from tests.proxy.broker_versions import broker_of
-from tests.proxy.controller import NODE, Controller, ControllerClient
 from tests.proxy.fuzzed_requests import asked as any_request
 from tests.proxy.fuzzed_requests import closed, damaged
 from tests.proxy.mutation_steps import RATE, SAMPLES, STEPS, mutation_of
@@ -50,7 +51,7 @@ class Side:
         table = QuotaTable({} if rate is None else {(APP, QuotaKey.CONTROLLER_MUTATION_RATE): rate})
         self.quotas = BrokerQuotas.create(table, mutations=mutation_rates(SAMPLES, 1))
         self.plans = Plans(Counters(), uplift=spoken is not None)
-        self.controller = Controller() if spoken is None else Controller(spoken)
+        self.controller = Controller() if spoken is None else Controller(spoken=spoken)
         self.taken = Taken(UsageRegistries(trace_share=1.0)) if recorded else None
 
     def ask(self, now_ms: int, frame: bytes) -> tuple[list[bytes], int]:
@@ -58,7 +59,7 @@ class Side:
         session = new_connection(quotas=self.quotas, plans=self.plans, node_id=NODE)
         if self.taken is not None:
             recorded(session, self.taken.registries)
-        told = ControllerClient(session, self.controller).send(now_ms, frame)
+        told = Client(session, self.controller).send(now_ms, frame)
         session.end(now_ms)
         return told, session.throttled_until_ms
 
@@ -147,7 +148,7 @@ def test_a_mutation_request_in_pieces_is_counted_once() -> None:
     session = recorded(
         new_connection(quotas=side.quotas, plans=side.plans, node_id=NODE), side.taken.registries
     )
-    connection = ControllerClient(session, side.controller)
+    connection = Client(session, side.controller)
     frame = Create(tuple(Topic(f"t{number}", 2) for number in range(9000))).frame("app")
     assert len(frame) > session.limits.stream_above_bytes / 2
     for start in range(0, len(frame), 10_000):

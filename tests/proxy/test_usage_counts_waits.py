@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.kfake.controller import NODE, Controller
+from tests.kfake.direct import Client
 from tests.properties import examples
 from tests.protocol.generate import messages
 from tests.proxy.broker_versions import broker_of
-from tests.proxy.controller import NODE, Controller, ControllerClient
 from tests.proxy.fuzzed_requests import asked
 from tests.proxy.playbook import Playbook
 from tests.proxy.usage_totals import START_MS, Taken, counted_wire, recorded, total
@@ -93,7 +94,7 @@ def drawn(data: st.DataObject, question: bytes, spoken: dict[int, VersionRange] 
     """Any answer to a question; to which versions it speaks, what a broker says."""
     head = head_of(question)
     if head.api_key == 18 and spoken is not None:
-        return Controller(spoken).answer(question)
+        return Controller(spoken=spoken).answer(question)
     assert request_type(head.api_key)
     answer = data.draw(messages(response_type(head.api_key), head.version))
     return response(answer, head.version, head.correlation_id)
@@ -130,7 +131,7 @@ def test_auto_created_topics_are_counted_as_usage_under_a_quota() -> None:
         frame = request(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="new")]), 12)
         for now_ms in (1, 2):
             session = recorded(new_connection(quotas=quotas, plans=plans, node_id=NODE), taken.registries)
-            ControllerClient(session, controller).send(now_ms, frame)
+            Client(session, controller).send(now_ms, frame)
         taken.drain()
         assert controller.sizes() == {"new": 3}
         assert total(taken.records).get("mutations", 0) == partitions

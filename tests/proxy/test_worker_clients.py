@@ -12,7 +12,8 @@ import pytest
 import trio
 import trio.testing
 
-from tests.proxy.fake_broker import Connection, FakeCluster
+from tests.kfake.cluster import Cluster
+from tests.kfake.in_trio import Connection, serve
 from tests.proxy.stage import METADATA, PING, PONG, until
 from tests.proxy.worker_rigs import PEER, Rig, end_of, link_pair, running_worker
 from tests.wire.frames import body_of
@@ -55,11 +56,11 @@ def stream_of(client: socket.socket) -> Connection:
 
 
 @asynccontextmanager
-async def serving(cluster: FakeCluster, *node_ids: int) -> AsyncIterator[None]:
+async def serving(cluster: Cluster, *node_ids: int) -> AsyncIterator[None]:
     """Brokers that serve within the block."""
     async with trio.open_nursery() as nursery:
         for node_id in node_ids:
-            await nursery.start(cluster.serve, node_id)
+            await nursery.start(serve, cluster, node_id)
         yield
         nursery.cancel_scope.cancel()
 
@@ -106,7 +107,7 @@ async def test_a_drain_closes_clients_that_are_not_connected_to_their_broker_yet
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Such a client could be connected while others are drained, and nobody would drain it."""
-    cluster = FakeCluster()
+    cluster = Cluster(may_answer=trio.Event())
     may_connect = trio.Event()
     really = sockets.connect
 
@@ -127,6 +128,7 @@ async def test_a_drain_closes_clients_that_are_not_connected_to_their_broker_yet
         with trio.fail_after(5):
             assert await end_of(connecting) == b""
         assert rig.of(Drained) == []
+        assert cluster.may_answer is not None
         cluster.may_answer.set()
         assert await end_of(busy) == PONG
         await rig.hear(Drained)
@@ -135,7 +137,7 @@ async def test_a_drain_closes_clients_that_are_not_connected_to_their_broker_yet
 
 async def test_a_worker_names_a_new_broker_to_clients_once_the_supervisor_has_confirmed_it() -> None:
     """Before that, the broker may have no listener."""
-    cluster = FakeCluster()
+    cluster = Cluster()
     async with running_worker(listen="127.0.0.1:9092") as rig, serving(cluster, 0, 1):
         tell(rig, {0: cluster.nodes[0]})
         client = stream_of(rig.give(0))

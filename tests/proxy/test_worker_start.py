@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
+from tests.kfake.cluster import Cluster
+from tests.kfake.in_trio import serve
 from tests.proxy.certificates import HOST, write_ca, write_pair
-from tests.proxy.fake_broker import FakeCluster
 from weir.proxy import run
 from weir.proxy.addresses import Address
 from weir.proxy.config import config
@@ -179,10 +180,10 @@ def started(options: dict[str, object], remembered: int = 0, brokers: int = 0) -
     """
 
     async def main() -> Pool | None:
-        cluster = FakeCluster()
+        cluster = Cluster()
         async with trio.open_nursery() as nursery:
             for node_id in range(brokers):
-                await nursery.start(cluster.serve, node_id)
+                await nursery.start(serve, cluster, node_id)
             upstream = ",".join(map(str, cluster.nodes.values())) or f"{HOST}:1"
             given = config.load(None, {"upstream": upstream, **options})
             reactor = Reactor(monotonic_us)

@@ -31,6 +31,23 @@ def header(
     return struct.pack(">hhi", api_key, version, correlation_id) + name + (tags or b"")
 
 
+def request_frame(
+    api_key: int,
+    version: int,
+    body: bytes,
+    correlation_id: int = 1,
+    client_id: bytes | None = b"app",
+    tags: bytes = NO_TAGS,
+) -> bytes:
+    """A request's frame with this body, and with the header that its version has."""
+    kind = request_header_version(api_key, version)
+    if kind == 0:
+        return framed(struct.pack(">hhi", api_key, version, correlation_id) + body)
+    return framed(
+        header(api_key, version, correlation_id, client_id, tags=tags if kind == 2 else None) + body
+    )
+
+
 def request(
     message: Message,
     version: int,
@@ -39,21 +56,22 @@ def request(
     tags: bytes = NO_TAGS,
 ) -> bytes:
     """A request's frame, with the header that its version has."""
-    api_key = schema_of(type(message)).api_key
-    kind = request_header_version(api_key, version)
     body = codec(type(message), version).encode(message)
-    if kind == 0:
-        return framed(struct.pack(">hhi", api_key, version, correlation_id) + body)
-    return framed(
-        header(api_key, version, correlation_id, client_id, tags=tags if kind == 2 else None) + body
-    )
+    return request_frame(schema_of(type(message)).api_key, version, body, correlation_id, client_id, tags)
+
+
+def response_frame(
+    api_key: int, version: int, body: bytes, correlation_id: int = 1, tags: bytes = NO_TAGS
+) -> bytes:
+    """A response's frame with this body, and with the header that its version has."""
+    flexible = response_header_version(api_key, version) == 1
+    return framed(struct.pack(">i", correlation_id) + (tags if flexible else b"") + body)
 
 
 def response(message: Message, version: int, correlation_id: int = 1, tags: bytes = NO_TAGS) -> bytes:
     """A response's frame, with the header that its version has."""
-    flexible = response_header_version(schema_of(type(message)).api_key, version) == 1
     body = codec(type(message), version).encode(message)
-    return framed(struct.pack(">i", correlation_id) + (tags if flexible else b"") + body)
+    return response_frame(schema_of(type(message)).api_key, version, body, correlation_id, tags)
 
 
 def unknown_request(api_key: int, version: int, correlation_id: int = 1, body: bytes = b"?") -> bytes:
