@@ -66,7 +66,11 @@ Examples:
     show_default=True,
     help="The first list; --once prints it.",
 )
-@click.option("--shadow", is_flag=True, help="Show shadow quotas instead of enforced ones.")
+@click.option(
+    "--shadow/--enforced",
+    default=None,
+    help="Show shadow quotas, or enforced ones. [default: enforced ones, if any quota is enforced]",
+)
 @click.option(
     "--sort",
     type=click.Choice(SORTS[View.ENTITIES]),
@@ -84,7 +88,7 @@ def top(
     once: bool,
     as_json: bool,
     view: str,
-    shadow: bool,
+    shadow: bool | None,
     sort: str,
     text: str,
 ) -> None:
@@ -104,7 +108,7 @@ def top(
         echo_records(_first(lambda wanted: read_all(ask_it, wanted), whole))
     elif once:
         whole = msgspec.structs.replace(wanted, limit=LIMIT_MAX)
-        echo_table(chosen, _first(lambda wanted: read(ask_it, wanted), whole))
+        echo_table(whole, _first(lambda wanted: read(ask_it, wanted), whole))
     else:
         _run(lambda wanted: read(ask_it, wanted), wanted, interval)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import click
 
 from weir.cli.quotas.show import columns, echo_json
 from weir.cli.top.cells import COLUMNS, hidden, problems, rows, summary
-from weir.cli.top.readings import Reading, View
+from weir.cli.top.readings import Reading, View, Wanted
 
 
 def echo_records(reading: Reading) -> None:
@@ -14,13 +16,18 @@ def echo_records(reading: Reading) -> None:
     echo_json(reading)
 
 
-def echo_table(view: View, reading: Reading) -> None:
+SHADOW: Final = "shadow quotas, which throttle nobody: the throttle times are those of enforced quotas"
+
+
+def echo_table(wanted: Wanted, reading: Reading) -> None:
     """Print the status, all problems, and a table. Names are not cut, so that they can be copied."""
     click.echo(summary(reading.status))
     for line in problems(reading.status, most=len(reading.status.problems)):
         click.secho(line, fg="red")
     click.echo()
-    found = rows(reading)
+    view, found = wanted.view, rows(reading)
+    if view is View.ENTITIES and reading.is_shadow(wanted):
+        click.echo(SHADOW)
     if not found:
         click.echo(f"no {view.value}")
         return

@@ -159,7 +159,7 @@ class Program(App[None]):
 
     def _chosen(self) -> str:
         wanted, number = self._shown, hidden(self._reading)
-        is_shadow = wanted.shadow and wanted.view is View.ENTITIES
+        is_shadow = self._reading.is_shadow(wanted) and wanted.view is View.ENTITIES
         parts = [f"{wanted.view.value}{' of shadow quotas' if is_shadow else ''}"]
         if wanted.view is View.ENTITIES:
             parts.append("throttled ones first")
@@ -227,7 +227,8 @@ class Program(App[None]):
     def action_shadow(self) -> None:
         """Show shadow quotas, or enforced ones again."""
         if self.wanted.view is View.ENTITIES and self._opened is None:
-            self._want(msgspec.structs.replace(self.wanted, shadow=not self.wanted.shadow))
+            other = not self._reading.is_shadow(self.wanted)
+            self._want(msgspec.structs.replace(self.wanted, shadow=other))
 
     def action_pause(self) -> None:
         """Stop reading, or go on."""

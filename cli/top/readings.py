@@ -44,8 +44,8 @@ class Wanted(msgspec.Struct, frozen=True):
     """Sort order of the view; brokers have none."""
     text: str = ""
     """Text that a name contains."""
-    shadow: bool = False
-    """True for shadow quotas instead of enforced ones."""
+    shadow: bool | None = None
+    """True for shadow quotas, False for enforced ones; None for enforced ones, if any quota is enforced."""
     limit: int = LISTED
     entity: Entity | None = None
     """Entity whose connections are wanted, too."""
@@ -59,6 +59,10 @@ class Reading(msgspec.Struct, frozen=True, omit_defaults=True):
     connections: Connections | None = None
     brokers: Brokers | None = None
     connections_of_entity: Connections | None = None
+
+    def is_shadow(self, wanted: Wanted) -> bool:
+        """Return True if the entities are those of shadow quotas."""
+        return _is_shadow(wanted, self.status)
 
 
 class Ask(Protocol):
@@ -83,7 +87,12 @@ def read(ask: Ask, wanted: Wanted) -> Reading:
             status, connections=ask("/api/connections", {**query, "sort": wanted.sort}, Connections)
         )
     of_entity = None if wanted.entity is None else _connections_of(ask, wanted.entity)
+    query["shadow"] = "true" if _is_shadow(wanted, status) else "false"
     return Reading(status, _entities(ask, wanted, query), connections_of_entity=of_entity)
+
+
+def _is_shadow(wanted: Wanted, status: Status) -> bool:
+    return status.all_in_shadow if wanted.shadow is None else wanted.shadow
 
 
 def read_all(ask: Ask, wanted: Wanted) -> Reading:
@@ -99,7 +108,6 @@ def _entities(ask: Ask, wanted: Wanted, query: Mapping[str, str]) -> Entities:
     """Return throttled entities, then the others. The API's list in another order than `throttled` may lack
     throttled entities, so they are asked for, too.
     """
-    query = {**query, "shadow": "true" if wanted.shadow else "false"}
     listed = ask("/api/entities", {**query, "sort": wanted.sort}, Entities)
     throttled = ask("/api/throttled", query, Entities)
     by_id = {entity.id: entity for entity in (*throttled.entities, *listed.entities)}

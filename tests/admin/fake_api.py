@@ -271,6 +271,7 @@ STATUS: Final = Status(
     started_ms=NOW_MS - 400_000_000,
     now_ms=NOW_MS,
     ready=True,
+    all_in_shadow=False,
     problems=(
         Problem(
             what="Broker 3 cannot be reached: connection refused.",

@@ -115,6 +115,10 @@ def test_shadow_quotas_are_listed_apart_and_would_have_muted(quotas: Path) -> No
         (entity,) = (await stage.json("/api/throttled?shadow=true"))["entities"]
         assert (entity["shadow"], entity["client_id"], entity["throttled"]) == (True, "app", True)
         assert ", would be muted " in entity["sentence"]
+        assert not (await stage.json("/api/status"))["all_in_shadow"]
+        stage.server.quotas.in_shadow = True
+        stage.server.quotas.use(stage.server.quotas.table)
+        assert (await stage.json("/api/status"))["all_in_shadow"]
 
     play_with(script, quotas)
 

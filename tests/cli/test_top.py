@@ -14,8 +14,19 @@ import msgspec
 import pytest
 import trustme
 from click.testing import CliRunner, Result
+from msgspec.structs import replace
 
-from tests.admin.fake_api import BROKERS, ENTITIES, HOSTILE, NOW_MS, FakeApi, calm, entity, served
+from tests.admin.fake_api import (
+    BROKERS,
+    ENTITIES,
+    HOSTILE,
+    NOW_MS,
+    SHADOW,
+    FakeApi,
+    calm,
+    entity,
+    served,
+)
 from tests.cli.run_command import error_line
 from tests.kafka.ports import free_range
 from weir.cli.admin_endpoint import AdminError, access_of, ask
@@ -104,8 +115,8 @@ def test_json_is_the_records_of_the_api() -> None:
 def test_filter_order_and_shadow_are_asked_of_the_api() -> None:
     api = FakeApi()
     lines = printed(api, "--once", "--shadow", "--filter", "ETL", "--sort", "rate")
-    assert [line.split("  ")[0] for line in lines[4:]] == ["user=alice, client-id=etl"]
-    assert "request" in lines[4]
+    assert [line.split("  ")[0] for line in lines[5:]] == ["user=alice, client-id=etl"]
+    assert "request" in lines[5]
     assert api.requests[1] == "GET /api/entities?q=ETL&limit=1000&shadow=true&sort=rate"
 
 
@@ -115,6 +126,26 @@ def test_names_of_clients_cannot_send_escape_sequences_to_the_terminal() -> None
     assert "\x1b" not in text
     assert "\x07" not in text
     assert "client-id=\\x1b]0;owned\\x07\\x1b[2J[red]x[/red]" in text
+
+
+def test_shadow_quotas_are_shown_if_no_quota_is_enforced() -> None:
+    """Entities of a quota that was enforced before keep their records, without a limit."""
+    freed = tuple(replace(each, limit=None, usage=None) for each in ENTITIES)
+    waits = entity("s2", user="bob", shadow=True, throttle_ms=310)
+    api = FakeApi(replace(FakeApi().status, all_in_shadow=True), freed, (*SHADOW, waits))
+    lines = printed(api, "--once")
+    assert lines[2:4] == [
+        "",
+        "shadow quotas, which throttle nobody: the throttle times are those of enforced quotas",
+    ]
+    assert [line.split("  ")[0] for line in lines[5:]] == [
+        "user=bob, client-id=etl",
+        "user=alice, client-id=etl",
+    ]
+    assert "310 ms" in lines[5]
+    records = json.loads("\n".join(printed(api, "--json")))["entities"]["entities"]
+    assert [record["shadow"] for record in records] == [True, True]
+    assert "shadow" not in "\n".join(printed(api, "--once", "--enforced")[2:])
 
 
 def test_the_token_is_read_from_a_file_of_the_option_or_of_the_environment(tmp_path: Path) -> None:

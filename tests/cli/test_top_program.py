@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 import pytest
+from msgspec.structs import replace
 
 from tests.admin.fake_api import ENTITIES, FakeApi, calm, connection, entity, served
 from weir.cli.admin_endpoint import Access
@@ -178,6 +179,17 @@ def test_sort_goes_through_the_orders_and_each_list_keeps_its_own() -> None:
         assert "by name" in await shown.press("e")
 
     on_screen(script)
+
+
+def test_shadow_quotas_are_shown_at_the_start_if_no_quota_is_enforced() -> None:
+    async def script(shown: Shown) -> None:
+        text = await shown.text()
+        assert "entities of shadow quotas, throttled ones first" in text
+        assert "user=alice, client-id=e… request       1      61%      50%  122%" in text
+        assert "of shadow quotas" not in await shown.press("h")
+        assert "of shadow quotas" in await shown.press("h")
+
+    on_screen(script, FakeApi(replace(FakeApi().status, all_in_shadow=True), entities=()))
 
 
 def test_an_outage_keeps_the_data_tells_their_age_and_its_end() -> None:

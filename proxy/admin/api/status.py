@@ -33,6 +33,7 @@ async def _status(call: Call) -> Status:
         started_ms=int(state.started_s * 1000),
         now_ms=now_ms,
         ready=unready is None,
+        all_in_shadow=_all_in_shadow(state),
         problems=tuple(_problems(state, now_ms)),
         stores=(_store(state),),
         workers=_workers(state, now_ms) if server.workers is None else server.workers(),
@@ -44,6 +45,11 @@ async def _status(call: Call) -> Status:
         ),
         totals=_totals(state),
     )
+
+
+def _all_in_shadow(state: State) -> bool:
+    table = state.sources.quota_registry.in_force
+    return bool(table.shadow) and not table.values
 
 
 def _workers(state: State, now_ms: int) -> tuple[Worker, ...]:

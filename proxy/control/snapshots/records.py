@@ -106,6 +106,8 @@ class Status(Record, frozen=True):
     now_ms: int
     ready: bool
     """True if /readyz answers 200."""
+    all_in_shadow: bool
+    """True if there are quotas, and all are in shadow: they throttle nobody."""
     problems: tuple[Problem, ...]
     stores: tuple[Store, ...]
     workers: tuple[Worker, ...]
