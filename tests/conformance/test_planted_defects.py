@@ -37,7 +37,6 @@ from weir.protocol.messages import (
     GetTelemetrySubscriptionsResponse,
     HeartbeatRequest,
     HeartbeatResponse,
-    MetadataRequest,
     MetadataResponse,
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
@@ -49,7 +48,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 HEARTBEAT: Final = HeartbeatRequest(group_id="group", generation_id=4, member_id="member")
-METADATA: Final = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="orders")])
 SEQUENCED: Final = batch(3, producer=5, epoch=2, sequence=10)
 
 
@@ -245,11 +243,9 @@ def test_a_planted_defect_is_found_by_its_rule_alone(rule: str, events: Sequence
     assert rules(findings(*events)) == [rule]
 
 
-@pytest.mark.parametrize(
-    ("rule", "events"), PLANTED, ids=[f"{n}-{rule}" for n, (rule, _) in enumerate(PLANTED)]
-)
-def test_a_rule_that_is_switched_off_finds_nothing(rule: str, events: Sequence[Event]) -> None:
-    assert list(verify(events, without=[rule])) == []
+def test_a_rule_that_is_switched_off_finds_nothing() -> None:
+    for rule, events in PLANTED:
+        assert list(verify(events, without=[rule])) == [], rule
 
 
 @pytest.mark.parametrize(

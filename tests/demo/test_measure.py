@@ -7,9 +7,8 @@ import random
 import pytest
 
 from weir.demo.client_specs import CLIENTS, ClientSpec, quota_file, quota_table
-from weir.demo.clients import MESSAGE, MESSAGES_MAX, Pace
 from weir.demo.errors import DemoError
-from weir.demo.measure import ClientCounters, Reading, Result, Span, read, used_up
+from weir.demo.measure import Reading, Result, Span
 from weir.demo.proxy_process import PORTS, free_ports
 from weir.quotas import parse
 
@@ -72,41 +71,6 @@ def test_a_demo_client_fails_that_was_slow_or_throttled_before_its_quota(
 ) -> None:
     before = Span(Reading(0.0), Reading(5.0, payload_bytes, throttled))
     assert result(LIMITED, 10_000_000, throttled=throttled + 1, before=before).failure == failure
-
-
-def test_a_demo_result_without_quotas_has_the_rate_without_quotas() -> None:
-    first = Result(LIMITED, 1, FAST)
-    assert (first.rate, first.now) == (5_000_000, FAST.ended)
-
-
-def test_counters_of_one_demo_client_spec_are_summed() -> None:
-    first, second = ClientCounters(payload_bytes=10), ClientCounters(payload_bytes=5)
-    first.throttle(120)
-    first.throttle(300)
-    first.throttle(0)  # librdkafka's word for the end of throttling
-    second.throttle(80)
-    assert read([first, second], 7.5) == Reading(7.5, 15, 3, 80, 300)
-
-
-def test_a_demo_clients_quota_is_used_up_once_it_is_throttled() -> None:
-    assert not used_up(LIMITED, Reading(0.0))
-    assert used_up(LIMITED, Reading(0.0, throttled=1))
-    assert used_up(FREE, Reading(0.0))
-
-
-def test_a_demo_pace_saves_at_most_one_second_of_messages() -> None:
-    pace = Pace(20 * len(MESSAGE))
-    assert pace.messages(100.0) == 0
-    assert pace.messages(100.5) == 10
-    pace.use(4)
-    assert pace.messages(100.5) == 6
-    assert pace.messages(200.0) == 20
-
-
-def test_a_demo_client_handles_a_bounded_number_of_messages_at_a_time() -> None:
-    pace = Pace(1000 * len(MESSAGE))
-    pace.messages(100.0)
-    assert pace.messages(101.0) == MESSAGES_MAX
 
 
 def test_the_demos_quota_file_equals_its_clients_quotas() -> None:

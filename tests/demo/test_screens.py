@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import msgspec
 import pytest
 from click.testing import CliRunner
-from rich.console import Console
 
 from weir.cli import demo as cli_demo
 from weir.cli.main import weir
 from weir.demo.client_specs import CLIENTS
 from weir.demo.measure import Reading, Result, Span
-from weir.demo.rows import HEADINGS, Scene, aligned, as_json, closing, final_row, live_row, opening
-from weir.demo.screens import BEFORE, MEASURE, RELOAD, START, WARM_UP, LiveScreen, PlainScreen, Screen
+from weir.demo.rows import Scene, as_json, closing
+from weir.demo.screens import BEFORE, MEASURE, RELOAD, START, WARM_UP, PlainScreen, Screen
 
 SCENE = Scene("A mock cluster of 3 brokers", "a:1,b:2", 8, 15, 5)
 
@@ -46,38 +44,6 @@ def play(screen: Screen) -> None:
         screen.close(SCENE, results())
 
 
-def test_demo_rows_show_quota_rate_and_throttle_time() -> None:
-    spread = next(result for result in results(0.95) if result.spec.every_broker)
-    assert final_row(spread) == (
-        "everywhere",
-        "producer",
-        "5.00",
-        "3 x 0.50",
-        "1.43",
-        "up to 250 ms",
-        "holds -5%",
-    )
-    assert live_row(spread).throttle == "110 ms"
-    by_name = {result.spec.client_id: final_row(result) for result in results()}
-    assert by_name["orders"][2:5] == ("5.00", "1.00", "1.00")
-    assert by_name["shared"].who == "2 producers"
-    assert by_name["newcomer"].quota == "default 0.50"
-    assert by_name["audit"][2:] == ("3.00", "none", "3.00", "none", "unslowed")
-
-
-def test_demo_columns_are_aligned() -> None:
-    lines = aligned([HEADINGS, *map(final_row, results())]).splitlines()
-    assert len({line.index("holds +0%") for line in lines[1:-1]}) == 1
-    assert all(line == line.rstrip() and len(line) < 80 for line in lines)
-
-
-def test_demo_opening_explains_the_measurement() -> None:
-    text = " ".join(opening(SCENE).split())
-    assert text.startswith("A mock cluster of 3 brokers, Weir in front, and 8 librdkafka clients")
-    assert "For 5 seconds Weir has no quotas. Then its quota file gets them." in text
-    assert text.endswith("Then all ask for more again, and are measured for 15 s.")
-
-
 def test_demo_closing_line_passes_or_names_the_failed_clients() -> None:
     assert closing(results(1.19))[0].startswith("Passed: every client with a quota was above it before")
     assert closing(results(1.3))[0].startswith("Failed: orders (above quota), shared (above quota)")
@@ -98,16 +64,6 @@ def test_plain_demo_output_has_no_control_codes(capsys: pytest.CaptureFixture[st
     ] * 4
     assert lines[0] == f"{START} ..."
     assert lines[-4].startswith("Passed: every client with a quota was above it before, and is within 20 %")
-
-
-def test_demo_redraws_its_table_on_a_terminal() -> None:
-    shown = io.StringIO()
-    play(LiveScreen(Console(file=shown, force_terminal=True, width=140, color_system="standard")))
-    assert "\x1b[2K" in shown.getvalue()  # lines are drawn again
-    assert "\x1b[32mholds" in shown.getvalue()
-    assert (
-        shown.getvalue().count("\x1b[?25l") == shown.getvalue().count("\x1b[?25h") == 1
-    )  # the cursor is back
 
 
 def test_demo_json_has_bytes_per_second() -> None:

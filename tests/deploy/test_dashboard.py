@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -42,11 +41,6 @@ def metrics_in(text: str) -> set[str]:
     return {re.sub(r"_(sum|count|bucket)$", "", name) for name in re.findall(r"\bweir_\w+", text)}
 
 
-def series(query: str) -> str:
-    """Return the query without texts in quotes, so that only names, numbers and operators are left."""
-    return re.sub(r'"[^"]*"', '""', query)
-
-
 @pytest.fixture(scope="module")
 def exposed() -> Mapping[str, str]:
     return exposed_metrics()
@@ -78,21 +72,6 @@ def test_labels_that_the_dashboard_groups_by_are_in_the_table_of_metrics() -> No
     }
     beyond = {name for name in grouped if not re.search(rf"^\| `weir_.*\b{name}\b", PAGE, re.MULTILINE)}
     assert beyond == {"instance", "le"}, "labels that Prometheus adds"
-
-
-def test_parentheses_of_every_query_match() -> None:
-    for query in map(series, queries()):
-        for opening, closing in ("()", "{}", "[]"):
-            assert query.count(opening) == query.count(closing), query
-
-
-def test_panels_have_different_ids_and_do_not_overlap() -> None:
-    assert len({panel["id"] for panel in PANELS}) == len(PANELS)
-    for first, second in combinations([panel["gridPos"] for panel in PANELS], 2):
-        beside = first["x"] + first["w"] <= second["x"] or second["x"] + second["w"] <= first["x"]
-        below = first["y"] + first["h"] <= second["y"] or second["y"] + second["h"] <= first["y"]
-        assert beside or below, (first, second)
-    assert all(panel["gridPos"]["x"] + panel["gridPos"]["w"] <= 24 for panel in PANELS)
 
 
 def test_variables_of_the_dashboard_are_defined() -> None:

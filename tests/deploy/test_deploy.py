@@ -228,9 +228,3 @@ def test_the_systemd_unit_gives_weir_drain_time_and_descriptors() -> None:
     assert int(unit["TimeoutStopSec"].removesuffix("s")) > settings.drain_timeout_s
     assert (unit["KillSignal"], unit["Restart"]) == ("SIGTERM", "always")
     assert "ExecReload" not in unit, "it would seem to reload settings"
-
-
-def test_yaml_is_indented_by_spaces() -> None:
-    files = [path for path in DEPLOY.rglob("*") if path.suffix in (".yaml", ".yml")]
-    assert len(files) > 4
-    assert [path for path in files if "\t" in path.read_text("utf-8")] == []

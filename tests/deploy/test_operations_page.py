@@ -55,11 +55,6 @@ def test_alert_expressions_name_existing_metrics_and_close_reasons(
         assert any(re.fullmatch(reason, known.value) for known in CloseReason), reason
 
 
-def test_files_of_deploy_that_the_operations_page_names_exist() -> None:
-    for path in re.findall(r"`(deploy/[^`]+)`", PAGE):
-        assert (ROOT / path).exists(), path
-
-
 def test_every_alert_has_a_runbook_section_that_exists() -> None:
     alerts, runbooks = re.findall(r"- alert: (\w+)", ALERTS), re.findall(r"runbook_url: (\S+)", ALERTS)
     assert len(alerts) == len(runbooks)

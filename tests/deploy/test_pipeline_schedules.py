@@ -158,11 +158,6 @@ def test_the_extras_in_documented_builds_of_the_image_exist() -> None:
     assert '".[$EXTRAS]"' in DOCKERFILE
 
 
-def test_the_image_has_the_jars_where_its_commands_look_for_them() -> None:
-    assert "WEIR_CACHE=/opt/weir/jars \\\n" in DOCKERFILE
-    assert re.search(r"^ENV .*WEIR_CACHE=/opt/weir/jars$", DOCKERFILE, re.MULTILINE)
-
-
 def test_the_page_on_schedules_lists_every_metric_of_the_jobs_with_its_labels() -> None:
     rows = re.findall(r"^\| `(weir_\w+)` \| ([\w, ]+) \|", PAGE, re.MULTILINE)
     assert {name: tuple(labels.split(", ")) for name, labels in rows} == {
@@ -174,9 +169,3 @@ def test_the_pipelines_alerts_cover_lag_failures_and_runs_that_do_not_happen() -
     alerts = set(re.findall(r"- alert: (WeirPipeline\w+)", ALERTS))
     assert alerts == {"WeirPipelineFailed", "WeirPipelineStopped", "WeirPipelineBehind"}
     assert all(alert in PAGE for alert in alerts)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_only_commands_are_repeated_in_the_pipelines_systemd_units(name: str) -> None:
-    service = unit(f"weir-pipeline-{name}.service")["Service"]
-    assert {option for option, values in service.items() if len(values) > 1} == {"ExecStart"}

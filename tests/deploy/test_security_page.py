@@ -1,6 +1,4 @@
-"""docs/background/security.md and SECURITY.md name tests, metrics, log lines, settings and defaults that
-exist.
-"""
+"""docs/background/security.md names tests, metrics, settings and defaults that exist."""
 
 from __future__ import annotations
 
@@ -9,7 +7,6 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-import pytest
 
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.config.settings import Settings
@@ -17,10 +14,7 @@ from weir.proxy.config.settings import Settings
 ROOT: Final = Path(__file__).parents[2]
 DOCS: Final = ROOT / "docs"
 PAGE: Final = (DOCS / "background" / "security.md").read_text("utf-8")
-POLICY: Final = (ROOT / "SECURITY.md").read_text("utf-8")
 NAMED: Final = frozenset(re.findall(r"`([^`\n]+)`", PAGE))
-WORDS_MAX: Final = 25
-"""Words of a sentence; code counts as one."""
 
 
 def test_every_test_that_proves_a_claim_exists() -> None:
@@ -35,13 +29,6 @@ def test_the_metrics_of_the_security_page_are_on_the_operations_page() -> None:
     operations = (DOCS / "how-to" / "operations.md").read_text("utf-8")
     listed = set(re.findall(r"^\| `(weir_\w+)`", operations, re.MULTILINE))
     assert {name for name in NAMED if name.startswith("weir_")} - listed == set()
-
-
-def test_the_log_lines_of_the_security_page_are_on_the_configuration_page() -> None:
-    configuration = (DOCS / "reference" / "configuration.md").read_text("utf-8")
-    lines = {name for name in NAMED if re.fullmatch(r"[a-z]+(,? [a-z]+)+", name)}
-    assert len(lines) > 10
-    assert {line for line in lines if f"`{line}" not in configuration} == set()
 
 
 def test_the_names_with_an_underscore_are_settings_or_close_reasons() -> None:
@@ -69,19 +56,6 @@ def test_defaults_in_brackets_behind_a_setting_are_those_of_the_settings() -> No
     }
 
 
-@pytest.mark.parametrize("text", [PAGE, POLICY], ids=["docs/background/security.md", "SECURITY.md"])
-def test_sentences_about_security_are_short(text: str) -> None:
-    assert [sentence for sentence in sentences(text) if len(sentence.split()) > WORDS_MAX] == []
-
-
 def shown(value: object) -> str:
     """A default as pages write it."""
     return str(value).lower() if isinstance(value, bool) else str(value) or "none"
-
-
-def sentences(text: str) -> list[str]:
-    """The sentences of a page; a cell of a table, an item and a heading end one, code is one word."""
-    text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
-    text = re.sub(r"\]\([^)]*\)", "]", re.sub(r"`[^`]*`", "code", text))
-    text = re.sub(r"\((code,?\s*)+\)", "", text)
-    return re.split(r"[.?](?=\s|\*)|\||\n\n|\n- |\n\d\. |\n#|\n<", text)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import os
 import threading
-import time
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,15 +15,13 @@ import pytest
 
 from tests.pipeline.usage_files import NOON_MS, clients, put, traced, usage
 from weir.pipeline import tables
-from weir.pipeline.ingest.batch import take
 from weir.pipeline.ingest.job import ingest
-from weir.pipeline.ingest.parse import DAY_MS, SOURCE, USAGE, Rules, parsed
 from weir.pipeline.ingest.sources import Directory
 from weir.pipeline.lake import Lake, read
 from weir.pipeline.outcome import PipelineError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -81,16 +78,6 @@ def test_a_usage_file_restored_under_another_name_counts_once(spark: SparkSessio
     assert usage_of(spark, lake, directory, cluster="west") == [13, 4]
 
 
-def test_64_mb_of_zeros_on_a_line_of_a_usage_file_are_set_aside(spark: SparkSession, tmp_path: Path) -> None:
-    lake, directory = Lake(str(tmp_path / "lake")), tmp_path / "usage"
-    put(directory, "usage-weir-1-00000000.jsonl", usage(NOON_MS, "a"), bytes(64 << 20), usage(NOON_MS, "b"))
-    assert usage_of(spark, lake, directory) == [3, 2]
-    assert clients(spark, lake.usage) == Counter("ab")
-    (row,) = read(spark, lake.rejected, tables.REJECTED).collect()
-    assert row.reason == "the line is longer than 1048576 bytes"
-    assert len(row.line) == 10_000
-
-
 def test_a_usage_file_dated_in_the_future_hides_no_other_file(spark: SparkSession, tmp_path: Path) -> None:
     lake, directory = Lake(str(tmp_path / "lake")), tmp_path / "usage"
     put(directory, "usage-weir-1-00000000.jsonl", usage(NOON_MS, "future"))
@@ -124,22 +111,6 @@ def test_ingest_names_the_files_that_it_does_not_read(
     )
 
 
-def test_usage_records_older_than_the_retention_are_not_taken_in(spark: SparkSession, tmp_path: Path) -> None:
-    lake, directory = Lake(str(tmp_path / "lake")), tmp_path / "usage"
-    now_ms = int(time.time() * 1000)
-    put(directory, "usage-weir-1-00000000.jsonl", usage(now_ms - 3 * DAY_MS, "old"), usage(now_ms, "new"))
-    assert usage_of(spark, lake, directory, rules=Rules(keep_ms=2 * DAY_MS)) == [2, 1]
-    assert clients(spark, lake.usage) == Counter(["new"])
-
-
-def test_a_usage_record_of_any_age_is_taken_in(spark: SparkSession, tmp_path: Path) -> None:
-    lake, directory = Lake(str(tmp_path / "lake")), tmp_path / "usage"
-    put(directory, "usage-weir-1-00000000.jsonl", usage(NOON_MS, "a"))
-    assert usage_of(spark, lake, directory) == [1, 1]
-    put(directory, "usage-weir-1-00000001.jsonl", usage(NOON_MS - 400 * DAY_MS, "old"))
-    assert usage_of(spark, lake, directory) == [1, 1]
-
-
 def test_continuous_ingest_finishes_its_batch_when_stopped(spark: SparkSession, tmp_path: Path) -> None:
     lake, directory, stop = Lake(str(tmp_path / "lake")), tmp_path / "usage", threading.Event()
     put(directory, "usage-weir-1-00000000.jsonl", usage(NOON_MS, "a"))
@@ -166,30 +137,6 @@ def test_ingest_of_an_empty_directory_reads_nothing(spark: SparkSession, tmp_pat
 def test_ingest_of_a_missing_directory_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match=r"/usage: no such directory; does Weir write usage there yet\?"):
         ingest(spark, Lake(str(tmp_path)), Directory(str(tmp_path / "usage")))
-
-
-def lines(spark: SparkSession, *values: bytes) -> DataFrame:
-    rows = [("here", bytearray(value), 2 * NOON_MS) for value in values]
-    return parsed(spark.createDataFrame(rows, SOURCE), USAGE, files=False)
-
-
-def test_a_repeated_ingest_batch_adds_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    lake = Lake(str(tmp_path))
-    rows = lines(spark, usage(NOON_MS, "a"), usage(NOON_MS, "a"), b"bad")
-    first = take(rows, lake, USAGE, "default", "stream", 0)
-    again = take(rows, lake, USAGE, "default", "stream", 0)
-    assert str(first) == str(again) == "3 read, 1 new, 1 duplicates, 1 rejected"
-    assert clients(spark, lake.usage) == Counter("a")
-    assert read(spark, lake.rejected, tables.REJECTED).count() == 1
-
-
-def test_an_ingest_batch_with_a_lost_checkpoint_adds_only_new_records(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    lake = Lake(str(tmp_path))
-    take(lines(spark, usage(NOON_MS, "a")), lake, USAGE, "default", "stream", 5)
-    take(lines(spark, usage(NOON_MS, "a"), usage(NOON_MS, "b")), lake, USAGE, "default", "new stream", 0)
-    assert clients(spark, lake.usage) == Counter("ab")
 
 
 @pytest.mark.parametrize("name", ["us{ag}e", "usage[1]", "usage*", "usage?", "us\\age"])

@@ -70,14 +70,6 @@ def test_a_compressed_bomb_is_unpacked_up_to_a_bound(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(("name", "pack"), [("usage-1.jsonl.gz", gzip.compress), ("usage-1.jsonl.zst", zstd)])
-def test_a_truncated_compressed_file_is_set_aside_from_where_it_is_damaged(name: str, pack: object) -> None:
-    assert callable(pack)
-    found, (reason,) = split(name, pack(b"a line\n")[:-4])
-    assert reason.startswith("the rest of the file cannot be unpacked: ")
-    assert b"a line".startswith(b"".join(found))
-
-
-@pytest.mark.parametrize(("name", "pack"), [("usage-1.jsonl.gz", gzip.compress), ("usage-1.jsonl.zst", zstd)])
 def test_whole_lines_before_the_damage_of_a_compressed_file_are_read(name: str, pack: object) -> None:
     """Half of the file is much less than the size of a block."""
     assert callable(pack)

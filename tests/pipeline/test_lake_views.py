@@ -61,14 +61,3 @@ def test_the_boards_queries_run_over_the_views(spark: SparkSession, tmp_path: Pa
     ]
     (client,) = rows["Busiest clients"]
     assert (client.principal, client.bytes, client.producer_byte_rate) == ("u", 72_000, 3600)
-
-
-def test_the_panels_of_the_lakes_board_do_not_overlap() -> None:
-    places = [
-        (x, y)
-        for panel in BOARD["panels"]
-        for x in range(panel["gridPos"]["x"], panel["gridPos"]["x"] + panel["gridPos"]["w"])
-        for y in range(panel["gridPos"]["y"], panel["gridPos"]["y"] + panel["gridPos"]["h"])
-    ]
-    assert len(places) == len(set(places))
-    assert max(x for x, _ in places) < 24

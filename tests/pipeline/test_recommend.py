@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TypeAlias
 import pytest
 from click.testing import CliRunner
 
-from tests.pipeline.usage_rows import ingest, record
 from weir.cli.main import weir
 from weir.pipeline import tables
 from weir.pipeline.lake import Lake, read, replace
@@ -19,7 +18,6 @@ from weir.pipeline.recommend.flags import CUT, HELD_BACK, NEVER_NEAR, NEW, ONE_O
 from weir.pipeline.recommend.job import recommend
 from weir.pipeline.recommend.plan import ANONYMOUS, Plan
 from weir.pipeline.rollup.columns import QUOTAS, ROLLUP
-from weir.pipeline.rollup.job import rollup
 from weir.quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable, parse
 from weir.quotas.table.bounded_names import OVERFLOW
 
@@ -36,7 +34,6 @@ PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 REQUESTS, MUTATIONS = QuotaKey.REQUEST_PERCENTAGE, QuotaKey.CONTROLLER_MUTATION_RATE
 NOW = datetime(2026, 11, 22, 2, 0, tzinfo=UTC)
 EVERYBODY = Entity(DEFAULT, DEFAULT)
-DAY = date(2026, 11, 20)
 MB = 1_000_000.0
 NOON_MS = 1_795_176_000_000
 """2026-11-20 12:00 UTC (ms)."""
@@ -192,12 +189,6 @@ def test_recommend_leaves_entities_below_the_floor_to_the_default(run: Run) -> N
     assert "12:00 UTC to 2026-11-20 13:00 UTC; 3 entities, each user-client-id.\n" in text
     assert "# Entries: 1 of entities; 2 more are left to the default entry.\n" in text
     assert outcome.wrote == {"entries": 1, "proposals": 6}
-
-
-def test_recommend_lists_equal_proposals_by_their_use(run: Run) -> None:
-    outcome, _text = run([hour("adam", "app", produce=1000.0), hour("zoe", "app", produce=MB / 2)])
-    (listing,) = (each for each in outcome.listings if "largest" in each.title)
-    assert [row[0] for row in listing.rows if row[2] == PRODUCE.value] == ["zoe", "adam"]
 
 
 def test_recommend_without_a_default_writes_an_entry_for_every_entity(run: Run) -> None:
@@ -408,13 +399,6 @@ def test_recommend_command_writes_a_quota_file_and_json(
     assert parse(file.read_text()) == QuotaTable({(EVERYBODY, FETCH): MB})
 
 
-def test_recommend_reads_only_the_chosen_days(run: Run) -> None:
-    rows = [hour("a", "b", produce=2 * MB), hour("a", "b", number=24, produce=9 * MB)]
-    outcome, text = run(rows, days=(DAY, DAY), percentile=100)
-    assert outcome.read == {"hours": 1, "entities": 1}
-    assert own(parse(text)) == {(Entity("a", "b"), PRODUCE): 3 * MB}
-
-
 def test_recommend_without_usage_recommends_nothing(run: Run, spark: SparkSession, tmp_path: Path) -> None:
     run([hour("a", "b", produce=2 * MB)])
     outcome, text = run([hour("a", "b")], days=(date(2020, 1, 1), date(2020, 1, 2)))
@@ -430,36 +414,6 @@ def test_recommend_without_usage_recommends_nothing(run: Run, spark: SparkSessio
 
 def _never(lines: Iterable[str]) -> None:
     raise AssertionError(f"written: {list(lines)}")
-
-
-def test_recommend_measures_each_broker_even_if_most_brokers_are_quiet(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    lake = Lake(str(tmp_path / "lake"))
-    hot = set(range(0, 60, 5))  # 12 of 60 windows: 0.8 % of the windows of all brokers, 20 % of one broker's
-    records = [
-        record(
-            window * 10_000,
-            broker=broker,
-            interval_ms=10_000,
-            charged_bytes=300_000_000 if broker == 1 and window in hot else 100_000,
-            requests=1,
-        )
-        for broker in range(1, 25)
-        for window in range(60)
-    ]
-    ingest(spark, lake, records)
-    rollup(spark, lake)
-    written: list[str] = []
-    recommend(spark, lake, Plan(now=NOW, quotas=(PRODUCE,), headroom=1.0), written.extend)
-    assert own(parse("".join(written))) == {(Entity("u", "c"), PRODUCE): 30 * MB}
-
-
-def test_entities_that_are_busy_in_different_hours_share_the_capacity(run: Run) -> None:
-    rows = [hour("a", f"job-{number}", number=number, produce=40 * MB) for number in range(20)]
-    outcome, text = run(rows, percentile=100, headroom=1.0, capacity={PRODUCE: 100 * MB})
-    assert set(own(parse(text)).values()) == {40 * MB}
-    assert flagged(outcome) == {}
 
 
 def test_entities_that_are_busy_in_one_hour_at_one_broker_are_cut_to_the_capacity(run: Run) -> None:
@@ -517,15 +471,6 @@ def test_busiest_clients_without_client_id_and_login_are_named_first(run: Run) -
     )
 
 
-def test_recommendation_of_held_back_demand_is_a_step_and_says_so(run: Run) -> None:
-    outcome, text = run([hour("a", "held", produce=5 * MB, throttled_s=50.0)], percentile=100)
-    assert own(parse(text)) == {(Entity("a", "held"), PRODUCE): 10 * MB}
-    assert "at least 5.00 MB/s; held back, demand unknown: first step x 2, again in a week" in text
-    assert "# ! held back\n" in text
-    (note,) = (note for note in outcome.notes if "held back" in note)
-    assert "quota_mode = shadow" in note
-
-
 def test_recommendations_of_clusters_and_their_data_are_kept_apart(
     run: Run, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -564,10 +509,3 @@ def test_recommendation_tells_tiers_and_the_entities_that_move_to_them(run: Run)
         (PRODUCE.value, 10 * MB, 1, 0, 1, 0, "a z"),
         (PRODUCE.value, 50 * MB, 1, 0, 0, 1, ""),
     )
-
-
-def test_recommend_for_only_nameless_clients_writes_only_the_default(run: Run) -> None:
-    outcome, text = run([hour("", "", produce=2 * MB)], capacity={PRODUCE: 10 * MB})
-    assert parse(text) == QuotaTable({(EVERYBODY, PRODUCE): MB, (EVERYBODY, FETCH): MB})
-    assert outcome.wrote == {"entries": 0, "proposals": 0}
-    assert outcome.notes[0].startswith("producer_byte_rate: clients without a name used 1.80 MB/s")

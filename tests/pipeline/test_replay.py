@@ -141,32 +141,6 @@ def test_replay_knows_no_throttles_of_flat_out_clients_under_a_loose_candidate(r
     assert sum(row.charged for row in rows) == sum(charged), "everybody's bytes"
 
 
-def test_the_outcome_of_replay_counts_inputs_and_compares_candidates(replayed: Replayed) -> None:
-    outcome = replayed.outcome
-    assert outcome.read["requests"] > len(replayed.world.traces)
-    assert outcome.wrote == {"hours": len(replayed.hours)}
-    by_quota, longest = outcome.listings
-    assert [row[:2] for row in by_quota.rows] == [
-        (quota, name)
-        for quota in QUOTAS
-        for name in (RECORDED, "in-force.toml", "loose.toml")
-        if (quota, name) != ("request_percentage", "loose.toml")
-    ]
-    assert longest.columns == (
-        "cluster",
-        "quota",
-        "user",
-        "client_id",
-        "broker",
-        RECORDED,
-        "in-force.toml",
-        "loose.toml",
-    )
-    assert all(row[5] == row[6] and row[7] is None for row in longest.rows)
-    assert "0.0 to unknown" not in {cell for row in longest.rows for cell in row}
-    assert len(longest.rows) == 10
-
-
 def test_replay_notes_demand_that_recorded_throttles_held_back(replayed: Replayed) -> None:
     held_back = [note for note in replayed.outcome.notes if "is unknown" in note]
     assert [note.split(":")[0] for note in held_back] == list(QUOTAS)
@@ -248,14 +222,6 @@ def test_replayed_budgets_are_per_weir_and_broker_and_span_midnight(
     (bob,) = (row for row in hours if row.user == "bob")
     assert (bob.candidate, bob.client_id, bob.throttled_s_upper) == (RECORDED, "unlimited", 1.1)
     assert outcome.read == {"records": 9}, "not those of other days"
-
-
-def test_replay_without_records_writes_an_empty_table(spark: SparkSession, tmp_path: Path) -> None:
-    lake = Lake(str(tmp_path / "lake"))
-    outcome = replay(spark, lake, [file(tmp_path, "q.toml", IN_FORCE)], Options(compare_sources=True))
-    assert (outcome.read, outcome.wrote) == ({"records": 0}, {"hours": 0})
-    assert read(spark, lake.replay, REPLAY).collect() == []
-    assert [listing.rows for listing in outcome.listings] == [(), ()]
 
 
 def test_replays_of_clusters_are_kept_apart(spark: SparkSession, tmp_path: Path) -> None:

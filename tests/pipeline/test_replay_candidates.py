@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weir.cli.pipeline.replay import replay
 from weir.pipeline.outcome import PipelineError
 from weir.pipeline.replay.candidates import Candidate, _draws, not_replayed, read_candidates
 from weir.quotas import BrokerQuotas, parse
@@ -148,17 +146,3 @@ def test_replay_knows_the_limit_in_force_of_the_same_budget_only() -> None:
 def once(name: str) -> str:
     """Return a long name shortened; shortened names have one length and end with a digest."""
     return name if len(name) == NAME_CHARS_MAX + 1 else shortened(name)
-
-
-def test_replay_command_needs_a_quota_file() -> None:
-    result = CliRunner().invoke(replay, ["--lake", "/nowhere"])
-    assert result.exit_code == 2
-    assert "Missing argument 'QUOTAS...'" in result.output
-
-
-@pytest.mark.parametrize("days", ["", "today", "2026-11-31", "2026-11-21..2026-11-20"])
-def test_replay_command_refuses_malformed_days(tmp_path: Path, days: str) -> None:
-    arguments = [str(file(tmp_path, "q.toml")), "--lake", "/nowhere", "--days", days]
-    result = CliRunner().invoke(replay, arguments)
-    assert result.exit_code == 2
-    assert "--days" in result.output

@@ -4,7 +4,7 @@ hand.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,16 +12,13 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from tests.pipeline.report_pages import HOSTILE, Page
+from tests.pipeline.report_pages import HOSTILE
 from tests.pipeline.usage_rows import FIRST_DAY, FIRST_MS, ingest, record
 from weir.pipeline import tables
 from weir.pipeline.lake import Lake, replace
-from weir.pipeline.report import data
 from weir.pipeline.report.data import find
-from weir.pipeline.report.job import report
 from weir.pipeline.report.model import DAY_MS, HOUR_MS, Bounds, Candidate, Counts, Ingested, Use, Wanted
 from weir.pipeline.report.names import Entity
-from weir.pipeline.report.view import RUN
 from weir.pipeline.rollup.job import rollup
 from weir.usage.records import ByQuota
 
@@ -74,24 +71,6 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     line: dict[str, object] = {"kind": "usage", "cluster": "default", "line": "x", "reason": "no JSON"}
     write(spark, lake.rejected, tables.REJECTED, line, line, line | {"kind": "trace"})
     return lake
-
-
-def test_the_report_without_tables_names_the_jobs_to_run(spark: SparkSession, tmp_path: Path) -> None:
-    pages: list[str] = []
-    made = datetime(2026, 11, 27, tzinfo=UTC)
-    lake = Lake(str(tmp_path / "none"))
-    outcome = report(spark, lake, "r.html", wanted=Wanted(), made=made, version="1", write=pages.append)
-    assert outcome.notes == tuple(RUN.values())
-    assert outcome.where["pages"] == "r.html"
-    text = Page(pages[0]).text
-    assert all(said in text for job, said in RUN.items() if job != "rollup")
-
-
-def test_the_report_of_an_unknown_cluster_names_the_clusters(spark: SparkSession, lake: Lake) -> None:
-    made = datetime(2026, 11, 27, tzinfo=UTC)
-    wanted = Wanted("nowhere")
-    outcome = report(spark, lake, "r", wanted=wanted, made=made, version="1", write=lambda _: None)
-    assert outcome.notes[-1] == "There are roll-ups of these clusters: default, other."
 
 
 def test_the_report_reads_one_cluster(spark: SparkSession, lake: Lake) -> None:
@@ -160,16 +139,6 @@ def test_the_report_shows_users_of_the_chosen_days(spark: SparkSession, lake: La
     second = FIRST_DAY + timedelta(days=1)
     use = used(spark, lake, Wanted(level="user", days=(second, second)))
     assert [(each.entity, each.total) for each in use.clients] == [(Entity("u", None), 5000)]
-
-
-def test_the_report_counts_entities_that_it_does_not_show(
-    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(data, "CLIENTS", 1)
-    monkeypatch.setattr(data, "BROKERS", 1)
-    use = used(spark, lake)
-    assert (use.count, len(use.clients), len(use.brokers), use.brokers_left) == (2, 1, 1, 1)
-    assert sum(use.bytes_) == 105_000
 
 
 def test_the_report_shows_ingest_counts_and_reasons_of_rejected_lines(

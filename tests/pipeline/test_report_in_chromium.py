@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from tests.chromium import DARK, LIGHT, NEEDS_CHROMIUM, opened, probed
-from tests.pipeline.report_findings import ALICE, brokers, client, findings, hours, large
+from tests.chromium import NEEDS_CHROMIUM, opened, probed
+from tests.pipeline.report_findings import ALICE, findings, large
 from weir.pipeline.report.model import Findings
 from weir.pipeline.report.names import Entity
 from weir.pipeline.report.page import render
@@ -48,18 +47,6 @@ def test_chromium_draws_every_chart_of_the_report(page: str, tmp_path: Path) -> 
     drawn = probed(page, DRAWN, tmp_path).split(",")
     assert len(drawn) == 6 + 40
     assert set(drawn) == {"100xtrue"}
-
-
-def test_chromium_draws_the_chart_of_a_single_hour(tmp_path: Path) -> None:
-    """A heat map of one column was blank."""
-    found = findings(ALICE)
-    assert found.use is not None
-    one = client(ALICE, (1e6,))
-    use = replace(
-        found.use, columns=hours(1, 30.0), bytes_=(1e6,), clients=(one,), brokers=brokers((3e4,)), count=1
-    )
-    drawn = probed(rendered(replace(found, use=use)), DRAWN, tmp_path).split(",")
-    assert drawn == ["100xtrue", "100xtrue"]
 
 
 def test_the_address_of_a_client_shows_only_its_page(page: str, tmp_path: Path) -> None:
@@ -101,9 +88,3 @@ def test_the_report_fits_a_phone(page: str, tmp_path: Path) -> None:
     client, scrolled = map(int, probed(frame, probe, tmp_path, "", *options).split())
     assert 0 < client <= 390
     assert scrolled <= client
-
-
-def test_the_report_is_dark_where_the_reader_prefers_it(page: str, tmp_path: Path) -> None:
-    colour = "getComputedStyle(document.body).backgroundColor"
-    assert probed(page, colour, tmp_path, "", LIGHT) == "rgb(246, 247, 249)"
-    assert probed(page, colour, tmp_path, "", DARK) == "rgb(16, 21, 27)"

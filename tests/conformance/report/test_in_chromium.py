@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from tests.chromium import DARK, LIGHT, NEEDS_CHROMIUM, opened, probed
+from tests.chromium import NEEDS_CHROMIUM, opened, probed
 from tests.conformance.report.samples import finding
 from weir.conformance.report import Groups, render, verify_page
 from weir.conformance.verify import Traffic
@@ -18,7 +18,6 @@ pytestmark = [pytest.mark.slow, NEEDS_CHROMIUM]
 SHOWN: Final = '[...document.querySelectorAll(".card")].filter((card) => card.offsetHeight).length'
 """Number of the findings that are shown."""
 IS_WIDE: Final = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
-BACKGROUND: Final = "getComputedStyle(document.body).backgroundColor"
 
 
 @pytest.fixture
@@ -49,8 +48,3 @@ def test_a_link_of_the_matrix_shows_only_its_findings(page: str, tmp_path: Path)
 
 def test_page_fits_a_phone(page: str, tmp_path: Path) -> None:
     assert probed(page, IS_WIDE, tmp_path, "", "--window-size=390,844") == "false"
-
-
-def test_page_is_dark_where_the_reader_prefers_it(page: str, tmp_path: Path) -> None:
-    assert probed(page, BACKGROUND, tmp_path, "", LIGHT) == "rgb(246, 247, 249)"
-    assert probed(page, BACKGROUND, tmp_path, "", DARK) == "rgb(17, 20, 26)"

@@ -129,12 +129,6 @@ def test_page_without_a_frame_does_not_look_like_success() -> None:
     assert ("header", "class", "top warning") in parsed.attributes
 
 
-def test_page_names_the_sender_of_each_defect() -> None:
-    parsed = Parsed(page(finding(), finding(R.THROTTLE_NEGATIVE, "Fetch", 11, "throttle_time_ms")))
-    assert parsed.words.count("sent by the client") == 2
-    assert "Produce v9, Fetch v11" in parsed.words
-
-
 def test_findings_in_invented_apis_are_counted_by_rule_above_a_number_of_groups(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from tests.fuzz.target import Grow
 
 VERSIONS: Final = every_version()
-PER_MESSAGE_MAX: Final = 2
-"""Number of versions of a message whose growing inputs are counted: the oldest and the newest."""
 
 
 def run(data: bytes) -> None:
