@@ -52,20 +52,6 @@ def test_javas_admin_client_retries_until_tokens_are_available(
     assert_no_complaint(weir.log)
 
 
-@pytest.mark.oracle
-def test_javas_admin_client_reports_the_quota_error_at_its_timeout(
-    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str
-) -> None:
-    cluster = kafka_cluster("0.10.2.2")
-    weir = start_weir(cluster.bootstrap, quota(NEVER), options=FIVE)
-    a, b = f"{topic}-a", f"{topic}-b"
-    hasty = {"default.api.timeout.ms": "3000", "request.timeout.ms": "2000"}
-    (created,) = JavaAdmin(JAVA, weir.bootstrap, hasty).run(Step("create", {a: 8, b: 1}))
-    assert created.errors == {a: "", b: JAVA_REFUSED}
-    await_partitions(cluster, {a: 8, b: 0})
-    assert_no_complaint(weir.log)
-
-
 @pytest.mark.parametrize("version", BROKERS)
 def test_kafka_topics_prints_the_quota_error(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str, tmp_path: Path

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.integration.mutable import (
-    DEFAULT_PARTITIONS,
     RELEASES,
     SMALL,
     await_partitions,
@@ -67,39 +66,6 @@ def test_topics_of_a_request_are_admitted_in_order_until_tokens_run_out(
     assert_no_complaint(weir.log)
 
 
-@pytest.mark.parametrize("version", ["0.10.2.2", "3.9.1"])
-def test_connections_of_one_client_id_share_a_token_bucket(
-    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
-) -> None:
-    cluster = mutable(kafka_cluster, version)
-    weir = start_weir(cluster.bootstrap, quota(NEVER), options=FIVE)
-    address = controller(weir, cluster)
-    with (
-        Connection(address, APP) as one,
-        Connection(address, APP) as two,
-        Connection(address, APP) as three,
-    ):
-        asked = [
-            perform(connection, Create((Topic(f"{topic}-{number}", 3, configs=SMALL),), version=CREATE))
-            for number, connection in enumerate((one, two, three))
-        ]
-    assert [answer.error_codes for answer in asked] == [(OK,), (OK,), (REFUSED,)]
-    assert create(address, f"{topic}-3", 3, client_id="another") == OK
-    assert_no_complaint(weir.log)
-
-
-@pytest.mark.parametrize("version", ["0.10.2.2", "3.9.1"])
-def test_client_ids_of_one_user_share_a_token_bucket(
-    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
-) -> None:
-    cluster = mutable(kafka_cluster, version)
-    weir = start_weir(cluster.bootstrap, quota(NEVER, client_id=None), options=FIVE)
-    address = controller(weir, cluster)
-    asked = [create(address, f"{topic}-{number}", 3, client_id=f"app-{number}") for number in range(4)]
-    assert asked == [OK, OK, REFUSED, REFUSED]
-    assert_no_complaint(weir.log)
-
-
 def test_mutations_at_both_brokers_are_charged_to_one_token_bucket(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str
 ) -> None:
@@ -124,19 +90,6 @@ def test_a_client_that_asked_the_wrong_broker_is_charged_once(
     assert create(listener(weir, boss), topic, 5) == OK
     assert create(listener(weir, boss), f"{topic}-1", 1) == OK, "the balance was zero, not negative"
     assert create(listener(weir, boss), f"{topic}-2", 1) == REFUSED
-    assert_no_complaint(weir.log)
-
-
-@pytest.mark.parametrize("version", ["2.8.2", "3.9.1"])
-def test_default_partitions_are_charged_as_the_broker_creates_them(
-    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
-) -> None:
-    cluster = mutable(kafka_cluster, version)
-    weir = start_weir(cluster.bootstrap, quota(NEVER), options=FIVE)
-    address = controller(weir, cluster)
-    asked = [create(address, f"{topic}-{number}", -1) for number in range(3)]
-    assert asked == [OK, OK, REFUSED], "of 5 tokens, 3 and 3"
-    await_partitions(cluster, {f"{topic}-0": DEFAULT_PARTITIONS, f"{topic}-1": DEFAULT_PARTITIONS})
     assert_no_complaint(weir.log)
 
 

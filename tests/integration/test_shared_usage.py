@@ -7,7 +7,6 @@ import os
 import signal
 import threading
 import time
-from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
@@ -27,7 +26,7 @@ from tests.integration.traffic import (
 from tests.integration.weir import START_S, Weir
 from tests.kafka.cluster import Cluster
 from tests.kafka.ports import free_range
-from tests.raw import NEW, Behaviour, Pace, RawClient, RawClientError, drive, leaders, produce
+from tests.raw import NEW, Behaviour, Pace, RawClient, drive, leaders, produce
 from tests.raw.rates import mean_rate, trend_rate
 
 if TYPE_CHECKING:
@@ -165,30 +164,6 @@ def later(seconds: float, call: Callable[[], object]) -> threading.Timer:
     return timer
 
 
-def drive_until_lost(clients: Sequence[RawClient], seconds: float) -> None:
-    """Drive clients until they lose their connections, at most for this time."""
-    with suppress(RawClientError, OSError):
-        drive(clients, seconds)
-
-
-def test_a_killed_weir_leaves_the_whole_quota_to_the_other(
-    fresh_cluster: StartCluster, start_weir: StartWeir, topic: str
-) -> None:
-    cluster = fresh_cluster("3.9.1")
-    create_topic(cluster.bootstrap, topic)
-    weirs = weirs_of(start_weir, cluster.bootstrap, 2)
-    clients = clients_of(weirs, topic, 2)
-    killed = later(SETTLED_S, lambda: os.kill(weirs[1].pid, signal.SIGKILL))
-    lost = threading.Thread(target=drive_until_lost, args=([clients[1]], SETTLED_S + MINUTE_S))
-    lost.start()
-    drive([clients[0]], SETTLED_S + MINUTE_S)
-    killed.join()
-    lost.join()
-    found = rate(clients, SETTLED_S, SETTLED_S + MINUTE_S)
-    print(f"one of two Weirs killed: {found:.3f} of the quota")
-    assert found == pytest.approx(1, abs=TOLERANCE)
-
-
 def test_weirs_keep_the_quota_while_their_topic_is_deleted(
     fresh_cluster: StartCluster, start_weir: StartWeir, topic: str
 ) -> None:
@@ -312,21 +287,6 @@ def test_a_killed_weir_with_a_charges_file_and_a_topic_charges_its_clients_once(
     again = rate(second, 0, 6) * 6
     print(f"{before:.2f} seconds' worth before kill -9, {again:.2f} within 6 s after it, of a window of 30")
     assert before + again == pytest.approx(30, abs=6)
-
-
-def test_a_restarted_weir_gives_its_clients_no_second_window(
-    fresh_cluster: StartCluster, start_weir: StartWeir, topic: str
-) -> None:
-    cluster = fresh_cluster("3.9.1")
-    create_topic(cluster.bootstrap, topic)
-    weir = start_weir(cluster.bootstrap, SHARED, options=LONG_WINDOW)
-    drive(clients_of([weir], topic, 2), 5)
-    os.kill(weir.pid, signal.SIGKILL)
-    second = clients_of([start_weir(cluster.bootstrap, SHARED, options=LONG_WINDOW)], topic, 2)
-    drive(second, 4)
-    again = rate(second, 0, 4) * 4
-    print(f"after a restart: {again:.2f} seconds' worth within 4 s, without sharing 30")
-    assert again <= 8
 
 
 def test_no_record_is_lost_while_one_of_two_weirs_restarts_again_and_again(

@@ -89,23 +89,6 @@ def test_kafka_consumer_groups_resets_offsets_and_deletes_a_group(
     assert_no_complaint(weir.log)
 
 
-@pytest.mark.parametrize("version", NEW)
-def test_kafkas_producer_perf_test_runs_in_transactions(
-    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
-) -> None:
-    cluster = kafka_cluster(version)
-    weir = start_weir(cluster.bootstrap, GENEROUS)
-    create_topic(weir.bootstrap, topic)
-    tools = KafkaTools(cluster, weir.bootstrap)
-    options = ("--transactional-id", topic, "--transaction-duration-ms", "50")
-    assert tools.produce(topic, RECORDS, RECORD_BYTES, *options) == RECORDS
-    committed = {"isolation.level": "read_committed"}
-    records = Librdkafka().consume(weir.bootstrap, topic, RECORDS, config=committed).records
-    assert len(records) == RECORDS
-    assert records[-1].offset >= RECORDS, "each transaction leaves a marker in the log"
-    assert_no_complaint(weir.log)
-
-
 def test_kafkas_consumer_perf_test_runs_in_the_new_group_protocol(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path
 ) -> None:

@@ -65,27 +65,6 @@ def test_read_committed_consumers_see_committed_records_only(
 
 
 @pytest.mark.parametrize("version", TRANSACTIONAL)
-def test_an_open_transaction_holds_back_read_committed_consumers(
-    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
-) -> None:
-    cluster = kafka_cluster(version)
-    weir = start_weir(cluster.bootstrap, GENEROUS)
-    create_topic(weir.bootstrap, topic)
-    producer = transactional_producer(weir.bootstrap, topic)
-    messages = some_messages(10, 100)
-    producer.begin_transaction()
-    for message in messages:
-        producer.produce(topic, message, partition=0)
-    assert producer.flush(TIMEOUT_S) == 0
-    assert client.consume(weir.bootstrap, topic, 10, config=UNCOMMITTED).values == messages
-    with pytest.raises(ClientError, match="0 of 1 records"):
-        client.consume(weir.bootstrap, topic, 1, config=COMMITTED, timeout_s=1)
-    producer.commit_transaction(TIMEOUT_S)
-    assert client.consume(weir.bootstrap, topic, 10, config=COMMITTED).values == messages
-    assert_no_complaint(weir.log)
-
-
-@pytest.mark.parametrize("version", TRANSACTIONAL)
 def test_offsets_and_records_are_committed_in_one_transaction(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:

@@ -18,12 +18,7 @@ from tests.integration.weir_log import assert_no_complaint
 from tests.java.admin import JavaAdmin
 from tests.java.kafka_tools import KafkaTools
 from tests.kafka.settings import HOST
-from tests.wire.connection import Connection
-from tests.wire.frames import body_of, request
 from weir.protocol.api import ApiKey
-from weir.protocol.error_codes import ErrorCode
-from weir.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
-from weir.proxy.handlers.api_versions.api_versions import ranges
 
 if TYPE_CHECKING:
     from tests.clients.admin import Admin
@@ -78,34 +73,6 @@ def assert_told_alike(name: str, lent: Address, direct: Teller) -> None:
         for (said, told), (_, expected) in zip(teller.heard, direct.heard, strict=True):
             assert told == expected, f"{said}, {above} above the broker's newest"
         assert teller.throttle_ms == {0}
-
-
-@pytest.mark.parametrize("version", OLD)
-def test_apiversions_is_answered_in_every_offered_version(
-    kafka_cluster: StartCluster, start_weir: StartWeir, version: str
-) -> None:
-    """To a connection that knows what is offered. The first question goes to the broker as it is."""
-    cluster = mutable(kafka_cluster, version)
-    weir = start_weir(cluster.bootstrap)
-    spoken, offered = versions_at((HOST, cluster.ports[0])), versions_at((HOST, weir.port))
-    assert set(offered) == set(spoken)
-    newest = offered[ApiKey.API_VERSIONS].max
-    assert newest > spoken[ApiKey.API_VERSIONS].max
-    with Connection((HOST, weir.port)) as client:
-        early = client.exchange(request(ApiVersionsRequest(), newest))
-        assert body_of(early, ApiVersionsResponse, 0).error_code == ErrorCode.UNSUPPORTED_VERSION
-        for asked in range(newest + 1):
-            answer = client.ask(ApiVersionsRequest(), ApiVersionsResponse, asked)
-            assert (answer.error_code, answer.throttle_time_ms) == (ErrorCode.NONE, 0)
-            assert ranges(answer) == offered
-
-
-def test_without_uplift_the_brokers_versions_are_offered(
-    kafka_cluster: StartCluster, start_weir: StartWeir
-) -> None:
-    cluster = mutable(kafka_cluster, "0.10.2.2")
-    weir = start_weir(cluster.bootstrap, options=("--no-uplift",))
-    assert versions_at((HOST, weir.port)) == versions_at((HOST, cluster.ports[0]))
 
 
 @pytest.mark.oracle

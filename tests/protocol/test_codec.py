@@ -14,21 +14,18 @@ from hypothesis import strategies as st
 from tests.matrix import in_one_test
 from tests.properties import examples
 from tests.protocol.generate import each_version, every_version, messages, sample, version_id
-from weir.protocol.codec import codec, request_type, response_type
-from weir.protocol.errors import EncodeError, ProtocolError, UnknownVersionError
+from weir.protocol.codec import codec
+from weir.protocol.errors import EncodeError, ProtocolError
 from weir.protocol.messages import (
     ApiVersionsResponse,
     CreateTopicsRequest,
     DescribeGroupsResponse,
     DescribeTopicPartitionsRequest,
-    FetchRequest,
     FetchResponse,
     MetadataRequest,
     MetadataResponse,
     ProduceRequest,
     ProduceResponse,
-    RequestHeader,
-    ResponseHeader,
 )
 
 if TYPE_CHECKING:
@@ -62,15 +59,6 @@ def test_every_prefix_is_the_beginning_of_the_whole(message: type[Message], vers
     for slot in subject.layout.tagged:
         with pytest.raises(ValueError, match="has no"):
             subject.encode_prefix(value, slot.name)
-
-
-def test_a_prefix_leaves_the_rest_at_its_defaults_and_does_not_look_at_it() -> None:
-    value = sample(MetadataResponse, 9)
-    whole = codec(MetadataResponse, 9).encode(value)
-    head, end = codec(MetadataResponse, 9).decode_prefix(whole, 0, len(whole), "brokers")
-    assert head == MetadataResponse(throttle_time_ms=value.throttle_time_ms, brokers=value.brokers)
-    ruined = whole[:end] + b"\xff" * 40
-    assert codec(MetadataResponse, 9).decode_prefix(ruined, 0, len(ruined), "brokers") == (head, end)
 
 
 @in_one_test
@@ -109,21 +97,6 @@ def test_a_message_is_read_from_the_middle_of_any_buffer(
 # --- Versions
 
 
-def test_a_value_is_the_same_in_all_versions() -> None:
-    value = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="orders")])
-    for version in range(4, 14):
-        assert codec(MetadataRequest, version).decode(codec(MetadataRequest, version).encode(value)) == value
-
-
-def test_a_field_that_the_version_lacks_must_hold_its_default() -> None:
-    request = MetadataRequest(allow_auto_topic_creation=False)
-    with pytest.raises(
-        EncodeError, match=r"MetadataRequest v3, field allow_auto_topic_creation: .*not ignorable"
-    ):
-        codec(MetadataRequest, 3).encode(request)
-    assert codec(MetadataRequest, 3).encode(MetadataRequest()) == b"\0\0\0\0"
-
-
 def test_the_error_names_a_field_inside_structs() -> None:
     partition = DescribeGroupsResponse.DescribedGroup(members=[])
     partition.members = [DescribeGroupsResponse.DescribedGroupMember(group_instance_id="static")]
@@ -131,39 +104,6 @@ def test_the_error_names_a_field_inside_structs() -> None:
     with pytest.raises(EncodeError) as caught:
         codec(DescribeGroupsResponse, 0).encode(DescribeGroupsResponse(groups=[partition]))
     assert caught.value.field == "groups.authorized_operations"
-
-
-def test_an_ignorable_field_is_dropped() -> None:
-    response = MetadataResponse(throttle_time_ms=500, cluster_id="c", controller_id=7)
-    encoded = codec(MetadataResponse, 0).encode(response)
-    assert codec(MetadataResponse, 0).decode(encoded) == MetadataResponse()
-
-
-def test_null_needs_a_version_that_has_it() -> None:
-    with pytest.raises(EncodeError, match="field topics"):
-        codec(MetadataRequest, 0).encode(MetadataRequest(topics=None))
-    assert codec(MetadataRequest, 1).encode(MetadataRequest(topics=None)) == b"\xff\xff\xff\xff"
-
-
-def test_an_absent_tagged_field_costs_nothing_and_a_present_one_its_tag() -> None:
-    plain = codec(FetchRequest, 15).encode(FetchRequest())
-    named = codec(FetchRequest, 15).encode(FetchRequest(cluster_id="abc"))
-    assert plain[-1:] == b"\0"
-    assert named == plain[:-1] + b"\x01" + b"\x00" + b"\x04" + b"\x04abc"
-
-
-def test_unknown_tags_lie_between_known_ones_and_need_a_flexible_version() -> None:
-    value = ApiVersionsResponse(
-        finalized_features_epoch=5, zk_migration_ready=True, unknown_tagged_fields=((2000, b"xy"),)
-    )
-    encoded = codec(ApiVersionsResponse, 3).encode(value)
-    assert codec(ApiVersionsResponse, 3).decode(encoded) == value
-    assert encoded.endswith(b"\x03" + b"\x01\x08\0\0\0\0\0\0\0\5" + b"\x03\x01\x01" + b"\xd0\x0f\x02xy")
-    with pytest.raises(EncodeError, match="field unknown_tagged_fields"):
-        codec(ApiVersionsResponse, 0).encode(value)
-    for tags in (((1, b""),), ((9, b""), (9, b"")), ((-1, b""),), ((1 << 31, b""),)):
-        with pytest.raises(EncodeError, match="field unknown_tagged_fields"):
-            codec(ApiVersionsResponse, 3).encode(ApiVersionsResponse(unknown_tagged_fields=tags))
 
 
 def test_a_tag_that_a_newer_version_knows_is_kept_as_unknown() -> None:
@@ -202,25 +142,6 @@ def test_values_of_the_wrong_type_or_range_are_errors_that_name_the_field() -> N
         )
     with pytest.raises(TypeError):
         codec(CreateTopicsRequest, 7).encode(cast("Any", MetadataRequest()))
-
-
-def test_unknown_versions_and_apis_are_said_to_be_so() -> None:
-    with pytest.raises(UnknownVersionError, match="MetadataRequest v99"):
-        codec(MetadataRequest, 99)
-    with pytest.raises(UnknownVersionError, match="API 4711"):
-        request_type(4711)
-    assert request_type(3) is MetadataRequest
-    assert response_type(3) is MetadataResponse
-
-
-# --- Headers
-
-
-def test_the_client_id_of_a_flexible_header_keeps_its_int16_length() -> None:
-    header = RequestHeader(request_api_key=3, request_api_version=9, correlation_id=1, client_id="me")
-    assert codec(RequestHeader, 2).encode(header) == b"\0\x03\0\x09\0\0\0\x01\0\x02me\0"
-    assert codec(RequestHeader, 0).encode(header) == b"\0\x03\0\x09\0\0\0\x01"
-    assert codec(ResponseHeader, 1).encode(ResponseHeader(correlation_id=1)) == b"\0\0\0\x01\0"
 
 
 # --- Bytes that are not Kafka's
@@ -290,17 +211,6 @@ def test_a_claim_of_two_billion_elements_costs_nothing() -> None:
     tracemalloc.stop()
 
 
-def test_prefixes_are_held_to_the_same_rules() -> None:
-    with pytest.raises(ProtocolError, match=r"MetadataResponse v9 at byte 4: array brokers of 8 in 1 bytes"):
-        codec(MetadataResponse, 9).decode_prefix(b"\0\0\0\0\x09\0", 0, 6, "brokers")
-    broker = MetadataResponse.MetadataResponseBroker(node_id=1 << 31)
-    with pytest.raises(EncodeError, match=r"MetadataResponse v9, field brokers.node_id: "):
-        codec(MetadataResponse, 9).encode_prefix(MetadataResponse(brokers=[broker]), "brokers")
-    broker = MetadataResponse.MetadataResponseBroker(port=1 << 31)
-    with pytest.raises(EncodeError, match=r"field brokers.port: "):
-        codec(MetadataResponse, 0).encode(MetadataResponse(brokers=[broker]))
-
-
 def test_the_first_of_several_numbers_that_cannot_be_written_is_named() -> None:
     partition = MetadataResponse.MetadataResponsePartition(
         partition_index=cast("Any", "x"), leader_id=1 << 40
@@ -309,12 +219,3 @@ def test_the_first_of_several_numbers_that_cannot_be_written_is_named() -> None:
     with pytest.raises(EncodeError) as caught:
         codec(MetadataResponse, 9).encode(response)
     assert caught.value.field == "topics.partitions.partition_index"
-
-
-def test_a_wrong_value_in_a_tagged_field_is_named() -> None:
-    request = FetchRequest(cluster_id=cast("Any", 5))
-    with pytest.raises(EncodeError, match=r"FetchRequest v12, field cluster_id: "):
-        codec(FetchRequest, 12).encode(request)
-    request = FetchRequest(replica_state=FetchRequest.ReplicaState(replica_id=1 << 31))
-    with pytest.raises(EncodeError, match=r"field replica_state.replica_id: "):
-        codec(FetchRequest, 15).encode(request)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import struct
 import sys
 import tracemalloc
 import uuid
@@ -150,10 +149,6 @@ def encoded(value: FetchResponse, version: int) -> bytes:
 # The partitions of whole responses
 
 
-def test_kio_has_the_fetch_versions_of_kafka_4_for_the_partition_scan() -> None:
-    assert [version for _message, version in IN_KIO] == list(range(4, 19))
-
-
 @each_version(IN_KIO)
 @examples(8)
 @given(data=st.data(), cuts=CUTS)
@@ -193,64 +188,12 @@ def test_the_partition_scan_reads_responses_of_kafkas_own_classes_cut_anywhere(v
         assert scan.head == ((77, 77) if version >= 7 else (0, 0))
 
 
-@pytest.mark.parametrize(
-    ("error", "high_watermark"), [(-1, -1), (-32_768, -(1 << 63)), (32_767, (1 << 63) - 1), (1, 1 << 32)]
-)
-def test_the_partition_scan_reads_numbers_of_both_signs_cut_anywhere(error: int, high_watermark: int) -> None:
-    body = struct.pack(">ih1siihqi", 1, 1, b"t", 1, 1 << 30, error, high_watermark, -1)
-    for cut in range(len(body) + 1):
-        assert Scan(0).feed(body, [cut]).noted == [(b"t", 1 << 30, error, high_watermark, 0)]
-
-
 @in_one_test
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("size", [0, 126, 127, 128, 16_382, 16_383, 2_097_150, 2_097_151])
 def test_the_partition_scan_reads_records_lengths_of_any_width(version: int, size: int) -> None:
     body = encoded(response("t", partitions=2, records=bytes(size)), version)
     assert [noted[-1] for noted in Scan(version).feed(body, [60, 70, 100]).noted] == [size, size]
-
-
-@in_one_test
-@pytest.mark.parametrize("version", VERSIONS)
-def test_the_partition_scan_ignores_bytes_behind_the_last_field(version: int) -> None:
-    body, behind = encoded(response("t"), version), b"of a newer version"
-    for cut in range(len(body + behind) + 1):
-        scan = Scan(version).feed(body + behind, [cut])
-        assert scan.partitions.complete
-        assert len(scan.noted) == 1
-        assert scan.partitions.feed(behind, 2, 7) == 7
-
-
-def test_a_version_that_the_schemas_lack_has_no_partition_scan() -> None:
-    with pytest.raises(ValueError, match="99"):
-        Scan(99)
-
-
-# Times of the reports
-
-
-@in_one_test
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_partition_is_reported_once_its_records_length_has_been_read(version: int) -> None:
-    body = encoded(response("t"), version)
-    records = body.index(b"records")
-    scan = Scan(version).feed(body[: records - 1])
-    assert scan.noted == []
-    scan.feed(body[records - 1 : records])
-    assert [noted[1:] for noted in scan.noted] == [(0, 0, 70, 7)]
-    assert not scan.partitions.complete
-    scan.feed(body[records:])
-    assert len(scan.noted) == 1
-    assert scan.partitions.complete
-
-
-@in_one_test
-@pytest.mark.parametrize("version", VERSIONS)
-def test_error_and_session_of_a_response_are_unknown_until_they_have_arrived(version: int) -> None:
-    body = encoded(response("t"), version)
-    for end in range(len(body)):
-        head = (0, 0) if version < 7 else (9, 5) if end >= 4 + 2 + 4 else (None, None)
-        assert Scan(version).feed(body[:end]).head == head
 
 
 # Pauses
@@ -296,18 +239,6 @@ def test_the_partition_scan_pauses_in_arrays_without_partitions(
     assert position == len(claim) + 100 * len(element)
     assert scan.feed(body, position, len(body), 500) == len(claim) + 600 * len(element)
     assert scan.elements_left == 0
-
-
-@each_version(EVERY)
-@examples(8)
-@given(data=st.data(), cuts=CUTS, elements_max=st.integers(0, 5))
-def test_pauses_do_not_change_the_partitions_found(
-    message: type[Message], version: int, data: st.DataObject, cuts: list[int], elements_max: int
-) -> None:
-    body = codec(message, version).encode(data.draw(messages(FetchResponse, version)))
-    paused = Scan(version).feed(body, cuts, elements_max)
-    assert paused.noted == Scan(version).feed(body).noted
-    assert paused.partitions.complete
 
 
 # Memory
@@ -377,14 +308,6 @@ def test_the_partition_scan_of_a_mutated_response_agrees_with_the_decoded_respon
     assert agreed > MUTATIONS / 20
 
 
-@examples(300)
-@given(version=st.sampled_from(VERSIONS), body=st.binary(max_size=200), cuts=CUTS)
-def test_the_partition_scan_of_any_bytes_reports_or_refuses(
-    version: int, body: bytes, cuts: list[int]
-) -> None:
-    assert outcome(version, body, cuts) == outcome(version, body, ())
-
-
 @in_one_test
 @pytest.mark.parametrize(
     ("version", "malformed", "reason"),
@@ -429,16 +352,3 @@ def test_lengths_that_cannot_be_are_a_lasting_error_of_the_partition_scan(
             scan.feed(bytes(50))
         assert scan.noted == []
         assert not scan.partitions.complete
-
-
-# Work
-
-
-def test_the_partition_scan_generates_its_source_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    Scan(11)
-
-    def refuse(*_: object) -> None:
-        raise AssertionError("source is compiled again")
-
-    monkeypatch.setattr("builtins.compile", refuse)
-    assert Scan(11).feed(encoded(response("t"), 11)).partitions.complete

@@ -22,11 +22,8 @@ from weir.protocol.framing import (
     INCOMPLETE,
     LENGTH,
     REQUEST_HEAD,
-    REQUEST_HEAD_BYTES,
-    REQUEST_LENGTH_MIN,
     RESPONSE_HEAD,
     RESPONSE_HEAD_BYTES,
-    RESPONSE_LENGTH_MIN,
     client_id_end,
     request_body,
     response_body,
@@ -83,13 +80,6 @@ each_head = pytest.mark.parametrize(("find", "head", "flexible"), HEADS)
 # Whole frames
 
 
-@each_head
-def test_a_body_starts_behind_its_frames_header(find: FindBody, head: bytes, flexible: bool) -> None:
-    data = BEFORE + framed(head) + b"\xff\xff\xff\xff"
-    end = len(data) - 4
-    assert data[find(data, len(BEFORE), end, flexible=flexible) : end] == BODY
-
-
 def test_the_heads_of_frames_have_their_length_and_their_numbers() -> None:
     for flexible in (False, True):
         request = framed(request_head("weir", (), flexible=flexible))
@@ -123,18 +113,6 @@ def test_the_client_id_lies_between_its_offset_and_its_end(client_id: str | None
     assert data[CLIENT_ID_OFFSET:stop] == struct.pack(">h", length) + encoded
 
 
-def test_an_empty_body_starts_at_the_end_of_its_frame() -> None:
-    data = framed(request_head("weir", (), flexible=True), b"")
-    assert request_body(data, 0, len(data), flexible=True) == len(data)
-    data = framed(response_head((), flexible=False), b"")
-    assert response_body(data, 0, len(data), flexible=False) == len(data)
-
-
-def test_frame_head_lengths_equal_the_shortest_frames() -> None:
-    assert REQUEST_HEAD_BYTES == LENGTH.size + REQUEST_LENGTH_MIN == CLIENT_ID_OFFSET == 12
-    assert RESPONSE_HEAD_BYTES == LENGTH.size + RESPONSE_LENGTH_MIN == 8
-
-
 # Cut frames
 
 
@@ -155,16 +133,6 @@ def test_a_cut_head_is_incomplete(find: FindBody, head: bytes, flexible: bool) -
 
 
 # Lengths that lie
-
-
-@pytest.mark.parametrize("length", [-2, -3, -32_768])
-@pytest.mark.parametrize("flexible", [False, True])
-def test_a_negative_client_id_length_is_null(length: int, flexible: bool) -> None:
-    """Kafka's generated RequestHeaderData.read, and Type.NULLABLE_STRING before Kafka 2.4."""
-    data = BEFORE + framed(struct.pack(">hhih", 3, 9, 1, length) + b"\x00" + BODY)
-    null = data.replace(struct.pack(">hhih", 3, 9, 1, length), struct.pack(">hhih", 3, 9, 1, -1))
-    found = request_body(data, len(BEFORE), len(data), flexible=flexible)
-    assert found == request_body(null, len(BEFORE), len(null), flexible=flexible)
 
 
 def test_a_client_id_longer_than_its_frame_never_completes() -> None:

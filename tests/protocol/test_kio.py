@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from weir.protocol.values import Message
 
 OLD_KIO: Final = "0.5.0"
-NOT_IN_KIO: Final = 118
-"""Message versions that Kafka 4 removed, and kio 0.6.5 with it."""
 NOT_IN_OLD_KIO: Final = 72
 
 # Where kio 0.5.0 was generated from a schema that Kafka has since changed, and why ours is right.
@@ -42,10 +40,6 @@ OLD_KIO_DIFFERS: Final = {
         0,
     ): "3.9 called the array and its field otherwise; the bytes are the same",
 }
-
-
-def test_kio_has_all_versions_but_those_that_kafka_4_removed() -> None:
-    assert len(every_version()) - len(KNOWN) == NOT_IN_KIO
 
 
 @each_version(KNOWN)

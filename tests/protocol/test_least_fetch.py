@@ -90,16 +90,6 @@ def test_a_fetch_that_asks_for_the_least_has_its_other_fields_as_kafka_python_re
     assert read_by_kafka_python(KafkaPythonFetchRequest, patched(version, body), version) == expected
 
 
-@each_version(EVERY)
-@examples(8)
-@given(data=st.data())
-def test_a_fetch_that_asks_for_the_least_keeps_unknown_tagged_fields(
-    message: type[Message], version: int, data: st.DataObject
-) -> None:
-    value, subject = data.draw(messages(FetchRequest, version)), codec(FetchRequest, version)
-    assert patched(version, subject.encode(value)) == subject.encode(least(value, version))
-
-
 @in_one_test
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_fetch_of_kafkas_own_classes_is_patched_in_three_neighbouring_fields(version: int) -> None:
@@ -143,9 +133,3 @@ def test_a_mutated_fetch_is_patched_or_refused(version: int) -> None:
         assert done is (len(mutant) >= fields_end(version))
         assert len(data) == len(mutant)
         assert data[fields_end(version) :] == mutant[fields_end(version) :]
-
-
-def test_how_to_ask_for_the_least_is_made_once_for_each_version() -> None:
-    assert ask_least(12) is ask_least(12)
-    with pytest.raises(ValueError, match="99"):
-        ask_least(99)

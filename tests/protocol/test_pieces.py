@@ -15,9 +15,8 @@ from weir.protocol.messages import (
     CreateTopicsRequest,
     MetadataRequest,
     MetadataResponse,
-    StreamsGroupHeartbeatRequest,
 )
-from weir.protocol.pieces import PIECE_BYTES, PIECE_ITEMS, chosen, each, release
+from weir.protocol.pieces import PIECE_BYTES
 from weir.protocol.primitives import write_uvarint
 from weir.protocol.values import message_type, schema_of
 
@@ -90,16 +89,6 @@ def test_reading_and_writing_pause_after_each_piece_at_any_depth() -> None:
     assert run(codec_.decode_in_pieces(body))[1] == pauses
 
 
-def test_a_nullable_struct_is_read_in_pieces_too() -> None:
-    request = StreamsGroupHeartbeatRequest
-    subtopologies = [request.Subtopology(subtopology_id="s" * 100) for _ in range(100)]
-    message = request(topology=request.Topology(subtopologies=subtopologies))
-    body, written = run(codec(request, 0).encode_in_pieces(message))
-    found, read = run(codec(request, 0).decode_in_pieces(body))
-    assert found == message
-    assert min(written, read) >= 9
-
-
 def test_elements_of_all_arrays_together_are_bounded() -> None:
     topic = CreateTopicsRequest.CreatableTopic
     config = CreateTopicsRequest.CreatableTopicConfig(name="", value="")
@@ -137,11 +126,3 @@ def test_tagged_fields_of_a_request_are_bounded() -> None:
         else:
             with pytest.raises(OversizedError):
                 codec(MetadataRequest, 12).decode_request(body)
-
-
-def test_loops_pause_after_each_piece() -> None:
-    values = list(range(3 * PIECE_ITEMS + 1))
-    assert run(each(str, values)) == ([str(value) for value in values], 3)
-    assert run(chosen(lambda value: value % 2 == 0, values)) == (values[::2], 3)
-    assert run(release(values)) == (None, 3)
-    assert len(values) == 1

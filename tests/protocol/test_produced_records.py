@@ -91,14 +91,3 @@ def test_the_scan_for_record_batches_bounds_its_work_on_empty_topics(version: in
     data = bytearray(body_of(version, [[] for _ in range(2000)]))
     claimed, begun, partitions, _first, spans = records_in(version)(data, 0, len(data), 64)
     assert (claimed, begun, partitions, spans) == (2000, 64, 0, [])
-
-
-@pytest.mark.parametrize("version", [version for version in VERSIONS if version >= 9])
-def test_the_scan_for_record_batches_skips_tagged_fields(version: int) -> None:
-    """A partition may have some that we do not know; of many the walk stops at."""
-    data = body_of(version, [[b"one"], [b"two"]])
-    at = data.index(b"one") + 3
-    for tags, found in ((b"\x01\x07\x02hi", 2), (b"\x7f" + b"\x07\x00" * 127, 1)):
-        tagged = bytearray(data[:at] + tags + data[at + 1 :])
-        *_counts, spans = records_in(version)(tagged, 0, len(tagged), NO_LIMIT)
-        assert len(spans) == found

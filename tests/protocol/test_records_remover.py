@@ -108,10 +108,6 @@ def sized(version: int, record_bytes: int, partitions: int = 1) -> bytes:
 # What is left
 
 
-def test_kio_has_the_fetch_versions_of_kafka_4() -> None:
-    assert [version for _message, version in IN_KIO] == list(range(4, 19))
-
-
 @each_version(IN_KIO)
 @examples(8)
 @given(data=st.data(), cuts=CUTS)
@@ -139,16 +135,6 @@ def test_without_records_a_fetch_response_has_its_other_fields_as_kafka_python_r
     )
 
 
-@each_version(EVERY)
-@examples(8)
-@given(data=st.data(), cuts=CUTS)
-def test_without_records_a_fetch_response_keeps_unknown_tagged_fields(
-    message: type[Message], version: int, data: st.DataObject, cuts: list[int]
-) -> None:
-    value, subject = with_batches(data, version, tame=False), codec(FetchResponse, version)
-    assert fed(version, subject.encode(value), cuts).body() == subject.encode(emptied(value))
-
-
 @in_one_test
 @pytest.mark.parametrize("version", VERSIONS)
 def test_records_are_removed_from_a_fetch_response_of_kafkas_own_classes_cut_anywhere(version: int) -> None:
@@ -159,14 +145,6 @@ def test_records_are_removed_from_a_fetch_response_of_kafkas_own_classes_cut_any
     for cut in range(len(body) + 1):
         assert fed(version, body, [cut]).body() == expected
     assert fed(version, body, range(len(body))).body() == expected, "byte by byte"
-
-
-@in_one_test
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("record_bytes", [126, 127, 16_382, 16_383, 2_097_150, 2_097_151])
-def test_records_are_removed_whatever_their_lengths_own_length(version: int, record_bytes: int) -> None:
-    body = sized(version, record_bytes, partitions=2)
-    assert fed(version, body, [70, 100]).body() == sized(version, 0, partitions=2)
 
 
 @in_one_test
@@ -181,15 +159,6 @@ def test_records_are_removed_though_their_length_has_more_bytes_than_it_needs(
     longer = body.replace(b"\x08records", length + b"re" * empty[0])
     for cut in range(len(longer) + 1):
         assert fed(12, longer, [cut]).body() == body.replace(b"\x08records", empty)
-
-
-@in_one_test
-@pytest.mark.parametrize("version", VERSIONS)
-def test_bytes_behind_the_last_field_of_a_fetch_response_stay_as_they_are(version: int) -> None:
-    body, behind = sized(version, 50), b"of a newer version"
-    for cut in range(len(body + behind) + 1):
-        remover = fed(version, body + behind, [cut])
-        assert remover.body() == sized(version, 0) + behind
 
 
 @in_one_test
@@ -304,16 +273,6 @@ def test_a_mutated_fetch_response_loses_its_records_or_is_refused(
     assert removed > MUTATIONS / 20
 
 
-@examples(200)
-@given(version=st.sampled_from(VERSIONS), body=st.binary(max_size=200), cuts=CUTS)
-def test_removing_records_from_any_bytes_leaves_no_more_bytes_or_refuses(
-    version: int, body: bytes, cuts: list[int]
-) -> None:
-    without = outcome(version, body, cuts)
-    assert without == outcome(version, body, ())
-    assert without is None or len(without) <= len(body)
-
-
 @pytest.mark.parametrize(
     ("version", "length", "reason"),
     [
@@ -336,8 +295,3 @@ def test_records_with_a_length_that_cannot_be_are_a_lasting_error(
         with pytest.raises(ProtocolError):
             remover.feed(body, 0, len(body))
         assert not remover.complete
-
-
-def test_a_version_that_the_schemas_lack_has_no_records_remover() -> None:
-    with pytest.raises(ValueError, match="99"):
-        RecordsRemover(99, kept_bytes_max=UNBOUNDED)

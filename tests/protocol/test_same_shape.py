@@ -126,10 +126,3 @@ def test_no_more_shapes_are_kept_than_short_bodies_have_lengths() -> None:
         assert finder.find(body, 0, len(body)) == len(body) - 1
     assert max(finder._shapes) == SHAPE_BYTES_MAX
     assert len(finder._shapes) <= SHAPE_BYTES_MAX
-
-
-def test_a_field_at_a_fixed_distance_is_refused() -> None:
-    offset = field_offset(ProduceResponse, 8, "throttle_time_ms")
-    assert offset is not None
-    with pytest.raises(ValueError, match="fixed distance"):
-        FieldFinder(offset)

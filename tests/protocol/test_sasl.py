@@ -205,15 +205,6 @@ def test_an_oauthbearer_token_gives_the_configured_claim() -> None:
         oauthbearer_name(token, "email")
 
 
-def test_oauthbearer_tokens_in_both_base64_alphabets_are_decoded() -> None:
-    """Some brokers take the basic one (OAuthBearerUnsecuredJws of 3.9)."""
-    written = b'{"sub":"\xc3\xbf\xc3\xbe\xef\xbf\xbf>>>???"}'
-    basic = base64.b64encode(written).decode().rstrip("=")
-    assert "+" in basic or "/" in basic
-    for token in (basic, basic.replace("+", "-").replace("/", "_")):
-        assert oauthbearer_name(bearer(f"e30.{token}.s")) == "ÿþ\uffff>>>???"
-
-
 DEEP: Final = b'{"sub":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
 
 
@@ -271,28 +262,7 @@ def test_any_bytes_as_a_sasl_token_give_a_name_or_an_error(
     assert error is None or error.__context__ is None
 
 
-PIECES: Final = [b"n,", b"a=", b",", b"n=", b"r=", b"=2C", b"=", b"\x01", b"auth=", b"Bearer ", b".", b"\0"]
-
-
-@pytest.mark.parametrize("read", READERS)
-@given(parts=st.lists(st.one_of(st.sampled_from(PIECES), st.binary(max_size=4))))
-def test_any_token_like_text_gives_a_name_or_an_error(
-    read: Callable[[bytes], object], parts: list[bytes]
-) -> None:
-    error = refusal(read, b"".join(parts))
-    assert error is None or error.reason
-
-
 @given(st.binary())
 def test_any_oauthbearer_payload_gives_a_name_or_an_error(payload: bytes) -> None:
     error = refusal(oauthbearer_name, bearer(jwt(payload)))
     assert error is None or error.__context__ is None
-
-
-@given(
-    st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1),
-    st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1),
-)
-def test_a_sasl_plain_password_is_never_the_name(name: str, password: str) -> None:
-    assert plain_name(f"\0{name}\0{password}".encode()) == name
-    assert plain_name(f"{name}\0{name}\0{password}".encode()) == name

@@ -23,15 +23,11 @@ from tests.protocol.generate import each_version, every_version, messages, sampl
 from weir.protocol.codec import codec
 from weir.protocol.errors import ProtocolError
 from weir.protocol.messages import (
-    DescribeClusterResponse,
     FetchResponse,
     ProduceResponse,
-    ShareFetchResponse,
 )
 from weir.protocol.scanning.field_offsets import tag_section
 from weir.protocol.scanning.stream_scanner import UNKNOWN_TAG, EndpointMask, StreamScanner, endpoints_tag
-from weir.protocol.schema import header
-from weir.protocol.values import schema_of
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas as it was done once
@@ -126,14 +122,6 @@ def test_the_stream_scanner_finds_the_tag_section_in_chunks_of_any_size(
         assert scanned(message, version, chunked(body, range(size, len(body), size))) == expected
 
 
-@pytest.mark.parametrize(("message", "version"), STREAMED, ids=STREAMED_ID)
-def test_the_stream_scanner_finds_the_tag_section_at_every_cut(message: type[Message], version: int) -> None:
-    body = codec(message, version).encode(with_endpoints(message, version))
-    expected = tags_at(message, version, body)
-    for cut in range(len(body) + 1):
-        assert scanned(message, version, chunked(body, [cut])) == expected
-
-
 @each_version(FLEXIBLE)
 @given(data=st.data())
 @examples(2)
@@ -147,28 +135,6 @@ def test_the_stream_scanner_agrees_with_the_codec_on_the_end_of_the_fields(
     expected = len(used.encode_prefix(value, names[-1])) if names else 0
     cuts = data.draw(st.lists(st.integers(0, len(body)), max_size=8))
     assert scanned(message, version, chunked(body, cuts)) == expected
-
-
-def test_the_stream_scanner_reports_the_tag_section_at_its_first_byte() -> None:
-    body = codec(FetchResponse, 16).encode(with_endpoints(FetchResponse, 16))
-    expected = tags_at(FetchResponse, 16, body)
-    scanner = StreamScanner(FetchResponse, 16)
-    known = []
-    for start, stop in ((0, expected), (expected, expected), (expected, expected + 1), (0, 100)):
-        scanner.feed(body, start, stop)
-        known.append(scanner.tag_section)
-    assert known == [None, None, expected, expected]
-
-
-def test_the_stream_scanner_reads_two_byte_lengths_across_chunks() -> None:
-    """Of all flexible messages only the request header has one: the client id's."""
-    for client_id in (b"\xff\xff", b"\x00\x00", b"\x01\x2c" + b"c" * 300):
-        body = bytes(8) + client_id + b"\x00"
-        for cut in range(len(body)):
-            scanner = StreamScanner(header("request"), 2)
-            scanner.feed(body, 0, cut)
-            scanner.feed(body, cut, len(body))
-            assert scanner.tag_section == len(body) - 1
 
 
 def test_the_stream_scanner_passes_fifty_megabytes_through_a_small_buffer() -> None:
@@ -213,20 +179,6 @@ def test_the_stream_scanner_passes_mutated_bytes_in_place_or_refuses_them(
     assert all(body[index] == 0 and index > tags[0] for index in changed if index not in tags)
 
 
-def test_the_stream_scanner_stays_in_error_after_malformed_bytes() -> None:
-    scanner = StreamScanner(ProduceResponse, 10)
-    with pytest.raises(ProtocolError, match=r"ProduceResponse v10 at byte 6: .*longer than five bytes"):
-        scanner.feed(b"\x02\xff\xff\xff\xff\xff\x01", 0, 7)
-    with pytest.raises(ProtocolError, match="malformed before"):
-        scanner.feed(b"\x00", 0, 1)
-    assert scanner.tag_section is None
-
-
-def test_the_stream_scanner_refuses_versions_without_a_tag_section() -> None:
-    with pytest.raises(ValueError, match="ProduceResponse v8 has no tag section"):
-        StreamScanner(ProduceResponse, 8)
-
-
 # Which tag
 
 
@@ -245,12 +197,6 @@ def test_endpoint_tags_are_kafkas_root_tags_with_addresses() -> None:
     assert first == expected
 
 
-def test_endpoint_tags_exist_in_all_versions_after_their_first() -> None:
-    for message, version in WITH_ENDPOINTS:
-        last = schema_of(message).versions.max
-        assert all(endpoints_tag(message, later) == 0 for later in range(version, last + 1))
-
-
 @pytest.mark.parametrize(("message", "version"), WITH_ENDPOINTS, ids=WITH_ENDPOINTS_ID)
 def test_no_known_tag_follows_the_endpoints_or_equals_the_masking_tag(
     message: type[Message], version: int
@@ -258,16 +204,6 @@ def test_no_known_tag_follows_the_endpoints_or_equals_the_masking_tag(
     tags = [slot.tag or 0 for slot in codec(message, version).layout.tagged]
     assert max(tags) == endpoints_tag(message, version)
     assert max(tags) < UNKNOWN_TAG < 128
-
-
-@pytest.mark.parametrize(
-    ("message", "version"),
-    [(FetchResponse, 15), (ProduceResponse, 9), (ShareFetchResponse, 1), (DescribeClusterResponse, 0)],
-)
-def test_responses_without_endpoint_tags_have_no_endpoint_mask(message: type[Message], version: int) -> None:
-    assert endpoints_tag(message, version) is None
-    with pytest.raises(ValueError, match="no addresses among its tags"):
-        EndpointMask(message, version)
 
 
 # Neutralising
@@ -332,17 +268,6 @@ def test_kafka_python_ignores_masked_endpoints_before_newer_tags(
     passed, count = masked(message, version, chunked(body, range(3, len(body), 3)))
     assert count == 1
     assert read_by_kafka_python(message, version, passed) == ([], rest)
-
-
-@pytest.mark.parametrize(("message", "version"), STREAMED, ids=STREAMED_ID)
-def test_the_endpoint_mask_leaves_responses_without_endpoints_unchanged(
-    message: type[Message], version: int
-) -> None:
-    for unknown in ((), ((1, b"news"), (127, b"\x00\x00"), (128, b"\x00" * 200), (2**21, b""))):
-        value = message(unknown_tagged_fields=unknown)
-        body = codec(message, version).encode(value)
-        for size in (1, 2, len(body)):
-            assert masked(message, version, chunked(body, range(size, len(body), size))) == (body, 0)
 
 
 def test_the_endpoint_mask_covers_repeated_endpoint_tags() -> None:

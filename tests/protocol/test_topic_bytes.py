@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
@@ -77,20 +76,6 @@ def test_topic_bytes_are_counted_in_chunks_of_any_size(
     assert Counter(counting.counted) == Counter({name: expected[name] for name in WANTED})
 
 
-def test_topic_bytes_are_counted_at_every_cut() -> None:
-    body = codec(ProduceRequest, 9).encode(produce(("a", 300), ("unwanted", 7), ("a", None), ("bé", 1)))
-    for cut in range(len(body) + 1):
-        assert fed(ProduceRequest, 9, body, [cut]).counted == {b"a": 300, "bé".encode(): 1}
-
-
-@pytest.mark.parametrize("version", [8, 9])
-def test_claimed_topic_bytes_that_never_arrive_are_not_counted(version: int) -> None:
-    body = codec(ProduceRequest, version).encode(produce(("a", 1000)))
-    counting = fed(ProduceRequest, version, body[:-500], [40])
-    assert not counting.complete
-    assert not counting.counted
-
-
 def test_counting_topic_bytes_of_garbage_is_a_lasting_error() -> None:
     counting = TopicBytes(ProduceRequest, 8, WANTED)
     for _ in range(2):
@@ -131,17 +116,3 @@ def test_newer_fetch_versions_and_share_fetches_name_topics_by_id_only() -> None
     assert not names_topics(MetadataResponse, 9), "it has no records"
     with pytest.raises(ValueError, match="v13 does not name its topics"):
         TopicBytes(FetchResponse, 13, WANTED)
-
-
-def test_counting_begins_without_looking_at_the_schema_again() -> None:
-    TopicBytes(ProduceRequest, 8, WANTED)
-    called: list[str] = []
-    sys.setprofile(
-        lambda frame, event, _arg: called.append(frame.f_code.co_name) if event == "call" else None
-    )
-    try:
-        TopicBytes(ProduceRequest, 8, WANTED)
-    finally:
-        sys.setprofile(None)
-    assert "_names_topics" not in called
-    assert len(called) < 10, called

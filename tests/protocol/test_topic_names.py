@@ -58,27 +58,11 @@ def test_the_topic_scan_finds_the_topics_that_decoding_finds(version: int, data:
 
 
 @pytest.mark.parametrize("version", NAMING)
-def test_the_topic_scan_ignores_forgotten_topics(version: int) -> None:
-    message = FetchRequest(
-        topics=[FetchRequest.FetchTopic(topic="a")],
-        forgotten_topics_data=[FetchRequest.ForgottenTopic(topic="b")] if version >= 7 else [],
-    )
-    encoded = body(message, version)
-    found = topics_in(FetchRequest, version, "topics")(encoded, 0, len(encoded), {b"a", b"b"})
-    assert found == {b"a"}
-
-
-@pytest.mark.parametrize("version", NAMING)
 def test_the_topic_scan_of_a_cut_request_is_an_error(version: int) -> None:
     encoded = body(FetchRequest(topics=[FetchRequest.FetchTopic(topic="topic")]), version)
     find = topics_in(FetchRequest, version, "topics")
     with pytest.raises(ProtocolError):
         find(encoded, 0, encoded.index(b"topic") + 3, {b"topic"})
-
-
-def test_the_topic_scan_refuses_an_array_that_the_version_lacks() -> None:
-    with pytest.raises(ValueError, match="FetchRequest v4 has no forgotten_topics_data"):
-        topics_in(FetchRequest, 4, "forgotten_topics_data")
 
 
 def test_a_topic_name_longer_than_kafkas_strings_is_not_kept() -> None:

@@ -20,7 +20,6 @@ from tests.protocol.kio_side import kio_class
 from weir.protocol import schema
 from weir.protocol.api import ApiKey
 from weir.protocol.codec import codec, request_type, response_type
-from weir.protocol.errors import UnknownVersionError
 from weir.protocol.version_differences import (
     THROTTLE_FIELD,
     Change,
@@ -168,16 +167,6 @@ def test_the_field_comes_where_kafkas_schemas_have_it() -> None:
 )
 def test_what_changes_more_is_told_apart(api_key: int, version: int, why: str) -> None:
     assert version_difference(api_key, version).change is Change.OTHER, why
-
-
-@pytest.mark.parametrize(("api_key", "version"), [(4242, 1), (3, 0), (3, 99), (3, -1)])
-def test_a_step_that_does_not_exist(api_key: int, version: int) -> None:
-    with pytest.raises(UnknownVersionError):
-        version_difference(api_key, version)
-
-
-def test_an_api_that_the_schemas_do_not_know_has_no_steps() -> None:
-    assert version_differences(4242) == ()
 
 
 def test_a_tag_buffer_is_a_difference_also_where_there_are_no_fields() -> None:

@@ -31,7 +31,6 @@ pytestmark = [pytest.mark.trio]
 
 NOWHERE = Address("127.0.0.1", 1)
 CLIENT = Client(0, False, *PEER)
-BOOTSTRAP_CLIENT = Client(0, True, *PEER)
 
 
 @contextmanager
