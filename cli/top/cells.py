@@ -252,12 +252,12 @@ def _spark(rate: float, top: float) -> str:
 # Lines
 
 
-def summary(status: Status) -> str:
-    """Return the state of Weir as one line."""
+def summary(status: Status, *, is_stale: bool = False) -> str:
+    """Return the state of Weir as one line. `is_stale`: True if it is a former state."""
     totals = status.totals
     parts = [
         f"weir {status.version}",
-        "ready" if status.ready else "NOT READY",
+        "stale" if is_stale else "ready" if status.ready else "NOT READY",
         f"{totals.throttled_entities} waiting now",
         f"{totals.connections} conns",
         f"{number_text(totals.requests_per_s)} req/s",

@@ -76,7 +76,7 @@ class Program(App[None]):
         self._shown = wanted
         """The choice that the latest reading answers. It differs from `wanted` until Weir has answered."""
         self._interval_s = interval_s
-        self._freshness = Freshness(clock)
+        self._freshness = Freshness(clock, interval_s)
         self._lock = asyncio.Lock()
         self._queued = False
         """True while a reading waits for the end of another."""
@@ -132,10 +132,7 @@ class Program(App[None]):
 
     def show(self) -> None:
         """Show the latest reading."""
-        status = self._reading.status
-        self.query_one("#summary", Static).update(_line(summary(status), "" if status.ready else "bold red"))
-        found = problems(status)
-        self._show_line("#problems", "\n".join(found))
+        self._show_line("#problems", "\n".join(problems(self._reading.status)))
         self.query_one("#chosen", Static).update(_line(self._chosen()))
         self._show_freshness()
         if self._opened is None:
@@ -155,6 +152,9 @@ class Program(App[None]):
     def _show_freshness(self) -> None:
         if not self._has_screen():
             return
+        status, is_stale = self._reading.status, self._freshness.is_stale(paused=self._paused)
+        style = "" if status.ready and not is_stale else "bold red"
+        self.query_one("#summary", Static).update(_line(summary(status, is_stale=is_stale), style))
         self._show_line("#freshness", self._freshness.line(paused=self._paused))
 
     def _chosen(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -152,13 +153,60 @@ def test_the_page_says_since_when_it_is_stale_asks_less_often_and_recovers(
     shown(tab, url)
     api.failing = True
     tab.until("document.body.classList.contains('stale')")
-    assert tab.text("#live").startswith("stale since ")
+    assert_stale(tab)
     assert "131 %" in tab.text("#throttled"), "the latest numbers stay"
     tab.read("Promise.resolve(window.dispatchEvent(new Event('online')))")
     api.failing = False
     tab.read("window.dispatchEvent(new Event('online'))")
     tab.until("!document.body.classList.contains('stale')")
     assert tab.text("#live").startswith("live, ")
+
+
+def assert_stale(tab: Browser) -> None:
+    """Check that nothing on the page says that Weir is well."""
+    assert re.match(r"stale since \d\d:\d\d:\d\d: ", tab.text("#live"))
+    assert tab.read("document.title") == "(stale) Weir"
+    assert tab.text("#ready") == "not known"
+    assert tab.read("document.querySelectorAll('.pill.good').length") == 0
+
+
+def test_the_page_is_stale_while_weir_does_not_answer_and_before_its_requests_end(
+    tab: Browser, api: FakeApi, url: str
+) -> None:
+    shown(tab, url)
+    api.late |= {"/api/status", "/api/throttled", "/api/brokers", "/api/entities"}
+    tab.until("document.body.classList.contains('stale')")
+    assert_stale(tab)
+    assert tab.text("#live").endswith("Weir does not answer")
+    since = tab.read("document.querySelector('#live').textContent.slice(12, 20)")
+    assert since < tab.read("new Date().toLocaleTimeString('en-GB')")
+    api.late.clear()
+    tab.until("!document.body.classList.contains('stale')")
+    assert tab.text("#ready") == "ready"
+
+
+def test_the_page_is_stale_while_it_waits_for_a_token(tab: Browser, api: FakeApi, url: str) -> None:
+    shown(tab, url)
+    api.private, api.token = True, TOKEN
+    tab.read("sessionStorage.setItem('weir-token', 'of the former Weir')")
+    tab.until("document.querySelector('#token-dialog').open")
+    assert_stale(tab)
+
+
+def test_the_page_begins_with_shadow_quotas_if_no_quota_is_enforced(
+    tab: Browser, api: FakeApi, url: str
+) -> None:
+    api.status, api.entities = msgspec.structs.replace(STATUS, all_in_shadow=True), ()
+    shown(tab, url)
+    assert tab.read("document.querySelector('#list').className") == "shadow"
+    assert "alice" in tab.text("#list")
+    assert "All quotas are in shadow" in tab.text("#throttled-none")
+    chosen_by_hand = "document.querySelector('#tab-used').getAttribute('aria-selected') === 'true'"
+    tab.click("#tab-used")
+    tab.until(chosen_by_hand)
+    asked = len(api.requests)
+    tab.until(str(asked), lambda _: len(api.requests) >= asked + 8)
+    assert tab.read(chosen_by_hand)
 
 
 def test_keys_search_move_open_and_close(tab: Browser, api: FakeApi, url: str) -> None:

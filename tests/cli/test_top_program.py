@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from tests.admin.fake_api import ENTITIES, FakeApi, calm, connection, entity, served
 from weir.cli.admin_endpoint import Access
 from weir.cli.top.command import asking
+from weir.cli.top.freshness import LATE_S
 from weir.cli.top.readings import Reader, Wanted, read
 from weir.proxy.config.config import parse_address
 
@@ -199,6 +200,8 @@ def test_an_outage_keeps_the_data_tells_their_age_and_its_end() -> None:
         text = await shown.reread()
         assert "data are 14s old: " in text
         assert "status 503: the fake" in text
+        assert "weir 1.0.0  stale" in text
+        assert "ready" not in text
         assert ENTITIES_80.splitlines()[4] in text
         assert "connections, by" not in await shown.press("c")
         shown.api.failing = False
@@ -208,6 +211,21 @@ def test_an_outage_keeps_the_data_tells_their_age_and_its_end() -> None:
         assert "connections, by waits" in text
         shown.time[0] = 106.0
         assert await shown.reread() == CONNECTIONS_80
+
+    on_screen(script)
+
+
+def test_data_are_stale_while_weir_hangs_and_before_its_error() -> None:
+    async def script(shown: Shown) -> None:
+        shown.time[0] = NEVER_S + LATE_S
+        shown.program.show()
+        assert await shown.text() == ENTITIES_80
+        shown.time[0] += 1
+        shown.program.show()
+        text = await shown.text()
+        assert "weir 1.0.0  stale" in text
+        assert "data are 1h old: Weir does not answer" in text
+        assert "stale" not in await shown.reread()
 
     on_screen(script)
 

@@ -145,7 +145,7 @@ const byId = (r) => r.id;
 // path: of the request, or null for records that the page has. records: field of the answer.
 export const LISTS = {
   used: { title: "Most used", path: "/api/entities", records: "entities", columns: ENTITY, key: byId, sorts: USE_SORTS,
-    none: "No client has used a quota yet." },
+    none: "No client has used an enforced quota yet." },
   brokers: { title: "Brokers", path: "/api/brokers", records: "brokers", columns: BROKER, key: (r) => r.node_id, none: "No broker is known." },
   connections: { title: "Connections", path: "/api/connections", records: "connections", columns: CONNECTION, key: byId,
     sorts: CONNECTION_SORTS, none: "No connection is open." },

@@ -10,12 +10,14 @@ import { spark } from "./spark.js";
 
 const POLL_MS = 1500; // a throttled client is shown within 2 s, also without events
 const WAIT_MS_MAX = 30_000;
+const STALE_MS = 5000; // three polls; a request to a Weir that hangs ends later
+const SILENT = "Weir does not answer";
 const EVENTS_MAX = 500;
 const THROTTLED = 10; // entities shown until more are asked for
 const KEYS = { "/": "search", "j k": "next, previous row", Enter: "details of the row", Esc: "close; clear the search",
   "1 … 7": "list", "?": "these keys" };
 
-const state = { tab: "used", sorts: {}, now: 0, answers: {}, events: [], throttled: THROTTLED, opened: null, good: 0, failures: 0, locked: false };
+const state = { tab: "used", sorts: {}, now: 0, answers: {}, events: [], throttled: THROTTLED, opened: null, good: 0, stale: "", failures: 0, locked: false };
 let timer = 0;
 let turn = 0;
 
@@ -23,6 +25,7 @@ let turn = 0;
 
 async function poll() {
   clearTimeout(timer);
+  if (document.hidden) document.title = "Weir"; // its count would get old
   if (state.locked || document.hidden) return;
   const mine = ++turn;
   const q = $("search").value.trim();
@@ -34,8 +37,10 @@ async function poll() {
     const answers = await Promise.all(Object.entries(asked).map(async ([key, answer]) => [key, await answer]));
     if (mine !== turn) return;
     state.answers = Object.fromEntries(answers);
-    [state.failures, state.good] = [0, Date.now()];
+    const isFirst = !state.good;
+    [state.failures, state.good, state.stale] = [0, Date.now(), ""];
     show();
+    if (isFirst && state.answers.status.all_in_shadow && state.tab === "used") return choose("shadow");
   } catch (error) {
     if (mine !== turn) return;
     state.failures += 1;
@@ -45,11 +50,20 @@ async function poll() {
 }
 
 function failed(error) {
-  if (refused(error, poll)) return;
-  const since = state.good ? `stale since ${clock(state.good)}` : "no answer yet";
-  const reason = error instanceof ApiError ? error.message : "Weir does not answer";
-  pill("live", `${since}: ${reason}`, "bad");
+  if (!refused(error, poll) || !state.locked) showStale(error instanceof ApiError ? error.message : SILENT);
+}
+
+// Nothing on the page may say that Weir is well while its latest answer is old.
+function showStale(reason) {
+  state.stale = reason;
+  pill("live", `${state.good ? `stale since ${clock(state.good)}` : "no answer yet"}: ${reason}`, "bad");
+  pill("ready", "not known", "");
+  document.title = "(stale) Weir";
   document.body.classList.add("stale");
+}
+
+function watchAge() {
+  if (!state.stale && state.good && !document.hidden && Date.now() - state.good > STALE_MS) showStale(SILENT);
 }
 
 // True if the error is about the token: ask for it, then call `again`.
@@ -58,7 +72,7 @@ function refused(error, again) {
   if (!about || /admin_token_file/.test(error.message)) return false;
   if (error.status === 401) {
     state.locked = true;
-    pill("live", "needs a token", "bad");
+    showStale("needs a token");
   }
   askToken(error.message, again);
   return true;
@@ -127,7 +141,10 @@ function showThrottled(answer, totals) {
   const all = answer.entities.length + answer.hidden;
   put($("throttled-title"), q ? `Throttled: ${all} found` : all ? `Throttled: ${all}, ${totals.throttled_entities} waiting now` : "Throttled: nobody now");
   keyed($("throttled"), answer.entities, (each) => each.id, makeThrottled, fillThrottled);
-  put($("throttled-none"), q ? `No throttled entity matches “${q}”.` : "No client was throttled in the last 30 seconds.");
+  const nobody = state.answers.status.all_in_shadow
+    ? "All quotas are in shadow: they throttle nobody. The list of shadow quotas has the throttle times of enforced ones."
+    : "No client was throttled in the last 30 seconds.";
+  put($("throttled-none"), q ? `No throttled entity matches “${q}”.` : nobody);
   $("throttled-none").hidden = answer.entities.length > 0;
   put($("more"), `Show more: ${answer.hidden} not shown`);
   $("more").hidden = !answer.hidden;
@@ -326,6 +343,7 @@ $("sort").addEventListener("change", () => { state.sorts[state.tab] = $("sort").
 document.addEventListener("keydown", pressed);
 document.addEventListener("visibilitychange", poll);
 window.addEventListener("online", poll);
+setInterval(watchAge, 1000);
 form.setUp(refused, poll);
 choose("used");
 follow(take);
