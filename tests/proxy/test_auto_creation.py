@@ -12,13 +12,15 @@ from tests.mutations.requests import Create, Delete, Topic
 from tests.proxy.mutation_cluster import BURST, Cluster, limited
 from tests.proxy.playbook import Playbook
 from tests.proxy.wire import new_connection
+from tests.quotas.changes import put_in_force
 from tests.wire.frames import body_of, request, response
-from weir.protocol.messages import MetadataRequest, MetadataResponse
+from weir.protocol.error_codes import ErrorCode
+from weir.protocol.messages import CreateTopicsResponse, MetadataRequest, MetadataResponse
 from weir.protocol.versions import VersionRange
 from weir.proxy.handlers.mutations import pending_creations
-from weir.proxy.handlers.mutations.pending_creations import PENDING_MS, PendingCreations
+from weir.proxy.handlers.mutations.pending_creations import PENDING_MAX_EACH, PENDING_MS, PendingCreations
 from weir.proxy.handlers.mutations.recent_topics import KEPT_MS
-from weir.quotas import BrokerQuotas
+from weir.quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 
 if TYPE_CHECKING:
     from weir.quotas import MutationLedger
@@ -97,6 +99,19 @@ def test_a_topic_made_by_createtopics_is_not_charged_again_as_auto_created() -> 
     assert cluster.tokens == BURST - 4
 
 
+def test_validate_only_does_not_prevent_the_charge_of_an_auto_created_topic() -> None:
+    cluster = Creating()
+    cluster.controller.creation_takes = 5
+    cluster.ask_for(0, "new")
+    checked = Create((Topic("new", 1),), validate_only=True)
+    (frame,) = cluster.connect().send(0, checked.frame("app"))
+    assert body_of(frame, CreateTopicsResponse, 7).topics[0].error_code == ErrorCode.NONE
+    while cluster.ask_for(0, "new")[0] == {"new": UNKNOWN_TOPIC}:
+        pass
+    cluster.ask_for(0, "new")
+    assert cluster.tokens == BURST - 1 - SIZE
+
+
 def test_metadata_without_creations_is_checked_again_after_a_second_or_a_deletion() -> None:
     cluster = Creating()
     cluster.ask_for(0, "new")
@@ -140,6 +155,17 @@ def test_a_deleted_topic_still_in_metadata_is_checked_again() -> None:
     assert cluster.tokens == pytest.approx(BURST - 3 * SIZE + 0.6, abs=0.2)
 
 
+def test_missing_topics_of_one_client_are_not_charged_to_others() -> None:
+    cluster = Creating()
+    cluster.controller.creates = False
+    other = {(Entity(client_id=name), QuotaKey.CONTROLLER_MUTATION_RATE): 1.0 for name in ("app", "crowd")}
+    put_in_force(cluster.quotas, QuotaTable(other))
+    cluster.ask_for(0, *(f"invented-{number}" for number in range(PENDING_MAX_EACH + 5)), client_id=b"crowd")
+    for number in range(12):
+        cluster.ask_for(0, f"missed-{number}")
+    assert cluster.tokens == BURST
+
+
 def test_topics_auto_created_during_a_clients_pause_are_charged_afterwards() -> None:
     """Topics that came while their client was silent are charged when it is back."""
     cluster = Creating()
@@ -157,6 +183,14 @@ def test_a_missing_topic_that_is_not_created_in_time_is_forgotten() -> None:
     cluster.controller.add("late", 5)
     cluster.ask_for(PENDING_MS + 1, "another")
     assert cluster.tokens == BURST
+
+
+def test_an_auto_created_topic_deleted_before_the_next_request_is_charged() -> None:
+    cluster = Creating()
+    cluster.ask_for(0, "new")
+    cluster.connect().send(0, Delete(("new",)).frame("app"))
+    assert "new" not in cluster.controller.topics
+    assert cluster.tokens == BURST - 2 * SIZE
 
 
 # Strict

@@ -248,6 +248,20 @@ def test_a_failing_quota_store_is_an_error_of_every_valid_entry() -> None:
     ]
 
 
+def test_alterclientquotas_with_validate_only_changes_nothing() -> None:
+    quota_admin = Managed()
+    message = alter(
+        entry({"user": "alice"}, {"producer_byte_rate": 10.0}),
+        entry({"user": "bob"}, {"producer_byte_rate": 0.0}),
+        validate_only=True,
+    )
+    assert results(altered(session_of(quota_admin), message)) == [
+        ({"user": "alice"}, 0, None),
+        ({"user": "bob"}, INVALID, "Quota producer_byte_rate must be greater than 0"),
+    ]
+    assert quota_admin.asked == []
+
+
 def test_ip_entities_are_normalized_and_returned_in_the_clients_spelling() -> None:
     quota_admin = Managed(QuotaTable({(Entity(ip="::1"), CONNECT): 1.0}))
     message = alter(entry({"ip": "0:0::0001"}, {"connection_creation_rate": 5.0}))

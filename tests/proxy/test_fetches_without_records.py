@@ -347,6 +347,17 @@ def test_request_time_is_charged_once_for_a_response_without_records() -> None:
         assert charged_us(session) == round(10 + length_of(emptied(1, UNTIL_MS)) / 1000, 3)
 
 
+def test_request_time_is_charged_when_a_client_leaves_while_its_records_are_taken_out() -> None:
+    byte_rate = {(APP, QuotaKey.CONSUMER_BYTE_RATE): float(RATE)}
+    table = QuotaTable({(APP, QuotaKey.REQUEST_PERCENTAGE): 100.0, **byte_rate})
+    session = timed(table, costs({"Fetch": ApiCost(us=10.0)}), buffer_bytes=SMALL_BYTES)
+    assert fetch_budget(session.quotas).charge(70_000, 0) == UNTIL_MS
+    wire = Wire(session)
+    wire.exchange(0, fetch(1), fetched(1, 9000)[:5000])
+    session.end(5)
+    assert (charged_us(session), charged(session)) == (10, 0)
+
+
 # What cannot be
 
 

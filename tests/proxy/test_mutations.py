@@ -20,6 +20,7 @@ from tests.kfake.controller import (
     PARTITIONS,
     REPLICATION_FACTOR,
     THROTTLED,
+    TIMED_OUT,
     UNKNOWN_TOPIC,
     UNKNOWN_TOPIC_ID,
 )
@@ -119,6 +120,34 @@ def test_a_deletion_with_both_name_and_id_is_refused(other: str) -> None:
     assert [one.error_code for one in told] == [INVALID_REQUEST, OK]
     assert cluster.controller.sizes() == {"small": 1}
     assert cluster.tokens == BURST - 7
+
+
+def test_partitions_added_to_a_topic_missing_from_metadata_are_charged() -> None:
+    """A broker's metadata lags behind its controller."""
+    cluster = Cluster(sizes={"young": 1})
+    cluster.controller.lag = {"young"}
+    assert cluster.codes(0, Grow((("young", 8),))) == {"young": OK}
+    assert cluster.tokens == BURST - 7
+
+
+@pytest.mark.parametrize("count", [2**31 - 1, -(2**31), -1, 0])
+def test_no_partition_count_returns_tokens(count: int) -> None:
+    cluster = Cluster(sizes={"t": 2})
+    cluster.ask(0, Grow((("t", count),)))
+    cluster.ask(0, Grow((("t", count),), 0))
+    if count != -1:
+        cluster.ask(0, Create((Topic("new", count),), 4))
+        cluster.ask(0, Create((Topic("new", count),)))
+    assert cluster.tokens == BURST
+
+
+def test_pipelined_mutations_are_charged_in_order() -> None:
+    cluster = Cluster()
+    frames = [Create((Topic(f"t{number}", 6),)).frame("app") for number in range(4)]
+    told = cluster.connect().send(0, *frames)
+    codes = [Create(()).answer(frame).error_codes for frame in told]
+    assert codes == [(OK,), (OK,), (THROTTLED,)]  # and the client waits with the fourth
+    assert cluster.tokens == -2
 
 
 # What topics cost
@@ -290,6 +319,13 @@ def test_a_topic_of_default_size_is_charged_in_full_once_metadata_shows_it() -> 
     cluster.controller.lag.clear()
     cluster.ask(0, Create((Topic("b", 1),), version=4))
     assert cluster.tokens == BURST - 6 - 1
+
+
+def test_a_topic_creation_that_timed_out_stays_charged() -> None:
+    cluster = Cluster()
+    cluster.controller.timed_out = {"slow"}
+    assert cluster.ask(0, Create((Topic("slow", 4),))).error_codes == (TIMED_OUT,)
+    assert cluster.tokens == BURST - 4
 
 
 @pytest.mark.parametrize("brokers_ms", [0, 4999, 5001])

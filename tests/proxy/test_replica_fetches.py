@@ -56,6 +56,20 @@ def charged(play: Playbook) -> float:
 
 @in_one_test
 @pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("replica_id", [None, -1, -2])
+def test_a_brokers_fetch_without_a_replica_id_is_charged(version: int, replica_id: int | None) -> None:
+    with playbook("kafka") as play:
+        for number in (1, 2):  # the second is not taken to be as the first
+            asked = fetch(number, version, replica_id)
+            play.forwards(asked)
+            told = fetched(number, 100, version=version)
+            play.returns(told)
+            assert charged(play) == number * (length_of(told) - (version >= 12))
+        play.forwards(fetch(3, version, 2))
+
+
+@in_one_test
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize(
     ("user", "brokers"),
     [("ANONYMOUS", KAFKA), ("mallory", KAFKA), ("kafka", None)],

@@ -125,6 +125,18 @@ THROTTLES = ReplicationThrottles(
 )
 
 
+def test_throttles_that_were_set_are_read_and_inherited_values_are_not() -> None:
+    followed = first(throttled_cluster())
+    assert (followed.throttles, followed.failures) == ([THROTTLES], [])
+
+
+def test_each_broker_is_asked_for_its_own_rates() -> None:
+    cluster = throttled_cluster()
+    first(cluster)
+    of_brokers = [asked for asked in described(cluster) if asked[0][0] == BROKER]
+    assert sorted(of_brokers) == [[(BROKER, "0"), (BROKER, "")], [(BROKER, "1"), (BROKER, "")]]
+
+
 def test_topics_are_described_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker_source, "TOPICS_MAX", 2)
     topics = {f"t{number}": Topic(1, uuid.UUID(int=number)) for number in range(5)}

@@ -99,3 +99,8 @@ def test_an_invalid_request_cost_file_is_refused(tmp_path: Path, content: bytes,
     said = refused(costs=path)
     assert said.startswith(f"{path}: request_costs")
     assert words in said
+
+
+def test_an_endless_request_cost_file_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^/dev/zero: request_costs has more than"):
+        rules(costs="/dev/zero")

@@ -25,12 +25,14 @@ from tests.proxy.request_costs import (
     charged_us,
     costs,
     everybody,
+    percent,
     spend,
     time_table,
     timed,
 )
 from tests.proxy.sasl import (
     ILLEGAL_STATE,
+    UNSUPPORTED_MECHANISM,
     authenticate,
     authenticated,
     handshake,
@@ -64,7 +66,7 @@ from weir.proxy.counters import Counters
 from weir.proxy.handlers.plans import Plans
 from weir.proxy.handlers.request_time.request_time import CLASSES, Charged
 from weir.proxy.handlers.sasl.identity import Identities
-from weir.quotas import QuotaKey, QuotaTable
+from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from weir.quotas.costs.request_costs import ApiCost, ColdCost
 
 if TYPE_CHECKING:
@@ -260,6 +262,24 @@ def test_exempt_requests_of_brokers_are_not_held_on_new_connections() -> None:
             play.forwards(frame)
 
 
+def test_a_header_without_client_id_is_charged_to_its_user() -> None:
+    """ControlledShutdown v0 says none: where others have it, its body begins, with the broker's id."""
+    table = QuotaTable(
+        {
+            (Entity(user=ANONYMOUS), QuotaKey.REQUEST_PERCENTAGE): LIMIT,
+            (Entity(user=ANONYMOUS, client_id=DEFAULT), QuotaKey.REQUEST_PERCENTAGE): 2 * LIMIT,
+        }
+    )
+    session = timed(table)
+    with Playbook(session=session) as play:
+        shutdown = asked(ApiKey.CONTROLLED_SHUTDOWN, 0)
+        play.forwards(shutdown, ping(2))
+        told = answered(ApiKey.CONTROLLED_SHUTDOWN, 0, 0)
+        play.returns(told, pong(2))
+        charged = {(b.tags.user, b.tags.client_id): b.charged for b in budgets(session)}
+        assert charged == {(ANONYMOUS, ""): percent(EACH_US), (ANONYMOUS, "app"): percent(EACH_US)}
+
+
 # SASL
 
 
@@ -321,6 +341,16 @@ def test_requests_before_sasl_authentication_are_charged_to_no_user() -> None:
         log_in(play)
         negotiate(play, 2)
         assert by_user(play.session) == {ANONYMOUS: 2 * LIMIT_US, "alice": EACH_US}
+
+
+@pytest.mark.parametrize("refusal", [ILLEGAL_STATE, UNSUPPORTED_MECHANISM])
+def test_a_refused_handshake_does_not_mark_the_listener_as_sasl(refusal: int) -> None:
+    identities = Identities()
+    with Playbook(session=behind(identities)) as play:
+        play.relays(handshake("PLAIN"), shaken(refusal))
+    with Playbook(session=behind(identities)) as play:
+        negotiate(play)
+        assert by_user(play.session) == {ANONYMOUS: EACH_US}
 
 
 def test_sasl_requests_at_a_broker_without_sasl_are_charged_request_time() -> None:

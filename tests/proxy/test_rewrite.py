@@ -130,6 +130,16 @@ def test_broker_addresses_become_weirs_and_all_other_bytes_stay(
         assert play.session.addresses.address_book.nodes == nodes
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_controllers_in_describecluster_keep_their_addresses(version: int) -> None:
+    told = with_nodes(DescribeClusterResponse, version, {1: Address("controller.example.org", 9093)})
+    told.endpoint_type = CONTROLLERS
+    with Playbook() as play:
+        ask(play, DescribeClusterResponse, version)
+        play.returns(response(told, version))
+        assert play.session.addresses.address_book.nodes == {}
+
+
 def kio_reads(message: type[Message], version: int, body: bytes) -> Any:
     """What kio makes of it; None if it does not know the version."""
     from kio.serial import entity_reader
@@ -205,6 +215,14 @@ def test_brokers_without_a_port_at_weir_are_omitted(message: type[Message], vers
         else:
             expected = with_nodes(message, version, ours({1: Address("near", 2)}))
         play.to_client(response(expected, version))
+
+
+@pytest.mark.parametrize("version", list(schema_of(FindCoordinatorResponse).versions))
+def test_a_missing_coordinator_stays_missing(version: int) -> None:
+    answer = response(with_nodes(FindCoordinatorResponse, version, {-1: Address("", -1)}), version)
+    with Playbook() as play:
+        ask(play, FindCoordinatorResponse, version)
+        play.returns(answer)
 
 
 @in_one_test

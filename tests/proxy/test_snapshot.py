@@ -121,6 +121,11 @@ def test_a_failed_write_leaves_the_old_quota_snapshot(
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_an_available_store_precedes_the_quota_snapshot(tmp_path: Path) -> None:
+    write_snapshot(tmp_path / "last.toml", BOBS)
+    assert trio.run(LastKnown(FakeStore(ALICES), tmp_path / "last.toml").start) == ALICES
+
+
 # Starting
 
 

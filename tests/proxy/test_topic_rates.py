@@ -62,6 +62,25 @@ def test_a_producer_over_a_topics_rate_gets_a_throttle_time_and_waits() -> None:
     assert bytes(wire.to_broker).endswith(produce_to(2, b=1))
 
 
+def test_the_longer_wait_of_client_and_topic_counts() -> None:
+    table = QuotaTable({(A, PRODUCE): 100, (APP, PRODUCE): 10**9})
+    wire = Wire(new_connection(table))
+    wire.exchange(0, produce_to(1, a=1500), produced(1))
+    assert bytes(wire.to_client) == produced(1, throttle_ms=5000)
+    table = QuotaTable({(A, PRODUCE): 10**9, (APP, PRODUCE): 100})
+    wire = Wire(new_connection(table))
+    frame = produce_to(1, a=1500)
+    wire.exchange(0, frame, produced(1))
+    assert bytes(wire.to_client) == produced(1, throttle_ms=(len(frame) - 4 - 1000) * 10)
+
+
+def test_an_acks_0_producer_over_a_topics_rate_is_muted() -> None:
+    session = new_connection(QuotaTable({(A, PRODUCE): 100}))
+    wire = Wire(session)
+    wire.feed(0, client=produce_to(1, acks=0, a=2000))
+    assert session.throttled_until_ms == 10_000
+
+
 def test_a_consumer_over_a_topics_rate_gets_a_throttle_time_and_waits() -> None:
     session = new_connection(QuotaTable({(A, FETCH): 100}))
     wire = Wire(session)

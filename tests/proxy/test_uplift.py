@@ -158,6 +158,15 @@ def test_uplift_raises_the_versions_in_apiversions_responses(version: int, *, ag
         assert answer.throttle_time_ms == 0
 
 
+def test_an_unsupported_version_error_teaches_uplift_no_versions() -> None:
+    session = new_connection(plans=Plans(Counters(), uplift=True))
+    with Playbook(session=session) as play:
+        play.forwards(request(ApiVersionsRequest(), 3))
+        refusal = response(ApiVersionsResponse(error_code=35), 0)
+        play.returns(refusal)
+        assert session.broker_versions.broker is None
+
+
 QUESTION: Final = request(ApiVersionsRequest(), 0)
 
 

@@ -49,6 +49,14 @@ def test_invented_client_ids_beyond_the_bound_share_the_overflow_entity() -> Non
     assert {trace.client_id for trace in taken.traces} == {str(number) for number in range(10)}
 
 
+def test_long_names_in_usage_records_are_shortened() -> None:
+    taken = Taken(UsageRegistries())
+    say(wire_of(taken.registries), b"x" * 30_000)
+    (record,) = taken.drain()
+    assert len(record.client_id) == 256
+    assert record.bytes_in > 30_000
+
+
 def test_the_former_clients_of_a_connection_are_bounded() -> None:
     registries = UsageRegistries()
     wire = wire_of(registries)

@@ -199,6 +199,19 @@ def test_a_client_that_leaves_before_the_response_is_counted_with_its_charge() -
     assert sums["request_percentage violations"] == 1
 
 
+@pytest.mark.parametrize("leaves", [True, False])
+def test_counted_request_time_is_scaled_as_charges(leaves: bool) -> None:
+    quotas = BrokerQuotas.create(time_table(1e9), request_time_scale=2.5)
+    taken, wire = counted_wire(timed(quotas=quotas))
+    wire.feed(1, client=ping())
+    if not leaves:
+        wire.feed(1, broker=pong())
+    wire.session.end(1)
+    taken.drain()
+    (budget,) = quotas.request
+    assert total(taken.records)["request_time_us"] == pytest.approx(budget.charged * 10_000) == 2.5 * EACH_US
+
+
 # What is charged
 
 

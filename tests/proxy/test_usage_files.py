@@ -69,6 +69,22 @@ def test_a_usage_file_is_hidden_until_it_is_finished(tmp_path: Path) -> None:
     assert desk.tally.last_written_s == WALL_S
 
 
+def test_a_usage_file_is_finished_after_its_rotation_time(tmp_path: Path) -> None:
+    desk, files = Desk.opened(tmp_path)
+    files.write(Kind.USAGE, [usage_record(1)])
+    desk.now_s = 59.9
+    files.tend()
+    assert desk.names() == [unfinished_name(FIRST)]
+    desk.now_s = 60
+    files.tend()
+    files.tend()
+    assert desk.names() == [FIRST]
+    files.write(Kind.USAGE, [usage_record(2)])
+    files.close(1)
+    assert [requests_in(tmp_path / name) for name in (FIRST, SECOND)] == [[1], [2]]
+    assert desk.tally.finished_files == 2
+
+
 def test_a_usage_file_is_finished_at_its_rotation_size(tmp_path: Path) -> None:
     desk, files = Desk.opened(tmp_path, FileRules(1e9, 4096, 0, PLAIN))
     for number in range(100):
@@ -341,6 +357,30 @@ def test_usage_files_keep_whole_lines_on_a_full_disk(tmp_path: Path) -> None:
     files.close(1)
     assert requests_in(tmp_path / FIRST) == [1, 2, 3]
     assert desk.tally.written[Kind.USAGE] == 3
+
+
+def test_whole_lines_that_cannot_be_truncated_are_not_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = Desk(tmp_path)
+    files = desk.files()
+    records = [usage_record(number) for number in (1, 2, 3)]
+    desk.disk.room = len(outlet.lines(records[:2])) + 30
+
+    def fails(_fd: int, _length: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "ftruncate", fails)
+        taken = files.write(Kind.USAGE, records)
+    assert taken == 2
+    desk.disk.room = None
+    files.write(Kind.USAGE, records[taken:])
+    files.close(1)
+    files.open()
+    assert [requests_in(tmp_path / name) for name in desk.names()] == [[1, 2], [3]]
+    assert desk.tally.written[Kind.USAGE] == 3
+    assert desk.tally.written_bytes == sum((tmp_path / name).stat().st_size for name in desk.names())
 
 
 def test_a_usage_file_that_fails_to_sync_is_finished_later(

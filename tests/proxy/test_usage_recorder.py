@@ -16,7 +16,7 @@ from tests.proxy.usage_rigs import usage_record
 from weir.proxy.control.usage import recorder as module
 from weir.proxy.control.usage.outlet import Record
 from weir.proxy.control.usage.recorder import SLICE, Clocks, Recorder
-from weir.proxy.control.usage.tally import Kind, Tally
+from weir.proxy.control.usage.tally import Kind, Loss, Tally
 
 if TYPE_CHECKING:
     from weir.usage import TraceRecord, UsageRecord
@@ -174,6 +174,13 @@ async def test_the_usage_recorder_logs_a_changed_clock_and_continues(
     before, after = scene.registries.offsets[0], scene.registries.offsets[-1]
     assert after - before == step_ms
     assert len(set(scene.registries.offsets)) == 2
+
+
+async def test_the_usage_recorder_counts_dropped_traces_once(autojump_clock: trio.testing.MockClock) -> None:
+    scene = Scene()
+    scene.registries.traces_dropped = 7
+    await record_for(scene, 3.5)
+    assert scene.sink.tally.dropped[Loss.TRACES_MAX] == 7
 
 
 async def test_a_bug_in_the_usage_registry_is_logged_and_recording_continues(

@@ -104,6 +104,13 @@ def test_usage_records_beyond_the_queue_are_dropped_and_counted() -> None:
     assert numbers(outlet)[-1] == 9
 
 
+def test_unacknowledged_usage_records_take_room_in_the_queue() -> None:
+    writer, outlet = pair(queue_records=5)
+    outlet.tally.unacknowledged = 4
+    writer.put(Kind.USAGE, numbered(1, 2))
+    assert (outlet.tally.queued, outlet.tally.dropped[Loss.QUEUE_FULL]) == (1, 1)
+
+
 def test_a_failing_usage_outlet_is_reopened_without_losing_queued_records() -> None:
     writer, outlet = pair(queue_records=3)
     writer.put(Kind.USAGE, numbered(1, 2))

@@ -207,6 +207,14 @@ def test_a_throttle_is_told_in_the_first_response_whose_version_has_the_field() 
         play.to_client(old[1], told, produced(3, version=0))
 
 
+def test_a_throttle_that_a_response_can_tell_is_told_there_only() -> None:
+    with Playbook(quota_table(produce=RATE)) as play:
+        play.forwards(ping(1), produce(2, 12_106))
+        play.muted_until(2106)
+        play.broker(pong(1), produced(2))
+        play.to_client(pong(1), produced(2, throttle_ms=2106))
+
+
 def test_a_request_time_throttle_is_told_in_the_next_response_if_its_own_lacks_the_field() -> None:
     """The next one is of a client without a quota: it shares the connection, and so waits as well."""
     session = timed()

@@ -141,6 +141,14 @@ def test_clients_with_equal_tags_share_one_budget() -> None:
     assert budget_of(quotas, "bob", "two").charge(100, 0) == 0
 
 
+def test_brokers_and_quota_keys_share_no_budget() -> None:
+    both = QuotaTable({(ALICE, PRODUCE): 1000.0, (ALICE, FETCH): 1000.0})
+    one, other = BrokerQuotas.create(both), BrokerQuotas.create(both)
+    budget_of(one.produce).charge(20_000, 0)
+    assert budget_of(one.fetch).charge(10_000, 0) == 0
+    assert budget_of(other.produce).charge(10_000, 0) == 0
+
+
 # Changes
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.quotas.calls import calls_made
-from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable, Tags
 from weir.quotas.connections import ConnectionCounts, ConnectionQuotas
 from weir.quotas.table.bounded_names import OVERFLOW
 
@@ -29,6 +29,14 @@ def test_a_rate_of_five_connections_per_second_admits_fifty_and_delays_the_next_
     quotas = ConnectionQuotas(table(_10_0_0_1=5))
     assert admitted(quotas, "10.0.0.1", 50, 0) == 50
     assert quotas.admit(1, "10.0.0.1", 0) == 200  # rate 5.1 over 10 s
+
+
+def test_a_refused_connection_is_not_charged() -> None:
+    quotas = ConnectionQuotas(table(default=5))
+    assert admitted(quotas, "10.0.0.1", 1000, 0) == 50
+    (budget,) = quotas.ips(1)
+    assert budget.tags == Tags("", "", ip="10.0.0.1")
+    assert budget.charged == 50
 
 
 def test_connections_of_a_refused_address_are_not_charged_to_the_listener() -> None:

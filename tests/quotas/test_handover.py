@@ -120,6 +120,14 @@ def test_mutation_tokens_are_not_given_again(charged: int) -> None:
     assert new.tokens(2000 + LATER_MS) == pytest.approx(min(55 - charged + 10, 55))
 
 
+def test_a_told_throttle_lasts_after_a_handover() -> None:
+    old = QuotaRegistry(TABLE)
+    wait_ms = old.of(1).ledger("someone", "c", 0).charge_produce(20_000, 0)
+    assert wait_ms > 1000
+    (budget,) = passed_on(old, 1000).of(1).produce
+    assert budget.throttled_until_ms == LATER_MS + wait_ms
+
+
 def test_the_usage_of_one_broker_is_not_that_of_another() -> None:
     old = QuotaRegistry(TABLE)
     old.of(1).ledger("someone", "c", 0).charge_produce(20_000, 0)

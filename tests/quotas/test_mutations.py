@@ -135,6 +135,14 @@ def test_a_refund_returns_at_most_the_charged_tokens() -> None:
     assert charge.finish(0) == budget.charged == 0
 
 
+def test_a_refund_does_not_exceed_the_burst() -> None:
+    budget = budget_of(limit=2.0)
+    charge = budget.begin(strict=True)
+    charge.admit(4, 0)
+    charge.refund(4, 60_000)
+    assert budget.tokens(60_000) == 22
+
+
 def test_a_permissive_request_within_the_limit_is_never_throttled_later() -> None:
     """A broker looks when it charges; what others took since is theirs to wait for."""
     budget = budget_of(limit=2.0)
