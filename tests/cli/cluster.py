@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import socket
-import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from tests.kafka.settings import HOST
-from tests.wire.frames import head_of, request, response
-from weir.protocol.api import ApiKey
-from weir.protocol.messages import MetadataResponse, ProduceRequest, ProduceResponse
+from tests.kfake.cluster import Cluster
+from tests.kfake.threads import Brokers
+from tests.wire.frames import request
+from weir.protocol.messages import ProduceRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from weir.protocol.values import Message
 
 VERSION: Final = 7
 """Of produce requests."""
@@ -25,43 +23,10 @@ WAIT_S: Final = 20
 @contextmanager
 def cluster(brokers: int, *, away: int | None = None) -> Iterator[list[int]]:
     """The ports of the brokers, which have the node ids from 0 on. The broker `away` cannot be reached."""
-    listeners = [socket.create_server((HOST, 0)) for _ in range(brokers)]
-    ports = [int(each.getsockname()[1]) for each in listeners]
-    broker = MetadataResponse.MetadataResponseBroker
-    nodes = [broker(node_id=node, host=HOST, port=port) for node, port in enumerate(ports)]
-    answers: dict[int, Message] = {
-        ApiKey.METADATA: MetadataResponse(brokers=nodes),
-        ApiKey.PRODUCE: ProduceResponse(),
-    }
-    if away is not None:
-        listeners.pop(away).close()
-    for listener in listeners:
-        threading.Thread(target=_accept, args=(listener, answers), daemon=True).start()
-    try:
-        yield ports
-    finally:
-        for listener in listeners:
-            listener.shutdown(socket.SHUT_RDWR)
-            listener.close()
-
-
-def _accept(listener: socket.socket, answers: dict[int, Message]) -> None:
-    while True:
-        try:
-            connection, _ = listener.accept()
-        except OSError:
-            return
-        threading.Thread(target=_serve, args=(connection, answers), daemon=True).start()
-
-
-def _serve(connection: socket.socket, answers: dict[int, Message]) -> None:
-    with connection:
-        while length := connection.recv(4, socket.MSG_WAITALL):
-            frame = length + connection.recv(int.from_bytes(length), socket.MSG_WAITALL)
-            head = head_of(frame)
-            if head.api_key not in answers:
-                return
-            connection.sendall(response(answers[head.api_key], head.version, head.correlation_id))
+    with Brokers(Cluster(), range(brokers)) as served:
+        if away is not None:
+            served.stop(away)
+        yield served.ports
 
 
 def produced(size: int, client_id: str) -> bytes:

@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,12 +18,15 @@ from tests.cli.run_command import error_line
 from tests.conformance.capture.pcaps import write_pcap
 from tests.kafka.ports import free_range
 from tests.kafka.waiting import eventually
+from tests.kfake.cluster import Cluster
+from tests.kfake.threads import Brokers
 from tests.wire.frames import request, response
 from weir.cli.exits import DONE, INCOMPLETE, USAGE
 from weir.cli.main import weir
 from weir.conformance.capture import CaptureReader, CaptureWriter, Run, read
 from weir.conformance.capture.tcp import Endpoint, Segment
 from weir.conformance.events import Bytes, Closed, Event, Opened, Side
+from weir.protocol.api import ApiKey
 from weir.protocol.messages import MetadataRequest, MetadataResponse, SaslAuthenticateRequest
 
 if TYPE_CHECKING:
@@ -115,34 +117,13 @@ def test_capture_refuses_a_file_of_something_else(tmp_path: Path) -> None:
     assert "is not a capture" in error_line(result)
 
 
-class Broker:
-    """A broker that answers one request, and closes connections that send anything else."""
-
-    def __init__(self) -> None:
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._listening.getsockname()[1]}"
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                sock, _ = self._listening.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._answer, args=(sock,), daemon=True).start()
-
-    def _answer(self, sock: socket.socket) -> None:
-        with sock:
-            while sock.recv(65536) == ASK:
-                sock.sendall(ANSWER)
-
-    def close(self) -> None:
-        """Accept no more."""
-        self._listening.close()
+def served_broker() -> Brokers:
+    """A broker that answers Metadata, and closes Weir's own connections."""
+    return Brokers(Cluster(shy=True, handlers={ApiKey.METADATA: MetadataResponse()}))
 
 
 def test_capture_relays_and_records_until_it_is_stopped(tmp_path: Path) -> None:
-    broker, port, out = Broker(), free_range(3), tmp_path / "c"
+    broker, port, out = served_broker().__enter__(), free_range(3), tmp_path / "c"
     command = [sys.executable, "-m", "weir.cli", "capture", "--upstream", broker.address, "--out", str(out)]
     command += ["--listen", f"127.0.0.1:{port}", "--broker-ports", f"{port + 1}-{port + 2}"]
     log = tmp_path / "log"
@@ -162,7 +143,7 @@ def test_capture_relays_and_records_until_it_is_stopped(tmp_path: Path) -> None:
         finally:
             process.kill()
             process.wait()
-            broker.close()
+            broker.stop()
     reader = CaptureReader(out)
     events = [event for event in reader if isinstance(event, Bytes)]
     assert ASK in b"".join(event.data for event in events if event.side is Side.CLIENT)
@@ -178,7 +159,7 @@ def is_listening(log: Path) -> bool:
 
 def test_errors_of_the_process_that_writes_end_in_the_exit_code_while_traffic_goes_on(tmp_path: Path) -> None:
     for harm, text in (("kill", "the process that writes it"), ("unlink", "was removed or replaced")):
-        broker, port, out, log = Broker(), free_range(3), tmp_path / "c", tmp_path / harm
+        broker, port, out, log = served_broker().__enter__(), free_range(3), tmp_path / "c", tmp_path / harm
         command = [
             sys.executable,
             "-m",
@@ -209,6 +190,6 @@ def test_errors_of_the_process_that_writes_end_in_the_exit_code_while_traffic_go
             finally:
                 process.kill()
                 process.wait()
-                broker.close()
+                broker.stop()
         assert text in log.read_text()
         assert "the capture lacks all that came after" in log.read_text()

@@ -14,12 +14,13 @@ import pytest
 import trustme
 from click.testing import CliRunner, Result
 
-from tests.conformance.probe.stub_target import StubTarget
+from tests.conformance.probe.stub_target import stub_target
+from tests.kfake.cluster import up_to
+from tests.kfake.threads import Brokers
 from weir.cli.main import weir
 from weir.conformance.probe import runner
 from weir.protocol.api import ApiKey
 from weir.protocol.messages import DeleteTopicsResponse, SaslAuthenticateResponse, SaslHandshakeResponse
-from weir.protocol.versions import VersionRange
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,24 +30,24 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def stub() -> Iterator[StubTarget]:
-    with StubTarget() as target:
+def stub() -> Iterator[Brokers]:
+    with stub_target() as target:
         yield target
 
 
-def probe(stub: StubTarget, *options: str | Path) -> Result:
+def probe(stub: Brokers, *options: str | Path) -> Result:
     return CliRunner().invoke(weir, ["probe", "--target", stub.address, *map(str, options)])
 
 
-def broken(stub: StubTarget, version: int = 2) -> None:
+def broken(stub: Brokers, version: int = 2) -> None:
     """Make the stub close the connection at a version of DeleteTopics."""
-    usual = stub.answers[ApiKey.DELETE_TOPICS]
-    stub.answers[ApiKey.DELETE_TOPICS] = lambda request, found: (
-        None if found == version else usual(request, found)
+    usual = stub.cluster.handler(ApiKey.DELETE_TOPICS)
+    stub.cluster.handlers[ApiKey.DELETE_TOPICS] = lambda request, found, _now_ms: (
+        None if found == version else usual(request, found, 0)
     )
 
 
-def test_probe_exits_with_1_and_prints_the_command_that_repeats_a_failure(stub: StubTarget) -> None:
+def test_probe_exits_with_1_and_prints_the_command_that_repeats_a_failure(stub: Brokers) -> None:
     broken(stub)
     result = probe(stub, "--only", "DeleteTopics/*/maximal", "--seed", "7")
     assert result.exit_code == 1
@@ -57,7 +58,7 @@ def test_probe_exits_with_1_and_prints_the_command_that_repeats_a_failure(stub: 
     assert again.output.endswith("1 case of 1 API: 0 passed, 1 failed\n")
 
 
-def test_probe_fails_only_for_failures_that_the_baseline_lacks(stub: StubTarget, tmp_path: Path) -> None:
+def test_probe_fails_only_for_failures_that_the_baseline_lacks(stub: Brokers, tmp_path: Path) -> None:
     broken(stub)
     known = tmp_path / "known.json"
     known.write_text(probe(stub, "--only", "DeleteTopics/*/m??imal", "--json").stdout)
@@ -69,8 +70,10 @@ def test_probe_fails_only_for_failures_that_the_baseline_lacks(stub: StubTarget,
     assert (result.exit_code, failed) == (1, ["FAILED DeleteTopics v3, 2 cases"])
 
 
-def test_equal_failures_of_several_versions_are_one_line_with_one_command(stub: StubTarget) -> None:
-    stub.answers[ApiKey.DELETE_TOPICS] = lambda _request, version: b"" if version in (1, 2, 4) else None
+def test_equal_failures_of_several_versions_are_one_line_with_one_command(stub: Brokers) -> None:
+    stub.cluster.handlers[ApiKey.DELETE_TOPICS] = lambda _request, version, _now_ms: (
+        b"" if version in (1, 2, 4) else None
+    )
     result = probe(stub, "--only", "DeleteTopics/*/minimal")
     closed, unreadable = (line for line in result.output.splitlines() if line.startswith("FAILED"))
     assert closed.startswith("FAILED DeleteTopics v0, v3, 2 cases: The target closes the connection")
@@ -78,7 +81,7 @@ def test_equal_failures_of_several_versions_are_one_line_with_one_command(stub: 
     assert result.output.count("weir probe --target") == 2
 
 
-def test_probe_compares_outcomes_with_expected_ones(stub: StubTarget, tmp_path: Path) -> None:
+def test_probe_compares_outcomes_with_expected_ones(stub: Brokers, tmp_path: Path) -> None:
     expected = tmp_path / "expected.json"
     broken(stub)
     assert probe(stub, "--only", "DeleteTopics/*/m??imal", "--write-expect", expected).exit_code == 1
@@ -103,7 +106,7 @@ def test_probe_compares_outcomes_with_expected_ones(stub: StubTarget, tmp_path: 
     assert "DIFFERS Metadata/v0/minimal: expected no such case, found answer" in whole.output
 
 
-def test_probe_cannot_run_without_a_server_a_case_or_right_options(stub: StubTarget, tmp_path: Path) -> None:
+def test_probe_cannot_run_without_a_server_a_case_or_right_options(stub: Brokers, tmp_path: Path) -> None:
     assert probe(stub, "--only", "Nothing").exit_code == 2
     assert probe(stub, "--user", "alice").exit_code == 2
     assert probe(stub, "--timeout-s", "0").exit_code == 2
@@ -117,18 +120,18 @@ def test_probe_cannot_run_without_a_server_a_case_or_right_options(stub: StubTar
     assert CliRunner().invoke(weir, ["probe", "--target", "nonsense"]).exit_code == 2
 
 
-def test_a_target_that_stops_is_told_in_one_line(stub: StubTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_target_that_stops_is_told_in_one_line(stub: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "GONE_S", 0.0)
-    usual = stub.answers[ApiKey.API_VERSIONS]
+    usual = stub.cluster.handler(ApiKey.API_VERSIONS)
     left = [3]
 
-    def last(request: Message, version: int) -> Message | bytes | None:
+    def last(request: Message, version: int, _now_ms: int) -> Message | bytes | None:
         left[0] -= 1
         if not left[0]:
             stub.stop()
-        return usual(request, version)
+        return usual(request, version, 0)
 
-    stub.answers[ApiKey.API_VERSIONS] = last
+    stub.cluster.handlers[ApiKey.API_VERSIONS] = last
     result = probe(stub, "--only", "ApiVersions/*/m??imal", "--only", "ApiVersions/*/random-?")
     assert result.exit_code == 2
     (text,) = result.stderr.splitlines()
@@ -137,18 +140,18 @@ def test_a_target_that_stops_is_told_in_one_line(stub: StubTarget, monkeypatch: 
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_removes_the_scratch_topic(stub: StubTarget, number: signal.Signals) -> None:
+def test_a_signal_removes_the_scratch_topic(stub: Brokers, number: signal.Signals) -> None:
     process: list[subprocess.Popen[bytes]] = []
     killed: list[int] = []
-    usual = stub.answers[ApiKey.API_VERSIONS]
+    usual = stub.cluster.handler(ApiKey.API_VERSIONS)
 
-    def signalled(request: Message, version: int) -> Message | bytes | None:
-        if stub.topics and not killed:
+    def signalled(request: Message, version: int, _now_ms: int) -> Message | bytes | None:
+        if stub.cluster.topics and not killed:
             killed.append(number)
             os.kill(process[0].pid, number)
-        return usual(request, version)
+        return usual(request, version, 0)
 
-    stub.answers[ApiKey.API_VERSIONS] = signalled
+    stub.cluster.handlers[ApiKey.API_VERSIONS] = signalled
     command = [
         sys.executable,
         "-m",
@@ -161,7 +164,7 @@ def test_a_signal_removes_the_scratch_topic(stub: StubTarget, number: signal.Sig
     ]
     process.append(subprocess.Popen([*command, "--random", "100"]))
     assert process[0].wait(60) == 128 + number
-    assert stub.topics == []
+    assert stub.cluster.topics == {}
 
 
 def test_probe_over_tls_trusts_the_given_authority_only(tmp_path: Path) -> None:
@@ -171,19 +174,19 @@ def test_probe_over_tls_trusts_the_given_authority_only(tmp_path: Path) -> None:
     files = [tmp_path / "right.pem", tmp_path / "other.pem"]
     for authority, file in zip(authorities, files, strict=True):
         authority.cert_pem.write_to_path(str(file))
-    with StubTarget(context) as stub:
+    with stub_target(context) as stub:
         assert probe(stub, "--only", "Metadata/v9/minimal", "--tls-ca", files[0]).exit_code == 0
         other = probe(stub, "--tls-ca", files[1])
         assert (other.exit_code, "CERTIFICATE_VERIFY_FAILED" in other.stderr) == (2, True)
 
 
-def test_a_refused_login_is_told_without_the_password(stub: StubTarget, tmp_path: Path) -> None:
+def test_a_refused_login_is_told_without_the_password(stub: Brokers, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("pass-word")
-    stub.offered[ApiKey.SASL_AUTHENTICATE] = VersionRange(0, 1)
-    stub.answers[ApiKey.SASL_HANDSHAKE] = lambda _request, _version: SaslHandshakeResponse()
+    stub.cluster.spoken |= up_to({ApiKey.SASL_AUTHENTICATE: 1, ApiKey.SASL_HANDSHAKE: 1})
+    stub.cluster.handlers[ApiKey.SASL_HANDSHAKE] = lambda *_: SaslHandshakeResponse()
     refused = SaslAuthenticateResponse(error_code=58)
-    stub.answers[ApiKey.SASL_AUTHENTICATE] = lambda _request, _version: refused
+    stub.cluster.handlers[ApiKey.SASL_AUTHENTICATE] = lambda *_: refused
     result = probe(stub, "--user", "alice", "--password-file", secret)
     assert result.exit_code == 2
     assert "refuses the login with error 58 (SASL_AUTHENTICATION_FAILED)" in result.stderr
@@ -193,19 +196,19 @@ def test_a_refused_login_is_told_without_the_password(stub: StubTarget, tmp_path
 @pytest.mark.parametrize("option", ["--baseline", "--expect"])
 @pytest.mark.parametrize("data", [b'{"x": ' + b"[" * 100_000, b'{"target": "\xff"}', b'{"\xff": {}}'])
 def test_probe_refuses_files_of_deep_json_or_other_text(
-    stub: StubTarget, tmp_path: Path, option: str, data: bytes
+    stub: Brokers, tmp_path: Path, option: str, data: bytes
 ) -> None:
     file = tmp_path / "known.json"
     file.write_bytes(data)
     result = probe(stub, option, file)
     assert result.exit_code == 2
     assert "known.json: not an output of weir probe --" in result.output
-    assert stub.seen == []
+    assert stub.cluster.received == []
 
 
-def test_names_of_topics_in_notes_do_not_steer_the_terminal(stub: StubTarget) -> None:
+def test_names_of_topics_in_notes_do_not_steer_the_terminal(stub: Brokers) -> None:
     refused = DeleteTopicsResponse.DeletableTopicResult(name="weir-probe\x1b[2J\u202e", error_code=29)
-    stub.answers[ApiKey.DELETE_TOPICS] = lambda _request, _version: DeleteTopicsResponse(responses=[refused])
+    stub.cluster.handlers[ApiKey.DELETE_TOPICS] = lambda *_: DeleteTopicsResponse(responses=[refused])
     result = probe(stub, "--only", "Metadata/v0/minimal")
     assert "note: the topic weir-probe\\x1b[2J\\u202e is left: error 29" in result.output
     assert "\x1b" not in result.output

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 from uuid import UUID
 
 from tests.wire.frames import head_of, response, response_frame
@@ -25,6 +26,7 @@ from weir.protocol.messages import (
     ProduceRequest,
 )
 from weir.protocol.scanning.field_offsets import field_offset
+from weir.protocol.values import schema_of
 from weir.protocol.versions import VersionRange
 from weir.proxy.addresses import Address
 
@@ -38,13 +40,11 @@ MetadataTopic = MetadataResponse.MetadataResponseTopic
 M = TypeVar("M", bound=Message)
 
 HOST: Final = "127.0.0.1"
-FRAME_BYTES_MAX: Final = 100 * 1024 * 1024
-"""Kafka's socket.request.max.bytes: of more it closes the connection, as if TLS had been meant."""
 NO_ID: Final = UUID(int=0)
 _ANY: Final = VersionRange(0, 3)
 
 Answer: TypeAlias = Message | bytes | None
-"""A response; bytes to send as they are, perhaps none; None closes the connection."""
+"""A response; the bytes of its body, right or wrong; None closes the connection."""
 Handler: TypeAlias = Callable[[Any, int, int], Answer]
 """Takes a request, its version, and the time (ms)."""
 
@@ -70,9 +70,16 @@ class Asked(NamedTuple):
         return head_of(self.frame).version
 
     @property
+    def client_id(self) -> str:
+        (length,) = struct.unpack_from(">h", self.frame, 12)
+        return self.frame[14 : 14 + max(length, 0)].decode()
+
+    @property
     def message(self) -> Message:
         """The request, decoded as a broker does. Raises ProtocolError."""
         head = head_of(self.frame)
+        if self.body_at < 0:
+            raise ProtocolError("the header is cut off")
         return codec(request_type(head.api_key), head.version).decode_request(self.frame, self.body_at)
 
     @property
@@ -97,7 +104,7 @@ class Cluster:
 
     nodes: dict[int, Address] = field(default_factory=dict)
     """What Metadata tells."""
-    spoken: Mapping[int, VersionRange] = field(default_factory=everything)
+    spoken: dict[int, VersionRange] = field(default_factory=everything)
     topics: dict[str, Topic] = field(default_factory=dict)
     denied: set[str] = field(default_factory=set)
     """Topics that the client may not describe."""
@@ -142,16 +149,13 @@ class Cluster:
 
     def asked_of(self, kind: type[Message]) -> list[int]:
         """The versions in which this was asked, in order."""
-        return [each.version for each in self.received if isinstance(each.message, kind)]
+        api_key = schema_of(kind).api_key
+        return [each.version for each in self.received if head_of(each.frame).api_key == api_key]
 
     def messages_of(self, *kinds: type[M]) -> list[M]:
         """The requests of these kinds, in order."""
-        return [message for message in self.messages if isinstance(message, kinds)]
-
-    @property
-    def messages(self) -> list[Message]:
-        """All requests, decoded."""
-        return [each.message for each in self.received]
+        keys = {schema_of(kind).api_key for kind in kinds}
+        return [cast("M", each.message) for each in self.received if head_of(each.frame).api_key in keys]
 
     def add(self, name: str, partitions: int = 1, topic_id: UUID | None = None) -> Topic:
         """Have a topic; its id is one that no other has had, unless it is given."""
@@ -186,16 +190,21 @@ class Cluster:
         found = self._answer(asked, api_key)
         if found is None:
             raise ConnectionAbortedError(f"no answer to {head}")
-        return found if isinstance(found, bytes) else self.encode(found, version, head.correlation_id)
+        if isinstance(found, bytes):
+            return response_frame(api_key, version, found, head.correlation_id)
+        return self.encode(found, version, head.correlation_id)
+
+    def handler(self, api_key: int) -> Handler:
+        """The handler of an API."""
+        found = self.handlers[api_key]
+        return (lambda *_: found) if isinstance(found, Message) else found
 
     def _answer(self, asked: Asked, api_key: int) -> Answer:
         handler = self.handlers.get(api_key)
         if isinstance(handler, Message):
             return handler
         if handler is None:
-            head = head_of(asked.frame)
-            body = _smallest(api_key, head.version)
-            return response_frame(api_key, head.version, body, head.correlation_id)
+            return _smallest(api_key, asked.version)
         try:
             return handler(asked.message, asked.version, self.now_ms)
         except ProtocolError:

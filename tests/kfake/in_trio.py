@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from tests.kfake.cluster import FRAME_BYTES_MAX, HOST, Cluster
+from tests.kfake.cluster import HOST, Cluster
+from tests.wire.connection import FRAME_BYTES_MAX
 from tests.wire.frames import head_of
 from weir.protocol.api import ApiKey
 from weir.proxy.addresses import Address

@@ -45,7 +45,7 @@ class Cluster:
 
     def __init__(
         self,
-        spoken: Mapping[int, VersionRange] | None = None,
+        spoken: dict[int, VersionRange] | None = None,
         *,
         sizes: Mapping[str, int] | None = None,
         table: QuotaTable | None = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from tests.wire.frames import body_of
 from tests.wire.frames import request as request_frame
@@ -18,6 +18,8 @@ M = TypeVar("M", bound="Message")
 
 Address = tuple[str, int]
 """Host and port."""
+FRAME_BYTES_MAX: Final = 100 * 1024 * 1024
+"""Kafka's socket.request.max.bytes: of more it closes the connection, as if TLS had been meant."""
 
 
 class Connection:
@@ -27,7 +29,6 @@ class Connection:
         """On a new connection to an address, or on a socket that somebody else closes."""
         self._borrowed = isinstance(to, socket.socket)
         self._socket = to if isinstance(to, socket.socket) else _connected(to, timeout_s)
-        self._stream = self._socket.makefile("rb")
         self.client_id = client_id
 
     def __enter__(self) -> Self:
@@ -40,7 +41,6 @@ class Connection:
 
     def close(self) -> None:
         """Close the connection, unless it is borrowed."""
-        self._stream.close()
         if not self._borrowed:
             self._socket.close()
 
@@ -50,10 +50,7 @@ class Connection:
 
     def receive(self) -> bytes:
         """Return the next frame. Raises EOFError if there is none."""
-        head = self._stream.read(LENGTH_BYTES)
-        if len(head) < LENGTH_BYTES:
-            raise EOFError("closed instead of answered")
-        return head + self._stream.read(*LENGTH.unpack(head))
+        return receive_frame(self._socket)
 
     def exchange(self, frame: bytes) -> bytes:
         """Send a frame, and return the one that answers it."""
@@ -64,6 +61,25 @@ class Connection:
         """Send a request, and return the response to it."""
         self.send(request_frame(request, version, client_id=self.client_id.encode()))
         return body_of(self.receive(), response, version)
+
+
+def receive_frame(sock: socket.socket) -> bytes:
+    """Return the next frame. Raises OSError, EOFError, ValueError for a length that no frame has."""
+    head = _receive(sock, LENGTH_BYTES)
+    (length,) = LENGTH.unpack(head)
+    if not 0 <= length <= FRAME_BYTES_MAX:
+        raise ValueError(f"no frame has {length} bytes")
+    return head + _receive(sock, length)
+
+
+def _receive(sock: socket.socket, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        part = sock.recv(min(size - len(data), 1 << 20))
+        if not part:
+            raise EOFError("closed instead of answered")
+        data += part
+    return bytes(data)
 
 
 def _connected(address: Address, timeout_s: float) -> socket.socket:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.conformance.probe.stub_target import StubTarget
+from tests.conformance.probe.stub_target import stub_target
+from tests.kfake.threads import Brokers
 from tests.wire.frames import framed
 from weir.conformance.probe import runner, scratch
 from weir.conformance.probe.case import Outcome
@@ -39,81 +41,86 @@ SHAPES = ("minimal", "maximal", "random-0")
 
 
 @pytest.fixture
-def stub() -> Iterator[StubTarget]:
-    with StubTarget() as target:
+def stub() -> Iterator[Brokers]:
+    with stub_target() as target:
         yield target
 
 
-def run(stub: StubTarget, *only: str, timeout_s: float = 5.0) -> Run:
-    return Run(Options(Target("127.0.0.1", stub.port, timeout_s), only=only, randoms=1, command="weir probe"))
+def run(stub: Brokers, *only: str, timeout_s: float = 5.0) -> Run:
+    return Run(
+        Options(Target("127.0.0.1", stub.ports[0], timeout_s), only=only, randoms=1, command="weir probe")
+    )
 
 
-def results(stub: StubTarget, *only: str, timeout_s: float = 5.0) -> list[Result]:
+def results(stub: Brokers, *only: str, timeout_s: float = 5.0) -> list[Result]:
     return list(run(stub, *only, timeout_s=timeout_s).results())
 
 
-def test_every_offered_version_gets_each_shape(stub: StubTarget) -> None:
+def test_every_offered_version_gets_each_shape(stub: Brokers) -> None:
     found = results(stub, *(f"*/{shape}" for shape in SHAPES))
-    versions = sum(len(list(offered)) for offered in stub.offered.values())
+    versions = sum(len(list(offered)) for offered in stub.cluster.spoken.values())
     assert len(found) == versions * 3
     assert [result.message for result in found if not result.passed] == []
-    assert {result.outcome for result in found} == {Outcome.ANSWER}
+    assert {result.outcome for result in found} == {Outcome.ANSWER, Outcome.ERROR}
 
 
-def test_the_scratch_topic_is_created_and_removed(stub: StubTarget) -> None:
+def test_the_scratch_topic_is_created_and_removed(stub: Brokers) -> None:
     results(stub, "ApiVersions")
-    made = [seen for _key, _version, seen in stub.seen if isinstance(seen, CreateTopicsRequest)]
-    removed = [seen for _key, _version, seen in stub.seen if isinstance(seen, DeleteTopicsRequest)]
+    made = stub.cluster.messages_of(CreateTopicsRequest)
+    removed = stub.cluster.messages_of(DeleteTopicsRequest)
     assert [topic.name for request in made for topic in request.topics] == removed[0].topic_names
-    assert stub.topics == []
+    assert stub.cluster.topics == {}
 
 
-def test_a_target_whose_newest_metadata_does_not_decode_is_probed(stub: StubTarget) -> None:
+def test_a_target_whose_newest_metadata_does_not_decode_is_probed(stub: Brokers) -> None:
     """The mock cluster of librdkafka 2.16: a byte too many from version 9 on."""
-    right = stub.answers[ApiKey.METADATA]
+    right = stub.cluster.handler(ApiKey.METADATA)
 
-    def wrong(request: Message, version: int) -> Message | bytes | None:
-        response = right(request, version)
+    def wrong(request: Message, version: int, _now_ms: int) -> Message | bytes | None:
+        response = right(request, version, 0)
         assert isinstance(response, MetadataResponse)
         return codec(MetadataResponse, version).encode(response) + b"\0" * (version >= 8)
 
-    stub.answers[ApiKey.METADATA] = wrong
+    stub.cluster.handlers[ApiKey.METADATA] = wrong
     failed = {result.case for result in results(stub, "*/minimal") if not result.passed}
     assert failed == {"Metadata/v8/minimal", "Metadata/v9/minimal"}
 
 
-def test_a_target_that_closes_at_its_newest_metadata_is_probed(stub: StubTarget) -> None:
+def test_a_target_that_closes_at_its_newest_metadata_is_probed(stub: Brokers) -> None:
     """Weir in front of that mock cluster: it closes the connection instead of passing the bytes on."""
-    right = stub.answers[ApiKey.METADATA]
-    stub.answers[ApiKey.METADATA] = lambda request, version: None if version >= 8 else right(request, version)
+    right = stub.cluster.handler(ApiKey.METADATA)
+    stub.cluster.handlers[ApiKey.METADATA] = lambda request, version, _now_ms: (
+        None if version >= 8 else right(request, version, 0)
+    )
     failed = {result.case for result in results(stub, "*/minimal") if not result.passed}
     assert failed == {"Metadata/v8/minimal", "Metadata/v9/minimal"}
 
 
-def test_the_scratch_topic_is_removed_if_the_caller_stops(stub: StubTarget) -> None:
+def test_the_scratch_topic_is_removed_if_the_caller_stops(stub: Brokers) -> None:
     found = run(stub).results()
     next(found)
-    assert stub.topics
+    assert stub.cluster.topics
     found.close()
-    assert stub.topics == []
+    assert stub.cluster.topics == {}
 
 
-def test_topics_that_the_target_should_only_have_validated_are_removed(stub: StubTarget) -> None:
-    def create(request: Message, _version: int) -> Message:
+def test_topics_that_the_target_should_only_have_validated_are_removed(stub: Brokers) -> None:
+    def create(request: Message, *_: int) -> Message:
         assert isinstance(request, CreateTopicsRequest)
-        stub.topics += [topic.name for topic in request.topics]
+        for topic in request.topics:
+            stub.cluster.add(topic.name)
         return CreateTopicsResponse()
 
-    stub.answers[ApiKey.CREATE_TOPICS] = create
-    stub.topics.append("mine")
+    stub.cluster.handlers[ApiKey.CREATE_TOPICS] = create
+    stub.cluster.add("mine")
     results(stub, "CreateTopics/v5")
-    assert stub.topics == ["mine"]
+    assert list(stub.cluster.topics) == ["mine"]
 
 
-def test_a_closed_connection_fails_the_case_and_no_other(stub: StubTarget) -> None:
-    usual = stub.answers[ApiKey.DELETE_TOPICS]
-    stub.answers[ApiKey.DELETE_TOPICS] = lambda request, version: (
-        None if version == 2 else usual(request, version)
+def test_a_closed_connection_fails_the_case_and_no_other(stub: Brokers) -> None:
+    usual = stub.cluster.handler(ApiKey.DELETE_TOPICS)
+    stub.cluster.handlers[ApiKey.DELETE_TOPICS] = lambda request, version, _now_ms: (
+        None if version == 2 else usual(request, version, 0)
     )
     failed = [result for result in results(stub, "DeleteTopics/*/minimal") if not result.passed]
     assert {(result.version, result.outcome) for result in failed} == {(2, Outcome.CLOSED)}
@@ -121,10 +128,10 @@ def test_a_closed_connection_fails_the_case_and_no_other(stub: StubTarget) -> No
     assert failed[0].repeat == "weir probe --only 'DeleteTopics/v2/minimal' --seed 0"
 
 
-def test_a_response_that_does_not_decode_is_unreadable(stub: StubTarget) -> None:
-    usual = stub.answers[ApiKey.DELETE_TOPICS]
-    stub.answers[ApiKey.DELETE_TOPICS] = lambda request, version: (
-        b"\0" if version == 2 else usual(request, version)
+def test_a_response_that_does_not_decode_is_unreadable(stub: Brokers) -> None:
+    usual = stub.cluster.handler(ApiKey.DELETE_TOPICS)
+    stub.cluster.handlers[ApiKey.DELETE_TOPICS] = lambda request, version, _now_ms: (
+        b"\0" if version == 2 else usual(request, version, 0)
     )
     (found, *_) = results(stub, DELETE)
     assert (found.outcome, found.passed) == (Outcome.UNREADABLE, False)
@@ -133,15 +140,15 @@ def test_a_response_that_does_not_decode_is_unreadable(stub: StubTarget) -> None
     assert "[00]" in found.message
 
 
-def test_tagged_fields_in_the_header_of_api_versions_are_named(stub: StubTarget) -> None:
-    usual = stub.answers[ApiKey.API_VERSIONS]
+def test_tagged_fields_in_the_header_of_api_versions_are_named(stub: Brokers) -> None:
+    usual = stub.cluster.handler(ApiKey.API_VERSIONS)
 
-    def answer(request: Message, version: int) -> Message | bytes | None:
-        message = usual(request, version)
+    def answer(request: Message, version: int, _now_ms: int) -> Message | bytes | None:
+        message = usual(request, version, 0)
         assert isinstance(message, ApiVersionsResponse)
         return b"\0" + codec(ApiVersionsResponse, version).encode(message) if version == 3 else message
 
-    stub.answers[ApiKey.API_VERSIONS] = answer
+    stub.cluster.handlers[ApiKey.API_VERSIONS] = answer
     (found,) = results(stub, "ApiVersions/v3/minimal")
     assert "header of an ApiVersions response" in found.message
 
@@ -152,62 +159,63 @@ def test_error_35_in_a_newer_form_than_version_0_is_named() -> None:
         decode(bytes(4) + refused, ApiKey.API_VERSIONS, 0, 0)
 
 
-def test_responses_in_another_order_are_named(stub: StubTarget) -> None:
+def test_responses_in_another_order_are_named(stub: Brokers) -> None:
     usual = stub.answer
 
-    def answer(connection: socket.socket) -> bool:
-        data = connection.recv(1 << 16, socket.MSG_PEEK)
-        end = 4 + int.from_bytes(data[:4])
-        if len(data) <= end:
-            return usual(connection)
-        connection.sendall(framed(data[end + 8 : end + 12]) + framed(data[8:12]))
-        return False
+    def answer(connection: socket.socket, frame: bytes, node_id: int) -> None:
+        more = b""
+        with suppress(BlockingIOError):
+            more = connection.recv(1 << 16, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        if not more:
+            usual(connection, frame, node_id)
+            return
+        connection.sendall(framed(more[8:12]) + framed(frame[8:12]))
+        raise ConnectionAbortedError
 
     stub.answer = answer  # type: ignore[method-assign]  # for this stub alone
     (found,) = results(stub, "Metadata/v9/two-at-once")
     assert "responses come in the order of the requests" in found.message
 
 
-def test_a_failure_of_a_malformed_request_describes_the_request(stub: StubTarget) -> None:
-    stub.answers[ApiKey.METADATA] = lambda _request, _version: b"junk"
+def test_a_failure_of_a_malformed_request_describes_the_request(stub: Brokers) -> None:
+    stub.cluster.handlers[ApiKey.METADATA] = lambda *_: b"junk"
     failed = [found for found in results(stub, "Metadata/*/byte-by-byte/*") if not found.passed]
     assert failed
     for found in failed:
         assert found.message.startswith("The well-formed request comes in segments of one byte. The target")
 
 
-def test_error_codes_that_pass_are_waited_for(stub: StubTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_codes_that_pass_are_waited_for(stub: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "POLL_S", 0.001)
     codes = [15, 14, 3]
-    stub.answers[ApiKey.DELETE_TOPICS] = lambda _request, _version: answered(codes.pop(0) if codes else 0)
+    stub.cluster.handlers[ApiKey.DELETE_TOPICS] = lambda *_: answered(codes.pop(0) if codes else 0)
     found = results(stub, f"{DELETE}/minimal")
     assert [result.summary for result in found] == ["error 3"]
 
 
 def test_error_codes_that_do_not_pass_are_waited_for_once(
-    stub: StubTarget, monkeypatch: pytest.MonkeyPatch
+    stub: Brokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runner, "REPEAT_S", 0.0)
     monkeypatch.setattr(runner, "POLL_S", 0.001)
-    stub.answers[ApiKey.DELETE_TOPICS] = lambda _request, _version: answered(16)
+    stub.cluster.handlers[ApiKey.DELETE_TOPICS] = lambda *_: answered(16)
     assert [result.summary for result in results(stub, *(f"{DELETE}/{shape}" for shape in SHAPES))] == [
         "error 16"
     ] * 3
-    requests = [seen for key, version, seen in stub.seen if (key, version) == (ApiKey.DELETE_TOPICS, 2)]
-    assert len(requests) <= 4
+    assert stub.cluster.questions.count((ApiKey.DELETE_TOPICS, 2)) <= 4
 
 
 @pytest.mark.parametrize(("code", "version"), [(-1, 4), (89, 4)])
 def test_an_exception_in_the_server_fails_and_so_does_error_89_in_an_old_version(
-    stub: StubTarget, code: int, version: int
+    stub: Brokers, code: int, version: int
 ) -> None:
-    stub.answers[ApiKey.DELETE_TOPICS] = lambda _request, _version: answered(code)
+    stub.cluster.handlers[ApiKey.DELETE_TOPICS] = lambda *_: answered(code)
     (found, *_) = results(stub, f"DeleteTopics/v{version}")
     assert (found.passed, found.errors) == (False, [code])
     assert f"error {code} (" in found.message
 
 
-def test_a_target_that_stops_ends_the_run(stub: StubTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_target_that_stops_ends_the_run(stub: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "GONE_S", 0.0)
     probe = run(stub)
     found = probe.results()
@@ -220,18 +228,18 @@ def test_a_target_that_stops_ends_the_run(stub: StubTarget, monkeypatch: pytest.
     ]
 
 
-def test_a_target_that_freezes_ends_the_run(stub: StubTarget) -> None:
+def test_a_target_that_freezes_ends_the_run(stub: Brokers) -> None:
     probe = run(stub, timeout_s=0.05)
     found = probe.results()
     next(found)
-    stub.answers = dict.fromkeys(stub.answers, lambda _request, _version: stub.wait_for_stop())
+    stub.cluster.handlers = dict.fromkeys(stub.cluster.handlers, lambda *_: stub.wait_for_stop())
     with pytest.raises(GoneError, match="no response came in time"):
         list(found)
 
 
-def test_apis_and_versions_without_cases_are_named(stub: StubTarget) -> None:
-    stub.offered = {
-        **stub.offered,
+def test_apis_and_versions_without_cases_are_named(stub: Brokers) -> None:
+    stub.cluster.spoken = {
+        **stub.cluster.spoken,
         ApiKey.CONTROLLED_SHUTDOWN: VersionRange(0, 3),
         ApiKey.API_VERSIONS: VersionRange(0, 99),
         9_999: VersionRange(0, 1),
@@ -245,21 +253,21 @@ def test_apis_and_versions_without_cases_are_named(stub: StubTarget) -> None:
     ]
 
 
-def test_a_target_may_offer_every_version_that_the_field_can_hold(stub: StubTarget) -> None:
-    stub.offered[ApiKey.API_VERSIONS] = VersionRange(-32768, 32767)
+def test_a_target_may_offer_every_version_that_the_field_can_hold(stub: Brokers) -> None:
+    stub.cluster.spoken[ApiKey.API_VERSIONS] = VersionRange(-32768, 32767)
     found = results(stub, "ApiVersions/version-*", "DeleteTopics/version-*")
     assert [result.case for result in found] == ["DeleteTopics/version-below", "DeleteTopics/version-above"]
 
 
 def test_invented_apis_with_every_version_are_counted_in_bounded_time(
-    stub: StubTarget, monkeypatch: pytest.MonkeyPatch
+    stub: Brokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(self: VersionRange) -> Iterator[int]:
         assert self.max < 1000, "iterates over invented versions"
         return iter(range(self.min, self.max + 1))
 
     monkeypatch.setattr(VersionRange, "__iter__", refuse)
-    stub.offered |= {api_key: VersionRange(0, 32767) for api_key in range(1_000, 1_030)}
+    stub.cluster.spoken |= {api_key: VersionRange(0, 32767) for api_key in range(1_000, 1_030)}
     probe = run(stub, "ApiVersions/v0/minimal")
     assert [result.passed for result in probe.results()] == [True]
     assert len(probe.notes) == runner.LACKING_MAX + 1
@@ -267,13 +275,13 @@ def test_invented_apis_with_every_version_are_counted_in_bounded_time(
     assert probe.notes[-1] == "not probed, as Weir's schemas lack them: 10 more APIs"
 
 
-def test_the_scratch_topic_is_removed_if_the_list_of_topics_does_not_decode(stub: StubTarget) -> None:
+def test_the_scratch_topic_is_removed_if_the_list_of_topics_does_not_decode(stub: Brokers) -> None:
     found = run(stub).results()
     next(found)
-    assert stub.topics
-    stub.answers[ApiKey.METADATA] = lambda _request, _version: b"junk"
+    assert stub.cluster.topics
+    stub.cluster.handlers[ApiKey.METADATA] = lambda *_: b"junk"
     found.close()
-    assert stub.topics == []
+    assert stub.cluster.topics == {}
 
 
 @pytest.mark.parametrize("login", [None, Login("alice", "secret")])
@@ -298,21 +306,21 @@ def test_sasl_requests_go_to_targets_with_newer_versions_and_without_list_groups
         assert len(asking) == (3 if login and number == 1 else 0)
 
 
-def test_a_target_that_refuses_the_scratch_topic_cannot_be_probed(stub: StubTarget) -> None:
+def test_a_target_that_refuses_the_scratch_topic_cannot_be_probed(stub: Brokers) -> None:
     result = CreateTopicsResponse.CreatableTopicResult(name="x", error_code=29)
-    stub.answers[ApiKey.CREATE_TOPICS] = lambda _request, _version: CreateTopicsResponse(topics=[result])
+    stub.cluster.handlers[ApiKey.CREATE_TOPICS] = lambda *_: CreateTopicsResponse(topics=[result])
     with pytest.raises(UnusableError, match="TOPIC_AUTHORIZATION_FAILED"):
         results(stub)
 
 
-def test_a_server_that_closes_at_once_may_need_tls_or_a_user(stub: StubTarget) -> None:
-    stub.answers[ApiKey.METADATA] = lambda _request, _version: None
+def test_a_server_that_closes_at_once_may_need_tls_or_a_user(stub: Brokers) -> None:
+    stub.cluster.handlers[ApiKey.METADATA] = lambda *_: None
     with pytest.raises(UnusableError, match="does this listener need --tls-ca or --user"):
         results(stub)
 
 
-def test_a_target_whose_metadata_does_not_decode_is_probed_without_the_topic(stub: StubTarget) -> None:
-    stub.answers[ApiKey.METADATA] = lambda _request, _version: b"junk"
+def test_a_target_whose_metadata_does_not_decode_is_probed_without_the_topic(stub: Brokers) -> None:
+    stub.cluster.handlers[ApiKey.METADATA] = lambda *_: b"junk"
     probe = run(stub, "Metadata/v9/minimal", "ApiVersions/v3/minimal")
     found = {result.case: result.passed for result in probe.results()}
     assert found == {"Metadata/v9/minimal": False, "ApiVersions/v3/minimal": True}
@@ -320,27 +328,27 @@ def test_a_target_whose_metadata_does_not_decode_is_probed_without_the_topic(stu
 
 
 def test_a_target_that_creates_no_topics_is_probed_without_the_topic(
-    stub: StubTarget, monkeypatch: pytest.MonkeyPatch
+    stub: Brokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scratch, "AUTOMATIC_S", 0.0)
     for key in (ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS):
-        del stub.offered[key]
+        del stub.cluster.spoken[key]
     probe = run(stub, "ApiVersions/v3/minimal")
     assert [result.passed for result in probe.results()] == [True]
     assert any("without the scratch topic: the target offers no CreateTopics" in note for note in probe.notes)
 
 
-def test_topics_of_a_target_without_topic_apis_are_created_by_metadata(stub: StubTarget) -> None:
+def test_topics_of_a_target_without_topic_apis_are_created_by_metadata(stub: Brokers) -> None:
     for key in (ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS):
-        del stub.offered[key]
-    usual = stub.answers[ApiKey.METADATA]
+        del stub.cluster.spoken[key]
+    usual = stub.cluster.handler(ApiKey.METADATA)
     probe = run(stub, *(f"ApiVersions/v0/{shape}" for shape in SHAPES))
 
-    def metadata(request: Message, version: int) -> Message | bytes | None:
-        stub.topics = [probe.names.topic]
-        return usual(request, version)
+    def metadata(request: Message, version: int, _now_ms: int) -> Message | bytes | None:
+        stub.cluster.add(probe.names.topic)
+        return usual(request, version, 0)
 
-    stub.answers[ApiKey.METADATA] = metadata
+    stub.cluster.handlers[ApiKey.METADATA] = metadata
     assert len(list(probe.results())) == 3
     assert probe.cluster.left == [f"the target has no DeleteTopics: remove {probe.names.topic}"]
 

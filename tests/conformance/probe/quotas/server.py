@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
-import socketserver
 import struct
-import threading
 import time
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from tests.kfake.cluster import Asked, Cluster
+from tests.kfake.threads import Brokers
+from tests.wire.frames import head_of, response
 from weir.conformance.probe.link import Target
 from weir.conformance.probe.quotas import bandwidth, mutations
 from weir.conformance.probe.quotas.client import Endpoint
 from weir.conformance.probe.quotas.jobs import Stage, has_throttle_field
-from weir.protocol.api import ApiKey, request_header_version, response_header_version
-from weir.protocol.codec import codec, request_type, response_type
+from weir.protocol.api import ApiKey
+from weir.protocol.codec import response_type
 from weir.protocol.messages import (
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -25,15 +25,11 @@ from weir.protocol.messages import (
     MetadataResponse,
     ProduceRequest,
     ProduceResponse,
-    RequestHeader,
-    ResponseHeader,
 )
 from weir.protocol.values import ZERO_UUID
 from weir.protocol.versions import VersionRange
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from weir.protocol.values import Message
 
 PREFIX = "weir-probe-test-"
@@ -66,69 +62,42 @@ class Wrong:
     """The throttle time is 0, but the connection is muted."""
 
 
-@dataclass
-class Server:
+class Server(Brokers):
     """Serves on a port of its own; a context manager."""
 
-    wrong: Wrong = field(default_factory=Wrong)
-    used: dict[str, int] = field(default_factory=dict)
-    """Bytes by client-id."""
-    missing: dict[str, float] = field(default_factory=dict)
-    """Time (s) at which the bucket of a client-id is filled to zero again."""
-    _stopped_until: float = 0.0
-
-    def __enter__(self) -> Self:
-        outer = self
-
-        class Handler(socketserver.BaseRequestHandler):
-            def handle(self) -> None:
-                with contextlib.suppress(ConnectionError, EOFError):
-                    outer._serve(self.request)
-
-        self._server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+    def __init__(self, wrong: Wrong | None = None) -> None:
+        super().__init__(Cluster())
+        self.wrong = wrong or Wrong()
+        self.used: dict[str, int] = {}
+        """Bytes by client-id."""
+        self.missing: dict[str, float] = {}
+        """Time (s) at which the bucket of a client-id is filled to zero again."""
+        self._stopped_until = 0.0
 
     def stage(self, **versions: str) -> Stage:
         """A stage for jobs; versions by the name of the API, Produce v9 among them."""
         offered = {"PRODUCE": "9", "METADATA": "1"} | versions
-        endpoint = Endpoint(Target("127.0.0.1", self._server.server_address[1], 10.0))
+        endpoint = Endpoint(Target("127.0.0.1", self.ports[0], 10.0))
         parsed = {int(ApiKey[name]): VersionRange.parse(text) for name, text in offered.items()}
         return Stage(endpoint, endpoint, parsed, "scratch", ZERO_UUID, PREFIX)
 
-    def _serve(self, connection: socket.socket) -> None:
-        while True:
-            data = _read(connection, LENGTH.unpack(_read(connection, 4))[0])
-            key, version = struct.unpack_from(">hh", data)
-            head = codec(RequestHeader, request_header_version(key, version))
-            header, start = cast("tuple[RequestHeader, int]", head._read(data, 0, len(data)))
-            request = codec(request_type(key), version).decode(data, start)
-            response, throttle_ms = self._answer(key, version, header.client_id or "", request, len(data))
-            until = time.monotonic() + throttle_ms / 1000
-            if self.wrong.mutes_all:
-                self._stopped_until = max(self._stopped_until, until)
-            if self.wrong.holds:
-                _wait(until)
-            if has_throttle_field(key, version) and not self.wrong.zero_field:
-                response.throttle_time_ms = throttle_ms  # type: ignore[attr-defined]  # it has the field
-            body = codec(response_type(key), version).encode(response)
-            if isinstance(request, ProduceRequest) and request.acks == 0:
-                _wait(0 if self.wrong.no_mute else until)
-                continue
-            answer = ResponseHeader(correlation_id=header.correlation_id)
-            sent = codec(ResponseHeader, response_header_version(key, version)).encode(answer) + body
-            connection.sendall(LENGTH.pack(len(sent)) + sent)
-            if not self.wrong.no_mute:
-                _wait(max(until, self._stopped_until))
+    def answer(self, connection: socket.socket, frame: bytes, _node_id: int) -> None:
+        asked, head = Asked(0, frame), head_of(frame)
+        key, version, request = head.api_key, head.version, asked.message
+        told, throttle_ms = self._answer(key, version, asked.client_id, request, len(frame) - 4)
+        until = time.monotonic() + throttle_ms / 1000
+        if self.wrong.mutes_all:
+            self._stopped_until = max(self._stopped_until, until)
+        if self.wrong.holds:
+            _wait(until)
+        if has_throttle_field(key, version) and not self.wrong.zero_field:
+            told.throttle_time_ms = throttle_ms  # type: ignore[attr-defined]  # it has the field
+        if isinstance(request, ProduceRequest) and request.acks == 0:
+            _wait(0 if self.wrong.no_mute else until)
+            return
+        connection.sendall(response(told, version, head.correlation_id))
+        if not self.wrong.no_mute:
+            _wait(max(until, self._stopped_until))
 
     def _answer(
         self, key: int, version: int, client_id: str, request: Message, size: int
@@ -190,13 +159,3 @@ class Server:
 
 def _wait(until: float) -> None:
     time.sleep(max(0.0, until - time.monotonic()))  # the mute itself
-
-
-def _read(connection: socket.socket, size: int) -> bytes:
-    data = bytearray()
-    while len(data) < size:
-        part = connection.recv(size - len(data))
-        if not part:
-            raise EOFError
-        data += part
-    return bytes(data)
