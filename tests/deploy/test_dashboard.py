@@ -74,6 +74,12 @@ def test_labels_that_the_dashboard_groups_by_are_in_the_table_of_metrics() -> No
     assert beyond == {"instance", "le"}, "labels that Prometheus adds"
 
 
+def test_parentheses_of_every_query_match() -> None:
+    for query in (re.sub(r'"[^"]*"', '""', each) for each in queries()):
+        for opening, closing in ("()", "{}", "[]"):
+            assert query.count(opening) == query.count(closing), query
+
+
 def test_variables_of_the_dashboard_are_defined() -> None:
     text = json.dumps(PANELS)
     names = {variable["name"] for variable in DASHBOARD["templating"]["list"]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import sys
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +13,7 @@ import pytest
 from tests.hostile.files import raise_descriptor_limit
 from tests.hostile.stage import Stage
 from tests.integration.conftest import StartWeir, start_weir
+from tests.integration.weir import Weir
 from tests.kafka.fixtures import kafka_cluster, topic
 from tests.kafka.ports import free_range
 from tests.kafka.processes import Processes
@@ -47,20 +48,45 @@ class Brokers:
         self.processes.kill("brokers")
 
 
-@pytest.fixture
-def brokers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Brokers]:
-    """Three stand-ins for brokers that end with the test."""
-    root: Path = request.config.rootpath
-    monkeypatch.setenv("PYTHONPATH", str(root))
+@contextmanager
+def running_brokers(root: Path) -> Iterator[Brokers]:
+    """Run three stand-ins for brokers; `root` is the folder of the checkout."""
     raise_descriptor_limit()
     processes = Processes("weir-hostile-")
     try:
-        yield Brokers(processes)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PYTHONPATH", str(root))
+            yield Brokers(processes)
     finally:
         processes.close()
 
 
+@pytest.fixture(scope="module")
+def brokers(request: pytest.FixtureRequest) -> Iterator[Brokers]:
+    """Stand-ins for brokers that stay up for all tests of a module: processes take longest to start."""
+    with running_brokers(request.config.rootpath) as brokers:
+        yield brokers
+
+
+@pytest.fixture
+def brokers_to_kill(request: pytest.FixtureRequest) -> Iterator[Brokers]:
+    with running_brokers(request.config.rootpath) as brokers:
+        yield brokers
+
+
 @pytest.fixture
 def stage(brokers: Brokers, start_weir: StartWeir) -> Stage:
-    """Weir in front of them."""
+    """A new Weir, for tests that measure its memory."""
     return Stage(start_weir(f"{HOST}:{brokers.port}"))
+
+
+@pytest.fixture(scope="module")
+def used_weir(brokers: Brokers) -> Iterator[Weir]:
+    with Weir(f"{HOST}:{brokers.port}") as weir:
+        yield weir
+
+
+@pytest.fixture
+def used_stage(used_weir: Weir) -> Stage:
+    """A Weir that earlier tests of the module have used, and that must be as it was before them."""
+    return Stage(used_weir)

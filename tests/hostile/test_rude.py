@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.hostile.broker import CUTTING, DEAF
-from tests.hostile.stage import PING, PONG, Neighbour, at_end, receive
+from tests.hostile.stage import PING, PONG, Neighbour, Stage, at_end, receive
+from tests.kafka.settings import HOST
 from tests.proxy.rigs import reset
 from tests.wire.frames import request
 from weir.protocol.messages import FetchRequest, HeartbeatRequest, MetadataRequest, ProduceRequest
@@ -17,7 +18,7 @@ from weir.proxy.net.splicing import PIPE_BYTES
 
 if TYPE_CHECKING:
     from tests.hostile.conftest import Brokers
-    from tests.hostile.stage import Stage
+    from tests.integration.conftest import StartWeir
 
 FETCH = request(FetchRequest(), 11)
 MB = 1_000_000
@@ -41,36 +42,38 @@ GARBAGE = {
 
 
 @pytest.mark.parametrize(("sent", "reason"), GARBAGE.values(), ids=GARBAGE.keys())
-def test_garbage_from_a_client_ends_only_its_own_connection(stage: Stage, sent: bytes, reason: str) -> None:
+def test_garbage_from_a_client_ends_only_its_own_connection(
+    used_stage: Stage, sent: bytes, reason: str
+) -> None:
     times = 20
-    with Neighbour(stage):
+    with Neighbour(used_stage):
         for _ in range(times):
-            with stage.connect() as sock:
+            with used_stage.connect() as sock:
                 sock.sendall(sent)
                 assert at_end(sock)
-    stage.all_closed({reason: times, "client_closed": 1})
+    used_stage.all_closed({reason: times, "client_closed": 1})
 
 
-def test_random_bytes_of_clients_end_their_connections_with_a_peers_close_reason(stage: Stage) -> None:
+def test_random_bytes_of_clients_end_their_connections_with_a_peers_close_reason(used_stage: Stage) -> None:
     """Whatever they happen to mean, each connection ends for a reason that is not ours."""
     chance, times = random.Random(4), 300
-    with Neighbour(stage):
+    with Neighbour(used_stage):
         for _ in range(times):
-            with stage.connect() as sock:
+            with used_stage.connect() as sock:
                 length = chance.choice((b"", b"\0\0\0", b"\0\0"))
                 sock.sendall(length + chance.randbytes(chance.randrange(1, 400)))
                 sock.shutdown(socket.SHUT_WR)
-    stage.until(lambda: stage.ended().total() == times + 1, "all have ended")
-    ended = stage.ended()
+    used_stage.until(lambda: used_stage.ended().total() == times + 1, "all have ended")
+    ended = used_stage.ended()
     assert "internal_error" not in ended
     assert {reason.split("_")[0] for reason in ended} <= {"client", "request", "broker", "response", "tls"}
-    stage.all_closed(dict(ended))
+    used_stage.all_closed(dict(ended))
 
 
-def test_requests_sent_one_byte_at_a_time_are_answered(stage: Stage) -> None:
+def test_requests_sent_one_byte_at_a_time_are_answered(used_stage: Stage) -> None:
     conversation = PING + request(MetadataRequest(topics=None), 9) + request(ProduceRequest(acks=1), 7) + PING
-    with Neighbour(stage):
-        clients = [stage.connect() for _ in range(20)]
+    with Neighbour(used_stage):
+        clients = [used_stage.connect() for _ in range(20)]
         for sock in clients:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for position in range(len(conversation)):
@@ -84,10 +87,10 @@ def test_requests_sent_one_byte_at_a_time_are_answered(stage: Stage) -> None:
                 PONG,
             ]
             sock.close()
-    stage.all_closed({"client_closed": 21})
+    used_stage.all_closed({"client_closed": 21})
 
 
-def test_clients_may_close_at_every_byte_of_a_conversation(stage: Stage) -> None:
+def test_clients_may_close_at_every_byte_of_a_conversation(used_stage: Stage) -> None:
     """The client half-closes, or resets: nothing is left of it. What was asked in full is answered."""
     asked = [
         PING,
@@ -97,37 +100,37 @@ def test_clients_may_close_at_every_byte_of_a_conversation(stage: Stage) -> None
         request(HeartbeatRequest(group_id="g"), 4),
     ]
     conversation = b"".join(asked)
-    with Neighbour(stage):
+    with Neighbour(used_stage):
         for end in range(len(conversation) + 1):
-            with stage.connect() as sock:
+            with used_stage.connect() as sock:
                 sock.sendall(conversation[:end])
                 sock.shutdown(socket.SHUT_WR)
                 if end >= len(PING):
                     assert receive(sock) == PONG, f"cut after {end} bytes"
                 assert at_end(sock)
-            sock = stage.connect()
+            sock = used_stage.connect()
             sock.sendall(conversation[:end])
             reset(sock)
     count = 2 * (len(conversation) + 1)
-    stage.until(lambda: stage.ended().total() == count + 1, "all have ended")
-    ended = stage.ended()
+    used_stage.until(lambda: used_stage.ended().total() == count + 1, "all have ended")
+    ended = used_stage.ended()
     assert set(ended) <= {"client_closed", "client_reset"}
     assert ended["client_closed"] >= count // 2
-    stage.all_closed(dict(ended))
+    used_stage.all_closed(dict(ended))
 
 
-def test_a_broker_may_close_at_every_byte_of_its_response(stage: Stage) -> None:
+def test_a_broker_may_close_at_every_byte_of_its_response(used_stage: Stage) -> None:
     """The client gets as much as came, and the end."""
-    with Neighbour(stage):
+    with Neighbour(used_stage):
         for end in range(len(PONG)):
-            with stage.connect(CUTTING) as sock:
+            with used_stage.connect(CUTTING) as sock:
                 sock.sendall(PING)
                 got = b""
                 while more := sock.recv(100):
                     got += more
                 assert PONG.startswith(got)
                 assert len(got) == (end if end >= 8 else 0), "a head is passed on when it is whole"
-    stage.all_closed({"broker_closed": len(PONG), "client_closed": 1})
+    used_stage.all_closed({"broker_closed": len(PONG), "client_closed": 1})
 
 
 def test_clients_that_never_read_cost_weir_one_batch_each(stage: Stage) -> None:
@@ -187,24 +190,25 @@ def send_all_that_goes(sock: socket.socket) -> int:
     return sent
 
 
-def test_clients_that_reset_their_connections_are_counted(stage: Stage) -> None:
-    with Neighbour(stage):
+def test_clients_that_reset_their_connections_are_counted(used_stage: Stage) -> None:
+    with Neighbour(used_stage):
         for _ in range(100):
-            sock = stage.connect()
+            sock = used_stage.connect()
             sock.sendall(PING)
             assert receive(sock) == PONG
             reset(sock)
-    stage.all_closed({"client_reset": 100, "client_closed": 1})
+    used_stage.all_closed({"client_reset": 100, "client_closed": 1})
 
 
 def test_killed_brokers_end_their_clients_and_the_kernel_refuses_new_ones(
-    stage: Stage, brokers: Brokers
+    brokers_to_kill: Brokers, start_weir: StartWeir
 ) -> None:
+    stage = Stage(start_weir(f"{HOST}:{brokers_to_kill.port}"))
     clients = [stage.connect() for _ in range(100)]
     for sock in clients:
         sock.sendall(PING)
         assert receive(sock) == PONG
-    brokers.kill()
+    brokers_to_kill.kill()
     for sock in clients:
         assert at_end(sock)
         sock.close()
