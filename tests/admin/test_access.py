@@ -174,6 +174,11 @@ def test_a_token_file_that_cannot_be_used_stops_the_start(
     assert content.decode("latin-1") not in str(refused.value) or not content
 
 
+def test_a_missing_token_file_stops_the_start(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot read it: no such file"):
+        Token(tmp_path / "missing")
+
+
 @pytest.mark.parametrize("key", ["admin_tls_key", "admin_tls_client_ca"])
 def test_admin_tls_settings_without_a_certificate_are_refused(key: str) -> None:
     with pytest.raises(ConfigError, match="admin_tls_cert: set both"):

@@ -256,6 +256,15 @@ def test_changes_of_quotas_that_cannot_be_are_refused_with_the_reason(
     play_with(script, quotas, admin_token_file=str(token_file))
 
 
+def test_a_change_that_the_store_refuses_is_a_conflict_with_the_stores_reason(token_file: Path) -> None:
+    async def script(stage: Stage) -> None:
+        change = {"entity": {"user": "bob"}, "ops": {"producer_byte_rate": 2000}}
+        status, answer = await stage.post("/api/quotas", change, TOKEN)
+        assert (status, "there is no quota file" in answer["detail"]) == (409, True)
+
+    play_with(script, admin_token_file=str(token_file))
+
+
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [

@@ -80,6 +80,17 @@ def test_check_reports_all_mistakes_of_all_files_at_once(tmp_path: Path) -> None
     ]
 
 
+def test_check_succeeds_with_warnings_only(tmp_path: Path) -> None:
+    quotas = tmp_path / "quotas.toml"
+    quotas.write_text('[[quota]]\nclient_id = "etl-*"\nconsumer_byte_rate = 5\n')
+    result = CliRunner().invoke(weir, ["check", "--upstream", "a:1", "--quotas", str(quotas)])
+    assert result.exit_code == DONE
+    (line,) = result.stdout.splitlines()
+    assert line.startswith(f"warning: {quotas}: [[quota]] entry 1")
+    assert 'write client_id_prefix = "etl-"' in line
+    assert "0 mistakes, 1 warning\n" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

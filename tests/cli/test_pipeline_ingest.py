@@ -38,6 +38,11 @@ def test_a_malformed_property_line_is_named_without_its_text(tmp_path: Path) -> 
     assert "secret" not in str(error.value)
 
 
+def test_a_missing_properties_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match=r"none: .*No such file"):
+        _properties(tmp_path / "none")
+
+
 @pytest.mark.parametrize("option", ["--every"])
 @pytest.mark.parametrize("value", ["nan", "inf"])
 def test_ingest_refuses_nan_and_inf_as_seconds(option: str, value: str) -> None:

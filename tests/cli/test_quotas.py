@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cli.quotas_command import done, failed, run
-from weir.cli.exits import DONE, USAGE
+from weir.cli.exits import DONE, FAILED, USAGE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -115,6 +115,13 @@ def test_quotas_describe_prints_the_quotas_of_one_entity(file: Path) -> None:
     ]
 
 
+def test_quotas_describe_fails_for_an_entity_without_quotas(file: Path) -> None:
+    line = failed(FAILED, "describe", "--quotas", str(file), "--user", "alice")
+    assert line == f"user alice has no quota in {file}; what applies to a client: weir quotas explain"
+    result = run("describe", "--quotas", str(file), "--user", "alice", "--json")
+    assert (result.exit_code, json.loads(result.stdout)["quotas"]) == (FAILED, [])
+
+
 # set
 
 
@@ -211,6 +218,19 @@ def test_quotas_delete_removes_all_quotas_of_an_entity(file: Path) -> None:
     assert "# for now" in file.read_text()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("--user bob", "user bob has no quota in "),
+        ("--default-client-id consumer_byte_rate", "client-id <default> has no consumer_byte_rate in "),
+        ("--default-client-id --shadow", "client-id <default> has no shadow quota in "),
+    ],
+)
+def test_quotas_delete_fails_for_a_missing_quota(file: Path, arguments: str, words: str) -> None:
+    assert words in failed(FAILED, "delete", "--quotas", str(file), *arguments.split())
+    assert file.read_text() == FILE
+
+
 # Files and configurations that cannot be used
 
 
@@ -221,6 +241,14 @@ def test_quotas_commands_report_missing_and_broken_files(tmp_path: Path, command
     assert "cannot read the quota file: No such file" in failed(USAGE, *command, "--quotas", str(missing))
     line = failed(USAGE, *command, "--quotas", str(broken))
     assert line.startswith(f"{broken}: [[quota]] entry 1 (line 3): unknown key")
+
+
+def test_quotas_commands_report_configurations_without_a_quota_file(tmp_path: Path) -> None:
+    config = tmp_path / "weir.toml"
+    config.write_text('upstream = "a:1"\n')
+    assert "it names no quota file" in failed(USAGE, "list", "--config", str(config))
+    config.write_text("upstreams = 1\n")
+    assert "did you mean upstream?" in failed(USAGE, "list", "--config", str(config))
 
 
 @pytest.mark.parametrize("command", ["set --user User:bob producer_byte_rate=1", "explain --user User:bob"])

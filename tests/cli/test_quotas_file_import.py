@@ -206,6 +206,10 @@ def test_import_refuses_json_that_is_no_list_of_quotas(tmp_path: Path, content: 
     assert words in line
 
 
+def test_import_of_a_missing_file_names_the_file(tmp_path: Path) -> None:
+    assert "gone: cannot read it: No such file" in failed(USAGE, "import", "file", str(tmp_path / "gone"))
+
+
 def test_quotas_set_creates_a_missing_file(tmp_path: Path) -> None:
     file = tmp_path / "new.toml"
     command = ("set", "--quotas", str(file), "--user", "alice", "producer_byte_rate=1MB")

@@ -126,6 +126,14 @@ def test_import_replaces_an_output_file_only_with_force(dump: Path, tmp_path: Pa
     assert output.stat().st_mode & 0o777 == 0o644
 
 
+def test_import_reports_an_output_file_that_cannot_be_written(dump: Path, tmp_path: Path) -> None:
+    output = tmp_path / "missing" / "new.toml"
+    exit_code, _out, err = imported("--dump", dump, "--output", output)
+    message = f"weir: {output}: cannot write it: No such file or directory\n"
+    assert (exit_code, err) == (USAGE, message)
+    assert imported("--dump", dump, "--output", output, "--force")[2] == message
+
+
 def test_import_applied_to_a_file_keeps_its_other_quotas(dump: Path, tmp_path: Path) -> None:
     file = tmp_path / "quotas.toml"
     file.write_text('# ours\n[[quota]]\nuser = "alice"\nproducer_byte_rate = 1\nconsumer_byte_rate = 2\n')
@@ -192,3 +200,13 @@ def test_import_tells_a_silent_zookeeper_from_one_that_refuses() -> None:
         place = f"127.0.0.1:{listener.getsockname()[1]}"
         command = ("import", "zookeeper", "--timeout-s", "200ms", "--zookeeper", place)
         assert failed(USAGE, *command) == f"{place}: no answer within 0.2 s"
+
+
+@pytest.mark.parametrize("content", ["", "weir", "a:b\nc:d"])
+def test_import_reports_a_digest_file_without_a_digest(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "digest"
+    file.write_text(content)
+    command = ("import", "zookeeper", "--zookeeper", "127.0.0.1:1", "--zookeeper-digest", str(file))
+    assert failed(USAGE, *command) == f"--zookeeper-digest {file}: must hold USER:PASSWORD, and nothing else"
+    file.unlink()
+    assert "cannot read it: No such file" in failed(USAGE, *command)

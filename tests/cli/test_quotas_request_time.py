@@ -213,3 +213,11 @@ def test_explain_gives_up_on_a_silent_admin_endpoint(file: Path, monkeypatch: py
     with socket.create_server((HOST, 0)) as mute:
         address = "{}:{}".format(*mute.getsockname())
         assert failed(USAGE, *_explain(file, address)) == f"no answer from {address} within 0.05 s"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("weir", "must be HOST:PORT"), ("weir:0", "its port must be 1 to 65535"), ("", "must be HOST:PORT")],
+)
+def test_explain_refuses_a_malformed_admin_address(text: str, why: str, file: Path) -> None:
+    assert failed(USAGE, *_explain(file, text)).startswith(f"--admin is {text!r}, {why}")

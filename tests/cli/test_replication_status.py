@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 
 from tests.cli.admin_pages import asked
+from tests.cli.conftest import Misused
 from tests.cli.run_command import error_line
 from tests.kafka.ports import free_range
 from tests.kfake.cluster import HOST
@@ -163,6 +164,13 @@ def test_replication_status_goes_on_watching_while_weir_restarts(monkeypatch: py
     assert result.stderr == "weir: cannot ask weir:9644: connection refused\n"
 
 
+def test_replication_status_needs_the_address_of_a_weir(misused: Misused) -> None:
+    line = (
+        "which Weir? give --admin HOST:PORT, or --config with admin set: see weir replication status --help"
+    )
+    assert misused("replication", "status") == line
+
+
 # Wrong usage
 
 
@@ -220,3 +228,9 @@ def test_a_narrow_terminal_folds_long_names_and_loses_no_figure() -> None:
     table = file.getvalue()[file.getvalue().index("from -> to") :].splitlines()[1:]
     assert "".join(line[:14].strip() for line in table) == f"{name}-0"
     assert " ".join(table[0][14:].split("━")[0].split()) == "1 -> 2 copying 25.0 % 15000 195.3 KiB/s 30 s"
+
+
+def test_a_watched_status_stays_while_weir_is_away() -> None:
+    text = on_screen(40, snapshot(quotas(), NOW_MS), "cannot ask weir:9644: connection refused")
+    last = text[text.rindex("cannot ask weir:9644") :]
+    assert "orders-0" in last

@@ -27,6 +27,7 @@ from tests.admin.fake_api import (
     entity,
     served,
 )
+from tests.cli.conftest import Misused
 from tests.cli.run_command import error_line
 from tests.kafka.ports import free_range
 from weir.cli.admin_endpoint import AdminError, access_of, ask
@@ -226,6 +227,16 @@ def answering_tls(authority: trustme.CA) -> Iterator[int]:
         finally:
             server.shutdown()
             thread.join()
+
+
+def test_the_program_needs_a_terminal() -> None:
+    pytest.importorskip("textual")
+    assert error_line(run(FakeApi())) == "weir: weir top needs a terminal: use --once or --json in a pipe"
+
+
+def test_a_ca_that_cannot_be_read_is_told(tmp_path: Path, misused: Misused) -> None:
+    line = misused("top", "--once", "--admin", "127.0.0.1:1", "--ca", str(tmp_path / "none.pem"))
+    assert line.endswith("none.pem: cannot read certificates: no such file or directory")
 
 
 def test_texts_are_cut_and_padded_by_cells_of_the_terminal() -> None:

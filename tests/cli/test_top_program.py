@@ -14,7 +14,7 @@ from tests.admin.fake_api import ENTITIES, FakeApi, calm, connection, entity, se
 from weir.cli.admin_endpoint import Access
 from weir.cli.top.command import asking
 from weir.cli.top.freshness import LATE_S
-from weir.cli.top.readings import Reader, Wanted, read
+from weir.cli.top.readings import Reader, View, Wanted, read
 from weir.proxy.config.config import parse_address
 
 pytest.importorskip("textual")
@@ -156,6 +156,17 @@ def test_enter_shows_all_of_an_entity_with_its_connections_and_escape_the_list_a
         assert "user=carol" in await shown.press("escape")
 
     on_screen(script, size=(80, 60))
+
+
+def test_enter_shows_all_of_a_connection_and_of_a_broker() -> None:
+    async def script(shown: Shown) -> None:
+        text = await shown.press("enter")
+        assert "waits for    producer_byte_rate of user=alice, client-id=etl, for 310 ms" in text
+        text = await shown.press("escape", "b", "down", "down", "enter")
+        assert "error         connection refused" in text
+        assert "state         refusing, for 1m" in text
+
+    on_screen(script, wanted=Wanted(View.CONNECTIONS, "waits"), size=(90, 40))
 
 
 def test_the_filter_is_asked_of_the_api_and_escape_removes_it() -> None:

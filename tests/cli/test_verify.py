@@ -103,6 +103,28 @@ def test_verify_says_which_library_an_html_page_needs(
     assert verify(capture, "--junit", tmp_path / "junit.xml").exit_code == 1, "only the page needs it"
 
 
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_verify_draws_a_table_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    path = "topic_data[0].partition_data[0].records.batch[0].crc"
+    group = Group(finding(path=path, found="\x1b[2J"), 2, new=True, capture="a.weircap")
+    with redirect_stdout(Terminal()) as out:
+        show(Report([group], Checked(["a.weircap"], 1, 4, 700, [])))
+    shown = out.getvalue()
+    assert "\x1b[1;31merror" in shown
+    assert "\x1b[2J" not in shown
+    plain = re.sub(r"\x1b\[[\d;]*m", "", shown)
+    assert re.search(r"^severity +rule +times +finding", plain, re.MULTILINE)
+    assert re.search(r"^error +batch-crc +2 +Produce v9 topic_data", plain, re.MULTILINE)
+    assert re.search(r"^4 frames of 1 connection checked, .*: 2 errors", plain, re.MULTILINE)
+
+
 def test_verify_escapes_texts_of_peers_in_a_pipe(tmp_path: Path) -> None:
     hostile = Group(finding(found="\x1b[2J\u202e"), 1, new=True, capture="\x1b]0;title\x07")
     with redirect_stdout(io.StringIO()) as out:

@@ -106,6 +106,20 @@ def test_the_error_names_a_field_inside_structs() -> None:
     assert caught.value.field == "groups.authorized_operations"
 
 
+def test_unknown_tags_lie_between_known_ones_and_need_a_flexible_version() -> None:
+    value = ApiVersionsResponse(
+        finalized_features_epoch=5, zk_migration_ready=True, unknown_tagged_fields=((2000, b"xy"),)
+    )
+    encoded = codec(ApiVersionsResponse, 3).encode(value)
+    assert codec(ApiVersionsResponse, 3).decode(encoded) == value
+    assert encoded.endswith(b"\x03" + b"\x01\x08\0\0\0\0\0\0\0\5" + b"\x03\x01\x01" + b"\xd0\x0f\x02xy")
+    with pytest.raises(EncodeError, match="field unknown_tagged_fields"):
+        codec(ApiVersionsResponse, 0).encode(value)
+    for tags in (((1, b""),), ((9, b""), (9, b"")), ((-1, b""),), ((1 << 31, b""),)):
+        with pytest.raises(EncodeError, match="field unknown_tagged_fields"):
+            codec(ApiVersionsResponse, 3).encode(ApiVersionsResponse(unknown_tagged_fields=tags))
+
+
 def test_a_tag_that_a_newer_version_knows_is_kept_as_unknown() -> None:
     newer = codec(ProduceResponse, 10).encode(
         ProduceResponse(node_endpoints=[ProduceResponse.NodeEndpoint(node_id=1, host="a", port=2)])
@@ -209,6 +223,17 @@ def test_a_claim_of_two_billion_elements_costs_nothing() -> None:
         codec(MetadataResponse, 9).decode(b"\0\0\0\0" + TWO_BILLION + b"x" * 1000)
     assert tracemalloc.get_traced_memory()[1] < 100_000
     tracemalloc.stop()
+
+
+def test_prefixes_are_held_to_the_same_rules() -> None:
+    with pytest.raises(ProtocolError, match=r"MetadataResponse v9 at byte 4: array brokers of 8 in 1 bytes"):
+        codec(MetadataResponse, 9).decode_prefix(b"\0\0\0\0\x09\0", 0, 6, "brokers")
+    broker = MetadataResponse.MetadataResponseBroker(node_id=1 << 31)
+    with pytest.raises(EncodeError, match=r"MetadataResponse v9, field brokers.node_id: "):
+        codec(MetadataResponse, 9).encode_prefix(MetadataResponse(brokers=[broker]), "brokers")
+    broker = MetadataResponse.MetadataResponseBroker(port=1 << 31)
+    with pytest.raises(EncodeError, match=r"field brokers.port: "):
+        codec(MetadataResponse, 0).encode(MetadataResponse(brokers=[broker]))
 
 
 def test_the_first_of_several_numbers_that_cannot_be_written_is_named() -> None:

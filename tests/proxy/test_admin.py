@@ -18,6 +18,7 @@ from starlette.routing import Route
 from structlog.testing import capture_logs
 
 from tests.admin.stage import Stage, asked, get, play
+from tests.cli.run_command import refused as refused_start
 from tests.kafka.ports import free_range
 from tests.kfake.cluster import HOST, Cluster
 from tests.kfake.in_trio import Connection, serve
@@ -364,6 +365,21 @@ def refused(address: Address) -> bool:
 
 
 @scripted(play)
+async def test_readyz_is_503_if_the_broker_never_answers(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readiness, "CHECK_S", 0.0)
+    monkeypatch.setattr(readiness, "PATIENCE_S", 0.2)
+    await stage.start()
+    with socket.create_server((HOST, 0)) as mute:
+        stage.broker.cancel()
+        await until(lambda: refused(stage.cluster.nodes[0]))
+        stage.server.address_book.nodes[0] = Address(*mute.getsockname())
+        status, body = await stage.ready()
+        assert (status, "no upstream broker could be reached" in body) == (503, True)
+
+
+@scripted(play)
 async def test_readyz_is_200_if_the_broker_closes_an_unauthenticated_connection(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -499,6 +515,13 @@ def test_an_admin_port_that_is_taken_stops_the_start() -> None:
             ConfigError, match=f"cannot listen on {HOST}:{port}: address already in use: .*--admin"
         ):
             trio.run(listen, Address(HOST, port), LONG_S)
+
+
+def test_weir_run_reports_a_taken_admin_port_in_one_line() -> None:
+    with socket.create_server((HOST, 0)) as taken:
+        admin = f"{HOST}:{taken.getsockname()[1]}"
+        line = refused_start("--upstream", f"{HOST}:1", "--admin", admin, "--log-level", "error")
+    assert line == f"weir: cannot listen on {admin}: address already in use: choose another --admin"
 
 
 # Events

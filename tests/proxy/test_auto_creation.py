@@ -233,6 +233,17 @@ def test_strict_auto_creation_counts_topics_of_requests_that_the_broker_has_not_
     assert permitted == 3
 
 
+def test_topics_of_requests_without_an_answer_count_for_a_while() -> None:
+    expected, payer = PendingCreations(), ledger()
+    first, other = expected.forwarded(payer, 5, 0), expected.forwarded(payer, 2, 1)
+    assert expected.number(payer, 1) == 7
+    expected.answered(first)
+    assert expected.number(payer, PENDING_MS) == 2
+    assert expected.number(payer, PENDING_MS + 1) == 0
+    expected.answered(other)
+    assert expected.number(payer, 0) == 0
+
+
 def test_requests_whose_clients_have_left_without_an_answer_take_no_memory_for_long() -> None:
     """Each client-id of a client that leaves at once has a ledger of its own."""
     expected = PendingCreations()
@@ -257,6 +268,13 @@ def test_each_client_has_a_bound_of_pending_automatic_creations(monkeypatch: pyt
         ["f"],
         4,
     )
+
+
+def test_the_oldest_pending_automatic_creations_are_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pending_creations, "PENDING_MAX", 2)
+    expected, payer = PendingCreations(), ledger()
+    assert expected.add(["a", "b", "c"], payer, 0) == 0
+    assert expected.looked_for(payer) == ["b", "c"]
 
 
 def test_a_later_client_is_charged_once_the_first_pending_creation_expires() -> None:

@@ -13,6 +13,7 @@ from tests.kfake.client_quotas import QuotaCluster
 from tests.kfake.cluster import up_to
 from tests.kfake.in_trio import serve
 from tests.proxy.following import Followed, until
+from tests.proxy.throttles import BROKER_1
 from weir.protocol.api import ApiKey
 from weir.protocol.messages import (
     DescribeClientQuotasResponse,
@@ -220,10 +221,29 @@ def test_an_alteration_at_the_broker_returns_when_it_is_visible() -> None:
     follow(cluster, followed)
 
 
+def test_a_brokers_refusal_is_passed_on_in_one_line() -> None:
+    cluster = QuotaCluster(refusal="Quota must be\ngreater than 0")
+    with pytest.raises(StoreError, match="the brokers refuse it: Quota must be greater than 0"):
+        play(cluster, lambda store: store.alter({(ALICE, PRODUCE): 1.0}))
+
+
+def test_an_alteration_that_never_becomes_visible_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker, "SETTLE_STEP_S", 0.001)
+    with pytest.raises(StoreError, match="do not show it"):
+        play(QuotaCluster(deaf=True), lambda store: store.alter({(ALICE, PRODUCE): 1.0}))
+
+
 @pytest.mark.parametrize("entity", [Entity(topic="t"), Entity(client_id=Prefix("etl-"))])
 def test_quotas_that_brokers_cannot_store_are_refused(entity: Entity) -> None:
     with pytest.raises(StoreError, match="Weir's own"):
         as_request({(entity, PRODUCE): 1.0})
+
+
+def test_the_broker_store_refuses_replication_throttles_in_one_line() -> None:
+    cluster = QuotaCluster()
+    with pytest.raises(StoreError, match="set replication_throttles = brokers") as refused:
+        play(cluster, lambda store: store.alter_replication({BROKER_1: "5"}))
+    assert "\n" not in str(refused.value)
 
 
 # What fails

@@ -34,7 +34,7 @@ from tests.proxy.client_quotas import (
 )
 from tests.proxy.client_quotas_cases import BAD_ENTRIES, BAD_FILTERS, FILTERS
 from tests.proxy.playbook import Playbook
-from tests.proxy.wire import Wire
+from tests.proxy.wire import Wire, new_connection
 from tests.wire.frames import (
     body_of,
     header,
@@ -52,13 +52,16 @@ from weir.protocol.messages import (
     ApiVersionsResponse,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
+    Message,
     MetadataResponse,
 )
 from weir.protocol.pieces import at_once
 from weir.protocol.primitives import write_uvarint
 from weir.proxy.close_reasons import CloseReason
+from weir.proxy.counters import Counters
+from weir.proxy.handlers.plans import Plans
 from weir.proxy.handlers.quota_api.alterations import Alterations, read_alterations
-from weir.proxy.handlers.quota_api.client_quotas import AT_ONCE_MAX
+from weir.proxy.handlers.quota_api.client_quotas import AT_ONCE_MAX, DENIED_BYTES_MAX
 from weir.proxy.handlers.quota_api.filters import described, read_filter
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 
@@ -372,6 +375,12 @@ def test_an_admin_may_make_ten_thousand_changes_with_a_request_and_no_more() -> 
     assert [code for _entity, code, _text in results(answer)] == [TOO_LARGE]
 
 
+def test_client_quota_requests_are_denied_without_admins() -> None:
+    """A session that is given no quota_admin."""
+    session = new_connection(plans=Plans(Counters(), manages_quotas=True))
+    assert asked(session, describe()).error_code == NOT_ALLOWED
+
+
 def test_client_quota_requests_are_authorized_for_the_current_principal() -> None:
     """Another principal after re-authentication."""
 
@@ -419,6 +428,24 @@ def test_client_quota_requests_are_buffered_up_to_a_megabyte() -> None:
     with Playbook(session=session_of(Managed())) as play:
         play.client(request(alter(*entries, *entries, *entries), 0))
         play.violation(CloseReason.REQUEST_TOO_LARGE)
+
+
+@pytest.mark.parametrize("api_key", [48, 49])
+def test_a_large_client_quota_request_of_a_denied_user_closes_the_session(api_key: int) -> None:
+    with Playbook(session=session_of(Managed(denies="no"))) as play:
+        play.client(header_of(api_key, DENIED_BYTES_MAX + 1))
+        play.violation(CloseReason.REQUEST_TOO_LARGE)
+
+
+@pytest.mark.parametrize("message", [describe(), alter(entry({"user": "u"}, {"producer_byte_rate": 1.0}))])
+def test_a_denied_client_quota_request_in_pieces_is_answered_once(message: Message) -> None:
+    quota_admin = Managed(denies="no")
+    wire = Wire(session_of(quota_admin))
+    frame = request(message, 1)
+    for position in range(len(frame)):
+        wire.feed(0, client=frame[position : position + 1])
+    assert len(split(bytes(wire.to_client))) == 1
+    assert quota_admin.rejections == 1
 
 
 def header_of(api_key: int, length: int, *, version: int = 1, body: bytes = b"") -> bytes:

@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 
 from tests.quotas.changes import put_in_force
 from weir.proxy.addresses import Address
+from weir.proxy.close_reasons import CloseReason
 from weir.proxy.config import config
 from weir.proxy.control.cluster.connection import LoginError, QuestionError
 from weir.proxy.control.cluster.discovery import Discovery, DiscoveryError
@@ -49,7 +50,7 @@ from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.scan import Scan
 from weir.proxy.control.stalls import Stalls
 from weir.proxy.control.stores.store import StoreHealth
-from weir.proxy.control.usage.outlet import OutletError, Record
+from weir.proxy.control.usage.outlet import OutletError, Record, key, value
 from weir.proxy.control.usage.tally import Kind, Loss, Tally
 from weir.proxy.control.usage.writer import Writer
 from weir.proxy.net.reactor import Reactor
@@ -386,6 +387,12 @@ def test_problems_of_a_server_are_told_from_its_state(nothing_served: Server) ->
     assert list(problems.read()) == []
 
 
+def test_clients_turned_away_before_the_first_look_are_a_problem(nothing_served: Server) -> None:
+    problems = Problems(nothing_served, StoreHealth(lambda: 0.0), None, lambda: 0.0, lambda: 0.0)
+    nothing_served.counters.closed_at[CloseReason.CONNECTION_LIMIT, 0] += 1
+    assert [condition.key for condition in problems.read()] == [("problem", "connections_max")]
+
+
 def test_a_login_of_weirs_own_that_all_brokers_refuse_is_a_problem_until_one_accepts_it(
     nothing_served: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -526,6 +533,16 @@ def test_events_that_find_the_queue_full_are_dropped_counted_and_logged_once() -
         ("events cannot be written to their topic, trying again", "warning"),
         ("events are written to their topic again", "info"),
     ]
+
+
+def test_events_of_one_entity_have_one_key_in_the_topic() -> None:
+    registry, published = registry_of(), Published()
+    log = ThrottleLog(Scan(registry, ConnectionQuotas()), local_peers(list, registry), published.append)
+    budget_of(registry).charge(20_000, 0)
+    trio.run(log.look, 0)
+    trio.run(log.look, 90_000)
+    assert {key(event) for event in published} == {b"/etl///"}
+    assert json.loads(value(published[0]))["kind"] == "throttling"
 
 
 def test_the_events_topic_is_one_of_weirs_own_and_must_have_a_topics_name() -> None:

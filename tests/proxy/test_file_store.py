@@ -217,6 +217,13 @@ def test_the_file_store_does_not_alter_a_malformed_file(path: Path) -> None:
     assert path.read_bytes() == b"# \xff\n"
 
 
+def test_the_file_store_does_not_recreate_a_missing_file(path: Path) -> None:
+    path.unlink()
+    with pytest.raises(StoreError, match="cannot read the quota file: No such file"):
+        rewrite(path, {(ALICE, PRODUCE): 2.0})
+    assert not path.exists()
+
+
 FAILURES: Final = {
     "mkstemp": errno.EROFS,
     "fsync": errno.ENOSPC,
@@ -238,6 +245,21 @@ def test_a_failed_write_of_the_file_store_leaves_only_the_old_file(
     monkeypatch.undo()
     assert path.read_text() == TEXT
     assert alone(path)
+
+
+def test_a_file_store_without_a_file_is_empty_and_read_only() -> None:
+    async def main() -> None:
+        store = FileStore(None)
+        assert store.start() == QuotaTable() == await store.load()
+        with pytest.raises(StoreError, match="there is no quota file: start weir with --quotas FILE"):
+            await store.alter({(ALICE, PRODUCE): 2.0})
+        with pytest.raises(StoreError, match="there is no quota file: start weir with --quotas FILE"):
+            await store.alter_replication({BROKER_1: "5"})
+        followed = Followed()
+        await store.follow(followed.changed, followed.failed)
+        assert (followed.tables, followed.failures) == ([], [])
+
+    trio.run(main)
 
 
 # Under Trio

@@ -246,6 +246,17 @@ def test_admins_and_brokers_change_protected_topics() -> None:
     check_each(_changes(), check)
 
 
+def test_requests_for_other_topics_are_forwarded_unchanged() -> None:
+    def check(case: tuple[int, int]) -> None:
+        wire = Wire(connection())
+        frame = request(_asking(*case)(THEIRS, OURS + "_not"), case[1], 7)
+        wire.feed(0, client=frame[:20])
+        wire.feed(0, client=frame[20:])
+        assert bytes(wire.to_broker) == frame
+
+    check_each(_changes(), check)
+
+
 def test_preferred_elections_pass_and_unclean_elections_of_all_topics_are_refused() -> None:
     for version in (1, 2):
         preferred = request(m.ElectLeadersRequest(election_type=0, topic_partitions=None), version)
@@ -467,6 +478,16 @@ def test_a_long_request_with_many_topics_is_forwarded_and_charged_to_topics_with
     assert bytes(wire.to_broker) == frame
     wire.feed(0, broker=produced(1, version=9))
     assert bytes(wire.to_client) == produced(1, throttle_ms=20_000, version=9)
+
+
+def test_refused_records_are_charged_to_the_clients_byte_rate() -> None:
+    session = connection(table=quota_table(produce=1000))
+    wire = Wire(session)
+    frame = produce_to(1, **{OURS: 30_000})
+    wire.feed(0, client=frame)
+    told = body_of(bytes(wire.to_client), m.ProduceResponse, 9)
+    assert told.throttle_time_ms == len(frame) - 4 - 10_000
+    assert session.throttled_until_ms == told.throttle_time_ms
 
 
 def test_a_refused_request_with_thousands_of_partitions_closes_the_connection() -> None:

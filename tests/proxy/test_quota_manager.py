@@ -452,6 +452,40 @@ async def test_a_bug_in_reading_the_store_does_not_stop_traffic(scene: Scene) ->
     assert seen(scene) == (True, FIRST)
 
 
+@scripted(play)
+async def test_a_failing_alteration_callback_affects_only_its_session(scene: Scene) -> None:
+    scene.store.may_go.release()
+    scene.store.may_go.release()
+    with capture_logs() as logged:
+        scene.quota_manager.alter({(ALICE, PRODUCE): 5.0}, "admin", PEER, lambda _reason: [].pop())
+        scene.alter({(ALICE, PRODUCE): 6.0})
+        await scene.settle()
+    assert scene.answers == [None]
+    assert [line["event"] for line in logged if line["log_level"] == "error"] == [
+        "internal error while a quota request was answered"
+    ]
+
+
+@scripted(play)
+async def test_a_bug_in_threaded_quota_work_does_not_end_the_manager(scene: Scene) -> None:
+    done: list[object] = []
+    answered = trio.Event()
+
+    def note(result: object) -> None:
+        done.append(result)
+        if len(done) == 2:
+            answered.set()
+
+    scene.quota_manager.compute(lambda: trio.lowlevel.in_trio_run(), note)
+    await trio.testing.wait_all_tasks_blocked()
+    with capture_logs() as logged:
+        scene.quota_manager.compute(lambda: 1 // 0, note)
+        with trio.fail_after(5):
+            await answered.wait()
+    assert sorted(map(str, done)) == ["False", "None"]
+    assert [line["log_level"] for line in logged] == ["error"]
+
+
 def test_users_who_are_no_admins_are_denied_with_a_reason() -> None:
     scene = Scene()
     with capture_logs() as logged:

@@ -93,6 +93,11 @@ def test_a_quota_record_with_an_unknown_option_is_refused(option: str) -> None:
         read_value(value)
 
 
+def test_a_quota_record_refuses_a_name_that_is_no_unicode() -> None:
+    with pytest.raises(RecordError, match="rename it"):
+        write(Slot(Entity(user="a\ud800"), shadow=False), {PRODUCE: 1.0})
+
+
 @pytest.mark.parametrize(
     "key",
     [

@@ -207,6 +207,15 @@ def test_validate_only_changes_neither_weir_nor_the_broker() -> None:
         assert [message.validate_only for message in sent] == [True]
 
 
+def test_a_resource_that_is_named_twice_is_refused() -> None:
+    front = Front()
+    asked: Any = incremental({ORDERS: [(LEADER_REPLICAS, SET, "*")], BILLS: [(RETENTION, SET, "1")]})
+    asked.resources += incremental({ORDERS: [(RETENTION, SET, "1")]}).resources  # type: ignore[attr-defined]
+    assert front.alter(asked) == {ORDERS: INVALID_REQUEST, BILLS: 0}
+    assert front.stored == {}
+    assert front.broker.configs == {BILLS: {RETENTION: "1"}}
+
+
 def test_alterconfigs_removes_the_throttles_that_it_does_not_name() -> None:
     table = throttles(
         {

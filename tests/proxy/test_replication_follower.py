@@ -214,6 +214,18 @@ def test_ids_are_asked_again_every_refresh_period() -> None:
     play(source, script)
 
 
+def test_ids_of_topics_without_throttles_are_forgotten() -> None:
+    source = ScriptedSource()
+
+    async def script(story: Story) -> None:
+        await source.tell(listing("orders"))
+        await source.tell(ReplicationThrottles())
+        await trio.sleep(REFRESH_S + 1)
+        assert story.replication.topic_names == {}
+
+    play(source, script)
+
+
 def test_the_last_known_throttles_stay_in_force_while_a_source_fails() -> None:
     source = ScriptedSource()
 
@@ -261,6 +273,17 @@ def test_a_follower_that_has_failed_is_started_again_with_the_throttles_in_force
         trio.run(main, clock=MockClock(autojump_threshold=0))
     tasks = [line["event"] for line in logs if "task" in line]
     assert tasks == ["task failed, restarting it; please report this", "task works again"]
+
+
+def test_an_alteration_at_a_broker_has_the_source_read_again() -> None:
+    source = ScriptedSource()
+
+    async def script(story: Story) -> None:
+        story.follower.altered_at_broker()
+        await trio.sleep(0.1)
+        assert source.alterations == 1
+
+    play(source, script)
 
 
 def test_throttles_of_the_quota_table_are_in_force_from_the_start_and_after_each_update() -> None:

@@ -20,7 +20,7 @@ from weir.proxy.admin.replication.status import (
 )
 from weir.proxy.control.stores.store import StoreHealth
 from weir.quotas.replication.replication_quotas import ReplicationQuotas
-from weir.quotas.replication.throttles import ConfigKey, ResourceType, Role
+from weir.quotas.replication.throttles import NO_THROTTLES, ConfigKey, ResourceType, Role
 
 if TYPE_CHECKING:
     from weir.proxy.server.server import Server
@@ -34,6 +34,15 @@ def test_the_status_has_rates_and_limits_by_broker_and_role() -> None:
         BrokerStatus(1, "leader", 1e6, rate=300_000, charged_bytes=3_000_000, replicas=2),
         BrokerStatus(2, "follower", 2e6, rate=200_000, charged_bytes=2_000_000, replicas=2),
         BrokerStatus(3, "follower", 2e6, rate=0, charged_bytes=0, replicas=1),
+    ]
+
+
+def test_the_status_shows_a_broker_whose_rate_was_removed_without_a_limit() -> None:
+    of = quotas()
+    of.use(NO_THROTTLES)
+    assert [(broker.node_id, broker.limit) for broker in snapshot(of, NOW_MS).brokers] == [
+        (1, None),
+        (2, None),
     ]
 
 

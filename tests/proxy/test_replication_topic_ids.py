@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+import pytest
 import trio
 
 from tests.kfake.cluster import HOST, Cluster, Topic, up_to
@@ -13,6 +14,7 @@ from tests.kfake.in_trio import serve
 from weir.protocol.api import ApiKey
 from weir.proxy.addresses import Address
 from weir.proxy.control.cluster.access import DIRECT
+from weir.proxy.control.cluster.connection import QuestionError
 from weir.proxy.control.replication.cluster_connection import ClusterConnection
 from weir.proxy.control.replication.topic_ids import ask_topic_ids
 from weir.proxy.run import single
@@ -66,6 +68,25 @@ def test_a_topic_that_may_not_be_described_is_told_beside_the_ids_of_others() ->
     found = play(cluster, lambda connection: ask_topic_ids(connection, ["orders", "secret"]))
     assert found.names == {ORDERS.bytes: "orders"}
     assert found.missing.endswith("Weir's principal may not describe topic secret")
+
+
+def test_a_question_for_ids_fails_if_no_broker_answers() -> None:
+    cluster = Cluster()
+    cluster.nodes[-1] = Address("127.0.0.1", 1)
+    with pytest.raises(QuestionError, match=r"127\.0\.0\.1:1: connection refused"):
+        play(cluster, lambda connection: ask_topic_ids(connection, ["orders"]), brokers=0)
+
+
+def test_another_broker_is_asked_after_the_first_has_ended() -> None:
+    cluster = Cluster(topics={"orders": Topic(1, ORDERS)})
+
+    async def script(connection: ClusterConnection) -> None:
+        await ask_topic_ids(connection, ["orders"])
+        cluster.scopes[0].cancel()  # type: ignore[attr-defined]  # set by `play`
+        assert (await ask_topic_ids(connection, ["orders"])).names == {ORDERS.bytes: "orders"}
+
+    play(cluster, script, brokers=2)
+    assert cluster.questions.count((ApiKey.API_VERSIONS, 0)) == 2
 
 
 def test_a_silent_broker_is_asked_after_the_others() -> None:

@@ -12,7 +12,10 @@ import trio
 from structlog.testing import capture_logs
 from trio.testing import MockClock
 
+from weir.proxy.config.settings import ConfigError
+from weir.proxy.control import zookeeper
 from weir.proxy.control.replication import zookeeper_source
+from weir.proxy.control.replication.follower import _checked
 from weir.proxy.control.replication.zookeeper_source import ZooKeeperSource
 from weir.proxy.control.zookeeper import Znode, ZooKeeperAddress, ZooKeeperError
 from weir.quotas.replication.throttles import ConfigKey, ReplicationThrottles, ResourceType, Role
@@ -220,3 +223,23 @@ def test_a_node_that_cannot_be_read_is_skipped_and_logged_once(
         follow(fake, script, monkeypatch)
     (line,) = logs
     assert (line["log_level"], line["node"]) == ("warning", "/config/brokers/2")
+
+
+def test_a_node_that_weir_may_not_read_is_logged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = throttled()
+    fake.hidden = {"/config/topics/payments"}
+
+    async def script(_source: ZooKeeperSource, followed: Followed) -> None:
+        await trio.sleep(130)
+        assert followed.throttles[-1] == THROTTLES
+
+    with capture_logs() as logs:
+        follow(fake, script, monkeypatch)
+    (line,) = logs
+    assert line["reason"] == "ZooKeeper does not let Weir read it"
+
+
+def test_a_missing_kazoo_is_told_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zookeeper, "find_spec", lambda _name: None)
+    with pytest.raises(ConfigError, match=r"replication_zookeeper needs kazoo \(the extra `zookeeper`\)"):
+        _checked("zk:2181", 5.0)

@@ -141,6 +141,18 @@ def test_informative_broker_queries_are_charged_beside_the_request() -> None:
         assert charged_us(session) == 107 + length_of(told(7))
 
 
+@pytest.mark.parametrize("answered", [0, 1])
+def test_broker_queries_of_a_closed_connection_are_charged(answered: int) -> None:
+    """Else clients would close before the answer."""
+    session = session_of(2)
+    wire = Wire(session)
+    wire.feed(0, client=delete(7))
+    for _question in range(answered):
+        wire.feed(0, broker=told(7))
+    session.end(0)
+    assert charged_us(session) == 100 * (answered + 1) + answered * length_of(told(7))
+
+
 @pytest.mark.parametrize("mutation", [Create((Topic("new", 3),)), Grow((("old", 9),)), Delete(("old",))])
 @pytest.mark.parametrize("mutation_rate", [0.1, 1.0, None])
 def test_mutations_are_charged_each_broker_query(mutation: Any, mutation_rate: float | None) -> None:

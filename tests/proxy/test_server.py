@@ -387,6 +387,20 @@ async def test_the_bootstrap_listener_refuses_connections_while_no_broker_is_rea
     assert await stage.clients[-1].ask(PING) == PONG
 
 
+@staged(brokers=(0, 1))
+async def test_clients_accepted_together_while_their_broker_is_unreachable_are_all_closed(
+    stage: Stage,
+) -> None:
+    stage.brokers[1].cancel()
+    await trio.testing.wait_all_tasks_blocked()
+    plain = [socket.create_connection((HOST, stage.port(1).port)) for _ in range(20)]  # in the backlog
+    for sock in plain:
+        with sock, suppress(ConnectionResetError):
+            sock.setblocking(False)
+            assert await trio.socket.from_stdlib_socket(sock).recv(1) == b""
+    assert await is_refused(stage, 1)
+
+
 def test_a_bug_while_trying_an_unreachable_broker_again_opens_its_listener(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,7 @@ from tests.proxy.following import Followed, until
 from tests.proxy.throttles import BROKER_1, ORDERS, THROTTLES
 from weir.proxy.config.config import ConfigError, load
 from weir.proxy.control.stores.snapshot import LastKnown, read_snapshot, write_snapshot
-from weir.proxy.control.stores.store import StoreError
+from weir.proxy.control.stores.store import StoreError, UnfitError
 from weir.proxy.run import choose
 from weir.quotas import DEFAULT, Entity, QuotaTable
 from weir.quotas.replication.throttles import ReplicationThrottles
@@ -155,6 +155,11 @@ def test_weir_starts_from_the_quota_snapshot_without_its_store(
         assert path.read_text() == snapshot, "it is not overwritten by nothing"
 
 
+def test_an_unsuitable_quota_store_stops_the_start() -> None:
+    with pytest.raises(ConfigError, match="quota_store = fake: too old"):
+        trio.run(LastKnown(FakeStore(error=UnfitError("too old")), None).start)
+
+
 # Following
 
 
@@ -212,6 +217,21 @@ async def test_an_unwritable_quota_snapshot_is_logged_once_and_so_is_its_end(
         "quota snapshot written again",
     ]
     assert followed.tables == [ALICES, BOBS, ALICES]
+
+
+@pytest.mark.trio
+async def test_the_snapshot_passes_loading_and_altering_to_the_store(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    store = LastKnown(FakeStore(ALICES), None)
+    assert store.name == "fake"
+    assert await store.load() == ALICES
+    table = await store.alter_replication({BROKER_1: "5"})
+    assert table.replication == ReplicationThrottles({BROKER_1: "5"})
+    assert (await store.alter({(BOB, PRODUCE): 1.0})).values == {
+        (ALICE, PRODUCE): 1000.0,
+        (BOB, PRODUCE): 1.0,
+    }
 
 
 # Choosing

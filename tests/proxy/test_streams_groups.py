@@ -198,6 +198,13 @@ def test_members_of_a_client_over_its_quota_stay_alive_and_leave() -> None:
     assert cluster.beat(1000, "g", join=False, epoch=-1).error_code == 0
 
 
+def test_internal_topics_of_a_group_that_cannot_be_described_are_those_of_the_request() -> None:
+    cluster = Coordinator()
+    cluster.broker.describes = False
+    cluster.beat(0, "g", repartition("r", 7))
+    assert cluster.tokens == BURST - 7
+
+
 def test_internal_topics_that_do_not_come_are_charged_once_in_the_time_they_may_take() -> None:
     cluster = Coordinator()
     cluster.broker.creates = False

@@ -114,6 +114,20 @@ def test_the_log_says_when_throttling_begins_lasts_and_ends() -> None:
     assert said(log, 65_000) == []
 
 
+def test_the_log_reminds_once_a_minute_of_throttling_that_lasts() -> None:
+    registry = registry_of(shadow=False)
+    log = log_of(registry)
+    lines: list[Line] = []
+    for now_ms in range(0, 150_000, 5000):
+        budget_of(registry).charge(15_000, now_ms)
+        lines += said(log, now_ms)
+    assert [(line["event"], line.get("lasting_s"), line["count"]) for line in lines] == [
+        ("throttling begins", None, 1),
+        ("throttling goes on", 60.0, 12),
+        ("throttling goes on", 120.0, 12),
+    ]
+
+
 def test_the_log_counts_connections_of_the_throttled_entity_alone_and_names_five_addresses() -> None:
     registry = registry_of(shadow=False)
     clients = [client(registry, peer=f"10.0.0.{n // 2}:{n}") for n in range(16)]
@@ -123,6 +137,18 @@ def test_the_log_counts_connections_of_the_throttled_entity_alone_and_names_five
     (line,) = said(log)
     assert line["connections"] == 16
     assert line["addresses"] == [f"10.0.0.{n}" for n in range(5)]
+
+
+def test_the_log_counts_connections_under_a_mutation_quota() -> None:
+    registry = registry_of(MUTATIONS, Entity("alice"), rate=1.0, shadow=False)
+    clients = [client(registry), client(registry, user="bob")]
+    log = log_of(registry, lambda: clients)
+    ledger = registry.of(1).mutation_ledger("alice", "app", 0)
+    assert ledger is not None
+    assert ledger.enforced is not None
+    ledger.enforced.charge(100, 0)
+    (line,) = said(log)
+    assert (line["connections"], line["entry"], line["refused"]) == (1, "user alice", 0)
 
 
 def test_the_log_names_the_longest_throttles_and_counts_all_others_once_a_minute() -> None:

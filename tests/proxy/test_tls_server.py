@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import ssl
+import struct
 import time
 from contextlib import ExitStack, contextmanager, suppress
 from threading import Thread
@@ -16,6 +17,7 @@ import trio.testing
 from structlog.testing import capture_logs
 
 from tests.kfake.cluster import Cluster
+from tests.kfake.in_trio import serve
 from tests.proxy.certificates import HOST, authority, client_context, context_of, write_ca, write_pair
 from tests.proxy.stage import METADATA, PING, PONG, Play, Stage, until
 from tests.scripted import staged
@@ -149,6 +151,20 @@ async def test_an_untrusted_client_certificate_is_counted_and_logged_once(
     await until(lambda: stage.server.counters.sessions_open == 0)
 
 
+def test_a_client_that_rejects_weirs_certificate_is_counted(play: Play, listener: dict[str, Any]) -> None:
+    def connect(port: int) -> None:
+        with socket.create_connection((HOST, port)) as plain, pytest.raises(ssl.SSLCertVerificationError):
+            ssl.create_default_context().wrap_socket(plain, server_hostname=HOST)
+
+    async def script(stage: Stage) -> None:
+        with capture_logs() as logged:
+            await trio.to_thread.run_sync(connect, stage.first_port)
+            await stage.closed(CloseReason.CLIENT_HANDSHAKE_FAILED)
+        assert "does not accept the certificate of tls_cert" in said(logged)
+
+    play(script, **listener)
+
+
 @staged("listener")
 async def test_a_plaintext_client_on_a_tls_port_has_a_close_reason(stage: Stage) -> None:
     with capture_logs() as logged:
@@ -239,6 +255,27 @@ async def test_a_hundred_tls_handshakes_at_once_do_not_stop_other_clients(stage:
         assert await client.ask(PING) == PONG
 
 
+@staged("listener")
+async def test_stopping_closes_clients_during_their_tls_handshakes(stage: Stage) -> None:
+    for beginning in (b"\x16", b"\x16\x03\x01\x02\x00\x01", b""):
+        client = await stage.connect()
+        await client.stream.send_all(beginning)
+    await until(lambda: stage.server.counters.sessions_open == 3)
+    stage.server.stop()
+    await stage.closed(CloseReason.STOPPED, 3)
+
+
+@staged("listener")
+async def test_a_client_that_resets_during_its_tls_handshake_logs_no_warning(stage: Stage) -> None:
+    with capture_logs() as logged:
+        with socket.create_connection((HOST, stage.first_port)) as plain:
+            plain.send(b"\x16\x03\x01")
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        await until(lambda: sum(stage.server.counters.closed.values()) == 1)
+    assert stage.server.counters.closed[CloseReason.CLIENT_RESET] == 1
+    assert {line["log_level"] for line in logged} <= {"debug"}
+
+
 # Certificates that change
 
 
@@ -324,6 +361,16 @@ async def test_a_tls_listener_shared_by_brokers_stays_open_while_one_is_unreacha
     assert stage.server.counters.closed[CloseReason.BROKER_UNREACHABLE] == 1
     client = await stage.connect_tls(client_context(), f"broker-0.{DOMAIN}")
     assert await client.ask(PING) == PONG
+
+
+@staged("listener", sni_domain=DOMAIN, broker_ports="")
+async def test_a_new_broker_has_its_tls_server_name_at_once(stage: Stage) -> None:
+    await stage.nursery.start(serve, stage.cluster, 3)
+    client = await stage.connect_tls(client_context(), f"bootstrap.{DOMAIN}")
+    assert await client.ask(METADATA) is not None
+    client = await stage.connect_tls(client_context(), f"broker-3.{DOMAIN}")
+    assert await client.ask(PING) == PONG
+    assert stage.cluster.asked[-1] == (3, PING)
 
 
 # Towards brokers

@@ -177,6 +177,20 @@ def test_the_topic_store_loads_all_records_up_to_the_end() -> None:
     assert trio.run(store_on(log).load) == QuotaTable(values)
 
 
+def test_the_topic_store_probes_a_topic_that_is_silent_while_loading(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its leader is gone: that must not hold up the start for as long as a long topic may."""
+    monkeypatch.setattr(topic, "SILENT_S", 0.0)
+    log = FakeLog(endless=True)
+
+    def gone(_reader: FakeReader) -> None:
+        raise StoreError("no leader")
+
+    monkeypatch.setattr(FakeReader, "probe", gone)
+    with pytest.raises(StoreError, match="no leader"):
+        trio.run(store_on(log).load)
+    assert log.open == 0
+
+
 def test_foreign_records_in_the_quota_topic_are_skipped_and_logged_once() -> None:
     log = FakeLog()
     (good,) = written({(ALICE, PRODUCE): 1.0})
@@ -345,6 +359,13 @@ async def test_the_topic_store_probes_a_silent_topic(
     monkeypatch.setattr(FakeReader, "probe", gone)
     await until(lambda: len(follower.followed.tables) > 1)
     assert "it was made anew" in follower.followed.failures
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "x" * 250])
+def test_an_invalid_quota_topic_name_is_refused(name: str) -> None:
+    config = load(None, {"upstream": "kafka:9092", "quota_topic": name})
+    with pytest.raises(ConfigError, match="quota_topic"):
+        topic_store(config)
 
 
 # Configuration

@@ -20,7 +20,7 @@ from weir.quotas import (
     RequestBudget,
     Tags,
 )
-from weir.quotas.client_quotas import byte_rates, request_times
+from weir.quotas.client_quotas import byte_rates, mutation_rates, request_times
 from weir.quotas.limiters.budgets import UNLIMITED
 from weir.quotas.limiters.rate import Rate
 from weir.quotas.limiters.throttle import INT32_MAX, throttle_ms
@@ -200,6 +200,17 @@ def test_changing_the_limit_of_one_quota_key_keeps_other_generations() -> None:
     put_in_force(quotas, QuotaTable({(ALICE, PRODUCE): 1000.0, (ALICE, FETCH): 5.0}))
     assert quotas.produce.generation == produce
     assert quotas.fetch.generation > fetch
+
+
+def test_the_generation_of_a_brokers_quotas_grows_with_every_change() -> None:
+    quotas = BrokerQuotas(byte_rates(PRODUCE), byte_rates(FETCH), mutation_rates(), request_times())
+    seen = [quotas.generation]
+    for configured in (limited((ALICE, 1.0)), limited((ALICE, 1.0), key=FETCH), QuotaTable()):
+        put_in_force(quotas, configured)
+        seen.append(quotas.generation)
+    assert seen == sorted(set(seen))
+    put_in_force(quotas, QuotaTable())
+    assert quotas.generation == seen[-1]
 
 
 configured_quotas = st.dictionaries(

@@ -93,6 +93,18 @@ def test_a_client_cannot_give_itself_the_overflow_budget() -> None:
     assert budget_of(quotas, OVERFLOW) is not budget_of(quotas, "newcomer")
 
 
+def test_new_clients_get_separate_budgets_once_existing_ones_are_idle() -> None:
+    quotas = quotas_of((ANY_APP, 1000.0))
+    fill(quotas)
+    overflow, generation = budget_of(quotas, "newcomer"), quotas.generation
+    assert budget_of(quotas, "newcomer", REST_MS - 1) is overflow
+    assert quotas.generation == generation
+    sum(quotas.expire(REST_MS - 1 + ROOM_PAUSE_MS))
+    assert quotas.generation > generation, "sessions that keep the overflow's budget look again"
+    own = budget_of(quotas, "newcomer", REST_MS + ROOM_PAUSE_MS)
+    assert own.tags == Tags("", "newcomer")
+
+
 def test_a_lookup_that_evicts_budgets_raises_the_generation() -> None:
     table = QuotaTable({(ANY_APP, PRODUCE): 1000.0})
     quotas = BrokerQuotas.create(table)

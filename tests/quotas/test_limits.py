@@ -143,6 +143,14 @@ def test_a_limit_lookup_costs_one_access_per_prefix_length() -> None:
     assert lengths == plain + 5
 
 
+def test_an_ip_limit_names_an_address_or_the_default() -> None:
+    limits = Limits([(Entity(ip="10.0.0.1"), 5.0), (Entity(ip=DEFAULT), 1.0)])
+    assert limits.resolve_ip("10.0.0.1") == Limit(5.0, Tags("", "", ip="10.0.0.1"))
+    assert limits.resolve_ip("10.0.0.2") == Limit(1.0, Tags("", "", ip="10.0.0.2"))
+    assert Limits([(Entity(ip="10.0.0.1"), 5.0)]).resolve_ip("10.0.0.2") is None
+    assert limits.of(Tags("", "", ip="10.0.0.2")) == 1.0
+
+
 @given(quotas, users, client_ids)
 def test_tags_lead_back_to_the_entry_that_applies(
     quotas: dict[Entity, float], user: str, client_id: str

@@ -71,6 +71,16 @@ def test_new_options_replace_those_of_an_entry_and_of_no_other() -> None:
     assert altered.altered({(ALICE, PRODUCE): 1.0}, options=PLAIN) == table
 
 
+def test_tables_that_differ_in_options_only_are_not_equal() -> None:
+    values = {(ALICE, PRODUCE): 1.0}
+    plain, smooth = QuotaTable(values), QuotaTable(values, None, {(ALICE, PRODUCE): SMOOTH})
+    assert plain != smooth
+    assert plain != plain.paced(Pacing.SMOOTH)
+    assert plain == QuotaTable(values, None, {(ALICE, PRODUCE): PLAIN})
+    assert not plain.limits(PRODUCE).same_as(smooth.limits(PRODUCE))
+    assert not plain.limits(PRODUCE).same_as(plain.paced(Pacing.SMOOTH).limits(PRODUCE))
+
+
 def test_a_change_of_pacing_reaches_open_connections_and_keeps_what_was_used() -> None:
     plain = QuotaTable({(ALICE, PRODUCE): 1000.0})
     quotas = BrokerQuotas.create(plain)

@@ -29,6 +29,20 @@ def of_topic(name: str, key: str = LEADER_LIST) -> ConfigKey:
     return ConfigKey(ResourceType.TOPIC, name, key)
 
 
+ONE = ReplicationThrottles({of_broker("1"): "1000"})
+
+
+def test_tables_with_other_throttles_are_not_equal() -> None:
+    table = QuotaTable(replication=ONE)
+    same = QuotaTable().replication_altered({of_broker("1"): "1000"})
+    assert table == same
+    assert hash(table) == hash(same)
+    assert table != QuotaTable()
+    assert len(table) == 1
+    assert "1000" in repr(table)
+    assert "replication" not in repr(QuotaTable())
+
+
 # Reading
 
 

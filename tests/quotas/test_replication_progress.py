@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weir.quotas.replication.replication_quotas import MARK_MS, Progress
+from weir.quotas.replication.replication_quotas import MARK_MS, PAUSE_MS, Progress
 
 
 def fetch(progress: Progress, now_ms: int, offset: int) -> None:
@@ -51,6 +51,14 @@ def test_the_rate_forgets_what_was_sent_before_the_mark_before_the_latest() -> N
         respond(progress, 10_000, 5000)
         fetch(progress, (second + 1) * 1000, second * 10)
     assert progress.rate(40_000) == (1000 + 9 * 5000) / 10
+
+
+def test_the_rate_of_a_replica_that_gets_nothing_falls_to_0() -> None:
+    """Its rate counts from the mark at 10 s: 10,000 bytes since."""
+    progress = copied(20)
+    assert progress.rate(20_000) == 1000
+    assert progress.rate(60_000) == 10_000 / 50
+    assert progress.rate(20_000 + PAUSE_MS) == 0
 
 
 def test_the_rate_of_the_first_second_is_not_exaggerated() -> None:

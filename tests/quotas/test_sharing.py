@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from contextlib import suppress
 
 import pytest
@@ -57,6 +58,13 @@ def test_any_bytes_are_a_report_or_refused(data: bytes) -> None:
     for each in (data, b"WU\x01" + data):
         with suppress(ReportError):
             decode(each)
+
+
+@pytest.mark.parametrize("total", [float("nan"), float("inf"), -1.0, 1e19])
+def test_a_report_of_impossible_units_is_refused(total: float) -> None:
+    data = encode(Report("w", 1, 0, (Usage(1, 5, 5),)))
+    with pytest.raises(ReportError):
+        decode(data[:-16] + struct.pack(">dd", total, 0.0))
 
 
 def test_limiters_have_equal_numbers_at_all_weirs_and_others_for_other_names() -> None:
@@ -140,6 +148,14 @@ def charged(others: OthersUsage) -> dict[int, float]:
     return {limiter: sum(each.units for each in charges) for limiter, charges in others.charges().items()}
 
 
+def test_lost_and_doubled_reports_change_no_total() -> None:
+    others = OthersUsage("me", 1)
+    reports = [Report("w", 1, number, (Usage(7, 10.0 * (number + 1), 10),)) for number in range(6)]
+    for number, report in enumerate([reports[0], reports[2], reports[2], reports[1], reports[5]]):
+        others.take(report, 100 * number)
+    assert charged(others) == {7: 60}
+
+
 def test_an_unknown_weir_counts_with_its_recent_units() -> None:
     others = OthersUsage("me", 1)
     others.take(Report("w", 1, 900, (Usage(7, 1e9, 500),)), 0)
@@ -196,6 +212,14 @@ def test_own_reports_are_not_charged_but_those_of_a_former_incarnation_are() -> 
     assert charged(others) == {7: 50}
     assert others.read_back == 3
     assert others.weirs(0) == 1
+
+
+def test_units_below_the_last_ones_are_ignored_and_counted() -> None:
+    others = OthersUsage("me", 1)
+    others.take(Report("w", 1, 0, (Usage(7, 50, 50),)), 0)
+    others.take(Report("w", 1, 1, (Usage(7, 40, 40),)), 0)
+    assert charged(others) == {7: 50}
+    assert others.ignored == {"negative": 1}
 
 
 def test_blind_weirs_use_their_share_then_an_equal_one_and_never_nothing() -> None:
@@ -312,6 +336,19 @@ def test_equal_usage_is_expected_of_each_other_weir_that_has_used_the_limiter_wi
     assert expected(250) == 2 * (1250 - 250)  # the limit allows 250 in 250 ms
     limiters.look(2000)
     assert expected(61_000) == 0
+
+
+def test_other_weirs_that_use_a_limiter_are_counted() -> None:
+    others = OthersUsage("me", 1)
+    usage_7, usage_8 = Usage(7, 10, 10), Usage(8, 10, 10)
+    for weir, usages, now_ms in (
+        ("a", (usage_7,), 0),
+        ("b", (usage_7, usage_8), 100),
+        ("c", (usage_7,), 60_050),
+    ):
+        others.take(Report(weir, 1, 0, usages), now_ms)
+    found = {limiter: [each.weirs for each in charges] for limiter, charges in others.charges().items()}
+    assert found == {7: [2, 2], 8: [1]}  # "a" was last heard more than a minute before "c"
 
 
 def test_a_restarted_weir_counts_once_and_former_processes_of_this_weir_do_not_count() -> None:

@@ -39,6 +39,19 @@ def test_the_byte_limit_of_a_fetch_follows_kafkas_formula(case: FetchCap) -> Non
     assert fetch_cap(math.inf, case.num_samples, case.window_s) == case.max_value_without_quota_int32
 
 
+def test_a_rate_within_its_quota_has_no_throttle_time() -> None:
+    assert throttle_ms(1000.0, 1000.0, 10_000) == 0
+    assert throttle_ms(0.0, 0.0, 10_000) == 0
+    assert token_throttle_ms(0.0, 1.0) == 0
+    assert token_throttle_ms(3.0, 0.0) == 0
+
+
+def test_a_quota_of_zero_gives_the_longest_throttle_time() -> None:
+    assert throttle_ms(1e-9, 0.0, 1) == INT32_MAX
+    assert throttle_ms(1e-9, 0.0, 1, at_most_ms=1000) == 1000
+    assert token_throttle_ms(-1e-9, 0.0) == INT32_MAX
+
+
 @given(positive, positive, st.integers(1, 100_000))
 def test_a_throttle_time_is_a_non_negative_int32(rate: float, quota: float, window_ms: int) -> None:
     wait_ms = throttle_ms(rate, quota, window_ms)
