@@ -36,7 +36,6 @@ from weir.proxy.server.server import Server
 
 
 async def get(port: int, path: str, **headers: str) -> tuple[int, bytes, http.client.HTTPMessage]:
-    """Get a page."""
     return await asked(port, "GET", path, headers)
 
 

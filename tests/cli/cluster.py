@@ -30,7 +30,6 @@ def cluster(brokers: int, *, away: int | None = None) -> Iterator[list[int]]:
 
 
 def produced(size: int, client_id: str) -> bytes:
-    """A produce request of about this size."""
     message = ProduceRequest(acks=1, transactional_id="t" * size)
     return request(message, VERSION, client_id=client_id.encode())
 

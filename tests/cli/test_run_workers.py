@@ -383,20 +383,17 @@ class Api(NamedTuple):
     address: str
 
     def text(self, path: str) -> str:
-        """The text at a path."""
         with urllib.request.urlopen(f"http://{self.address}{path}", timeout=WAIT_S) as answer:
             found: bytes = answer.read()
             return found.decode()
 
     def __call__(self, path: str) -> dict[str, Any]:
-        """The JSON at a path."""
         found: dict[str, Any] = json.loads(self.text(path))
         return found
 
 
 @contextmanager
 def administered(workers: str, *options: str) -> Iterator[tuple[Weir, list[int], Api]]:
-    """Weir with workers and an admin endpoint."""
     admin = f"{HOST}:{free_range(1)}"
     with running_workers(workers, "--admin", admin, *options) as (weir, ports):
         yield weir, ports, Api(admin)

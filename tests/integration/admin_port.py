@@ -28,7 +28,6 @@ class Admin:
             return answer.status, answer.read()
 
     def metrics(self) -> Page:
-        """A scrape."""
         status, text = self.get("/metrics")
         assert status == 200
         return Page(text)

@@ -17,8 +17,6 @@ SUMMARY = re.compile(
 
 
 class CapturingWeir(Weir):
-    """A running `weir capture`."""
-
     def __init__(self, upstream: str, out: Path, *options: str) -> None:
         super().__init__(upstream)
         self._command = [

@@ -113,7 +113,6 @@ class Copy(Talker):
         self._directory = log_directory(cluster, follower, topic)
 
     def talk(self) -> None:
-        """See `Talker`."""
         while not self._stopped.is_set():
             size = log_bytes(self._directory)
             if not self.samples or size != self.samples[-1].size:
@@ -189,7 +188,6 @@ class TimedProducer(Talker):
         self._failed: list[str] = []
 
     def talk(self) -> None:
-        """See `Talker`."""
         options = {"bootstrap.servers": self._bootstrap, "acks": "all", "linger.ms": 2}
         value, number, tick_s = os.urandom(_TIMED_BYTES), 0, time.monotonic()
         with closing(Producer(options)) as producer:
@@ -252,7 +250,6 @@ class InSync(Talker):
         """Partitions with missing in-sync replicas, in words."""
 
     def talk(self) -> None:
-        """See `Talker`."""
         while not self._stopped.is_set():
             known = self._admin.list_topics(timeout=10).topics
             for topic in self._topics:

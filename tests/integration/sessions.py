@@ -111,7 +111,6 @@ def librdkafka(cluster: Cluster, bootstrap: str, topic: str) -> None:
 
 
 def kafka_python(cluster: Cluster, bootstrap: str, topic: str) -> None:
-    """The session of kafka-python."""
     names = Names(*PYTHON, {"batch_size": 20_000}, {"max_partition_fetch_bytes": 45_000})
     _session(cluster.version, bootstrap, topic, KafkaPython(codecs=True), KafkaPythonAdmin, names)
 

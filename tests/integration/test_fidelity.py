@@ -157,7 +157,6 @@ def weir_quotas() -> Iterator[str]:
 
 
 def make(limiter: str, address: Address, topic: str, start: str, case: Case) -> RawClient:
-    """The client of a run."""
     client_id = name(limiter, start, case)
     build = produce if case.kind == "produce" else fetch
     pace = Pace(QUOTA, EVENLY_UNTIL_S, case.request_bytes) if start == "evenly" else None

@@ -58,12 +58,10 @@ def users(name: str | None = None) -> Call:
 
 
 def clients(name: str | None = None) -> Call:
-    """A client-id."""
     return ("--entity-type", "clients", *_named(name))
 
 
 def ips(name: str | None = None) -> Call:
-    """An address."""
     return ("--entity-type", "ips", *_named(name))
 
 
@@ -224,7 +222,6 @@ def _remove_all(cluster: Cluster) -> None:
 
 @pytest.fixture
 def weir(cluster: Cluster, start_weir: StartWeir) -> Weir:
-    """Weir in front of it."""
     return start_weir(cluster.bootstrap, "# nothing yet\n", options=ADMIN)
 
 
@@ -248,7 +245,6 @@ def test_kafka_configs_prints_equal_output_for_weir_and_a_broker(cluster: Cluste
 
 
 def line(bootstrap: str) -> Connection:
-    """Connect."""
     host, _, port = bootstrap.rpartition(":")
     return Connection((host, int(port)), timeout_s=10)
 

@@ -101,7 +101,6 @@ def play_once(broker: Address, weir: Address, seeds: Iterable[int], attempt: int
 
 
 def lane(side: str, address: Address, seed: int, attempt: int, begins_s: float) -> Lane:
-    """One sequence on one side."""
     name = f"{seed}-{attempt}"
     return Lane(side, name, address, sequence(seed, name, SECONDS), begins_s)
 

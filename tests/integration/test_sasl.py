@@ -47,7 +47,6 @@ EXCEPTIONS = {
 
 
 def login_of(client: str, mechanism: str) -> Login:
-    """Who comes."""
     return Login(mechanism, EXCEPTIONS.get((client, mechanism), COMES_WITH[mechanism]))
 
 

@@ -128,7 +128,6 @@ class Visitor:
         return connection
 
     def record(self, client_id: str) -> bytes:
-        """A request."""
         return produce(self._broker_versions, client_id, self._topic, RECORD_BYTES).frame
 
     def produce(self, connection: SaslConnection, client_id: str) -> None:
@@ -149,7 +148,6 @@ def owner(connection: SaslConnection) -> str:
 
 
 def made_token(connection: SaslConnection) -> CreateDelegationTokenResponse:
-    """A token of whoever this is."""
     request = CreateDelegationTokenRequest(
         owner_principal_type=None, owner_principal_name=None, renewers=[], max_lifetime_ms=600_000
     )

@@ -158,7 +158,6 @@ def test_two_weirs_with_two_workers_each_keep_one_quota_over_a_minute(
 
 
 def later(seconds: float, call: Callable[[], object]) -> threading.Timer:
-    """Call `call` after this time."""
     timer = threading.Timer(seconds, call)
     timer.start()
     return timer

@@ -110,7 +110,6 @@ def test_admin_clients_understand_uplifted_responses(
 
 
 def admin(client: str, weir: Weir) -> Admin:
-    """One of the libraries."""
     if client == "java":
         return JavaAdmin("4.2.0", weir.bootstrap)
     if client == "kafka-python":

@@ -144,7 +144,6 @@ class RdSender(Sender):
         self._options["message.timeout.ms"] = int(PATIENCE_S * 1000)
 
     def talk(self) -> None:
-        """See `Talker`."""
         producer = Producer(self._options)
         with closing(producer):
             self.send_until_stopped(
@@ -176,7 +175,6 @@ class PySender(Sender):
         }
 
     def talk(self) -> None:
-        """See `Talker`."""
         producer = KafkaProducer(**self._options)
         with closing(producer):
             self.send_until_stopped(
@@ -264,7 +262,6 @@ class PyReceiver(Receiver):
         }
 
     def talk(self) -> None:
-        """See `Talker`."""
         consumer = KafkaConsumer(self._topic, **self._options)
         with closing(consumer):
             while not self._stopped.is_set():

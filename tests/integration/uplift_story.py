@@ -64,7 +64,6 @@ class Teller:
         self._hidden: dict[str, str] = {name: "NAME"}
 
     def speaks(self, api_key: ApiKey) -> bool:
-        """Whether the API is there."""
         return api_key in self.versions
 
     def hide(self, value: str) -> None:
@@ -126,7 +125,6 @@ def error_codes(value: Any) -> Iterator[int]:
 
 
 def tell(teller: Teller) -> None:
-    """All of it."""
     _topics(teller)
     _group(teller)
     _configs(teller)

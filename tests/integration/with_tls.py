@@ -110,7 +110,6 @@ class Place:
     # are to be added, and change the protocol.
 
     def client(self, name: str | None = None) -> dict[str, str]:
-        """For librdkafka."""
         options = {"security.protocol": "SSL", "ssl.ca.location": self.weirs_ca}
         if name is not None:
             file = self._certificate(name)
@@ -125,7 +124,6 @@ class Place:
         return options
 
     def python(self, name: str | None = None) -> dict[str, str]:
-        """For kafka-python."""
         options = python_trusting(self.weirs_ca)
         if name is not None:
             file = self._certificate(name)

@@ -63,7 +63,6 @@ class Stage:
         return self._made(partitions)[0]
 
     def topic_id(self, partitions: int = 2) -> UUID:
-        """The id of a topic that exists."""
         return self._made(partitions)[1]
 
     def _made(self, partitions: int) -> tuple[str, UUID]:

@@ -133,7 +133,6 @@ class Gap(NamedTuple):
 
 
 def gaps(own: Lane, weir: Lane, steps: int) -> Iterator[Gap]:
-    """Of each step that is throttled."""
     for index, step in enumerate(own.steps[:steps]):
         if step.expected.wait_s is not None and _has_throttle(step):
             told = weir.played[index].answer.throttle_ms - own.played[index].answer.throttle_ms

@@ -66,14 +66,11 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """CreateTopics."""
-
     topics: tuple[Topic, ...]
     version: int = 7
     validate_only: bool = False
 
     def frame(self, client_id: str) -> bytes:
-        """The request."""
         body = CreateTopicsRequest(
             topics=[_creatable(topic) for topic in self.topics],
             timeout_ms=TIMEOUT_MS,
@@ -128,7 +125,6 @@ class Grow:
     """Of the new partitions, for each topic alike."""
 
     def frame(self, client_id: str) -> bytes:
-        """The request."""
         body = CreatePartitionsRequest(
             topics=[self._topic(name, count) for name, count in self.counts],
             timeout_ms=TIMEOUT_MS,
@@ -157,7 +153,6 @@ class Delete:
     version: int = 6
 
     def frame(self, client_id: str) -> bytes:
-        """The request."""
         body = DeleteTopicsRequest(
             topics=[_deletable(topic) for topic in self.topics] if self.version >= DELETE_BY_ID else [],
             topic_names=[str(topic) for topic in self.topics] if self.version < DELETE_BY_ID else [],

@@ -71,7 +71,6 @@ def the_tags(message: type[Message], version: int) -> FieldOffset:
 
 
 def all_places(message: type[Message], version: int) -> list[tuple[FieldOffset, str | None]]:
-    """Each place of a version, with the field before it."""
     names = [slot.name for slot in codec(message, version).layout.fields]
     found = [
         (the_place(message, version, name), before)

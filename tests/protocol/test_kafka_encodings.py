@@ -67,7 +67,6 @@ def has(message: type[Message], version: int, field: str) -> bool:
 
 
 def members(versions: VersionSet) -> list[int]:
-    """The versions in a set."""
     return [version for part in versions.ranges for version in VersionRange(part.min, part.max)]
 
 

@@ -29,7 +29,6 @@ def _authority(name: str) -> trustme.CA:
 
 @cache
 def server_context() -> ssl.SSLContext:
-    """Of a server at 127.0.0.1."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority().issue_cert(HOST, "localhost").configure_cert(context)
     return context

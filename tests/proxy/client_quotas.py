@@ -63,8 +63,6 @@ ON_THE_WIRE: Final = 9
 
 
 class Managed:
-    """Management by a test."""
-
     def __init__(self, table: QuotaTable = TABLE, *, denies: str | None = None, answers: bool = True) -> None:
         self.table = table
         self.asked: list[tuple[dict[Quota, float | None], str, str]] = []
@@ -77,7 +75,6 @@ class Managed:
         self._answers = answers
 
     def rejection(self, user: str, peer: str) -> str | None:
-        """Why not."""
         assert peer
         self.rejections += self._denies is not None
         return None if self._denies is None else self._denies.format(user)
@@ -105,7 +102,6 @@ class Managed:
         self.computing.append(lambda: done(work()))
 
     def altered_at_broker(self) -> None:
-        """Count."""
         self.broker_alterations += 1
 
 
@@ -126,7 +122,6 @@ def component(
 def describe(
     *components: DescribeClientQuotasRequest.ComponentData, strict: bool = False
 ) -> DescribeClientQuotasRequest:
-    """A request."""
     return DescribeClientQuotasRequest(components=list(components), strict=strict)
 
 
@@ -147,7 +142,6 @@ def entry(
 def alter(
     *entries: AlterClientQuotasRequest.EntryData, validate_only: bool = False
 ) -> AlterClientQuotasRequest:
-    """A request."""
     return AlterClientQuotasRequest(entries=list(entries), validate_only=validate_only)
 
 

@@ -15,14 +15,11 @@ LONG_S = 20.0
 
 
 class Followed:
-    """What a follower has heard."""
-
     def __init__(self) -> None:
         self.tables: list[QuotaTable] = []
         self.failures: list[str] = []
 
     async def changed(self, table: QuotaTable) -> None:
-        """There is another table."""
         self.tables.append(table)
 
     def has_tables(self, number: int) -> bool:
@@ -30,7 +27,6 @@ class Followed:
         return len(self.tables) == number
 
     def failed(self, error: StoreError) -> None:
-        """There is none to be had."""
         self.failures.append(str(error))
 
 

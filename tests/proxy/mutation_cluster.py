@@ -61,7 +61,6 @@ class Cluster:
         self.plans = Plans(Counters(), uplift=uplift, cluster=ClusterState(strict))
 
     def connect(self, node_id: int | None = NODE) -> Client:
-        """A new connection."""
         return Client(new_connection(quotas=self.quotas, plans=self.plans, node_id=node_id), self.controller)
 
     def ask(self, now_ms: int, mutation: Mutation, client_id: str = "app") -> Answer:

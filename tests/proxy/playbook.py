@@ -67,12 +67,10 @@ class Playbook:
         return self
 
     def client(self, *frames: bytes) -> None:
-        """The client sends."""
         self._begin()
         self.wire.feed(self.now_ms, client=b"".join(frames))
 
     def broker(self, *frames: bytes) -> None:
-        """The broker sends."""
         self._begin()
         self.wire.feed(self.now_ms, broker=b"".join(frames))
 
@@ -135,7 +133,6 @@ class Playbook:
         self._closed_for = reason
 
     def waits(self, state: State) -> None:
-        """The connection is in this state."""
         assert State(self.session.state) is state
 
     def silent(self) -> None:
@@ -183,7 +180,6 @@ class Playbook:
         assert violated or reason is self._closed_for, f"not asserted: closed for {reason}"
 
     def __enter__(self) -> Self:
-        """Begin."""
         return self
 
     def __exit__(

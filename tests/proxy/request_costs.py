@@ -45,7 +45,6 @@ def time_table(limit: float = LIMIT, entity: Entity = APP) -> QuotaTable:
 
 
 def everybody(limit: float = LIMIT) -> QuotaTable:
-    """A quota of every user."""
     return time_table(limit, Entity(user=DEFAULT))
 
 
@@ -78,7 +77,6 @@ def budgets(session: Connection) -> list[RequestBudget]:
 
 
 def the_budget(session: Connection) -> RequestBudget:
-    """The only one."""
     (budget,) = budgets(session)
     return budget
 

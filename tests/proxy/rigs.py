@@ -183,7 +183,6 @@ class Rig:
         return self.reason
 
     def close(self) -> None:
-        """Close everything."""
         self.relay.close(CloseReason.STOPPED)
         if self.relay.lingering is not None:
             self.relay.lingering.close()

@@ -96,8 +96,6 @@ class Mechanism:
 
 
 class SaslBroker:
-    """One connection of it."""
-
     def __init__(self, random: Random) -> None:
         """`random` decides where brokers of different releases and settings differ."""
         self.closed = False

@@ -85,7 +85,6 @@ def asked(
 
 
 def checked(request: AlterClientQuotasRequest) -> Alterations:
-    """The outcome of checking a request."""
     return at_once(read_alterations(request))
 
 
@@ -118,7 +117,6 @@ ENTITIES: Final = st.one_of(
 
 
 def entity_of(parts: Parts) -> Entity:
-    """The entity."""
     user, client_id, ip = (
         DEFAULT if kind in parts and parts[kind] is None else parts.get(kind)
         for kind in ("user", "client-id", "ip")

@@ -141,7 +141,6 @@ def test_bytes_of_kafkas_own_classes_lose_their_records_and_tell_the_throttle_fo
 
 
 def large(version: int, record_bytes: int, partitions: int, throttle_ms: int = 0) -> FetchResponse:
-    """A response with so many bytes of records in each of its partitions."""
     topic = FetchResponse.FetchableTopicResponse(
         topic="t" if version < 13 else "",
         partitions=[

@@ -74,7 +74,6 @@ def leave_a_query(rig: Rig) -> None:
 
 
 def end_by_the_client(rig: Rig) -> None:
-    """The client leaves."""
     rig.client.close()
     rig.end()
 

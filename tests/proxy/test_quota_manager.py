@@ -56,7 +56,6 @@ class Store:
         self.follow_failure: Exception | None = None
 
     async def load(self) -> QuotaTable:
-        """All of it."""
         self.loads += 1
         if self.failure is not None:
             raise self.failure
@@ -100,7 +99,6 @@ class Scene:
         self.answers: list[str | None] = []
 
     def alter(self, changes: Changes, who: str = "admin") -> None:
-        """Ask for changes."""
         self.quota_manager.alter(changes, who, PEER, self.answers.append)
 
     async def settle(self) -> None:

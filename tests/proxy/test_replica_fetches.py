@@ -32,7 +32,6 @@ def table() -> QuotaTable:
 
 
 def fetch(number: int, version: int, replica_id: int | None, max_bytes: int = QUOTA) -> bytes:
-    """A fetch, of a consumer if there is no replica id."""
     wanted = FetchRequest(max_bytes=max_bytes, max_wait_ms=500)
     if replica_id is None:
         pass

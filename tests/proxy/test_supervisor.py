@@ -182,7 +182,6 @@ def failing_once(call: Callable[..., Any], calls: list[float], at: int = 1) -> C
 
 
 def task_events(logged: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """What was logged of tasks, and of which."""
     return [(line["event"].partition(",")[0], line["task"]) for line in logged if "task" in line]
 
 

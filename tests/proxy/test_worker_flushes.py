@@ -49,7 +49,6 @@ class Worker(Handle):
         return self._alive
 
     def post(self, message: object) -> None:
-        """Note a message."""
         self.asked.append(message)
 
 

@@ -34,7 +34,6 @@ RETENTION: Final = "retention.ms"
 
 
 def key(resource: Resource, name: str) -> ConfigKey:
-    """The key of a configuration."""
     return ConfigKey(ResourceType(resource[0]), resource[1], name)
 
 
@@ -46,7 +45,6 @@ def throttles(values: Mapping[tuple[Resource, str], str]) -> QuotaTable:
 
 
 def incremental(changes: Mapping[Resource, Ops], *, validate_only: bool = False) -> Message:
-    """An IncrementalAlterConfigs request."""
     kind = m.IncrementalAlterConfigsRequest
     return kind(
         resources=[
@@ -85,7 +83,6 @@ def replacing(
 def describing(
     *resources: Resource, names: list[str] | None = None, synonyms: bool = False
 ) -> m.DescribeConfigsRequest:
-    """A DescribeConfigs request."""
     kind = m.DescribeConfigsRequest
     return kind(
         resources=[

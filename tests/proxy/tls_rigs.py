@@ -43,7 +43,6 @@ class FarEnd:
         return sent
 
     def recv(self, count: int) -> bytes:
-        """Receive."""
         try:
             return self.tls.recv(count)
         except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
@@ -62,7 +61,6 @@ class FarEnd:
         self.tls.setsockopt(level, option, value)
 
     def close(self) -> None:
-        """Say so, and close."""
         if not self._abrupt:
             with contextlib.suppress(OSError, ValueError):
                 self.tls.unwrap()

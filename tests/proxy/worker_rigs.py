@@ -106,7 +106,6 @@ class Rig(Heard):
 
 @asynccontextmanager
 async def running_worker(table: QuotaTable | None = None, **options: Any) -> AsyncIterator[Rig]:
-    """A worker that is ready."""
     rig = Rig(options, table or QuotaTable())
     try:
         with trio.fail_after(LONG_S):

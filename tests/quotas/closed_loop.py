@@ -76,7 +76,6 @@ def window_rates(seen: Seen, from_ms: int, to_ms: int, window_ms: int = 10_000) 
 
 
 def _charged_before(seen: Seen, to_ms: int) -> list[int]:
-    """Bytes that were charged before each ms."""
     charged = [0] * (to_ms + 1)
     for at_ms, size in seen.passed:
         if at_ms < to_ms:

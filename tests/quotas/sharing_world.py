@@ -75,7 +75,6 @@ class SimulatedWeir:
         return limiter.charge(size, now_ms)
 
     def read(self, report: Report, now_ms: int) -> None:
-        """Read one report from the topic."""
         self.others.take(report, now_ms)
         if self.others.read_back > self.read_back:
             self.read_back = self.others.read_back
@@ -115,7 +114,6 @@ class World:
         self.now_ms = until_ms
 
     def start(self, name: str, incarnation: int = 1) -> SimulatedWeir:
-        """Start a Weir."""
         weir = SimulatedWeir(name, incarnation, self.now_ms)
         self.weirs.append(weir)
         self.at(self.now_ms + self.random.randrange(LOOK_MS), lambda: self._look(weir))

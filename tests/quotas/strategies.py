@@ -37,7 +37,6 @@ connection_rates = st.integers(1, 2**31 - 1).map(float)
 
 
 def rates(key: QuotaKey) -> st.SearchStrategy[float]:
-    """The values of one key."""
     if key is QuotaKey.CONTROLLER_MUTATION_RATE:
         return mutation_rates
     if key is QuotaKey.REQUEST_PERCENTAGE:

@@ -21,7 +21,6 @@ def told(charge: Charge) -> list[tuple[str, float | None, str]]:
 
 
 def of(explanation: Explanation, key: QuotaKey, subject: str = "client") -> Charge:
-    """The explanation of one key."""
     return next(c for c in explanation.charges if c.key is key and c.subject == subject)
 
 

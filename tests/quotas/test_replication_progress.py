@@ -13,7 +13,6 @@ def fetch(progress: Progress, now_ms: int, offset: int) -> None:
 
 
 def respond(progress: Progress, high_watermark: int, size: int) -> None:
-    """Note a response."""
     progress.high_watermark = high_watermark
     progress.sent_bytes += size
 

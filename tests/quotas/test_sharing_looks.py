@@ -39,7 +39,6 @@ def table(
 
 
 def charge(registry: QuotaRegistry, client_id: str, key: QuotaKey, units: int, now_ms: int) -> None:
-    """Charge one request."""
     broker = registry.of(1)
     ledger = broker.ledger("", client_id, now_ms)
     if key == QuotaKey.PRODUCER_BYTE_RATE:

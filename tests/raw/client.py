@@ -97,7 +97,6 @@ class RawClient:
         return max(self._begins_s, min(at_s, self._pace.until_s))
 
     def sent(self) -> None:
-        """A request was sent."""
         self._sent += 1
 
     def note(self, at_s: float, frame: bytes) -> Answer:
@@ -177,7 +176,6 @@ class _Connection:
             self._read(sock)
 
     def close(self) -> None:
-        """Close the socket if there is one."""
         if self._sock is not None:
             self._selector.unregister(self._sock)
             self._sock.close()

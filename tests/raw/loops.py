@@ -31,7 +31,6 @@ _VALUE: Final = bytes(10)
 
 
 def metadata(client_id: str, topics: Sequence[str]) -> Request:
-    """All about these topics."""
     frame = frames.request(bodies.metadata(topics), METADATA_VERSION, client_id=client_id.encode())
     return _request(frame, _FIRST)
 

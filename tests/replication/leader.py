@@ -62,8 +62,6 @@ class Hosted:
 
 @dataclass
 class Session:
-    """A fetch session."""
-
     id: int
     epoch: int
     partitions: dict[Partition, Asked]

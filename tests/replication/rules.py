@@ -52,8 +52,6 @@ class Usage:
 
 
 class Usages:
-    """The usage of all brokers."""
-
     def __init__(self) -> None:
         self._usages: dict[tuple[Role, int], Usage] = {}
         self.rates: dict[tuple[Role, int], float] = {}

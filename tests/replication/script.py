@@ -95,8 +95,6 @@ class FollowerScript:
 
 @dataclass(frozen=True)
 class Script:
-    """A run."""
-
     seed: int
     followers: tuple[FollowerScript, ...]
     logs: tuple[Produce, ...]
