@@ -15,7 +15,6 @@ from tests.pipeline.report_findings import (
     ALICE,
     HOUR_S,
     NOTHING,
-    START_MS,
     brokers,
     client,
     findings,
@@ -29,7 +28,6 @@ from weir.pipeline.report.model import (
     HOUR_MS,
     Bounds,
     Candidate,
-    Columns,
     Counts,
     Findings,
     Ingested,
@@ -155,10 +153,6 @@ def test_report_figures_show_the_change_from_the_week_before() -> None:
     ]
 
 
-def test_report_figures_have_no_change_without_an_earlier_week() -> None:
-    assert "week before" not in text_of(findings(ALICE))
-
-
 def test_report_gauges_compare_the_highest_hour_with_the_capacity() -> None:
     loads = brokers((95.0, 20.0), (10.0, 75.0), (1.0, 2.0))
     found = with_capacity(with_use(findings(ALICE), brokers=loads))
@@ -241,14 +235,6 @@ def test_a_report_plot_of_a_long_time_keeps_the_highest_values() -> None:
     assert made.areas["load"].endswith(f"h179V{HEIGHT - round(HEIGHT * 7 / made.top)}h1V{HEIGHT}Z")
 
 
-def test_report_columns_of_weeks() -> None:
-    columns = hours(WEEK + 24)
-    assert (columns.week(0), columns.week(1)) == (slice(24, 24 + WEEK), slice(0, 24))
-    assert hours(5).week(1) == slice(0, 0)
-    assert Columns(START_MS, HOUR_MS, (0.0,)).rate((5.0,)) == 0
-    assert columns.latest(3) == replace(hours(3), from_ms=START_MS + (WEEK + 21) * HOUR_MS)
-
-
 def test_the_report_page_has_a_table_and_a_page_of_each_top_client() -> None:
     entities = [Entity("u", f"c{index}") for index in range(3)]
     page = Page(rendered(replace(findings(*entities), wanted=Wanted(top=2))))
@@ -258,15 +244,6 @@ def test_the_report_page_has_a_table_and_a_page_of_each_top_client() -> None:
     sparks = [name for name, attributes in page.elements if attributes.get("class") == "spark"]
     assert len(sparks) == 3
     assert "3 more clients used less." in page.text
-
-
-def test_the_report_page_tells_one_left_out_broker_and_quota_file_in_the_singular() -> None:
-    found = with_use(findings(ALICE), brokers_left=1)
-    file = Candidate("next.toml", {}, 0, 0)
-    one, two = (text_of(replace(found, candidates=(file,) * count)) for count in (7, 8))
-    assert "1 broker with less use is not shown." in one
-    assert "1 more quota file was replayed." in one
-    assert "2 more quota files were replayed." in two
 
 
 def test_a_clients_page_has_its_quota_and_the_proposal_as_lines() -> None:

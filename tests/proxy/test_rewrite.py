@@ -485,3 +485,10 @@ def test_an_apiversions_response_of_an_old_broker_in_version_0_is_accepted(versi
     with Playbook() as play:
         ask(play, ApiVersionsResponse, version)
         play.returns(response(answer, 0))
+
+
+def test_a_malformed_refusal_of_apiversions_is_returned_unchanged() -> None:
+    """librdkafka's mock cluster (2.16) answers error 35 with an array of neither version 0 nor version 3."""
+    with Playbook() as play:
+        ask(play, ApiVersionsResponse, 3, 7)
+        play.returns(bytes.fromhex("00000011 00000007 0023 01 0012 0000 0002 00000000"))

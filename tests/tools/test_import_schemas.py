@@ -17,7 +17,7 @@ import pytest
 
 from tools import import_schemas
 from tools.import_schemas import Merged, check, generate, write
-from tools.kafka_source import SchemaError, direct_layout, read_jar, snake_case
+from tools.kafka_source import SchemaError, direct_layout, read_jar
 from weir.protocol import schema
 from weir.protocol.versions import VersionSet
 
@@ -76,23 +76,6 @@ def names(found: schema.MessageSchema, version: int) -> list[str]:
     """The fields of a version."""
     layout = found.layout(version)
     return [slot.name for slot in layout.fields + layout.tagged]
-
-
-@pytest.mark.parametrize(
-    ("kafkas", "ours"),
-    [
-        ("ThrottleTimeMs", "throttle_time_ms"),
-        ("ISR", "isr"),
-        ("isKRaftController", "is_kraft_controller"),
-        ("V0Host", "v0_host"),
-        ("Enable2Pc", "enable2_pc"),
-        ("TopicID", "topic_id"),
-        ("JSONText", "json_text"),
-        ("CreatedTopicId", "created_topic_id"),
-    ],
-)
-def test_schema_names_become_snake_case(kafkas: str, ours: str) -> None:
-    assert snake_case(kafkas) == ours
 
 
 def test_merged_schemas_keep_old_layouts_for_versions_of_the_old_release(
