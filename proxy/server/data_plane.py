@@ -284,7 +284,6 @@ class DataPlane:
         """Wait until all requests in flight are answered, for at most `drain_timeout_s`."""
         timeout_s = self.config.settings.drain_timeout_s
         self._token = trio.lowlevel.current_trio_token()
-        log.info("draining", connections=len(self.relays), timeout_s=timeout_s)
         for relay in list(self.relays):
             relay.drain()
         await self._all_closed(timeout_s)

@@ -19,6 +19,7 @@ import trio
 
 from weir.proxy import logs
 from weir.proxy.addresses import Address, AddressBook
+from weir.proxy.close_reasons import CloseReason
 from weir.proxy.config.config import Config, ConfigError
 from weir.proxy.control.cluster.broker_states import BrokerStates
 from weir.proxy.control.cluster.discovery import Discovery
@@ -143,10 +144,26 @@ class Server:
                 self._start_housekeeping(nursery)
                 await self._stop.wait()
                 nursery.cancel_scope.cancel()
-            await self.drain()
+            await self._end_connections()
         finally:
             self.listeners.close()
             self.plane.close()
+
+    async def _end_connections(self) -> None:
+        """Drain. Log how many connections have ended, and how many were cut, also if cancelled."""
+        workers, cut_before = self.workers, self._count_cut()
+        connections = len(self._relays) if workers is None else sum(each.connections for each in workers())
+        log.info("draining", connections=connections, timeout_s=self.config.settings.drain_timeout_s)
+        try:
+            await self.drain()
+        finally:
+            self.plane.close()
+            cut = self._count_cut() - cut_before
+            log.info("stopped", ended=connections - cut, cut=cut)
+
+    def _count_cut(self) -> int:
+        closed = self.counters.closed
+        return closed[CloseReason.DRAIN_TIMEOUT] + closed[CloseReason.STOPPED]
 
     def _start_housekeeping(self, nursery: trio.Nursery) -> None:
         """Start the periodic tasks; a failure of one task stops no other."""

@@ -12,7 +12,6 @@ from functools import partial
 from itertools import count
 from typing import Final
 
-import structlog
 import trio
 
 from weir.proxy.addresses import Address
@@ -39,8 +38,6 @@ from weir.proxy.workers.usage import Put, UsageCollector
 from weir.proxy.workers.worker import message_of
 from weir.quotas import QuotaTable
 from weir.quotas.handover import UsedUnits
-
-log = structlog.get_logger("weir")
 
 LATE_S: Final = 3.0
 """Time (s) beyond the drain time after which workers that still run are killed."""
@@ -132,12 +129,15 @@ class Pool:
         """Have all workers end their connections; wait for the drain time and a little longer, then kill
         those that still run.
         """
-        timeout_s = self._server.config.settings.drain_timeout_s + LATE_S
-        log.info("draining", workers=len(self.handles), timeout_s=timeout_s)
         for handle in self.handles:
             handle.drain()
-        with trio.move_on_after(timeout_s):
-            await self._ended.wait()
+        try:
+            with trio.move_on_after(self._server.config.settings.drain_timeout_s + LATE_S):
+                await self._ended.wait()
+        finally:
+            # A worker that has drained has told the ends of all its connections; the others die with theirs.
+            cut = sum(handle.connections for handle in self.handles)
+            self._server.counters.closed_at[CloseReason.STOPPED, None] += cut
         if self._nursery is not None:
             self._nursery.cancel_scope.cancel()
 

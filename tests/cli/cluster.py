@@ -61,5 +61,13 @@ class Producer:
             answer += self._sock.recv(4 + 4 + 8 - len(answer)) or _ended()
         return int.from_bytes(answer[-4:])
 
+    def begin(self, size: int) -> None:
+        """Send a produce request of this size."""
+        self._sock.sendall(produced(size, self._client_id))
+
+    def wait_closed(self) -> None:
+        """Wait until Weir closes the connection."""
+        assert self._sock.recv(1) == b""
+
     def close(self) -> None:
         self._sock.close()

@@ -107,6 +107,45 @@ def test_a_restart_gives_no_client_its_quota_again_with_any_number_of_workers(
         stop(weir)
 
 
+@pytest.mark.parametrize("at_once", [False, True], ids=["drained", "at once"])
+@pytest.mark.parametrize("workers", [ONE, "2"])
+def test_the_log_says_how_many_connections_ended_and_were_cut_when_weir_stopped(
+    tmp_path: Path, workers: str, at_once: bool
+) -> None:
+    quotas = tmp_path / "quotas.toml"
+    names = ["held-0", "held-1"]
+    quotas.write_text("".join(f'[[quota]]\nclient_id = "{name}"\nproducer_byte_rate = 1\n' for name in names))
+    options = ["--quotas", str(quotas), "--throttle-mode", "hold"]
+    options += ["--drain-timeout-s", "60" if at_once else "0.3"]
+    with running_workers(workers, *options) as (weir, ports):
+        weir.logged("listening")
+        idle = [Producer(port, "idle") for port in ports]
+        for client in idle:
+            client.produce(500)
+        held = [Producer(port, name) for port, name in zip(ports, names, strict=False)]
+        for client in held:
+            client.begin(20_000)
+        for _client in held:
+            weir.logged("throttling begins")
+        weir.process.send_signal(signal.SIGTERM)
+        draining = weir.logged("draining")
+        assert (draining["connections"], draining["level"]) == (5, "info")
+        if at_once:
+            for client in idle:
+                client.wait_closed()
+            weir.process.send_signal(signal.SIGTERM)
+        stopped = weir.logged("stopped")
+        ended, cut = stopped["ended"], stopped["cut"]
+        if at_once and workers != "1":  # the workers' news of ended connections may come after the signal
+            assert (ended, cut) in {(3, 2), (2, 3), (1, 4), (0, 5)}
+        else:
+            assert (ended, cut) == (3, 2)
+        assert stopped["level"] == "info"
+        assert weir.process.wait(20) == 0
+    for client in idle + held:
+        client.close()
+
+
 def test_changed_quotas_and_settings_come_into_force_at_all_workers_on_sighup(tmp_path: Path) -> None:
     quotas, configuration = tmp_path / "quotas.toml", tmp_path / "weir.toml"
     quotas.write_text("")

@@ -646,10 +646,17 @@ async def _expect(client: Connection, asked: bytes, answer: bytes) -> None:
 
 @staged(drain_timeout_s=0.05)
 async def test_stopping_takes_no_longer_than_the_drain_time(stage: Stage) -> None:
+    client, idle = await stage.connect(), await stage.connect()
+    assert await idle.ask(PING) == PONG
     stage.cluster.may_answer = trio.Event()
-    client = await stage.connect()
     await client.stream.send_all(PING)
-    await until(lambda: bool(stage.cluster.asked))
-    stage.server.stop()
-    assert await client.frame() is None
-    assert stage.server.counters.closed[CloseReason.DRAIN_TIMEOUT] == 1
+    await until(lambda: len(stage.cluster.asked) == 2)
+    with capture_logs() as logged:
+        stage.server.stop()
+        assert await client.frame() is None
+        assert stage.server.counters.closed[CloseReason.DRAIN_TIMEOUT] == 1
+        await until(lambda: "stopped" in [line["event"] for line in logged])
+    assert [line for line in logged if line["event"] in {"draining", "stopped"}] == [
+        {"event": "draining", "log_level": "info", "connections": 2, "timeout_s": 0.05},
+        {"event": "stopped", "log_level": "info", "ended": 1, "cut": 1},
+    ]
