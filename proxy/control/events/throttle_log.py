@@ -22,7 +22,6 @@ from weir.proxy.control.slices import taken
 from weir.proxy.control.supervisor import in_steps
 from weir.proxy.control.throttled import QUIET_MS, SLICE, Throttled, Who
 from weir.quotas import QuotaKey
-from weir.quotas.limiters.budgets import UNLIMITED
 
 log = structlog.get_logger("weir.throttle")
 
@@ -251,7 +250,7 @@ def _counts(who: Who, throttled: Throttled) -> dict[str, object]:
 
 def _rate_and_limit(who: Who, throttled: Throttled, now_ms: int) -> dict[str, object]:
     key = who[0]
-    limit = None if throttled.limit == UNLIMITED else throttled.limit  # the entry has been removed
+    limit = finite(throttled.limit)
     if key is MUTATIONS:
         return {"limit": limit}
     digits = PERCENT_DIGITS if key is QuotaKey.REQUEST_PERCENTAGE else None
