@@ -157,9 +157,11 @@ def test_a_deleted_topic_still_in_metadata_is_checked_again() -> None:
 
 def test_missing_topics_of_one_client_are_not_charged_to_others() -> None:
     cluster = Creating()
-    cluster.controller.creates = False
     other = {(Entity(client_id=name), QuotaKey.CONTROLLER_MUTATION_RATE): 1.0 for name in ("app", "crowd")}
     put_in_force(cluster.quotas, QuotaTable(other))
+    assert cluster.ask_for(0, "crowds", client_id=b"crowd")[0] == {"crowds": UNKNOWN_TOPIC}
+    assert cluster.ask_for(0, "crowds")[0] == {"crowds": OK}
+    cluster.controller.creates = False
     cluster.ask_for(0, *(f"invented-{number}" for number in range(PENDING_MAX_EACH + 5)), client_id=b"crowd")
     for number in range(12):
         cluster.ask_for(0, f"missed-{number}")
