@@ -46,10 +46,10 @@ test: install ## what every change must pass: checks, all fast tests, the core o
 test-all: install ## every test there is, and new examples for every property
 	$(LANES) all
 
-check: install ## ruff, mypy --strict, import-linter, fast tests: before each commit
-	$(LANES) run checks fast
+check: install ## ruff, mypy --strict, import-linter, and the fast tests that the change concerns: before each commit
+	$(LANES) check
 
-fast: install ## fast tests only
+fast: install ## all fast tests
 	$(LANES) run fast
 
 spark: install ## only the tests of the pipeline, with Spark

@@ -7,6 +7,7 @@ import io
 import itertools
 import subprocess
 import sys
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +17,8 @@ from rich.console import Console
 
 from tests.selection import is_in_part
 from tools.lanes import __main__ as command
-from tools.lanes.lane import LANES, ROOT, Extent, Lane
+from tools.lanes.concerned import MODULES_MAX, concerned
+from tools.lanes.lane import ALWAYS, LANES, ROOT, Extent, Lane
 from tools.lanes.results import Outcome, plain_counts, read_cases
 from tools.lanes.runner import run_lane
 from tools.lanes.summary import show
@@ -74,6 +76,27 @@ def test_only_test_modules_give_marks_of_lanes() -> None:
         and ast.unparse(node.value) in ("mark", "pytest.mark")
     ]
     assert found == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "test"),
+    [
+        ("quotas/limiters/rate.py", "tests/quotas/test_rate.py"),
+        ("protocol/schemas/000_produce.json", "tests/protocol/test_codec.py"),
+        ("proxy/admin/page/static/page.js", "tests/admin/test_page_files.py"),
+        ("tools/lanes/lane.py", "tests/tools/test_lanes.py"),
+        ("docs/how-to/operations.md", "tests/deploy/test_operations_page.py"),
+    ],
+)
+def test_a_change_concerns_the_nearest_tests(changed: str, test: str) -> None:
+    found = concerned([PurePath(changed)])
+    assert test in found
+    assert len(found) <= MODULES_MAX
+
+
+def test_a_changed_test_runs_first_and_tests_for_any_change_exist() -> None:
+    assert concerned([PurePath("tests/quotas/test_rate.py")])[0] == "tests/quotas/test_rate.py"
+    assert [path for path in ALWAYS if not (ROOT / path).is_file()] == []
 
 
 def test_parts_take_each_test_once_and_about_as_many_each() -> None:

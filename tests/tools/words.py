@@ -152,6 +152,8 @@ def in_markdown(text: str) -> list[Finding]:
 _FENCED: Final = re.compile(r"^( *)```.*?^\1```", re.MULTILINE | re.DOTALL)
 _CODE: Final = re.compile(r"`[^`\n]*`")
 _PROSE: Final = [(re.compile(pattern, re.IGNORECASE), instead) for pattern, instead in PROSE.items()]
+_ANY_PROSE: Final = re.compile("|".join(PROSE), re.IGNORECASE)
+"""Decides for most texts in one search, where each pattern alone would take a search."""
 _DOCSTRING: Final = [(re.compile(pattern), instead) for pattern, instead in DOCSTRING.items()]
 
 
@@ -164,6 +166,8 @@ def _identifiers(tree: ast.AST) -> Iterator[Finding]:
 
 
 def _comments(source: str) -> Iterator[Finding]:
+    if "#" not in source:  # Python's tokenizer takes longer than all else here
+        return
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             yield from _prose(token.string, token.start[0])
@@ -177,6 +181,8 @@ def _beginning(text: str, line: int) -> Iterator[Finding]:
 
 def _prose(text: str, line: int) -> list[Finding]:
     text = _CODE.sub("", text)
+    if not _ANY_PROSE.search(text):
+        return []
     return [
         Finding(line + text.count("\n", 0, match.start()), match[0], instead)
         for pattern, instead in _PROSE

@@ -10,12 +10,14 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import click
 from rich.console import Console
 
 from tools.lanes.again import again
-from tools.lanes.lane import COMPILED, FAST, LANES, ROOT, SPARK, Extent
+from tools.lanes.concerned import changed_paths, concerned
+from tools.lanes.lane import ALWAYS, COMPILED, FAST, LANES, ROOT, SPARK, Extent
 from tools.lanes.results import Outcome
 from tools.lanes.runner import Background, run_checks, run_compiled, run_lane
 from tools.lanes.summary import show
@@ -49,6 +51,16 @@ def test() -> None:
         left_out = pool.submit(lambda: list(_left_out()))
         outcomes = _beside_spark(Extent.CORE, [])
     _finish(outcomes, left_out.result())
+
+
+@main.command()
+def check() -> None:
+    """Run the checks, and the fast tests that the change since the last commit concerns."""
+    outcomes = [_checks()]
+    near = concerned(changed_paths())
+    lane = replace(FAST, name="concerned", only=tuple(dict.fromkeys([*near, *ALWAYS])))
+    outcomes.append(run_lane(lane, Extent.CORE, [], _say))
+    _finish(outcomes, [f"Not run here: the other fast tests (`make fast`). {ELSEWHERE}"])
 
 
 @main.command("all")

@@ -46,6 +46,8 @@ class Lane:
     options: tuple[str, ...] = ()
     extents: tuple[Extent, ...] = tuple(Extent)
     """CORE and ALL if `make test` runs all of the lane, REST and ALL if `make test` runs none of it."""
+    only: tuple[str, ...] = ()
+    """Paths of the test modules that run; empty if all of the lane's run."""
 
     @property
     def is_divided(self) -> bool:
@@ -73,7 +75,7 @@ class Lane:
         """Return the paths that pytest collects, relative to the checkout; not all paths, because collecting
         takes seconds.
         """
-        return modules(self.named) if self.named else ["tests"]
+        return [*self.only] or (modules(self.named) if self.named else ["tests"])
 
     def report(self, extent: Extent) -> Path:
         """Return the path of the lane's JUnit file."""
@@ -149,6 +151,15 @@ COMPILED_TESTS: Final = tuple(
     f"tests/{room}"
     for room in ("protocol", "quotas", "usage", "calibration", "proxy", "replication", "sim", "cli")
 )
+
+ALWAYS: Final = (
+    "tests/proxy/test_server.py",
+    "tests/protocol/test_kafka_encodings.py",
+    "tests/quotas/test_rate.py",
+    "tests/sim/test_simulation.py",
+    "tests/tools/test_words.py",
+)
+"""Test modules that `make check` runs after any change."""
 
 CHECKS: Final = (
     ("ruff", "format", "--check", "."),
