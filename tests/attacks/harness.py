@@ -101,8 +101,8 @@ def _start_brokers(processes: Processes) -> int:
     """Start the stub brokers; return the first one's port."""
     port = free_range(len(NODES))
     for node in NODES:
-        command = [sys.executable, "-m", "tests.attacks.stub", str(port), str(len(NODES)), str(node)]
-        processes.start(f"broker-{node}", command)
+        command = [sys.executable, "-m", "tests.kfake.process", "sound"]
+        processes.start(f"broker-{node}", [*command, str(port), str(len(NODES)), str(node)])
     for node in NODES:
         _until_listens(port + node, processes, f"broker-{node}")
     return port

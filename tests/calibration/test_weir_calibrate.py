@@ -11,7 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.calibration.calibrated_broker import ADDRESS, VERSIONS, CalibratedBroker
-from tests.wire.frames import head_of
+from tests.kfake.cluster import up_to
 from weir.calibration.batches import batch, text
 from weir.calibration.broker_connection import CalibrationError
 from weir.calibration.cases import COEFFICIENTS
@@ -44,6 +44,10 @@ COSTS = {
 }
 SOME = (ApiKey.METADATA, ApiKey.HEARTBEAT)
 RUN = "0123abcd"
+OLD: tuple[dict[str, str | None], dict[str, float]] = (
+    {"client-id": "weir-calibrate-old-1"},
+    {"request_percentage": 1.0},
+)
 
 
 def by_quota(connection: BrokerConnection, broker_versions: BrokerVersions) -> Probe:
@@ -100,13 +104,13 @@ def calibrate(
 
 def left_nothing(broker: CalibratedBroker) -> None:
     assert broker.quotas == {}
-    assert broker.topics == set()
+    assert broker.topics == {}
     assert broker.groups == set()
 
 
 @pytest.mark.slow
 def test_calibration_measures_known_costs() -> None:
-    broker = CalibratedBroker(COSTS, cold_us=70.0)
+    broker = CalibratedBroker(costs=COSTS, cold_us=70.0)
     found = calibrate(broker, Options(tuple(COSTS), rounds=1, share=1.0))
     left_nothing(broker)
     assert found.left_out == {}
@@ -126,10 +130,10 @@ def test_calibration_measures_known_costs() -> None:
 
 
 def test_a_calibration_dry_run_changes_nothing() -> None:
-    broker = CalibratedBroker(COSTS, quotas={"weir-calibrate-old-1": {"request_percentage": 1.0}})
-    broker.topics.add("__weir_calibrate_00000000")
+    broker = CalibratedBroker(costs=COSTS, stored=[OLD])
+    broker.add("__weir_calibrate_00000000")
     calibrate(broker, Options(), dry_run=True)
-    assert set(broker.asked) <= {
+    assert {api_key for api_key, _version in broker.questions} <= {
         ApiKey.API_VERSIONS,
         ApiKey.METADATA,
         ApiKey.DESCRIBE_CONFIGS,
@@ -142,16 +146,17 @@ def test_a_calibration_dry_run_changes_nothing() -> None:
 @pytest.mark.slow
 def test_calibration_removes_only_the_leftovers_of_a_killed_run() -> None:
     others = {"app": {"request_percentage": 5.0}}
-    broker = CalibratedBroker(COSTS, quotas={**others, "weir-calibrate-old-1": {"request_percentage": 1.0}})
-    broker.topics |= {"__weir_calibrate_00000000", "__weir_calibrate_mine", "orders"}
+    broker = CalibratedBroker(costs=COSTS, stored=[({"client-id": "app"}, others["app"]), OLD])
+    for name in ("__weir_calibrate_00000000", "__weir_calibrate_mine", "orders"):
+        broker.add(name)
     calibrate(broker, Options((ApiKey.METADATA,), rounds=1, share=1.0))
     assert broker.quotas == others
-    assert broker.topics == {"__weir_calibrate_mine", "orders"}
+    assert set(broker.topics) == {"__weir_calibrate_mine", "orders"}
 
 
 @pytest.mark.parametrize("stop_after", [1, 2, 3, 5, 8])
 def test_an_interrupted_calibration_restores_the_broker(stop_after: int) -> None:
-    broker = CalibratedBroker(COSTS)
+    broker = CalibratedBroker(costs=COSTS)
     found = calibrate(broker, Options(SOME, rounds=2, share=1.0), stop_after=stop_after)
     left_nothing(broker)
     assert found.left_behind == []
@@ -159,7 +164,7 @@ def test_an_interrupted_calibration_restores_the_broker(stop_after: int) -> None
 
 @pytest.mark.parametrize("breaks_after", [{30}, {5, 6}, {60, 200, 400}])
 def test_calibration_reconnects_after_a_lost_connection(breaks_after: set[int]) -> None:
-    broker = CalibratedBroker(COSTS, breaks_after=breaks_after)
+    broker = CalibratedBroker(costs=COSTS, breaks_after=breaks_after)
     try:
         found = calibrate(broker, Options((ApiKey.HEARTBEAT,), rounds=2, share=1.0))
     except QuestionError:  # the first connection was lost: the command reports it
@@ -169,17 +174,13 @@ def test_calibration_reconnects_after_a_lost_connection(breaks_after: set[int]) 
     assert [len(one.us) for one in found.found] == [2]
 
 
-class Choosy(CalibratedBroker):
-    """A broker that closes the connection when a client lists groups."""
-
-    async def _answer(self, frame: bytes) -> tuple[int, bytes]:
-        if head_of(frame).api_key == ApiKey.LIST_GROUPS:
-            raise trio.BrokenResourceError
-        return await super()._answer(frame)
-
-
 def test_calibration_skips_apis_that_the_broker_does_not_answer() -> None:
-    broker = Choosy(COSTS, versions={**VERSIONS, ApiKey.LIST_GROUPS: (0, 4)})
+    """It closes the connection when a client lists groups."""
+    broker = CalibratedBroker(
+        costs=COSTS,
+        spoken=VERSIONS | up_to({ApiKey.LIST_GROUPS: 4}),
+        handlers={ApiKey.LIST_GROUPS: lambda *_: None},
+    )
     found = calibrate(broker, Options((ApiKey.HEARTBEAT, ApiKey.LIST_GROUPS), rounds=2, share=1.0))
     left_nothing(broker)
     assert {one.case.api for one in found.found} == {"Heartbeat"}
@@ -195,7 +196,7 @@ class Silent(QuotaProbe):
 
 
 def test_calibration_without_a_usable_reading_ends_with_an_error() -> None:
-    broker = CalibratedBroker(COSTS)
+    broker = CalibratedBroker(costs=COSTS)
     options = Options((ApiKey.HEARTBEAT,), rounds=2, share=1.0)
     with pytest.raises(CalibrationError, match="no reading succeeded"):
         calibrate(
@@ -207,14 +208,14 @@ def test_calibration_without_a_usable_reading_ends_with_an_error() -> None:
 
 
 def test_calibration_reports_a_broker_before_2_6() -> None:
-    versions = {key: range_ for key, range_ in VERSIONS.items() if key != ApiKey.ALTER_CLIENT_QUOTAS}
-    broker = CalibratedBroker(COSTS, versions=versions)
+    spoken = {key: range_ for key, range_ in VERSIONS.items() if key != ApiKey.ALTER_CLIENT_QUOTAS}
+    broker = CalibratedBroker(costs=COSTS, spoken=spoken)
     with pytest.raises(CalibrationError, match=r"before 2\.6 .*--jmx-prometheus"):
         calibrate(broker, Options())
 
 
 def test_calibration_reports_a_missing_right() -> None:
-    broker = CalibratedBroker(COSTS, error_code=31)
+    broker = CalibratedBroker(costs=COSTS, quotas_error=31)
     with pytest.raises(CalibrationError, match="no right to DESCRIBE_CONFIGS"):
         calibrate(broker, Options())
 
@@ -230,7 +231,7 @@ def test_calibration_reports_a_missing_right() -> None:
     ],
 )
 def test_calibration_can_read_a_jmx_exporter(form: str) -> None:
-    broker = CalibratedBroker(COSTS)
+    broker = CalibratedBroker(costs=COSTS)
 
     async def scrape() -> str:
         now_ms = int(trio.current_time() * 1000)
@@ -248,7 +249,7 @@ def test_calibration_can_read_a_jmx_exporter(form: str) -> None:
 
 
 def test_calibration_names_the_metric_that_an_exporter_lacks() -> None:
-    broker = CalibratedBroker(COSTS)
+    broker = CalibratedBroker(costs=COSTS)
 
     async def scrape() -> str:
         return "up 1\n"

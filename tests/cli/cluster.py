@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from tests.kafka.settings import HOST
 from tests.kfake.cluster import Cluster
 from tests.kfake.threads import Brokers
+from tests.wire.connection import Connection
 from tests.wire.frames import request
 from weir.protocol.messages import ProduceRequest
 
@@ -34,40 +35,29 @@ def produced(size: int, client_id: str) -> bytes:
     return request(message, VERSION, client_id=client_id.encode())
 
 
-def _ended() -> bytes:
-    raise ConnectionError("Weir has closed the connection")
-
-
-class Producer:
+class Producer(Connection):
     """A client of one broker, at Weir's port for it."""
 
     def __init__(
         self, port: int, client_id: str, tls: Callable[[socket.socket], socket.socket] | None = None
     ) -> None:
         """Connect; `tls` makes the secured socket from the plain one."""
-        plain = socket.create_connection((HOST, port), WAIT_S)
-        self._sock = plain if tls is None else tls(plain)
-        self._client_id = client_id
+        super().__init__((HOST, port), client_id, WAIT_S)
+        if tls is not None:
+            self._socket = tls(self._socket)
 
     def produce(self, size: int) -> int:
         """The throttle time (ms) that a produce request of this size is told."""
-        return self.send(produced(size, self._client_id))
+        return self.throttle_ms(produced(size, self.client_id))
 
-    def send(self, frame: bytes) -> int:
+    def throttle_ms(self, frame: bytes) -> int:
         """The throttle time (ms) that this produce request is told."""
-        self._sock.sendall(frame)
-        answer = b""
-        while len(answer) < 4 + 4 + 8:
-            answer += self._sock.recv(4 + 4 + 8 - len(answer)) or _ended()
-        return int.from_bytes(answer[-4:])
+        return int.from_bytes(self.exchange(frame)[-4:])
 
     def begin(self, size: int) -> None:
         """Send a produce request of this size."""
-        self._sock.sendall(produced(size, self._client_id))
+        self.send(produced(size, self.client_id))
 
     def wait_closed(self) -> None:
         """Wait until Weir closes the connection."""
-        assert self._sock.recv(1) == b""
-
-    def close(self) -> None:
-        self._sock.close()
+        assert self._socket.recv(1) == b""

@@ -400,7 +400,7 @@ def told_topic(port: int, **sizes: int) -> int:
     """The throttle time (ms) that a new connection's request with these topics' records is told."""
     client = Producer(port, "app")
     try:
-        return client.send(produce_to(version=VERSION, **sizes))
+        return client.throttle_ms(produce_to(version=VERSION, **sizes))
     finally:
         client.close()
 

@@ -65,19 +65,3 @@ def test_work_and_memory_grow_no_faster_than_the_input(name: str) -> None:
 @pytest.mark.parametrize("name", EVERY)
 def test_work_and_memory_grow_no_faster_than_the_input_for_more_inputs(name: str) -> None:
     assert not excesses(name, EVERY_SLOW)
-
-
-def test_work_that_grows_with_the_square_of_the_input_is_noticed() -> None:
-    def square(data: bytes) -> None:
-        for end in range(len(data)):
-            for _ in data[:end]:
-                pass
-
-    assert "steps" in excess(Target("square", square, list), bytes)
-
-
-def test_memory_that_grows_with_the_square_of_the_input_is_noticed() -> None:
-    def square(data: bytes) -> None:
-        bytearray(len(data) ** 2 * 10)
-
-    assert "memory" in excess(Target("square", square, list), bytes)

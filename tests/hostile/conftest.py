@@ -29,13 +29,14 @@ ROOT_S = 30
 
 
 class Brokers:
-    """The process of `tests.hostile.broker`."""
+    """The process of `tests.kfake.process`, with three brokers."""
 
     def __init__(self, processes: Processes) -> None:
         """Start it, and return once it listens."""
         self.processes = processes
         self.port = free_range(3)
-        processes.start("brokers", [sys.executable, "-m", "tests.hostile.broker", str(self.port)])
+        command = [sys.executable, "-m", "tests.kfake.process"]
+        processes.start("brokers", [*command, "hostile", str(self.port), "3", "0", "1", "2"])
         deadline = time.monotonic() + ROOT_S
         while time.monotonic() < deadline:
             with suppress(OSError), socket.create_connection((HOST, self.port), 1):

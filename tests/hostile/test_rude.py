@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.hostile.broker import CUTTING, DEAF
 from tests.hostile.stage import PING, PONG, Neighbour, Stage, at_end, receive
 from tests.kafka.settings import HOST
+from tests.kfake.process import CUTTING, DEAF
 from tests.proxy.rigs import reset
 from tests.wire.frames import request
 from weir.protocol.messages import FetchRequest, HeartbeatRequest, MetadataRequest, ProduceRequest

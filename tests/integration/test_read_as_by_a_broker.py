@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import random
-import socket
-import struct
 import uuid
-from typing import TYPE_CHECKING, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicCollection, TopicPartition
@@ -19,8 +17,8 @@ from tests.integration.admin_port import Admin
 from tests.integration.weir_log import assert_no_complaint
 from tests.kafka.settings import HOST
 from tests.protocol.mutate import mutate
-from tests.wire.frames import framed, header
-from weir.protocol.api import request_header_version
+from tests.wire.connection import Connection
+from tests.wire.frames import request_frame
 from weir.protocol.codec import codec
 from weir.protocol.errors import ProtocolError
 from weir.protocol.messages import (
@@ -127,21 +125,20 @@ def test_weir_reads_mutated_requests_if_and_only_if_a_broker_does(kafka_cluster:
     """A broker that cannot read a request closes the connection."""
     port = kafka_cluster(VERSION).ports[0]
     source, counted, differing = random.Random(VERSION), {True: 0, False: 0}, []
-    with Connection(port) as connection:
-        for message, version in requests():
-            subject = codec(type(message), version)
-            whole = subject.encode(message)
-            for body in (whole, whole + b"left over", *(mutate(whole, source) for _ in range(MUTATIONS))):
-                try:
-                    asked = subject.decode_request(body)
-                except ProtocolError:
-                    asked = None
-                if isinstance(asked, ProduceRequest) and asked.acks == 0:
-                    continue  # no answer comes
-                readable = connection.answers(schema_of(type(message)).api_key, version, body)
-                counted[readable] += 1
-                if readable != (asked is not None):
-                    differing.append((type(message).__name__, version, body.hex()))
+    for message, version in requests():
+        subject = codec(type(message), version)
+        whole = subject.encode(message)
+        for body in (whole, whole + b"left over", *(mutate(whole, source) for _ in range(MUTATIONS))):
+            try:
+                asked = subject.decode_request(body)
+            except ProtocolError:
+                asked = None
+            if isinstance(asked, ProduceRequest) and asked.acks == 0:
+                continue  # no answer comes
+            readable = is_answered(port, request_frame(schema_of(type(message)).api_key, version, body))
+            counted[readable] += 1
+            if readable != (asked is not None):
+                differing.append((type(message).__name__, version, body.hex()))
     assert differing == []
     assert min(counted.values()) > 200, counted
 
@@ -179,40 +176,11 @@ def requests() -> Iterator[tuple[Message, int]]:
         yield DescribeClientQuotasRequest(components=[component]), version
 
 
-class Connection:
-    """A connection to a broker, made anew when that has closed it; a context manager."""
-
-    def __init__(self, port: int) -> None:
-        self._port = port
-        self._socket = self._connected()
-
-    def _connected(self) -> socket.socket:
-        return socket.create_connection((HOST, self._port), TIMEOUT_S)
-
-    def answers(self, api_key: int, version: int, body: bytes) -> bool:
-        """Whether the request is answered; if not, the connection is closed."""
-        flexible = request_header_version(api_key, version) == 2
-        head = header(api_key, version, 1, b"app", tags=b"\0" if flexible else None)
+def is_answered(port: int, frame: bytes) -> bool:
+    """Whether a broker answers a request; if not, it closes the connection."""
+    with Connection((HOST, port), timeout_s=TIMEOUT_S) as connection:
         try:
-            self._socket.sendall(framed(head + body))
-            answered = self._read_frame()
-        except ConnectionError:
-            answered = False
-        if not answered:
-            self._socket.close()
-            self._socket = self._connected()
-        return answered
-
-    def _read_frame(self) -> bool:
-        with self._socket.makefile("rb") as file:
-            prefix = file.read(4)
-            if len(prefix) < 4:
-                return False
-            (length,) = struct.unpack(">i", prefix)
-            return bool(len(file.read(length)) == length)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._socket.close()
+            connection.exchange(frame)
+        except (EOFError, ConnectionError):
+            return False
+        return True

@@ -40,6 +40,8 @@ MetadataTopic = MetadataResponse.MetadataResponseTopic
 M = TypeVar("M", bound=Message)
 
 HOST: Final = "127.0.0.1"
+DECODED_BYTES_MAX: Final = 2 << 20
+"""The answer to a longer request is the smallest."""
 NO_ID: Final = UUID(int=0)
 _ANY: Final = VersionRange(0, 3)
 
@@ -114,6 +116,8 @@ class Cluster:
     """By API key; a message is the answer to every request. All other APIs have the smallest answer."""
     received: list[Asked] = field(default_factory=list)
     """All requests."""
+    keeps: bool = True
+    """False to keep no requests, for brokers that live long."""
     encode: Callable[[Message, int, int], bytes] = response
     """Makes the frame of a response from the message, its version and correlation id."""
     now_ms: int = 0
@@ -174,7 +178,8 @@ class Cluster:
         """
         self.now_ms = self.now_ms if now_ms is None else now_ms
         asked, head = Asked(node_id, frame), head_of(frame)
-        self.received.append(asked)
+        if self.keeps:
+            self.received.append(asked)
         if self.shy and frame.startswith(b"weir", 14):
             raise ConnectionAbortedError("a shy broker")
         if self.garbage:
@@ -203,7 +208,7 @@ class Cluster:
         handler = self.handlers.get(api_key)
         if isinstance(handler, Message):
             return handler
-        if handler is None:
+        if handler is None or len(asked.frame) > DECODED_BYTES_MAX:
             return _smallest(api_key, asked.version)
         try:
             return handler(asked.message, asked.version, self.now_ms)
@@ -255,7 +260,8 @@ class Cluster:
             name=name,
             topic_id=topic.topic_id,
             partitions=[
-                partition(partition_index=index, leader_id=leader) for index in range(topic.partitions)
+                partition(partition_index=index, leader_id=leader, replica_nodes=[leader])
+                for index in range(topic.partitions)
             ],
         )
 

@@ -100,6 +100,8 @@ class Controller(Cluster):
     creation_takes: int = 0
     """How many more requests are answered before such a topic is seen."""
     tells_configs: bool = True
+    accepts_configs: bool = False
+    """Whether topics may have configurations; it knows none."""
     controller: bool = True
     timed_out: set[str] = field(default_factory=set)
     """Topics whose creation is answered with REQUEST_TIMED_OUT, though it happens."""
@@ -188,12 +190,12 @@ class Controller(Cluster):
         if manual:
             if counts != (-1, -1):
                 return INVALID_REQUEST
-            return OK if all(ids == [NODE] for ids in manual) else ASSIGNMENT
+            return OK if all(ids == [self.leader] for ids in manual) else ASSIGNMENT
         if counts[0] == 0 or counts[0] < -1 or counts[0] > PARTITIONS_MAX:
             return PARTITIONS
         if counts[1] == 0 or counts[1] < -1 or counts[1] > len(self.nodes):
             return REPLICATION_FACTOR
-        return CONFIG if topic.configs else OK
+        return CONFIG if topic.configs and not self.accepts_configs else OK
 
     def grow(self, request: CreatePartitionsRequest, version: int, _now_ms: int) -> Answer:
         quota = self._quota(ApiKey.CREATE_PARTITIONS, version)
@@ -207,7 +209,7 @@ class Controller(Cluster):
             if not code:
                 added = topic.count - self.topics[topic.name].partitions
                 code = OK if quota.admits(added) else THROTTLED
-                strangers = [each for each in topic.assignments or () if each.broker_ids != [NODE]]
+                strangers = [each for each in topic.assignments or () if each.broker_ids != [self.leader]]
                 code = ASSIGNMENT if not code and strangers else code
             if not code and not request.validate_only:
                 self.topics[topic.name].partitions = topic.count

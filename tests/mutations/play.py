@@ -1,20 +1,19 @@
 """Plays sequences on several sides at once: each step is sent to every side at the same time.
 
 A lane is one sequence on one side. Each step goes over a connection of its own, so that no throttle time
-holds it up; a step that is due waits for the answer to the one before it. One loop drives all lanes.
+holds it up; a step that is due waits for the answer to the one before it. Each lane has a thread.
 """
 
 from __future__ import annotations
 
 import math
-import selectors
-import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tests.mutations.requests import NO_ID, Answer, Create, Delete, Grow, Mutation, Result
-from weir.protocol.framing import LENGTH, LENGTH_BYTES
+from tests.wire.connection import Connection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from tests.raw import Address
 
 _TIMEOUT_S: Final = 30.0
-_READ_BYTES: Final = 1 << 16
 
 
 class PlayError(Exception):
@@ -104,91 +102,25 @@ def without_prefix(result: Result, prefix: str) -> Result:
     )
 
 
-class Clock:
-    """Seconds since it was made."""
-
-    def __init__(self) -> None:
-        self._began = time.monotonic()
-
-    def __call__(self) -> float:
-        return time.monotonic() - self._began
-
-
-class _Exchange:
-    """One step under way."""
-
-    def __init__(self, lane: Lane, mutation: Mutation, clock: Clock) -> None:
-        self.lane = lane
-        self._mutation = mutation
-        self._clock = clock
-        self._received = bytearray()
-        self.socket = socket.create_connection(lane.address, _TIMEOUT_S)
-        self._sent_s = clock()
-        self.socket.sendall(mutation.frame(lane.client_id))
-
-    @property
-    def overdue(self) -> bool:
-        """Whether the answer should have been here long ago."""
-        return self._clock() - self._sent_s > _TIMEOUT_S
-
-    def read(self) -> bool:
-        """Take what has come; True when the answer was noted. Raises PlayError."""
-        data, now_s = self.socket.recv(_READ_BYTES), self._clock()
-        if not data:
-            raise self.failure("closed instead of answered")
-        self._received += data
-        if len(self._received) < LENGTH_BYTES:
-            return False
-        if len(self._received) < LENGTH_BYTES + LENGTH.unpack_from(self._received)[0]:
-            return False
-        self.lane.note(self._mutation, bytes(self._received), self._sent_s, now_s)
-        return True
-
-    def failure(self, what: str) -> PlayError:
-        """An error that says who was asked what."""
-        return PlayError(f"{self.lane.client_id}: {what}: {self._mutation}")
-
-
 def play(lanes: Sequence[Lane]) -> None:
     """Play all lanes to their ends; what came of it is in them. Raises PlayError, OSError, ProtocolError."""
-    clock = Clock()
-    idle = [lane for lane in lanes if lane.next]
-    with selectors.DefaultSelector() as selector:
-        try:
-            while idle or selector.get_map():
-                idle = _send_due(idle, selector, clock)
-                wait_s = min([_TIMEOUT_S, *(lane.due_s - clock() for lane in idle)])
-                for key, _ in selector.select(max(0.0, wait_s)):
-                    idle += _read(key.data, selector)
-                _check_overdue(selector)
-        finally:
-            for key in tuple(selector.get_map().values()):
-                key.data.socket.close()
+    began = time.monotonic()
+    with ThreadPoolExecutor(len(lanes)) as pool:
+        for played in [pool.submit(_play, lane, began) for lane in lanes]:
+            played.result()
 
 
-def _send_due(idle: list[Lane], selector: selectors.BaseSelector, clock: Clock) -> list[Lane]:
-    """Send what is due; return the lanes whose next step is not."""
-    waiting = []
-    for lane in idle:
-        step = lane.next
-        if step is None or lane.due_s > clock():
-            waiting.append(lane)
-            continue
-        exchange = _Exchange(lane, lane.mutation(step), clock)
-        selector.register(exchange.socket, selectors.EVENT_READ, exchange)
-    return waiting
+def _play(lane: Lane, began: float) -> None:
+    def clock() -> float:
+        return time.monotonic() - began
 
-
-def _read(exchange: _Exchange, selector: selectors.BaseSelector) -> list[Lane]:
-    """The lane that is idle now and has more to do, if any."""
-    if not exchange.read():
-        return []
-    selector.unregister(exchange.socket)
-    exchange.socket.close()
-    return [exchange.lane] if exchange.lane.next else []
-
-
-def _check_overdue(selector: selectors.BaseSelector) -> None:
-    for key in selector.get_map().values():
-        if key.data.overdue:
-            raise key.data.failure(f"no answer after {_TIMEOUT_S:.0f} s")
+    while step := lane.next:
+        time.sleep(max(lane.due_s - clock(), 0.0))  # until the step is due
+        mutation = lane.mutation(step)
+        with Connection(lane.address, lane.client_id, _TIMEOUT_S) as connection:
+            sent_s = clock()
+            try:
+                frame = connection.exchange(mutation.frame(lane.client_id))
+            except (EOFError, TimeoutError) as error:
+                raise PlayError(f"{lane.client_id}: {error}: {mutation}") from error
+            lane.note(mutation, frame, sent_s, clock())

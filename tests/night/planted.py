@@ -224,7 +224,6 @@ def _hung_broker(nodes: tuple[int, ...], workers: int = 1) -> Callable[[Expected
     return run
 
 
-ACCEPTING, REFUSING = (("tests.night.broker", word) for word in ("accept", "refuse"))
 LOGIN: Final = {
     "upstream_sasl_mechanism": "PLAIN",
     "upstream_sasl_username": "weir",
@@ -234,21 +233,21 @@ LOGIN: Final = {
 
 def _changed_password(expected: Expected) -> Result:
     """The brokers come back with another password for Weir."""
-    with Scene(LOGIN, module=ACCEPTING) as scene:
+    with Scene(LOGIN, kind="accepting") as scene:
         (scene.directory / "password").write_text("right")
         scene.start_brokers()
         scene.start_weir()
 
         def change() -> None:
             scene.kill_brokers()
-            scene.module = REFUSING
+            scene.kind = "refusing"
             scene.start_brokers()
 
         return _watched(scene.watch(expected), change, 2 * PATIENCE_S)
 
 
 def _wrong_password(expected: Expected) -> Result:
-    with Scene(LOGIN, module=REFUSING) as scene:
+    with Scene(LOGIN, kind="refusing") as scene:
         (scene.directory / "password").write_text("wrong")
         scene.start_brokers()
         return _watched(scene.watch(expected), lambda: scene.start_weir(ready=False))

@@ -35,14 +35,14 @@ class Scene:
         self,
         settings: Mapping[str, object],
         brokers: int = 2,
-        module: tuple[str, ...] = ("tests.attacks.stub",),
+        kind: str = "sound",
     ) -> None:
-        """`settings` are more keys of the configuration file; `brokers` stub brokers run, of `module` and its
-        first arguments.
+        """`settings` are more keys of the configuration file; `brokers` brokers run, of a kind that
+        `tests.kfake.process` names.
         """
         self._processes = Processes("weir-night-")
         self.directory = self._processes.data
-        self.module = module
+        self.kind = kind
         self.first_broker = free_range(4)
         self.port, self.admin = free_range(8), free_range(1)
         self.brokers = brokers
@@ -83,7 +83,7 @@ class Scene:
         """Start the brokers; each says that the cluster has `listed` brokers."""
         for node in range(self.brokers):
             ports = (str(self.first_broker), str(listed or self.brokers), str(node))
-            self._start(f"broker-{node}", [sys.executable, "-m", *self.module, *ports])
+            self._start(f"broker-{node}", [sys.executable, "-m", "tests.kfake.process", self.kind, *ports])
         for node in range(self.brokers):
             self._until_listens(self.first_broker + node)
 
