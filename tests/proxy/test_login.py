@@ -12,13 +12,11 @@ import trio
 import trio.testing
 from scramp import ScramException, ScramMechanism
 
-from tests.kfake.cluster import Cluster
-from tests.kfake.in_trio import Connection as Peer
-from tests.kfake.in_trio import serve
-from tests.wire.frames import framed, head_of, request_body_of, response
+from tests.kfake.cluster import Cluster, up_to
+from tests.kfake.in_trio import converse, serve
+from tests.wire.frames import framed
 from weir.protocol.api import ApiKey
 from weir.protocol.messages import (
-    ApiVersionsResponse,
     MetadataRequest,
     MetadataResponse,
     SaslAuthenticateRequest,
@@ -26,6 +24,7 @@ from weir.protocol.messages import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
+from weir.protocol.versions import VersionRange
 from weir.proxy.addresses import Address, AddressBook
 from weir.proxy.config.config import ConfigError, Settings, load
 from weir.proxy.config.principals import Credentials, credentials_of
@@ -37,14 +36,13 @@ from weir.proxy.run import single
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from weir.protocol.values import Message
 
 ADDRESS: Final = Address("kafka-1", 9092)
 PASSWORD: Final = "pencil-8d1f"  # noqa: S105  # a test's
 SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
-OLD: Final = {ApiKey.METADATA: (0, 2), ApiKey.SASL_HANDSHAKE: (0, 0), ApiKey.API_VERSIONS: (0, 0)}
+OLD: Final = up_to({ApiKey.METADATA: 2, ApiKey.SASL_HANDSHAKE: 0, ApiKey.API_VERSIONS: 0})
 """Of 0.10."""
-MODERN: Final = {ApiKey.SASL_HANDSHAKE: (0, 1), ApiKey.SASL_AUTHENTICATE: (0, 2)}
+MODERN: Final = up_to({ApiKey.METADATA: 9, ApiKey.SASL_HANDSHAKE: 1, ApiKey.SASL_AUTHENTICATE: 2})
 
 Verify = Callable[[bytes], bytes]
 """The broker's half of a mechanism: takes a token, returns its own, or raises PermissionError."""
@@ -80,68 +78,45 @@ def scram(mechanism: str, password: str = PASSWORD) -> Verify:
     return verify
 
 
-@dataclass
-class Broker:
+@dataclass(kw_only=True)
+class Broker(Cluster):
     """Takes one login."""
 
     verify: Verify
-    apis: dict[ApiKey, tuple[int, int]] = field(default_factory=lambda: MODERN)
+    spoken: dict[int, VersionRange] = field(default_factory=lambda: MODERN)
     handshake: SaslHandshakeResponse = field(default_factory=SaslHandshakeResponse)
     rounds: int = 1
     """How many tokens come bare, after SaslHandshake v0."""
-    shaken: list[tuple[int, str]] = field(default_factory=list)
     tokens: list[bytes] = field(default_factory=list)
+    _bare: int = 0
 
-    async def serve(self, stream: trio.abc.Stream) -> None:
-        peer = Peer(stream)
-        bare = 0
-        async with stream:
-            while (frame := await peer.frame()) is not None:
-                if bare:
-                    bare -= 1
-                    answer = self._verified(frame[4:], framed)
-                else:
-                    answer = self._answer(frame)
-                    bare = self.rounds if self._is_bare(frame) else 0
-                if not answer:
-                    return
-                await stream.send_all(answer)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.handlers[ApiKey.SASL_HANDSHAKE] = self._shake
+        self.handlers[ApiKey.SASL_AUTHENTICATE] = self._authenticate
 
-    def _is_bare(self, frame: bytes) -> bool:
-        head = head_of(frame)
-        return head.api_key == ApiKey.SASL_HANDSHAKE and head.version == 0 and not self.handshake.error_code
+    def answer(self, frame: bytes, now_ms: int | None = None, node_id: int = 0) -> bytes:
+        if not self._bare:
+            return super().answer(frame, now_ms, node_id)
+        self._bare -= 1
+        return framed(self._verified(frame[4:]))
 
-    def _answer(self, frame: bytes) -> bytes:
-        head = head_of(frame)
-        assert head.correlation_id == 0
-        match head.api_key:
-            case ApiKey.SASL_HANDSHAKE:
-                request = request_body_of(frame, SaslHandshakeRequest, head.version)
-                self.shaken.append((head.version, request.mechanism))
-                return self._told(self.handshake, head.version)
-            case ApiKey.SASL_AUTHENTICATE:
-                token = request_body_of(frame, SaslAuthenticateRequest, head.version).auth_bytes
-                refusal = SaslAuthenticateResponse(error_code=58, error_message="Authentication failed:\nno")
-                return self._verified(
-                    token, lambda answer: self._told(SaslAuthenticateResponse(auth_bytes=answer))
-                ) or self._told(refusal)
-            case ApiKey.API_VERSIONS:
-                versions = [
-                    ApiVersionsResponse.ApiVersion(api_key=key, min_version=least, max_version=most)
-                    for key, (least, most) in self.apis.items()
-                ]
-                return self._told(ApiVersionsResponse(api_keys=versions))
-        return self._told(MetadataResponse(), head.version)
+    def _shake(self, _request: SaslHandshakeRequest, version: int, _now_ms: int) -> SaslHandshakeResponse:
+        self._bare = self.rounds if version == 0 and not self.handshake.error_code else 0
+        return self.handshake
 
-    def _told(self, message: Message, version: int = 0) -> bytes:
-        return response(message, version, 0)
+    def _authenticate(self, request: SaslAuthenticateRequest, *_: int) -> SaslAuthenticateResponse:
+        try:
+            return SaslAuthenticateResponse(auth_bytes=self._verified(request.auth_bytes))
+        except ConnectionAbortedError:
+            return SaslAuthenticateResponse(error_code=58, error_message="Authentication failed:\nno")
 
-    def _verified(self, token: bytes, told: Callable[[bytes], bytes]) -> bytes:
+    def _verified(self, token: bytes) -> bytes:
         self.tokens.append(token)
         try:
-            return told(self.verify(token))
-        except PermissionError:
-            return b""
+            return self.verify(token)
+        except PermissionError as error:
+            raise ConnectionAbortedError from error
 
 
 def play(broker: Broker, mechanism: str, username: str = "user") -> None:
@@ -150,7 +125,7 @@ def play(broker: Broker, mechanism: str, username: str = "user") -> None:
     async def main() -> None:
         ours, theirs = trio.testing.memory_stream_pair()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(broker.serve, theirs)
+            nursery.start_soon(converse, broker, theirs)
             async with Connection(ours, ADDRESS, 5.0) as connection:
                 await log_in(connection, Credentials(mechanism, username, PASSWORD))
                 await connection.ask(MetadataRequest(topics=[]), MetadataResponse, 1)
@@ -176,20 +151,21 @@ def refused(broker: Broker, mechanism: str) -> str:
 
 @pytest.mark.parametrize(("apis", "version"), [(MODERN, 1), (OLD, 0)], ids=["1.0", "0.10"])
 def test_a_plain_login_sends_an_empty_authorization_id_user_and_password(
-    apis: dict[ApiKey, tuple[int, int]], version: int
+    apis: dict[int, VersionRange], version: int
 ) -> None:
-    broker = Broker(accepting, apis)
+    broker = Broker(verify=accepting, spoken=apis)
     play(broker, "PLAIN")
-    assert broker.shaken == [(version, "PLAIN")]
+    assert broker.asked_of(SaslHandshakeRequest) == [version]
+    assert [each.mechanism for each in broker.messages_of(SaslHandshakeRequest)] == ["PLAIN"]
     assert broker.tokens == [b"\0user\0pencil-8d1f"], "RFC 4616"
 
 
 @pytest.mark.parametrize("apis", [MODERN, OLD], ids=["1.0", "0.10"])
 @pytest.mark.parametrize("mechanism", SCRAM)
 def test_a_scram_login_proves_the_password_without_sending_it(
-    mechanism: str, apis: dict[ApiKey, tuple[int, int]]
+    mechanism: str, apis: dict[int, VersionRange]
 ) -> None:
-    broker = Broker(scram(mechanism), apis, rounds=2)
+    broker = Broker(verify=scram(mechanism), spoken=apis, rounds=2)
     play(broker, mechanism, "a,b=c")
     first, final = broker.tokens
     assert first.startswith(b"n,,n=a=2Cb=3Dc,r="), "RFC 5802, section 5.1"
@@ -205,36 +181,38 @@ def test_a_scram_broker_with_a_wrong_signature_is_rejected(mechanism: str) -> No
         answer = genuine(token)
         return b"v=AAAA" if answer.startswith(b"v=") else answer
 
-    assert "its SCRAM answer is wrong" in refused(Broker(impostor), mechanism)
+    assert "its SCRAM answer is wrong" in refused(Broker(verify=impostor), mechanism)
 
 
 @pytest.mark.parametrize("answer", [b"", b"\xff", b"r=x,s=AA==,i=1", b"e=other-error", b"nonsense"])
 def test_a_malformed_scram_response_is_reported_in_one_line(answer: bytes) -> None:
-    assert "its SCRAM answer is wrong" in refused(Broker(lambda _token: answer), "SCRAM-SHA-256")
+    assert "its SCRAM answer is wrong" in refused(Broker(verify=lambda _token: answer), "SCRAM-SHA-256")
 
 
 # Refusals
 
 
 def test_a_failed_login_shows_the_brokers_message_and_the_settings_to_check() -> None:
-    assert refused(Broker(refusing), "PLAIN") == (
+    assert refused(Broker(verify=refusing), "PLAIN") == (
         "kafka-1:9092: it does not accept 'user' with PLAIN, check upstream_sasl_username and "
         "upstream_sasl_password_file: Authentication failed: no"
     )
-    assert "does not accept 'user'" in refused(Broker(scram("SCRAM-SHA-256", "other")), "SCRAM-SHA-256")
+    assert "does not accept 'user'" in refused(
+        Broker(verify=scram("SCRAM-SHA-256", "other")), "SCRAM-SHA-256"
+    )
 
 
 def test_an_old_broker_that_closes_after_the_token_refused_the_login() -> None:
-    assert "does not accept 'user' with PLAIN" in refused(Broker(refusing, OLD), "PLAIN")
+    assert "does not accept 'user' with PLAIN" in refused(Broker(verify=refusing, spoken=OLD), "PLAIN")
     assert "does not accept" in refused(
-        Broker(scram("SCRAM-SHA-512", "other"), OLD, rounds=2), "SCRAM-SHA-512"
+        Broker(verify=scram("SCRAM-SHA-512", "other"), spoken=OLD, rounds=2), "SCRAM-SHA-512"
     )
 
 
 def test_a_login_with_a_disabled_mechanism_names_the_enabled_ones() -> None:
     handshake = SaslHandshakeResponse(error_code=33, mechanisms=["GSSAPI", "SCRAM-SHA-512"])
     for apis in (MODERN, OLD):
-        assert refused(Broker(accepting, apis, handshake), "PLAIN") == (
+        assert refused(Broker(verify=accepting, spoken=apis, handshake=handshake), "PLAIN") == (
             "kafka-1:9092: it has not enabled PLAIN, but GSSAPI, SCRAM-SHA-512: set upstream_sasl_mechanism"
         )
 
@@ -247,8 +225,8 @@ def test_a_login_at_a_port_without_sasl_is_reported() -> None:
 
 
 def test_a_broker_that_closes_on_the_handshake_did_not_refuse_the_login() -> None:
-    broker = Broker(accepting)
-    broker._told = lambda *_: b""  # type: ignore[method-assign]  # says nothing at all
+    broker = Broker(verify=accepting)
+    broker.handlers = dict.fromkeys(broker.handlers, lambda *_: None)
     with pytest.raises(QuestionError, match="closed the connection") as failure:
         play(broker, "PLAIN")
     assert not isinstance(failure.value, LoginError)

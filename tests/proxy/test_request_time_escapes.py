@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from tests.kfake.cluster import Cluster
+from tests.kfake.direct import Client
 from tests.proxy.playbook import Playbook
 from tests.proxy.request_costs import (
     EACH_US,
@@ -42,26 +44,14 @@ WINDOWS_MS: Final = 11_000
 """As long as what was used counts."""
 
 
-class Broker:
-    """Answers pings, in order and at once; counts them."""
-
-    def __init__(self, session: Connection) -> None:
-        self.session = session
-        self.wire = Wire(session)
-        self.seen = 0
-
-    def run(self, frames: bytes, until_ms: int, step_ms: int = 10) -> int:
-        """Let the client have all of it wait to be sent; return how many requests the broker has seen."""
-        self.wire.feed(0, client=frames)
-        for now_ms in range(0, until_ms, step_ms):
-            while self.wire.to_broker:
-                asked = split(bytes(self.wire.to_broker))
-                self.wire.to_broker.clear()
-                self.seen += len(asked)
-                answers = b"".join(pong(int.from_bytes(frame[8:12])) for frame in asked)
-                self.wire.feed(now_ms, broker=answers)
-            self.wire.feed(now_ms)
-        return self.seen
+def seen_by_broker(session: Connection, frames: bytes, until_ms: int, step_ms: int = 10) -> int:
+    """Send all of it at once; return the number of requests that a broker has seen, which answers at once."""
+    client = Client(session, Cluster())
+    client.wire.feed(0, client=frames)
+    for now_ms in range(0, until_ms, step_ms):
+        client.answer(now_ms)
+        client.wire.feed(now_ms)
+    return len(client.cluster.received)
 
 
 # Pipelining
@@ -72,7 +62,7 @@ def test_pipelining_gains_hardly_any_request_time() -> None:
     more. Behind Weir a few more may be under way before the first is charged.
     """
     session = timed(in_flight_max=1000)
-    seen = Broker(session).run(b"".join(ping(number) for number in range(2000)), WINDOWS_MS)
+    seen = seen_by_broker(session, b"".join(ping(number) for number in range(2000)), WINDOWS_MS)
     assert 20 + 11 <= seen <= 20 + 2 * 11 + 32
 
 
