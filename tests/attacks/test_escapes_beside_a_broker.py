@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import pytest
 
 from bench.frames import record_batch
-from tests.attacks.escapes import Client, Manner, attempt
+from tests.attacks.escapes import Client, Manner, attempt, rude
 from tests.attacks.sides import (
     ALLOWED,
     NAMES,
@@ -87,50 +87,50 @@ def create_old_frames(client_id: str, topic: str) -> Iterator[bytes]:
 
 PRODUCES: Final = (
     (
-        Produce("1 connection, pipelined", Manner()),
-        Produce("1 connection, pipelined, acks=0", Manner(answered=False), 0),
-        Produce("a connection per request, 4 at a time", Manner(4, reconnects=True, pause_s=0.01)),
+        Produce("1 connection, pipelined", rude()),
+        Produce("1 connection, pipelined, acks=0", rude(answered=False), 0),
+        Produce("a connection per request, 4 at a time", rude(4, reconnects=True, pause_s=0.01)),
         Produce(
             "a connection per request, 4 at a time, acks=0",
-            Manner(4, reconnects=True, answered=False, pause_s=0.01),
+            rude(4, reconnects=True, answered=False, pause_s=0.01),
             0,
         ),
     ),
     (
-        Produce("100 connections, pipelined", Manner(100)),
-        Produce("100 connections, pipelined, acks=0", Manner(100, answered=False), 0),
+        Produce("100 connections, pipelined", rude(100)),
+        Produce("100 connections, pipelined, acks=0", rude(100, answered=False), 0),
     ),
-    (Produce("1,000 connections, pipelined", Manner(1000)),),
+    (Produce("1,000 connections, pipelined", rude(1000)),),
 )
 FETCHES: Final = (
     (
-        ("1 connection, 5 under way", Manner(depth=5)),
-        ("a connection per request, 4 at a time", Manner(4, reconnects=True, pause_s=0.01)),
+        ("1 connection, 5 under way", rude(depth=5)),
+        ("a connection per request, 4 at a time", rude(4, reconnects=True, pause_s=0.01)),
     ),
-    (("100 connections, 2 under way", Manner(100, depth=2)),),
-    (("1,000 connections, one under way", Manner(1000, depth=1)),),
+    (("100 connections, 2 under way", rude(100, depth=2)),),
+    (("1,000 connections, one under way", rude(1000, depth=1)),),
 )
 
 
 CREATIONS: Final[Mapping[str, Creations]] = {
     "a few connections": {
-        "1 connection, CreateTopics, pipelined": (Manner(depth=100), create_frames),
-        "10 connections, CreateTopics": (Manner(10, depth=1), create_frames),
+        "1 connection, CreateTopics, pipelined": (rude(depth=100), create_frames),
+        "10 connections, CreateTopics": (rude(10, depth=1), create_frames),
         "4 connections, CreateTopics, a new one for each request": (
-            Manner(4, reconnects=True, pause_s=0.05),
+            rude(4, reconnects=True, pause_s=0.05),
             create_frames,
         ),
-        "10 connections, CreateTopics v5": (Manner(10, depth=1), create_old_frames),
+        "10 connections, CreateTopics v5": (rude(10, depth=1), create_old_frames),
         "4 connections, CreateTopics v5, a new one for each request": (
-            Manner(4, reconnects=True, pause_s=1.0),
+            rude(4, reconnects=True, pause_s=1.0),
             create_old_frames,
         ),
     },
     "a hundred connections": {
-        "100 connections, CreateTopics": (Manner(100, depth=1), create_frames),
-        "100 connections, CreateTopics v5": (Manner(100, depth=1), create_old_frames),
+        "100 connections, CreateTopics": (rude(100, depth=1), create_frames),
+        "100 connections, CreateTopics v5": (rude(100, depth=1), create_old_frames),
     },
-    "a thousand connections": {"1,000 connections, CreateTopics": (Manner(1000, depth=1), create_frames)},
+    "a thousand connections": {"1,000 connections, CreateTopics": (rude(1000, depth=1), create_frames)},
 }
 """Topics of two partitions. Versions before 6 are never refused, only throttled."""
 
@@ -163,7 +163,7 @@ def test_a_hundred_long_polls_get_no_more_through_weir_than_through_a_broker(
             side,
             at[side],
             itertools.repeat(poll_frame(f"{side}-polls", topic)),
-            Manner(100, depth=1),
+            rude(100, depth=1),
             records_in,
         )
         for side in SIDES
@@ -199,7 +199,7 @@ def test_a_client_id_per_request_gets_no_more_through_weir_than_through_a_broker
         free: list[Entity] = [[*outer, ("client-id", f"weir-{number}")] for number in range(NAMES)]
         limit(broker, (entity, rate), *((each, UNLIMITED) for each in free))
         at = addresses(cluster, weir)
-        for manner in (Manner(), Manner(100)):
+        for manner in (rude(), rude(100)):
             name = f"a client-id per request, quota {case}, {manner.connections} connections"
             found += produced(cluster, at, topic, [Produce(name, manner)], names=NAMES)
         limit(broker, (entity, None), *((each, None) for each in free))
@@ -228,7 +228,7 @@ def test_automatic_creation_creates_no_more_through_weir_than_through_a_broker(
     fresh_cluster: StartCluster, start_weir: StartWeir, topic: str, mode: str
 ) -> None:
     cluster = fresh_cluster("3.9.1", optimized=True)
-    cases = {f"Metadata of missing topics, {mode}": (Manner(10, depth=1), metadata_frames)}
+    cases = {f"Metadata of missing topics, {mode}": (rude(10, depth=1), metadata_frames)}
     judge(created(cluster, start_weir, topic, cases, "--auto-creation", mode))
 
 
@@ -240,7 +240,7 @@ def test_a_client_id_per_creation_creates_no_more_through_weir_than_through_a_br
     at = addresses(cluster, start_weir(cluster.bootstrap, quota))
     limit_user(at["broker"], MUTATIONS, key)
     clients = [
-        Client(side, at[side], in_turn(side, f"{topic}-{side}-0"), Manner(100, depth=1)) for side in SIDES
+        Client(side, at[side], in_turn(side, f"{topic}-{side}-0"), rude(100, depth=1)) for side in SIDES
     ]
     attempt(clients, SECONDS)
     judge([creations("100 connections, 20 client-ids in turn", at["broker"], topic, 0)])
@@ -298,7 +298,7 @@ def test_a_connection_rate_lets_no_more_through_weir_than_through_a_broker(
             side,
             at[side],
             itertools.repeat(frame),
-            Manner(number, reconnects=True, source=source, pause_s=0.01),
+            rude(number, reconnects=True, source=source, pause_s=0.01),
         )
         for side in SIDES
         for number, source in sources.items()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from bench.request_time.truth import Truth
-from tests.attacks.escapes import Client, Manner, attempt
+from tests.attacks.escapes import Client, Manner, attempt, rude
 from tests.attacks.sides import NAMES, SECONDS, SIDES, UNLIMITED, Found, addresses, judge, limit, limit_user
 from tests.integration.admin_port import Admin
 from tests.raw import loops
@@ -39,11 +39,11 @@ WARM_S: Final = 10.0
 """For a broker that has just started: its requests become ten times cheaper."""
 ATTACKS: Final[Mapping[str, Mapping[str, Manner]]] = {
     "up to a hundred connections": {
-        "1 connection, pipelined": Manner(depth=100),
-        "4 connections, a new one for each request": Manner(4, reconnects=True, pause_s=0.01),
-        "100 connections, pipelined": Manner(100, depth=5),
+        "1 connection, pipelined": rude(depth=100),
+        "4 connections, a new one for each request": rude(4, reconnects=True, pause_s=0.01),
+        "100 connections, pipelined": rude(100, depth=5),
     },
-    "a thousand connections": {"1,000 connections": Manner(1000, depth=2)},
+    "a thousand connections": {"1,000 connections": rude(1000, depth=2)},
 }
 
 
@@ -91,7 +91,7 @@ def test_client_ids_in_turn_are_charged_no_more_request_time_at_weir_than_their_
     at = addresses(cluster, start_weir(cluster.bootstrap, quota, options=admin.options))
     limit_user(at["broker"], PERCENT, KEY)
     warm(at["broker"], "weir-0")
-    case, manner = "20 client-ids in turn, 100 connections", Manner(100, depth=5)
+    case, manner = "20 client-ids in turn, 100 connections", rude(100, depth=5)
     in_turn = {side: frames([f"{side}-{number}" for number in range(NAMES)]) for side in SIDES}
     clients = {(side, case): Client(case, at[side], in_turn[side], manner, throttle_ms) for side in SIDES}
     attempt(list(clients.values()), SECONDS)
@@ -116,7 +116,7 @@ def throttle_ms(frame: bytes) -> int:
 
 def warm(address: Address, client_id: str = "warm") -> None:
     """Have the broker compile the code that the attacks need."""
-    attempt([Client("warm", address, frames([client_id]), Manner(2, depth=1))], WARM_S)
+    attempt([Client("warm", address, frames([client_id]), rude(2, depth=1))], WARM_S)
 
 
 def charged(admin: Admin) -> dict[str, tuple[float, float]]:
@@ -131,7 +131,7 @@ def charged(admin: Admin) -> dict[str, tuple[float, float]]:
 def found(case: str, client: Client, at_broker: float, at_weir: tuple[float, float]) -> Found:
     """The charges of a case; the quota and one request of each connection in a second are allowed."""
     rate, total = at_weir
-    allowed = PERCENT + client.manner.connections * total / len(client.got)
+    allowed = PERCENT + client.behaviour.connections * total / len(client.got)
     return Found(case, "% of a thread", at_broker, rate, allowed)
 
 

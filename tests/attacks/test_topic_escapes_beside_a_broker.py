@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests.attacks.escapes import Manner
+from tests.attacks.escapes import rude
 from tests.attacks.sides import (
     NAMES,
     RATE,
@@ -32,29 +32,29 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.broker, pytest.mark.measured]
 
-PER_REQUEST: Final = Manner(4, reconnects=True, pause_s=0.05)
+PER_REQUEST: Final = rude(4, reconnects=True, pause_s=0.05)
 PRODUCES: Final = {
     "a few connections": (
-        Produce("1 connection, pipelined", Manner()),
-        Produce("1 connection, pipelined, acks=0", Manner(answered=False), 0),
+        Produce("1 connection, pipelined", rude()),
+        Produce("1 connection, pipelined, acks=0", rude(answered=False), 0),
         Produce("4 connections, a new one for each request", PER_REQUEST),
         Produce("the same, behind 300 kB of another topic", PER_REQUEST, behind=True),
     ),
     "a hundred connections": (
-        Produce("100 connections, pipelined", Manner(100)),
-        Produce("100 connections, pipelined, acks=0", Manner(100, answered=False), 0),
+        Produce("100 connections, pipelined", rude(100)),
+        Produce("100 connections, pipelined, acks=0", rude(100, answered=False), 0),
     ),
-    "a thousand connections": (Produce("1,000 connections, pipelined", Manner(1000)),),
+    "a thousand connections": (Produce("1,000 connections, pipelined", rude(1000)),),
 }
 FETCHES: Final = {
     "a hundred connections": (
-        ("1 connection, 5 under way", Manner(depth=5)),
+        ("1 connection, 5 under way", rude(depth=5)),
         ("4 connections, a new one for each request", PER_REQUEST),
-        ("100 connections, 2 under way on each", Manner(100, depth=2)),
+        ("100 connections, 2 under way on each", rude(100, depth=2)),
     ),
-    "a thousand connections": (("1,000 connections", Manner(1000, depth=1)),),
+    "a thousand connections": (("1,000 connections", rude(1000, depth=1)),),
 }
-TURNS: Final = Produce("20 client-ids in turn, 100 connections", Manner(100))
+TURNS: Final = Produce("20 client-ids in turn, 100 connections", rude(100))
 
 
 @pytest.mark.parametrize("which", PRODUCES)

@@ -218,9 +218,9 @@ def test_a_login_with_a_disabled_mechanism_names_the_enabled_ones() -> None:
 
 
 def test_a_login_at_a_port_without_sasl_is_reported() -> None:
-    broker = Broker(accepting, handshake=SaslHandshakeResponse(error_code=34))
+    broker = Broker(verify=accepting, handshake=SaslHandshakeResponse(error_code=34))
     assert "it takes no SASL at this port" in refused(broker, "PLAIN")
-    broker = Broker(accepting, handshake=SaslHandshakeResponse(error_code=-1))
+    broker = Broker(verify=accepting, handshake=SaslHandshakeResponse(error_code=-1))
     assert "SaslHandshake with error -1" in refused(broker, "PLAIN")
 
 

@@ -53,6 +53,12 @@ class Behaviour:
     """A new connection for each request."""
     pause_s: float = 0.0
     """From an answer to the next request; one that reconnects would else do nothing but connect."""
+    answered: bool = True
+    """False for acks=0: who reconnects then closes without waiting."""
+    persists: bool = False
+    """Connect again when the other side has closed the connection; else that is an error."""
+    source: str = ""
+    """Address to connect from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +102,10 @@ class RawClient:
         at_s = self._sent * self._pace.request_bytes / self._pace.bytes_per_s
         return max(self._begins_s, min(at_s, self._pace.until_s))
 
+    def frame(self) -> bytes:
+        """The next request."""
+        return self.request.frame
+
     def sent(self) -> None:
         self._sent += 1
 
@@ -106,8 +116,10 @@ class RawClient:
         return answer
 
 
-def drive(clients: Sequence[RawClient], seconds: float) -> None:
-    """Run all clients at once for this long. Raises RawClientError, OSError and what `note` raises."""
+def drive(clients: Sequence[RawClient], seconds: float, at_end: Callable[[], None] = lambda: None) -> None:
+    """Run all clients at once for this long; call `at_end` before their connections are closed. Raises
+    RawClientError, OSError and what `note` raises.
+    """
     began = time.monotonic()
 
     def clock() -> float:
@@ -127,6 +139,7 @@ def drive(clients: Sequence[RawClient], seconds: float) -> None:
                 due_s = min(seconds, *(connection.due_s for connection in connections))
                 for key, events in selector.select(max(0.0, due_s - clock())):
                     key.data.ready(events)
+            at_end()
         finally:
             for connection in connections:
                 connection.close()
@@ -159,10 +172,13 @@ class _Connection:
                 self.due_s = from_s
                 return
             self._sock = self._sock or self._connect()
-            self._unsent = memoryview(client.request.frame)
-            self._unanswered += 1
+            self._unsent = memoryview(client.frame())
+            self._unanswered += client.behaviour.answered
             client.sent()
             self._send_more(self._sock)
+            if not client.behaviour.answered:  # no answer limits it: others have their turns
+                self.due_s = math.inf if self._unsent else self._send_from_s
+                return
 
     def ready(self, events: int) -> None:
         """The socket can be read or written."""
@@ -170,29 +186,53 @@ class _Connection:
         if sock is None:
             return
         self.due_s = 0.0
-        if events & selectors.EVENT_WRITE:
-            self._send_more(sock)
-        if events & selectors.EVENT_READ:
-            self._read(sock)
+        try:
+            if events & selectors.EVENT_READ:
+                self._read(sock)
+            if events & selectors.EVENT_WRITE and self._sock is not None:
+                self._send_more(sock)
+        except (OSError, RawClientError):
+            if not self._client.behaviour.persists:
+                raise
+            self._pause()
 
     def close(self) -> None:
         if self._sock is not None:
             self._selector.unregister(self._sock)
             self._sock.close()
             self._sock = None
+        self._unsent, self._unanswered = memoryview(b""), 0
+        self._received.clear()
+
+    def _pause(self) -> None:
+        """Close, to connect again after the client's pause."""
+        self.close()
+        self._send_from_s = max(self._send_from_s, self._clock() + self._client.behaviour.pause_s)
 
     def _connect(self) -> socket.socket:
-        sock = socket.create_connection(self._client.address, CONNECT_S)
+        client = self._client
+        sock = socket.socket()
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if self._client.enter is not None:
-            self._client.enter(sock)
-        sock.setblocking(False)
+        if client.behaviour.source:
+            sock.bind((client.behaviour.source, 0))
+        if client.enter is None:  # a server that does not accept keeps only this client waiting
+            sock.setblocking(False)
+            sock.connect_ex(client.address)
+        else:
+            sock.settimeout(CONNECT_S)
+            sock.connect(client.address)
+            client.enter(sock)
+            sock.setblocking(False)
         self._selector.register(sock, selectors.EVENT_READ, self)
         return sock
 
     def _send_more(self, sock: socket.socket) -> None:
         with suppress(BlockingIOError):
             self._unsent = self._unsent[sock.send(self._unsent) :]
+        behaviour = self._client.behaviour
+        if not (self._unsent or behaviour.answered) and behaviour.reconnects:
+            self._pause()
+            return
         wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._unsent else 0)
         if self._selector.get_key(sock).events != wanted:
             self._selector.modify(sock, wanted, self)
