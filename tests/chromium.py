@@ -12,8 +12,6 @@ import pytest
 from tools.pictures.browser import CHROMIUM, HEADLESS
 
 NEEDS_CHROMIUM: Final = pytest.mark.skipif(CHROMIUM is None, reason="needs a Chromium in the PATH")
-DARK: Final = "--blink-settings=preferredColorScheme=0"
-LIGHT: Final = "--blink-settings=preferredColorScheme=1"
 
 
 def opened(file: Path, fragment: str = "", *options: str) -> tuple[str, str]:
