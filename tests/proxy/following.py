@@ -1,4 +1,4 @@
-"""What a quota store tells those who follow it."""
+"""Followers of quota stores, and of sources of replication throttles."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import trio
 
 if TYPE_CHECKING:
+    from weir.proxy.control.replication.sources import SourceError
     from weir.proxy.control.stores.store import StoreError
     from weir.quotas import QuotaTable
+    from weir.quotas.replication.throttles import ReplicationThrottles
 
 LONG_S = 20.0
 
@@ -28,6 +30,23 @@ class Followed:
 
     def failed(self, error: StoreError) -> None:
         self.failures.append(str(error))
+
+
+class FollowedThrottles:
+    """Throttles and failures that a source has told."""
+
+    def __init__(self) -> None:
+        self.throttles: list[ReplicationThrottles] = []
+        self.failures: list[str] = []
+
+    async def changed(self, throttles: ReplicationThrottles) -> None:
+        self.throttles.append(throttles)
+
+    def failed(self, error: SourceError) -> None:
+        self.failures.append(str(error))
+
+    def has_told(self, number: int = 1) -> bool:
+        return len(self.throttles) + len(self.failures) >= number
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.properties import examples
 from tests.proxy.conversations import SMALL_BYTES, TABLE, Conversation, Exchange, comparable, exchanges, whole
+from tests.proxy.request_costs import VARIOUS, time_table, timed
 from tests.proxy.wire import Wire, new_connection
 from tests.wire.frames import request, response, unknown_request, unknown_response
 from weir.protocol.messages import HeartbeatRequest, HeartbeatResponse, ProduceRequest
@@ -73,15 +74,20 @@ def test_unmodified_traffic_passes_byte_for_byte(script: list[Exchange], cuts: l
     cuts=st.lists(st.integers(1, 700), min_size=1),
     at=st.integers(0, 10_000),
     with_=st.binary(min_size=1, max_size=30),
+    is_timed=st.booleans(),
 )
 def test_hostile_bytes_from_a_client_end_in_a_violation_or_pass(
-    script: list[Exchange], cuts: list[int], at: int, with_: bytes
+    script: list[Exchange], cuts: list[int], at: int, with_: bytes, is_timed: bool
 ) -> None:
-    """Never in another exception, and never without bounds."""
+    """Never in another exception, and never without bounds, with and without a cost of requests."""
     stream = b"".join(e.asked for e in script)
     at %= len(stream)
     stream = stream[:at] + with_ + stream[at + len(with_) :]
-    session = new_connection(TABLE, buffer_bytes=SMALL_BYTES, frame_bytes_max=100_000)
+    session = (
+        timed(time_table(0.001), VARIOUS, buffer_bytes=SMALL_BYTES, frame_bytes_max=100_000)
+        if is_timed
+        else new_connection(TABLE, buffer_bytes=SMALL_BYTES, frame_bytes_max=100_000)
+    )
     wire = Wire(session)
     while stream and session.violation is None:
         for cut in cuts:

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from tests.kfake.cluster import Topic, up_to
 from tests.kfake.configs import BROKER, TOPIC, ConfigCluster
 from tests.kfake.in_trio import serve
-from tests.proxy.following import until
+from tests.proxy.following import FollowedThrottles, until
 from weir.protocol.api import ApiKey
 from weir.protocol.messages import DescribeConfigsRequest
 from weir.proxy.control.cluster.access import DIRECT
@@ -23,7 +23,7 @@ from weir.proxy.run import single
 from weir.quotas.replication.throttles import ConfigKey, ReplicationThrottles, ResourceType, Role
 
 if TYPE_CHECKING:
-    from weir.proxy.control.replication.sources import SourceError
+    pass
 
 LONG_S = 20.0
 LEADER_RATE, FOLLOWER_RATE = Role.LEADER.rate_key, Role.FOLLOWER.rate_key
@@ -32,26 +32,9 @@ OF_ALL, STATIC, DEFAULT = 3, 4, 5
 """DescribeConfigsResponse.ConfigSource of Kafka's clients."""
 
 
-class Followed:
-    """Throttles and failures that a source has told."""
-
-    def __init__(self) -> None:
-        self.throttles: list[ReplicationThrottles] = []
-        self.failures: list[str] = []
-
-    async def changed(self, throttles: ReplicationThrottles) -> None:
-        self.throttles.append(throttles)
-
-    def failed(self, error: SourceError) -> None:
-        self.failures.append(str(error))
-
-    def has_told(self, number: int = 1) -> bool:
-        return len(self.throttles) + len(self.failures) >= number
-
-
 def follow(
     cluster: ConfigCluster,
-    script: Callable[[BrokerSource, Followed], Awaitable[None]],
+    script: Callable[[BrokerSource, FollowedThrottles], Awaitable[None]],
     brokers: int = 2,
     period_s: float = 1000.0,
 ) -> None:
@@ -63,7 +46,7 @@ def follow(
                 scopes = [await nursery.start(serve, cluster, node_id) for node_id in range(brokers)]
                 cluster.scopes = scopes  # type: ignore[attr-defined]  # for scripts that end one
                 addresses = list(cluster.nodes.values())
-                source, followed = BrokerSource(lambda: addresses, DIRECT, 5.0, period_s), Followed()
+                source, followed = BrokerSource(lambda: addresses, DIRECT, 5.0, period_s), FollowedThrottles()
                 nursery.start_soon(source.follow, followed.changed, followed.failed)
                 await script(source, followed)
                 nursery.cancel_scope.cancel()
@@ -74,11 +57,11 @@ def follow(
         raise single(group) from None
 
 
-def first(cluster: ConfigCluster, brokers: int = 2) -> Followed:
+def first(cluster: ConfigCluster, brokers: int = 2) -> FollowedThrottles:
     """Return the throttles and failures of the first read."""
-    told: list[Followed] = []
+    told: list[FollowedThrottles] = []
 
-    async def script(_source: BrokerSource, followed: Followed) -> None:
+    async def script(_source: BrokerSource, followed: FollowedThrottles) -> None:
         await until(followed.has_told)
         told.append(followed)
 
@@ -158,7 +141,7 @@ def test_brokers_before_1_1_are_told_to_need_zookeeper(versions: dict[ApiKey, in
 def test_throttles_are_read_again_after_the_period() -> None:
     cluster = throttled_cluster()
 
-    async def script(_source: BrokerSource, followed: Followed) -> None:
+    async def script(_source: BrokerSource, followed: FollowedThrottles) -> None:
         await until(followed.has_told)
         cluster.configs.clear()
         await until(lambda: followed.throttles[-1] == ReplicationThrottles())
@@ -173,7 +156,7 @@ def test_throttles_are_read_again_soon_after_an_alteration_until_it_is_seen(
     monkeypatch.setattr(broker_source, "SETTLE_S", (0.0, 0.0, 0.0))
     cluster = throttled_cluster()
 
-    async def script(source: BrokerSource, followed: Followed) -> None:
+    async def script(source: BrokerSource, followed: FollowedThrottles) -> None:
         await until(followed.has_told)
         source.altered()
         await until(lambda: len(followed.throttles) == 2)
@@ -190,7 +173,7 @@ def test_rates_of_a_broker_that_does_not_answer_are_kept() -> None:
     cluster.sources.clear()
     own = ConfigKey(ResourceType.BROKER, "1", LEADER_RATE)
 
-    async def script(_source: BrokerSource, followed: Followed) -> None:
+    async def script(_source: BrokerSource, followed: FollowedThrottles) -> None:
         await until(followed.has_told)
         cluster.scopes[1].cancel()  # type: ignore[attr-defined]  # set by `follow`
         cluster.configs[BROKER, "0"][LEADER_RATE] = "8"
@@ -205,7 +188,7 @@ def test_rates_of_a_broker_that_does_not_answer_are_kept() -> None:
 def test_lists_of_a_topic_that_cannot_be_described_are_kept_and_the_reason_is_logged_once() -> None:
     cluster = throttled_cluster()
 
-    async def script(_source: BrokerSource, followed: Followed) -> None:
+    async def script(_source: BrokerSource, followed: FollowedThrottles) -> None:
         await until(followed.has_told)
         cluster.denies = {(TOPIC, "orders")}
         told = len(followed.throttles)
@@ -225,7 +208,7 @@ def test_a_bad_value_is_skipped_and_logged_once_and_the_others_apply() -> None:
     cluster.configs[BROKER, "1"] = {LEADER_RATE: None}
     cluster.sources = {((BROKER, "0"), FOLLOWER_RATE): OF_ALL}
 
-    async def script(_source: BrokerSource, followed: Followed) -> None:
+    async def script(_source: BrokerSource, followed: FollowedThrottles) -> None:
         await until(lambda: len(followed.throttles) == 3)
         assert followed.throttles[-1] == THROTTLES
 

@@ -12,6 +12,7 @@ import trio
 from structlog.testing import capture_logs
 from trio.testing import MockClock
 
+from tests.proxy.following import FollowedThrottles
 from weir.proxy.config.settings import ConfigError
 from weir.proxy.control import zookeeper
 from weir.proxy.control.replication import zookeeper_source
@@ -21,7 +22,7 @@ from weir.proxy.control.zookeeper import Znode, ZooKeeperAddress, ZooKeeperError
 from weir.quotas.replication.throttles import ConfigKey, ReplicationThrottles, ResourceType, Role
 
 if TYPE_CHECKING:
-    from weir.proxy.control.replication.sources import SourceError
+    pass
 
 PLACE = ZooKeeperAddress("zk:2181/kafka", None, 5.0, option="replication_zookeeper")
 LEADER_RATE, FOLLOWER_RATE = Role.LEADER.rate_key, Role.FOLLOWER.rate_key
@@ -94,21 +95,7 @@ class FakeZooKeeper:
             raise ZooKeeperError(self.down)
 
 
-class Followed:
-    """Throttles and failures that a source has told."""
-
-    def __init__(self) -> None:
-        self.throttles: list[ReplicationThrottles] = []
-        self.failures: list[str] = []
-
-    async def changed(self, throttles: ReplicationThrottles) -> None:
-        self.throttles.append(throttles)
-
-    def failed(self, error: SourceError) -> None:
-        self.failures.append(str(error))
-
-
-Script = Callable[[ZooKeeperSource, Followed], Awaitable[None]]
+Script = Callable[[ZooKeeperSource, FollowedThrottles], Awaitable[None]]
 
 
 def follow(fake: FakeZooKeeper, script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +106,7 @@ def follow(fake: FakeZooKeeper, script: Script, monkeypatch: pytest.MonkeyPatch)
         return work(*arguments)
 
     async def main() -> None:
-        source, followed = ZooKeeperSource(PLACE), Followed()
+        source, followed = ZooKeeperSource(PLACE), FollowedThrottles()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(source.follow, followed.changed, followed.failed)
             await script(source, followed)
@@ -152,7 +139,7 @@ THROTTLES = ReplicationThrottles(
 def test_changes_in_zookeeper_are_read_within_two_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = throttled()
 
-    async def script(_source: ZooKeeperSource, followed: Followed) -> None:
+    async def script(_source: ZooKeeperSource, followed: FollowedThrottles) -> None:
         await trio.sleep(1)
         fake.set("/config/brokers/1", {LEADER_RATE: "5"})
         await trio.sleep(2)
@@ -167,7 +154,7 @@ def test_all_nodes_are_read_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> No
     """Someone may write a node without telling the brokers."""
     fake = throttled()
 
-    async def script(_source: ZooKeeperSource, followed: Followed) -> None:
+    async def script(_source: ZooKeeperSource, followed: FollowedThrottles) -> None:
         await trio.sleep(1)
         fake.nodes["/config/topics/orders"] = b'{"version": 1, "config": {}}'
         await trio.sleep(61)
@@ -182,7 +169,7 @@ def test_a_lost_zookeeper_is_reported_and_read_again_with_a_new_session(
 ) -> None:
     fake = throttled()
 
-    async def script(_source: ZooKeeperSource, followed: Followed) -> None:
+    async def script(_source: ZooKeeperSource, followed: FollowedThrottles) -> None:
         await trio.sleep(1)
         fake.down = "zk:2181/kafka: SessionExpiredError while reading; try again"
         await trio.sleep(6)
@@ -197,7 +184,7 @@ def test_a_lost_zookeeper_is_reported_and_read_again_with_a_new_session(
 
 
 def test_a_wrong_chroot_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def script(_source: ZooKeeperSource, followed: Followed) -> None:
+    async def script(_source: ZooKeeperSource, followed: FollowedThrottles) -> None:
         await trio.sleep(0.1)
         assert followed.failures == ["zk:2181/kafka: has no /config"]
 
@@ -214,7 +201,7 @@ def test_a_node_that_cannot_be_read_is_skipped_and_logged_once(
     fake = throttled()
     fake.nodes["/config/brokers/2"] = content
 
-    async def script(source: ZooKeeperSource, followed: Followed) -> None:
+    async def script(source: ZooKeeperSource, followed: FollowedThrottles) -> None:
         await trio.sleep(130)
         assert fake.reads == 3
         assert followed.throttles == [THROTTLES] * 3
@@ -229,7 +216,7 @@ def test_a_node_that_weir_may_not_read_is_logged_once(monkeypatch: pytest.Monkey
     fake = throttled()
     fake.hidden = {"/config/topics/payments"}
 
-    async def script(_source: ZooKeeperSource, followed: Followed) -> None:
+    async def script(_source: ZooKeeperSource, followed: FollowedThrottles) -> None:
         await trio.sleep(130)
         assert followed.throttles[-1] == THROTTLES
 

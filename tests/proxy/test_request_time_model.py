@@ -269,31 +269,6 @@ def test_enforced_request_time_gives_equal_charges_for_any_cut(
 @given(
     script=exchanges(),
     cuts=st.lists(st.integers(1, 700), min_size=1),
-    at=st.integers(0, 10_000),
-    with_=st.binary(min_size=1, max_size=30),
-)
-def test_hostile_bytes_from_a_client_end_in_a_violation_or_cost_request_time(
-    script: list[Exchange], cuts: list[int], at: int, with_: bytes
-) -> None:
-    """Never in another exception, whatever is looked into."""
-    stream = b"".join(e.asked for e in script)
-    at %= len(stream)
-    stream = stream[:at] + with_ + stream[at + len(with_) :]
-    session = timed(QuotaTable(None, TIMED), VARIOUS, buffer_bytes=SMALL_BYTES, frame_bytes_max=100_000)
-    wire, pieces = Wire(session), cut(cuts)
-    while stream and session.violation is None:
-        size = next(pieces)
-        wire.feed(0, client=stream[:size])
-        stream = stream[size:]
-    session.end(0)
-    if session.violation is not None:
-        assert session.violation.reason.startswith(("request_", "tls_"))
-
-
-@CUT
-@given(
-    script=exchanges(),
-    cuts=st.lists(st.integers(1, 700), min_size=1),
     changes=st.lists(st.sampled_from(["off", "on", "shadow", "with bandwidth"]), min_size=1),
     hold=st.booleans(),
 )
