@@ -20,15 +20,18 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
+from tests.cli.cluster import Producer
 from tests.cli.run_command import refused
 from tests.cli.run_process import running
 from tests.kafka.ports import free_range
+from tests.kfake.cluster import Cluster
+from tests.kfake.threads import Brokers
 from tests.proxy.usage_rigs import text_of
 from tests.proxy.wire import quota_table
-from tests.wire.frames import request, response
+from tests.wire.frames import request
 from weir.cli.main import weir
 from weir.cli.settings.sections import SECTIONS
-from weir.protocol.messages import ProduceRequest, ProduceResponse
+from weir.protocol.messages import ProduceRequest
 from weir.proxy.addresses import PortRange
 from weir.proxy.config import config
 from weir.proxy.connection import connection
@@ -423,37 +426,15 @@ def test_wrong_usage_of_the_weir_command_is_one_line(
 
 @pytest.fixture
 def broker() -> Iterator[int]:
-    """A port at which every request is answered as a produce request; discovery's connection is closed."""
-    with socket.create_server((HOST, 0)) as listening:
-
-        def serve(connection: socket.socket) -> None:
-            with connection:
-                while head := connection.recv(12, socket.MSG_WAITALL):
-                    rest = connection.recv(int.from_bytes(head[:4]) - 8, socket.MSG_WAITALL)
-                    if rest.startswith(b"weir", 2):
-                        return
-                    answer = response(ProduceResponse(), 7, int.from_bytes(head[8:12]))
-                    connection.sendall(answer)
-
-        def accept() -> None:
-            while True:
-                try:
-                    connection, _ = listening.accept()
-                except OSError:
-                    return
-                threading.Thread(target=serve, args=(connection,), daemon=True).start()
-
-        threading.Thread(target=accept, daemon=True).start()
-        yield listening.getsockname()[1]
-        listening.shutdown(socket.SHUT_RDWR)
+    """The port of a broker that closes discovery's connection."""
+    with Brokers(Cluster(shy=True)) as brokers:
+        yield brokers.ports[0]
 
 
-def throttle_ms(port: int, size: int, client_id: bytes) -> int:
+def throttle_ms(port: int, size: int, client_id: str) -> int:
     """What a produce request of this size is told, the first of a client with a budget of its own."""
-    with socket.create_connection((HOST, port), 10) as client:
-        client.sendall(request(ProduceRequest(acks=1, transactional_id="t" * size), 7, client_id=client_id))
-        answer = client.recv(4 + 4 + 8, socket.MSG_WAITALL)
-        return int.from_bytes(answer[-4:])
+    with Producer(port, client_id) as client:
+        return client.produce(size)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -474,15 +455,15 @@ def test_weir_run_serves_follows_its_quota_file_and_stops_on_a_signal(
         weir_run.logged("listening")
         began = weir_run.logged("quotas in force")
         assert (began["store"], began["quotas"], began["mode"]) == ("file", 0, "enforce")
-        assert throttle_ms(port, 30_000, b"one") == 0
+        assert throttle_ms(port, 30_000, "one") == 0
         limited = tmp_path / "new.toml"
         limited.write_text('[[quota]]\nclient_id = "<default>"\nproducer_byte_rate = 1000\n')
         limited.replace(quotas)  # as editors do
         weir_run.logged("quotas loaded")
-        assert throttle_ms(port, 30_000, b"two") > 10_000
+        assert throttle_ms(port, 30_000, "two") > 10_000
         quotas.write_text("[[quota]]\nclient_id = ")
         assert "quotas.toml" in str(weir_run.logged("quotas not loaded")["reason"])
-        assert throttle_ms(port, 30_000, b"three") > 10_000
+        assert throttle_ms(port, 30_000, "three") > 10_000
         weir_run.process.send_signal(signal.SIGHUP)
         weir_run.logged("reloading")
         assert "quotas.toml" in str(weir_run.logged("quotas not loaded")["reason"])
@@ -534,14 +515,14 @@ def test_weir_run_loses_no_usage_record_on_a_signal_or_when_killed(broker: int, 
     with running(*options) as weir_run:
         weir_run.logged("recording usage")
         for _ in range(3):
-            throttle_ms(port, 500, b"app")
+            throttle_ms(port, 500, "app")
         weir_run.process.send_signal(signal.SIGTERM)
         assert weir_run.process.wait(20) == 0
     assert used(directory) == {"app": 3 * sizes[b"app"]}
     assert [path.name for path in directory.iterdir() if path.name.startswith(".")] == []
     with running(*options) as weir_run:
         weir_run.logged("recording usage")
-        throttle_ms(port, 500, b"other")
+        throttle_ms(port, 500, "other")
         while not any(path.stat().st_size for path in directory.glob(".usage-*.part")):
             assert weir_run.process.poll() is None  # its time is limited
             time.sleep(0.01)

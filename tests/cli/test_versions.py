@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,15 +12,16 @@ from click.testing import CliRunner, Result
 from tests.cli.run_command import error_line
 from tests.integration.conftest import start_weir
 from tests.kafka.fixtures import kafka_cluster
+from tests.kfake.cluster import Cluster
+from tests.kfake.threads import Brokers
 from tests.wire.frames import framed, response
 from weir.cli.exits import DONE
 from weir.cli.main import weir
 from weir.protocol.api import ApiKey
 from weir.protocol.messages import ApiVersionsResponse
+from weir.protocol.versions import VersionRange
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.integration.conftest import StartWeir
     from tests.kafka.fixtures import StartCluster
 
@@ -33,41 +32,21 @@ KAFKA_0_10_2 = {4242: (0, 3), 0: (0, 2), 3: (0, 2), 11: (0, 1), 18: (0, 0), 19: 
 """Some of its APIs, and one of nobody's; in no order."""
 
 
-def told(ranges: dict[int, tuple[int, int]], error_code: int = 0) -> bytes:
-    """A broker's answer."""
-    entries = [
-        ApiVersionsResponse.ApiVersion(api_key=key, min_version=least, max_version=most)
-        for key, (least, most) in ranges.items()
-    ]
-    return response(ApiVersionsResponse(error_code=error_code, api_keys=entries), 0, 0)
+def speaking(ranges: dict[int, tuple[int, int]]) -> Cluster:
+    """A cluster that speaks these versions."""
+    return Cluster(spoken={key: VersionRange(least, most) for key, (least, most) in ranges.items()})
 
 
-@contextmanager
-def broker(answer: bytes | None) -> Iterator[tuple[str, list[bytes]]]:
-    """Its address, and what it is asked; it says `answer` once asked, and closes if that is empty. None: it
-    stays silent."""
-    asked: list[bytes] = []
-    over = threading.Event()
-    with socket.create_server((HOST, 0)) as listening:
+class Closing(Brokers):
+    """Sends bytes once asked, and closes the connection."""
 
-        def serve() -> None:
-            connection, _peer = listening.accept()
-            with connection:
-                length = connection.recv(4, socket.MSG_WAITALL)
-                asked.append(length + connection.recv(int.from_bytes(length), socket.MSG_WAITALL))
-                if answer is None:
-                    over.wait(60)
-                else:
-                    connection.sendall(answer)
+    def __init__(self, answer: bytes) -> None:
+        super().__init__(Cluster())
+        self._answer = answer
 
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        try:
-            yield f"{HOST}:{listening.getsockname()[1]}", asked
-        finally:
-            over.set()
-            thread.join(60)
-        assert not thread.is_alive(), "nobody has connected"
+    def answer(self, connection: socket.socket, _frame: bytes, _node_id: int) -> None:
+        connection.sendall(self._answer)
+        raise ConnectionAbortedError
 
 
 def run(*arguments: str) -> Result:
@@ -76,11 +55,11 @@ def run(*arguments: str) -> Result:
 
 def shown(*arguments: str, ranges: dict[int, tuple[int, int]] = KAFKA_0_10_2) -> str:
     """What the command prints about a broker."""
-    with broker(told(ranges)) as (address, _asked):
-        result = run("--upstream", address, *arguments)
+    with Brokers(speaking(ranges)) as brokers:
+        result = run("--upstream", brokers.address, *arguments)
     assert result.exit_code == DONE, result.output
     assert result.stderr == ""
-    return result.stdout.replace(address, "BROKER")
+    return result.stdout.replace(brokers.address, "BROKER")
 
 
 def rows(table: str) -> dict[str, str]:
@@ -156,22 +135,24 @@ def test_versions_hides_versions_that_are_newer_than_weir() -> None:
         (framed(b"\0\0\0\x07" + bytes(10)), "request 7"),
         (framed(b"\0\0\0\0" + b"\0\0\xff\xff\xff\xf0"), "no ApiVersions response"),
         (framed(b"\0\0\0\0"), "no ApiVersions response"),
-        (told({}, error_code=35), "error 35"),
+        (response(ApiVersionsResponse(error_code=35), 0, 0), "error 35"),
         (b"", "closed the connection"),
-        (told({3: (0, 1)})[:-1], "closed the connection"),
+        (response(ApiVersionsResponse(), 0, 0)[:-1], "closed the connection"),
     ],
     ids=["HTTP", "TLS", "another's answer", "garbage", "empty", "error", "closes", "closes halfway"],
 )
 def test_versions_reports_a_malformed_response_in_one_line(answer: bytes, words: str) -> None:
-    with broker(answer) as (address, _asked):
-        line = error_line(run("--upstream", address))
-    assert line.startswith(f"weir: {address}: ")
+    with Closing(answer) as brokers:
+        line = error_line(run("--upstream", brokers.address))
+    assert line.startswith(f"weir: {brokers.address}: ")
     assert words in line
 
 
 def test_versions_gives_up_on_a_silent_broker() -> None:
-    with broker(None) as (address, _asked):
-        line = error_line(run("--upstream", address, "--timeout-s", "0.05"))
+    cluster = Cluster()
+    with Brokers(cluster) as brokers:
+        cluster.handlers[ApiKey.API_VERSIONS] = lambda *_: brokers.wait_for_stop()
+        line = error_line(run("--upstream", brokers.address, "--timeout-s", "0.05"))
     assert "no answer within 0.05 s" in line
 
 

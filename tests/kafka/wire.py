@@ -6,6 +6,8 @@ from __future__ import annotations
 import socket
 import struct
 
+from tests.wire.connection import receive_frame
+
 _METADATA, _FIND_COORDINATOR, _API_VERSIONS, _DESCRIBE_QUORUM = 3, 10, 18, 55
 
 
@@ -15,18 +17,7 @@ def exchange(host: str, port: int, api_key: int, version: int, body: bytes, time
     head = struct.pack(">hhih", api_key, version, 7, len(client_id)) + client_id
     with socket.create_connection((host, port), timeout_s) as connection:
         connection.sendall(struct.pack(">i", len(head) + len(body)) + head + body)
-        (size,) = struct.unpack(">i", _receive(connection, 4))
-        return _receive(connection, size)[4:]
-
-
-def _receive(connection: socket.socket, size: int) -> bytes:
-    parts = bytearray()
-    while len(parts) < size:
-        part = connection.recv(size - len(parts))
-        if not part:
-            raise EOFError("the broker closed the connection")
-        parts += part
-    return bytes(parts)
+        return receive_frame(connection)[8:]
 
 
 def api_versions(host: str, port: int) -> dict[int, tuple[int, int]]:
