@@ -1,11 +1,4 @@
-"""Byte-rate quotas, held in front of real brokers by real clients; and those who have none are not slowed.
-
-Kafka's default window lets a client spend ten seconds' worth at once from cold, and forgets that burst
-eleven seconds later (docs/reference/quotas.md): rates swing for minutes, at a broker too. A window of three
-seconds
-swings less, so a rate can be told from half a minute (test_fidelity and test_entities have the default one).
-What the first burst is worth is left out. Message bytes are counted, a little less than the quota counts.
-"""
+"""Byte-rate quotas, held in front of real brokers by real clients; and those who have none are not slowed."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Real clients, Weir and real brokers keep to the protocol, as `weir verify` judges recorded bytes.
-
-Captures in front of Weir and behind it show each peer's bytes. Weir's own have no finding; those of clients
-and brokers are known, and explained in docs/background/conformance-findings.md.
-"""
+"""Real clients, Weir and real brokers keep to the protocol, as `weir verify` judges recorded bytes."""
 
 from __future__ import annotations
 

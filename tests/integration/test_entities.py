@@ -1,12 +1,4 @@
-"""Each level at which a quota can be set is enforced on the wire, and shared by whom it should be.
-
-Every connection's user is ANONYMOUS until Weir follows SASL. A more specific level hides the others for its
-clients, so there are five tables of quotas, each in force in a Weir of its own; all stand before the same
-three brokers and work at the same time. Two clients that share a budget get its rate together, although one
-waits when it is told to and the other does not.
-
-Clients start evenly, as in test_fidelity: what follows is steady, and fourteen seconds of it are enough.
-"""
+"""Each level at which a quota can be set is enforced on the wire, and shared by whom it should be."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Fetch sessions of Java's consumers (KIP-227) outlast hundreds of fetches that Weir answers without records.
-
-The consumers share their user's quota. The response that exceeds the quota is delivered; until its throttle
-time is over, the other consumers' fetches bring no records (docs/reference/quotas.md, who waits). A consumer
-whose session is reset says so in its log, and begins another session with a full fetch.
-"""
+"""Fetch sessions of Java's consumers (KIP-227) outlast hundreds of fetches that get no records."""
 
 from __future__ import annotations
 

@@ -1,11 +1,5 @@
 """The same clients under a broker's own quotas and under Weir's, side by side: see
 docs/background/fidelity.md.
-
-Each case runs four times at once against one broker: limited by the broker (whose quotas are set for these
-client-ids alone) or by Weir, and starting evenly or from cold. Those that start evenly send no faster than
-their quota until every sample of the window has its share; then as fast as they can. Their rate is steady, so
-it shows small differences. Those that start cold spend the whole burst allowance at once: the burst is
-forgotten whole and spent again every eleven seconds (docs/reference/quotas.md), by a broker too.
 """
 
 from __future__ import annotations

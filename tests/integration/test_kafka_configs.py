@@ -1,8 +1,5 @@
 """kafka-configs, unmodified, and requests about client quotas: at Weir as at a broker
 (docs/how-to/management.md).
-
-The same commands are given to a 3.9.1 broker, which keeps quotas itself, and to Weir in front of it, which
-keeps its own. What the tool prints must be the same, but for what `same` takes out.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Leaders, coordinators, controllers and brokers that move while clients talk through one Weir.
-
-The tests share a cluster of three per version; each leaves it whole.
-"""
+"""Leaders, coordinators, controllers and brokers that move while clients talk through one Weir."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
 """The same mutations under a broker's own quota and under Weir's, side by side: see
 docs/reference/mutations.md.
-
-Random sequences of creations, growths and deletions, each by a client of its own that has the same quota on
-both sides. What a model of KIP-599 says of each step is compared too: it keeps the generator away from close
-decisions, and says who is right if the two differ.
 """
 
 from __future__ import annotations

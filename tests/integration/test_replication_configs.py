@@ -1,8 +1,5 @@
 """kafka-configs and kafka-reassign-partitions, unmodified, set replication throttles that Weir keeps
 (docs/how-to/replication.md).
-
-The same commands are given to a cluster, which keeps throttles itself, and to Weir in front of it. The tools
-must print the same, without the parts that `same` removes.
 """
 
 from __future__ import annotations

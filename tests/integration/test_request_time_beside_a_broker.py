@@ -1,13 +1,4 @@
-"""The same clients under the same `request_percentage`: held by the broker's own quota, or by Weir.
-
-A broker counts the time that its threads took, Weir what it estimates, with costs that were read from that
-very broker just before (`calibrated`). Closed loops of Metadata, Produce and Fetch requests get as many
-answers per second either way, within a factor of 1.5. At 50 % of a thread one small request after another
-would never reach the quota, so the requests are larger there and come from two connections.
-
-A broker's own figure depends on what else the machine does: where a ratio is off, two more rounds are
-made, costs and all, up to five, and the median counts.
-"""
+"""The same clients under the same `request_percentage`: held by the broker's own quota, or by Weir."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Real clients see that their request time is used up: before a broker that knows no such quota, and before
 one that does.
-
-With a hundredth of a percent or so every request but the first few has to wait; what the clients are told is
-in their own metrics, and all of them finish their work.
 """
 
 from __future__ import annotations

@@ -1,10 +1,4 @@
-"""A client that asks for heavy metadata again and again starves its neighbours, until its quota is set.
-
-The broker has one handler thread, so that it is this which is short, whatever the machine: Weir, through
-which both clients go, and the cores have room. A request of the greedy client takes milliseconds of that
-thread, and sixteen connections always have one waiting; whoever sends one small request at a time waits
-behind all of them. With the quota in force (the file is changed while everything runs) hardly one is there.
-"""
+"""A client that asks for heavy metadata again and again starves its neighbours, until its quota is set."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Every mechanism with every client that speaks it, through Weir: records arrive, and the right user pays.
-
-Release 3.9.1 meets all of them, the others Java and librdkafka with every mechanism and the rest with one.
-"""
+"""Every mechanism with every client that speaks it, through Weir: records arrive, and the right user pays."""
 
 from __future__ import annotations
 

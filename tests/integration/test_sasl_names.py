@@ -1,8 +1,5 @@
 """Weir believes whom the broker believes, and nobody else: names as odd tokens write them, and names that are
 claimed without right.
-
-Who a client is to the broker, the broker itself says: it names the owner of a delegation token that the
-client asks for. Who it is to Weir, metrics say: who is charged for a record.
 """
 
 from __future__ import annotations

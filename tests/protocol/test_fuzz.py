@@ -1,9 +1,4 @@
-"""Whatever the bytes: a message or a ProtocolError, nothing else, soon, and without much memory.
-
-Goal: no input makes the codec raise anything but ProtocolError or take time out of proportion. Method:
-samples of every version cut at every offset, with bytes flipped, spliced and inserted from fixed seeds, and
-plain noise.
-"""
+"""Whatever the bytes: a message or a ProtocolError, nothing else, soon, and without much memory."""
 
 from __future__ import annotations
 

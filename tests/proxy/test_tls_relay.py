@@ -1,7 +1,4 @@
-"""TLS relays under every kind of chunking: what arrives is what a plain relay delivers, and in its order.
-
-(All tests of relays run over TLS as well: `new_rig`.)
-"""
+"""TLS relays under every kind of chunking: what arrives is what a plain relay delivers, and in its order."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Requests with bytes left over, and requests that cannot be read: Weir judges both as a broker does.
-
-A broker reads the fields of a request's version and looks at nothing behind them; if it cannot read the
-fields, it closes the connection. So left-over bytes change no charge and no decision. A request that Weir
-cannot read for a purpose of its own, a charge or a look at names, passes untouched and is counted.
-"""
+"""Requests with bytes left over, and requests that cannot be read: Weir judges both as a broker does."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Ranges of the replay for clients that were held back.
-
-The truth is a simulation of the same clients under the other limit (`demand_clients`). It uses the limiters,
-but nothing of the replay.
-"""
+"""Ranges of the replay for clients that were held back."""
 
 from __future__ import annotations
 
