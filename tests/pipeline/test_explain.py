@@ -9,15 +9,13 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import polars as pl
 import pytest
 
-from tests.pipeline.usage_rows import DAY_MS, FIRST_MS, ingest, record
+from tests.pipeline.usage_rows import DAY_MS, ingest, record
 from weir.pipeline import tables
 from weir.pipeline.lake import Lake, read
 from weir.pipeline.rollup import reading
-from weir.pipeline.rollup.columns import AMOUNTS
-from weir.pipeline.rollup.compute import merged, rolled, windows
+from weir.pipeline.rollup.compute import rolled
 from weir.pipeline.rollup.job import Day, condition, rollup
 
 if TYPE_CHECKING:
@@ -66,24 +64,3 @@ def test_readers_of_hours_open_no_files_of_other_periods_and_days(spark: SparkSe
     rows = reading.rows(spark, lake, "hour", days=(day, day))
     files = {Path(file).parent for file in rows.inputFiles()}
     assert {(path.parent.name, path.name) for path in files} == {("seconds=3600", "day=2026-03-02")}
-
-
-def test_an_entity_with_most_records_has_one_row_per_window_after_the_first_sum() -> None:
-    """So the tasks after the shuffle are bounded, whichever entity they have."""
-    count, brokers = 60_000, 6
-    number = pl.int_range(count, eager=True)
-    records = pl.DataFrame(
-        {
-            "cluster": pl.repeat("default", count, eager=True),
-            "user": pl.repeat("u", count, eager=True),
-            "client_id": pl.repeat("hot", count, eager=True),
-            "broker": number % brokers,
-            "window_ms": FIRST_MS + number % 3600 // 10 * 10_000,
-            **dict.fromkeys(AMOUNTS, number),
-            "mutations": pl.repeat(0, count, eager=True),  # they would have rows of their own
-            "by_quota": pl.repeat(None, count, dtype=pl.List(pl.Int64), eager=True),
-        }
-    )
-    once = windows(records)
-    assert once[0].height == 3 * 360 * brokers
-    assert merged(*([rows, rows] for rows in once))[0].height == 3 * 360 * brokers
