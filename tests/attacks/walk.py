@@ -10,7 +10,7 @@ import gc
 import socket
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from tests.attacks.frames import bigs, every_api, messages
@@ -130,18 +130,6 @@ def connection(table: QuotaTable) -> Connection:
     made = new_connection(plans=plans, quotas=BrokerQuotas.create(table), in_flight_max=IN_FLIGHT_MAX)
     made.client.usage = UsageRegistries().of(1)
     return made
-
-
-@dataclass
-class Survey:
-    """Longest turns, case by case."""
-
-    found: list[Longest] = field(default_factory=list)
-
-    def over(self, us: int) -> dict[str, int]:
-        """Return the cases with a turn longer than this (µs), the longest first."""
-        worst = sorted((each for each in self.found if each.us > us), reverse=True)
-        return {each.case: each.us for each in worst}
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from tests.kfake.cluster import NO_ID, Answer, Asked, Cluster, Handler
+from tests.kfake.cluster import NO_ID, Answer, Cluster, Handler
 from weir.protocol.api import ApiKey
 from weir.protocol.messages import (
     CreatePartitionsRequest,
@@ -27,8 +27,6 @@ from weir.protocol.messages import (
 from weir.proxy.addresses import Address
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from weir.protocol.messages import Message
 
 OK, UNKNOWN_TOPIC, TIMED_OUT, INVALID_TOPIC = 0, 3, 7, 17
@@ -269,8 +267,3 @@ class Controller(Cluster):
         if name is None:
             return UNKNOWN_TOPIC_ID
         return OK if name in self.topics else UNKNOWN_TOPIC
-
-
-def names_of(requests: Sequence[Asked]) -> list[str]:
-    """What was asked, in words: "Metadata v12"."""
-    return [f"{type(each.message).__name__.removesuffix('Request')} v{each.version}" for each in requests]

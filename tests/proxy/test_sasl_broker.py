@@ -7,6 +7,7 @@ from typing import Final
 
 import pytest
 
+from tests.kfake.login import KERBEROS, USERS, SaslBroker, saslname
 from tests.proxy.sasl import (
     AP_REQ,
     PROOF,
@@ -18,7 +19,6 @@ from tests.proxy.sasl import (
     plain,
     scram_first,
 )
-from tests.proxy.sasl_broker import KERBEROS, USERS, SaslBroker, saslname
 from tests.proxy.wire import Wire, new_connection
 from tests.wire.frames import request
 from weir.protocol.messages import ApiVersionsRequest, ProduceRequest
@@ -117,7 +117,7 @@ class Client:
 def charged(seed: int) -> tuple[dict[str, float], SaslBroker, bool]:
     """What was charged to each user, what the broker says, and whether the session was ended by Weir."""
     random = Random(seed)
-    broker, client = SaslBroker(random), Client(random)
+    broker, client = SaslBroker(random=random), Client(random)
     identities = Identities(IdentityRules(hidden=KERBEROS, unknown_owner="tokens"))
     wire = Wire(new_connection(LAVISH, plans=Plans(Counters(), identities=identities)))
     for piece in client.pieces():

@@ -8,9 +8,11 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from random import Random
 from typing import Final, NamedTuple
 
+from tests.kfake.cluster import Answer, Cluster
 from tests.proxy.sasl import (
     AP_REQ,
     CHALLENGE,
@@ -21,20 +23,17 @@ from tests.proxy.sasl import (
     UNSUPPORTED_MECHANISM,
     VERIFIED,
     WRAPPED,
-    authenticated,
     bearer,
     plain,
     scram_first,
-    shaken,
 )
-from tests.wire.frames import framed, request_body_of, response
+from tests.wire.frames import framed, head_of
 from weir.protocol.api import ApiKey
-from weir.protocol.errors import ProtocolError
 from weir.protocol.messages import (
-    ApiVersionsResponse,
-    ProduceResponse,
     SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
     SaslHandshakeRequest,
+    SaslHandshakeResponse,
 )
 
 USERS: Final = ("admin", "alice", "bob", "j=o,e")
@@ -95,17 +94,24 @@ class Mechanism:
         return Verdict(user=KERBEROS) if token == WRAPPED else REFUSAL
 
 
-class SaslBroker:
-    def __init__(self, random: Random) -> None:
-        """`random` decides where brokers of different releases and settings differ."""
-        self.closed = False
-        self.run_as: Counter[str] = Counter()
-        """Bytes of produce requests by the principal that they were run as."""
-        self._random = random
-        self._received = b""
-        self._user: str | None = None
-        self._exchange: Mechanism | None = None
-        self._raw = False
+@dataclass(kw_only=True)
+class SaslBroker(Cluster):
+    """A broker with one connection."""
+
+    random: Random
+    """Decides where brokers of different releases and settings differ."""
+    closed: bool = False
+    run_as: Counter[str] = field(default_factory=Counter)
+    """Bytes of produce requests by the principal that they were run as."""
+    _received: bytes = b""
+    _user: str | None = None
+    _exchange: Mechanism | None = None
+    _raw: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.handlers[ApiKey.SASL_HANDSHAKE] = self._shake
+        self.handlers[ApiKey.SASL_AUTHENTICATE] = self._authenticate
 
     def feed(self, data: bytes) -> bytes:
         """Take bytes, return the answers."""
@@ -119,64 +125,64 @@ class SaslBroker:
                 break
             else:
                 frame, self._received = self._received[:stop], self._received[stop:]
-                answers += self._bare(frame) if self._raw else self._request(frame)
+                try:
+                    answers += self.answer(frame)
+                except ConnectionAbortedError:
+                    self.closed = True
         return answers
 
-    def _close(self, answer: bytes = b"") -> bytes:
-        self.closed = True
-        return answer
+    def answer(self, frame: bytes, now_ms: int | None = None, node_id: int = 0) -> bytes:
+        """See Cluster. Before authentication, few requests are answered."""
+        if self._raw:
+            return self._bare(frame)
+        if len(frame) < 14:
+            raise ConnectionAbortedError
+        api_key = head_of(frame).api_key
+        first = (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE)
+        if self._exchange is None and (self._user is not None or api_key in first):
+            permitted = {*first, ApiKey.SASL_AUTHENTICATE, ApiKey.PRODUCE}
+        else:
+            permitted = {ApiKey.SASL_AUTHENTICATE} if self._exchange is not None else set()
+        if api_key not in permitted:
+            raise ConnectionAbortedError
+        if api_key == ApiKey.PRODUCE and self._user is not None:
+            self.run_as[self._user] += len(frame) - 4
+        return super().answer(frame, now_ms, node_id)
 
     def _bare(self, frame: bytes) -> bytes:
         assert self._exchange is not None
         verdict = self._exchange.evaluate(frame[4:])
         if verdict.is_over:
             if verdict.user is None:
-                return self._close()
+                raise ConnectionAbortedError
             self._user, self._exchange, self._raw = verdict.user, None, False
-            if verdict.user == KERBEROS and self._random.random() < 0.5:
+            if verdict.user == KERBEROS and self.random.random() < 0.5:
                 return b""
         return framed(verdict.answer)
 
-    def _request(self, frame: bytes) -> bytes:
-        if len(frame) < 14:
-            return self._close()
-        api_key, version, correlation_id = struct.unpack_from(">hhi", frame, 4)
-        if api_key == ApiKey.API_VERSIONS and self._exchange is None:
-            return response(ApiVersionsResponse(), 0, correlation_id)
-        if api_key == ApiKey.SASL_HANDSHAKE and self._exchange is None:
-            return self._shake(frame, version, correlation_id)
-        if api_key == ApiKey.SASL_AUTHENTICATE and self._exchange is not None:
-            return self._authenticate(self._exchange, frame, version, correlation_id)
-        if self._user is None or self._exchange is not None:
-            return self._close()
-        if api_key == ApiKey.SASL_AUTHENTICATE:
-            return authenticated(b"", ILLEGAL_STATE, version, correlation_id)
-        if api_key != ApiKey.PRODUCE:
-            return self._close()
-        self.run_as[self._user] += len(frame) - 4
-        return response(ProduceResponse(), 7, correlation_id)
-
-    def _shake(self, frame: bytes, version: int, correlation_id: int) -> bytes:
-        if self._user is not None and (version == 0 or self._random.random() < 0.5):
-            return shaken(ILLEGAL_STATE, version, correlation_id)  # it does not want that anew
+    def _shake(self, request: SaslHandshakeRequest, version: int, _now_ms: int) -> SaslHandshakeResponse:
+        answer = SaslHandshakeResponse(mechanisms=["PLAIN", "SCRAM-SHA-256"])
+        if self._user is not None and (version == 0 or self.random.random() < 0.5):
+            answer.error_code = ILLEGAL_STATE  # it does not want that anew
+            return answer
         try:
-            name = request_body_of(frame, SaslHandshakeRequest, version).mechanism
-            self._exchange = Mechanism(name)
-        except (ProtocolError, KeyError):
-            return self._close(shaken(UNSUPPORTED_MECHANISM, version, correlation_id))
+            self._exchange = Mechanism(request.mechanism)
+        except KeyError:
+            self.closed = True
+            answer.error_code = UNSUPPORTED_MECHANISM
         self._raw = version == 0
-        return shaken(0, version, correlation_id)
+        return answer
 
-    def _authenticate(self, exchange: Mechanism, frame: bytes, version: int, correlation_id: int) -> bytes:
-        try:
-            token = request_body_of(frame, SaslAuthenticateRequest, version).auth_bytes
-        except ProtocolError:
-            return self._close()
-        verdict = exchange.evaluate(bytes(token))
-        lifetime_ms = 0
+    def _authenticate(self, request: SaslAuthenticateRequest, version: int, _now_ms: int) -> Answer:
+        if self._exchange is None:
+            return SaslAuthenticateResponse(error_code=ILLEGAL_STATE, error_message="Authentication failed")
+        verdict = self._exchange.evaluate(bytes(request.auth_bytes))
+        answer = SaslAuthenticateResponse(auth_bytes=verdict.answer)
         if verdict.is_over:
             if verdict.user is None or self._user not in (None, verdict.user):
-                return self._close(authenticated(b"", REFUSED, version, correlation_id))
+                self.closed = True
+                return SaslAuthenticateResponse(error_code=REFUSED, error_message="Authentication failed")
             self._user, self._exchange = verdict.user, None
-            lifetime_ms = LIFETIME_MS if version and self._random.random() < 0.5 else 0
-        return authenticated(verdict.answer, 0, version, correlation_id, lifetime_ms)
+            if version and self.random.random() < 0.5:
+                answer.session_lifetime_ms = LIFETIME_MS
+        return answer
