@@ -218,6 +218,14 @@ def test_a_gssapi_client_has_the_configured_name_from_its_first_request_on() -> 
     assert play.session.counters.names_hidden == 1
 
 
+def test_a_gssapi_exchange_ends_at_a_response_with_a_session_lifetime() -> None:
+    with Playbook(session=with_rules(KERBEROS)) as play:
+        shake(play, "GSSAPI")
+        answer = authenticated(session_lifetime_ms=60_000)
+        play.relays(authenticate(AP_REQ), answer)
+        assert play.session.client.user == "kerberos"
+
+
 @pytest.mark.parametrize("byte_by_byte", [False, True])
 def test_a_gssapi_clients_first_request_may_arrive_in_parts(byte_by_byte: bool) -> None:
     wire = Wire(
