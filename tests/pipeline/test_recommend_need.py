@@ -67,6 +67,12 @@ def proposal(rows: pl.DataFrame, plan: Plan, current: float | None = None) -> di
 PLAN: Final = Plan(now=FIRST, quotas=(PRODUCE,))
 
 
+def test_need_is_the_highest_at_any_broker_not_a_percentile_over_all_brokers() -> None:
+    others = [hours(0.01, broker=number) for number in range(2, 25)]
+    (row,) = needs(pl.concat([hours(30.0), *others]), None).iter_rows(named=True)
+    assert (row["used"], row["broker"]) == (30 * MB, 1)
+
+
 @pytest.mark.parametrize(
     ("hours_percentile", "expected"),
     [(None, 3.0), (100.0, 3.0), (50.0, 2.0), (75.0, 2.5)],  # 75: half way from 2 to 3
@@ -78,6 +84,18 @@ def test_need_is_the_chosen_percentile_of_hours_with_use(
     (row,) = needs(rows, hours_percentile).iter_rows(named=True)
     assert row["used"] == expected * MB
     assert (row["hours_used"], row["at_ms"]) == (3, FIRST_MS + 3 * HOUR_MS)
+
+
+def test_one_backfill_in_fourteen_days_makes_no_quota_and_is_flagged() -> None:
+    found = proposal(hours(*[5.0] * 200, 100.0, *[5.0] * 135), PLAN)
+    # 336 hours: the 99th percentile is below the four highest, and the back-fill is one of these
+    assert found["proposed"] == 7.5 * MB
+    assert found["flags"] == [OUTLIER]
+    assert "p99 in the 99th percentile of 336 hours, at broker 1: 5.00 MB/s; x 1.5 headroom; " in str(
+        found["reason"]
+    )
+    assert "without its busiest hour, 2026-11-10 08:00 UTC: 100.00 MB/s" in str(found["reason"])
+    assert found["upper"] == 150 * MB
 
 
 def test_backfill_in_a_short_history_sets_the_quota_and_is_flagged() -> None:
