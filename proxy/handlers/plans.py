@@ -31,7 +31,7 @@ from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Wait
 from weir.proxy.handlers.mutations import auto_creation, mutations, streams_groups
 from weir.proxy.handlers.mutations.cluster_state import ClusterState
 from weir.proxy.handlers.plan import Context, Plan
-from weir.proxy.handlers.protected_topics import changed_topics, produced_topics
+from weir.proxy.handlers.protected_topics import between_brokers, changed_topics, produced_topics
 from weir.proxy.handlers.protected_topics.protected_topics import ProtectedTopics
 from weir.proxy.handlers.quota_api import client_quotas
 from weir.proxy.handlers.replication import configs, described_configs, fetches
@@ -135,6 +135,13 @@ CHANGES_OF_TOPICS: Final[Mapping[int, Callable[[Plan, ProtectedTopics], None]]] 
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: changed_topics.plan_change,
     ApiKey.ELECT_LEADERS: changed_topics.plan_change,
     ApiKey.ADD_PARTITIONS_TO_TXN: changed_topics.plan_change,
+    ApiKey.WRITE_TXN_MARKERS: changed_topics.plan_change,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: changed_topics.plan_change,
+    ApiKey.LEADER_AND_ISR: between_brokers.plan_refuse,
+    ApiKey.STOP_REPLICA: between_brokers.plan_refuse,
+    ApiKey.UPDATE_METADATA: between_brokers.plan_refuse,
+    ApiKey.ALTER_PARTITION: between_brokers.plan_refuse,
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: between_brokers.plan_refuse,
 }
 """Functions, by API key, that refuse changes of Weir's own topics. They come before all other capabilities
 while topics are protected.

@@ -4,7 +4,10 @@ served. Responses are read with kio where it knows the version.
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
@@ -21,6 +24,7 @@ from tests.proxy.mutation_cluster import limited, quotas_of
 from tests.proxy.wire import Wire, new_connection, quota_table
 from tests.wire.frames import body_of, request, response, split, unknown_request
 from tests.wire.messages import ping, pong, produce_to, produced
+from weir import protocol
 from weir.protocol import messages as m
 from weir.protocol.api import ApiKey, response_header_version, versions
 from weir.protocol.codec import response_type
@@ -40,6 +44,8 @@ if TYPE_CHECKING:
 OURS, THEIRS = "__weir_quotas", "orders"
 REFUSED: Final = 29
 """TOPIC_AUTHORIZATION_FAILED."""
+CLUSTER_AUTHORIZATION_FAILED: Final = 31
+SCHEMAS: Final = Path(protocol.__path__[0]) / "schemas"
 SMALL_BUFFER = 4096
 STRUCT: Final = "__struct_fields__"
 """Names of a msgspec struct's fields."""
@@ -114,6 +120,38 @@ def _elected(*names: str) -> Message:
     return m.ElectLeadersRequest(election_type=1, topic_partitions=topics)
 
 
+def _marked(*names: str) -> Message:
+    """Aborts by an admin client (KIP-664): markers of two producers, the second for the last topic only."""
+    kind = m.WriteTxnMarkersRequest
+    topics = [kind.WritableTxnMarkerTopic(name=name, partition_indexes=[0]) for name in names]
+    return kind(
+        markers=[
+            kind.WritableTxnMarker(producer_id=8, topics=topics),
+            kind.WritableTxnMarker(producer_id=9, topics=topics[-1:]),
+        ]
+    )
+
+
+def _marks(*producers: int) -> Message:
+    kind = m.WriteTxnMarkersResponse
+    partitions = [kind.WritableTxnMarkerPartitionResult()]
+    return kind(
+        markers=[
+            kind.WritableTxnMarkerResult(
+                producer_id=producer,
+                topics=[kind.WritableTxnMarkerTopicResult(name=THEIRS, partitions=partitions)],
+            )
+            for producer in producers
+        ]
+    )
+
+
+def _moved(*names: str) -> Message:
+    kind = m.AlterReplicaLogDirsRequest
+    topics = [kind.AlterReplicaLogDirTopic(name=name, partitions=[0]) for name in names]
+    return kind(dirs=[kind.AlterReplicaLogDir(path="/a", topics=topics)])
+
+
 CHANGES: Final[dict[int, tuple[Callable[..., Message], Message]]] = {
     ApiKey.CREATE_TOPICS: (
         _made,
@@ -178,7 +216,78 @@ CHANGES: Final[dict[int, tuple[Callable[..., Message], Message]]] = {
             ]
         ),
     ),
+    ApiKey.WRITE_TXN_MARKERS: (_marked, _marks(8, 9)),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: (
+        _moved,
+        m.AlterReplicaLogDirsResponse(
+            results=[
+                m.AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult(
+                    topic_name=THEIRS,
+                    partitions=[m.AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult()],
+                )
+            ]
+        ),
+    ),
 }
+BETWEEN_BROKERS: Final[dict[int, Message]] = {
+    ApiKey.LEADER_AND_ISR: m.LeaderAndIsrRequest(),
+    ApiKey.STOP_REPLICA: m.StopReplicaRequest(),
+    ApiKey.UPDATE_METADATA: m.UpdateMetadataRequest(),
+    ApiKey.ALTER_PARTITION: m.AlterPartitionRequest(),
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: m.AssignReplicasToDirsRequest(),
+}
+
+
+CHANGES_NO_TOPIC: Final = frozenset(
+    {
+        # read records, offsets and descriptions
+        ApiKey.FETCH,
+        ApiKey.LIST_OFFSETS,
+        ApiKey.OFFSET_FETCH,
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        ApiKey.DESCRIBE_LOG_DIRS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ApiKey.DESCRIBE_PRODUCERS,
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+        ApiKey.DESCRIBE_CONFIGS,
+        ApiKey.LIST_CONFIG_RESOURCES,
+        ApiKey.DESCRIBE_ACLS,
+        # may create a missing topic, while Weir's exist
+        ApiKey.METADATA,
+        ApiKey.STREAMS_GROUP_HEARTBEAT,
+        # change groups, not topics
+        ApiKey.OFFSET_COMMIT,
+        ApiKey.TXN_OFFSET_COMMIT,
+        ApiKey.OFFSET_DELETE,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
+        ApiKey.SHARE_GROUP_HEARTBEAT,
+        ApiKey.SHARE_FETCH,
+        ApiKey.SHARE_ACKNOWLEDGE,
+        ApiKey.INITIALIZE_SHARE_GROUP_STATE,
+        ApiKey.READ_SHARE_GROUP_STATE,
+        ApiKey.WRITE_SHARE_GROUP_STATE,
+        ApiKey.DELETE_SHARE_GROUP_STATE,
+        ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+        ApiKey.DELETE_SHARE_GROUP_OFFSETS,
+        # change permissions: none permits a change through Weir
+        ApiKey.CREATE_ACLS,
+        ApiKey.DELETE_ACLS,
+        # name the controllers' own topic
+        ApiKey.VOTE,
+        ApiKey.BEGIN_QUORUM_EPOCH,
+        ApiKey.END_QUORUM_EPOCH,
+        ApiKey.DESCRIBE_QUORUM,
+        ApiKey.FETCH_SNAPSHOT,
+    }
+)
+
+
+def _refusal(api_key: int) -> int:
+    """Error code that the brokers' own authorization uses for an API."""
+    cluster = api_key in (ApiKey.WRITE_TXN_MARKERS, ApiKey.ALTER_REPLICA_LOG_DIRS)
+    return CLUSTER_AUTHORIZATION_FAILED if cluster else REFUSED
 
 
 def _asking(api_key: int, version: int) -> Callable[..., Message]:
@@ -209,12 +318,25 @@ def _codes(value: Any, topic: str = "") -> list[tuple[str, int]]:
         return [code for one in value for code in _codes(one, topic)]
     names = [field.name for field in fields(value)] if is_dataclass(value) else getattr(value, STRUCT, ())
     values = {name: getattr(value, name) for name in names}
-    topic = next((str(values[n]) for n in ("name", "topic", "resource_name") if values.get(n)), topic)
+    topic = next(
+        (str(values[n]) for n in ("name", "topic", "topic_name", "resource_name") if values.get(n)), topic
+    )
     found = [(topic, int(values[n])) for n in ("error_code", "partition_error_code") if topic and n in values]
     return found + [code for inner in values.values() for code in _codes(inner, topic)]
 
 
 # Changes
+
+
+def test_every_api_that_names_topics_is_guarded_or_changes_no_topic() -> None:
+    schemas = [json.loads(path.read_bytes()) for path in sorted(SCHEMAS.glob("[0-9]*.json"))]
+    naming = {
+        ApiKey(schema["api_key"])
+        for schema in schemas
+        if re.search("topic|resource_name|resource_type", json.dumps(schema["request"]))
+    }
+    assert len(schemas) == len(ApiKey)
+    assert naming - set(CHANGES_OF_TOPICS) == CHANGES_NO_TOPIC
 
 
 def test_a_protected_topic_is_refused_and_others_of_the_request_are_changed() -> None:
@@ -225,7 +347,8 @@ def test_a_protected_topic_is_refused_and_others_of_the_request_are_changed() ->
         wire.feed(0, client=request(asking(OURS, THEIRS), version, 7))
         assert bytes(wire.to_broker) == request(asking(THEIRS), version, 7)
         wire.feed(0, broker=response(answer, version, 7))
-        assert codes(bytes(wire.to_client), api_key, version) == [(OURS, REFUSED), (THEIRS, 0)]
+        refused, *served = codes(bytes(wire.to_client), api_key, version)
+        assert (refused, set(served)) == ((OURS, _refusal(api_key)), {(THEIRS, 0)})
         wire.feed(0, client=ping(8))
         wire.feed(0, broker=pong(8))
         assert bytes(wire.to_client).endswith(pong(8))
@@ -255,6 +378,39 @@ def test_requests_for_other_topics_are_forwarded_unchanged() -> None:
         assert bytes(wire.to_broker) == frame
 
     check_each(_changes(), check)
+
+
+def test_markers_of_one_producer_have_one_result_with_refused_and_written_topics() -> None:
+    """Kafka's WriteTxnMarkersResponse.errorsByProducerId keeps one result for each producer."""
+    wire = Wire(connection())
+    wire.feed(0, client=request(_marked(THEIRS, OURS), 1, 7))
+    wire.feed(0, broker=response(_marks(8), 1, 7))
+    answer = body_of(bytes(wire.to_client), m.WriteTxnMarkersResponse, 1)
+    found = {
+        marker.producer_id: [(topic.name, topic.partitions[0].error_code) for topic in marker.topics]
+        for marker in answer.markers
+    }
+    ours = (OURS, CLUSTER_AUTHORIZATION_FAILED)
+    assert (len(answer.markers), found) == (2, {8: [(THEIRS, 0), ours], 9: [ours]})
+
+
+def test_requests_between_brokers_are_refused_while_topics_are_protected() -> None:
+    def check(case: tuple[int, int]) -> None:
+        api_key, version = case
+        frame = request(BETWEEN_BROKERS[api_key], version, 7)
+        wire = Wire(connection())
+        wire.feed(0, client=frame)
+        assert not wire.to_broker
+        answer: Any = body_of(bytes(wire.to_client), response_type(api_key), version)
+        assert answer.error_code == CLUSTER_AUTHORIZATION_FAILED
+        broker = connection()
+        broker.client.is_broker = True
+        for session in (connection("ANONYMOUS"), broker, connection(protected=())):
+            wire = Wire(session)
+            wire.feed(0, client=frame)
+            assert bytes(wire.to_broker) == frame
+
+    check_each([(key, version) for key in BETWEEN_BROKERS for version in versions(key) or ()], check)
 
 
 def test_preferred_elections_pass_and_unclean_elections_of_all_topics_are_refused() -> None:

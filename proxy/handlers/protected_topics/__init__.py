@@ -7,10 +7,10 @@ its principal must be among the admins. Brokers at replication listeners are exe
 change, and each change by an admin, is in the audit log.
 
 Refusals have the form of an authorizer's: TOPIC_AUTHORIZATION_FAILED for the protected topics, while the
-other topics of the request are changed. Two APIs are refused as a whole: AddPartitionsToTxn, as by a broker,
-and Produce, because a part of the request may be forwarded already. A produce request with acks=0 has no
-response, so its connection is closed, as by a broker. The connection is also closed if a produce request is
-larger than the buffer and its protected topic is not the first.
+other topics of the request are changed. Two APIs of clients are refused as a whole: AddPartitionsToTxn, as by
+a broker, and Produce, because a part of the request may be forwarded already. A produce request with acks=0
+has no response, so its connection is closed, as by a broker. The connection is also closed if a produce
+request is larger than the buffer and its protected topic is not the first.
 
 Decisions:
 
@@ -27,8 +27,9 @@ Decisions:
   alter ACLs may alter the cluster. Fetches, offsets and group APIs are left to the brokers' ACLs, too.
 - A preferred election changes no record, and is forwarded. An unclean election can lose records, and is
   refused, also if it names no topic and so applies to all.
-- WriteTxnMarkers and the replication APIs (StopReplica, AlterPartition, ...) are forwarded: a cluster's ACLs
-  grant them to brokers only (ClusterAction). Without an authorizer, any client can stop any replica.
+- WriteTxnMarkers and AlterReplicaLogDirs are refused with CLUSTER_AUTHORIZATION_FAILED, the brokers' code for
+  them. Requests by which brokers and controllers change replicas (StopReplica, ...) are refused as a whole:
+  with these, any client could delete a replica at brokers without an authorizer.
 - Metadata may create a missing topic. Weir creates its topics when it starts, and only admins can delete
   them through Weir.
 """

@@ -21,6 +21,7 @@ from weir.protocol.messages import (
     AddPartitionsToTxnResponse,
     AlterConfigsResponse,
     AlterPartitionReassignmentsResponse,
+    AlterReplicaLogDirsRequest,
     CreatePartitionsResponse,
     CreateTopicsResponse,
     DeleteRecordsResponse,
@@ -30,11 +31,13 @@ from weir.protocol.messages import (
     ElectLeadersResponse,
     IncrementalAlterConfigsResponse,
     Message,
+    WriteTxnMarkersRequest,
 )
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.handlers.broker_query import Asking, BrokerQuery, response_frame
 from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Reply, Wait
 from weir.proxy.handlers.mutations.topic_queries import broker_topics
+from weir.proxy.handlers.protected_topics.nested_topics import nested_names, without_nested
 from weir.proxy.handlers.unread import passed_unread
 from weir.proxy.handlers.uplift.uplift import forward
 from weir.proxy.handlers.whole_requests import keep, readable_request
@@ -128,6 +131,9 @@ class _Guarded:
             return self._transaction(request)
         if isinstance(request, ElectLeadersRequest) and request.topic_partitions is None:
             return self._election_of_all(request)
+        if isinstance(request, WriteTxnMarkersRequest | AlterReplicaLogDirsRequest):
+            names = nested_names(request) & self._protected.names
+            return Query(without_nested(request, names, self._forwarded)) if self._noted(names) else None
         by_name = isinstance(request, DeleteTopicsRequest) and self._plan.version < _IDS_FROM
         change = _DELETION_BY_NAME if by_name else _CHANGES[self._plan.api_key]
         if isinstance(request, DeleteTopicsRequest) and any(topic.topic_id.int for topic in request.topics):
