@@ -13,6 +13,7 @@ import msgspec
 from weir.cli import output_file
 from weir.cli.exits import INCOMPLETE, CommandError
 from weir.conformance.capture import CaptureError, CaptureReader, CaptureWriter, Run
+from weir.conformance.capture.pcap import read_pcap
 from weir.conformance.capture.redaction import Redaction
 from weir.conformance.events import Event
 from weir.proxy.build import VERSION
@@ -94,8 +95,6 @@ def _to_json_lines(file: Path, out: Path | None, *, force: bool) -> None:
 def _from_pcap(
     file: Path, out: Path | None, ports: tuple[int, ...], *, blank_records: bool, with_credentials: bool
 ) -> None:
-    from weir.conformance.capture.pcap import read_pcap  # it imports dpkt
-
     if out is None:
         raise click.UsageError("--from pcap needs --out.", click.get_current_context())
     redaction = Redaction(credentials=not with_credentials, records=blank_records)

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 def ethernet(segment: Segment) -> dpkt.ethernet.Ethernet:
     """The Ethernet frame of a segment, IPv4 or IPv6."""
-    flags = (
-        (segment.syn * dpkt.tcp.TH_SYN) | (segment.ack * dpkt.tcp.TH_ACK) | (segment.fin * dpkt.tcp.TH_FIN)
-    )
+    has_ack = segment.acknowledged is not None
+    flags = (segment.syn * dpkt.tcp.TH_SYN) | (has_ack * dpkt.tcp.TH_ACK) | (segment.fin * dpkt.tcp.TH_FIN)
     packet = dpkt.tcp.TCP(
         sport=segment.source.port,
         dport=segment.target.port,
         seq=segment.sequence,
+        ack=segment.acknowledged or 0,
         flags=flags | (segment.rst * dpkt.tcp.TH_RST),
         data=segment.data,
     )

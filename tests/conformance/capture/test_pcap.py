@@ -21,12 +21,12 @@ def conversation(hosts: tuple[str, str]) -> list[Segment]:
     client, broker = Endpoint(hosts[0], 50_000), Endpoint(hosts[1], 9092)
     return [
         Segment(1_000_000_000, client, broker, 10, syn=True),
-        Segment(1_000_001_000, broker, client, 20, syn=True, ack=True),
-        Segment(1_000_002_000, client, broker, 16, b"second", ack=True),
-        Segment(1_000_003_000, client, broker, 11, b"first", ack=True),
-        Segment(1_000_004_000, client, broker, 16, b"second", ack=True),
-        Segment(1_000_005_000, broker, client, 21, b"answer", ack=True, fin=True),
-        Segment(1_000_006_000, client, broker, 22, fin=True, ack=True),
+        Segment(1_000_001_000, broker, client, 20, syn=True, acknowledged=11),
+        Segment(1_000_002_000, client, broker, 16, b"second", acknowledged=21),
+        Segment(1_000_003_000, client, broker, 11, b"first", acknowledged=21),
+        Segment(1_000_004_000, client, broker, 16, b"second", acknowledged=21),
+        Segment(1_000_005_000, broker, client, 21, b"answer", acknowledged=22, fin=True),
+        Segment(1_000_006_000, client, broker, 22, fin=True, acknowledged=28),
     ]
 
 
@@ -59,7 +59,7 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
 
 def test_a_link_type_that_is_not_read_is_named(tmp_path: Path) -> None:
     with (tmp_path / "p").open("wb") as file:
-        dpkt.pcap.Writer(file, linktype=105)
+        dpkt.pcap.Writer(file, linktype=105).writepkt(b"beacon", 1)
     with pytest.raises(CaptureError, match="link type 105"):
         list(read_pcap(tmp_path / "p"))
 

@@ -128,7 +128,7 @@ def run_segments(data: bytes) -> None:
             sequence,
             content,
             syn=bool(flags & 2),
-            ack=bool(flags & 4),
+            acknowledged=(sequence + part[6]) % (1 << 32) if flags & 4 else None,
             fin=bool(flags & 8),
             rst=bool(flags & 16),
         )
