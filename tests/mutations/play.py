@@ -105,7 +105,7 @@ def without_prefix(result: Result, prefix: str) -> Result:
 def play(lanes: Sequence[Lane]) -> None:
     """Play all lanes to their ends; what came of it is in them. Raises PlayError, OSError, ProtocolError."""
     began = time.monotonic()
-    with ThreadPoolExecutor(len(lanes)) as pool:
+    with ThreadPoolExecutor(max(len(lanes), 1)) as pool:
         for played in [pool.submit(_play, lane, began) for lane in lanes]:
             played.result()
 
