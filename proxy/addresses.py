@@ -10,7 +10,7 @@ from responses (`left_out`).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
@@ -170,7 +170,13 @@ class AddressBook:
         stale.
         """
         self.on_change: list[Callable[[], None]] = []
-        """Functions to call after each change of `nodes`, also within a turn of the reactor."""
+        """Functions to call after each change of `nodes` or `misdirected`, also within a turn of the reactor.
+        """
+        self.misdirected: Mapping[Address, str] = {}
+        """Addresses, of brokers or of `upstream`, that lead to no broker, each with the reason; `misdirect`
+        replaces them.
+        """
+        self._is_single = False
 
     @property
     def nodes(self) -> dict[int, Address]:
@@ -230,6 +236,39 @@ class AddressBook:
         if self.left_out:
             self.version += 1
 
+    @property
+    def sole(self) -> int | None:
+        """Node id of the only broker that the cluster has; None if it may have others. Every address of
+        `upstream` is that broker's.
+        """
+        return next(iter(self._upstream)) if self._is_single and len(self._upstream) == 1 else None
+
+    def note_single(self, is_single: bool) -> None:
+        """Record if the cluster has listed one broker only."""
+        if is_single != self._is_single:
+            self._is_single = is_single
+            self._changed()
+
+    def misdirect(self, misdirected: Mapping[Address, str]) -> None:
+        """Replace `misdirected`."""
+        if misdirected != self.misdirected:
+            self.misdirected = misdirected
+            self._changed()
+
+    def candidates(self, upstream: Iterable[Address]) -> list[Address]:
+        """Return the addresses at which Weir may ask the cluster: those of the known brokers, then those of
+        `upstream`, without those that lead to no broker.
+        """
+        every = dict.fromkeys([*self._upstream.values(), *upstream])
+        return [address for address in every if address not in self.misdirected]
+
+    def addresses_of(self, node_id: int, upstream: Iterable[Address]) -> list[Address]:
+        """Return the addresses of a known broker, the one that it advertises first. Those of `upstream`
+        follow if the cluster has no other broker.
+        """
+        others = () if self.sole is None else upstream
+        return list(dict.fromkeys([self._upstream[node_id], *others]))
+
     def host(self, node_id: int, host: str) -> str:
         """Return the host that clients are told for a node; `host` is the address at which the client has
         reached Weir.
@@ -254,6 +293,9 @@ class AddressBook:
         self._upstream.pop(node_id, None)  # inserted again as the latest, for `node_at`
         self._upstream[node_id] = upstream
         self.version += 1
+        self._changed()
+
+    def _changed(self) -> None:
         for call in self.on_change:
             call()
 

@@ -14,6 +14,8 @@ class CloseReason(StrEnum):
     """The broker has reset the connection, or vanished."""
     BROKER_UNREACHABLE = "broker_unreachable"
     CONNECT_TIMEOUT = "connect_timeout"
+    BROKER_MISDIRECTED = "broker_misdirected"
+    """The broker's address leads to Weir itself, or is right for the broker's own host only."""
     CONNECTION_LIMIT = "connection_limit"
     CONNECTION_RATE = "connection_rate"
     """The client's IP address opens more connections per second than its quota (KIP-612)."""

@@ -64,10 +64,9 @@ class Readiness:
             return f"no listener for brokers {', '.join(map(str, left_out))}, see the log for the remedy"
         async with self._checking:
             if trio.current_time() - self._checked_s >= CHECK_S:
-                known, configured = self._server.address_book.nodes.values(), self._server.config.upstream
-                self._unreachable = await _unreachable(
-                    dict.fromkeys([*known, *configured]), Access.of(self._server.config)
-                )
+                config = self._server.config
+                addresses = self._server.address_book.candidates(config.upstream)
+                self._unreachable = await _unreachable(addresses, Access.of(config))
                 self._checked_s = trio.current_time()
         return self._latest()
 

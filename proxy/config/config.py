@@ -12,6 +12,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
+from secrets import token_hex
 from typing import Final, NamedTuple, get_args
 
 import msgspec
@@ -67,6 +68,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     request_time: RequestTimeRules
     file: Path | None = None
     """The configuration file; None if the configuration consists of options only."""
+    own_client_id: str = msgspec.field(default_factory=lambda: f"weir-{token_hex(16)}")
+    """Client-id, which no other process knows, of the requests by which Weir finds out if an address of a
+    broker leads back to Weir.
+    """
 
     @property
     def advertised_listeners(self) -> AdvertisedListeners:

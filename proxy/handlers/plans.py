@@ -179,11 +179,15 @@ class Plans(dict[tuple[int, int], Plan]):
         costs: Overrides | None = None,
         protected: ProtectedTopics | None = None,
         replication: bool = False,
+        own_client_id: str | None = None,
     ) -> None:
         """Begin with the table for brokers whose versions are unknown. With `replication`, the plans are for
         replication listeners: leave out `uplift` then, because brokers must see each other's own versions.
         """
         super().__init__()
+        self.own_client_id = own_client_id
+        """Client-id of Weir's own requests that must not reach a listener of Weir; None for no such requests.
+        """
         self.uplift = uplift
         self.replication = replication
         self.manages_quotas = manages_quotas
@@ -225,6 +229,7 @@ class Plans(dict[tuple[int, int], Plan]):
                 costs=self.costs,
                 protected=self.protected,
                 replication=self.replication,
+                own_client_id=self.own_client_id,
             )
             found.broker = found._like = broker
             found._by_broker_versions, found._unknown = self._by_broker_versions, self._unknown
@@ -283,6 +288,8 @@ class Plans(dict[tuple[int, int], Plan]):
             throttle_api(plan)
         if self.protected and (guard := CHANGES_OF_TOPICS.get(api_key)) is not None:
             guard(plan, self.protected)
+        if self.own_client_id is not None and (api_key, version) == (ApiKey.API_VERSIONS, 0):
+            api_versions.plan_own_request(plan, self.own_client_id)
         if self._must_ask(api_key, version):
             uplift.plan_unknown(plan)
         self._fill_cost(plan)

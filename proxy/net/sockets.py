@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 import resource
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, TypeAlias
 
 import trio
 
@@ -34,6 +34,12 @@ TCP_USER_TIMEOUT is not set: it would also end a connection whose peer is alive 
 long, such as a busy consumer or a throttling broker. Bytes sent to a vanished peer are retransmitted until
 the system gives up (net.ipv4.tcp_retries2: about 15 minutes).
 """
+Target: TypeAlias = tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
+"""IP address and port; with IPv6 also flow information and scope. (A family that Python does not know has
+other fields.)
+"""
+Refuse: TypeAlias = Callable[[str, int], OSError | None]
+"""Function (IP address, port) that returns the reason why Weir must not connect there; None if it may."""
 NO_SUCH_FAMILY: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 
 
@@ -134,11 +140,9 @@ def _bind_at(ip: str, port: int, *, dual_stack: bool = False) -> socket.socket:
     return sock
 
 
-async def connect(address: Address) -> socket.socket:
-    """Return a connected, non-blocking socket with the options of `set_up`. Tries each IP address of the host
-    in turn.
-
-    Raises the OSError of the last address. The caller sets the time limit.
+async def look_up(address: Address) -> list[tuple[socket.AddressFamily, Target]]:
+    """Return the IP addresses of a host, each with its family, as targets for `connect`; looked up in a
+    thread. Raises OSError.
     """
     try:
         found = await trio.socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
@@ -147,8 +151,21 @@ async def connect(address: Address) -> socket.socket:
         OverflowError,
     ) as error:  # brokers may advertise anything: labels of 64 bytes, port -1
         raise OSError(f"no address: {error}") from None
+    return list(dict.fromkeys((family, target) for family, _type, _proto, _name, target in found))
+
+
+async def connect(address: Address, refuse: Refuse | None = None) -> socket.socket:
+    """Return a connected, non-blocking socket with the options of `set_up`. Tries each IP address of the host
+    in turn, except those for which `refuse` returns an error.
+
+    Raises the OSError of the last address. The caller sets the time limit.
+    """
     failure: OSError = OSError(f"{address.host} has no address")
-    for family, _type, _proto, _name, target in found:
+    for family, target in await look_up(address):
+        refusal = None if refuse is None else refuse(str(target[0]), int(target[1]))
+        if refusal is not None:
+            failure = refusal
+            continue
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
             sock.setblocking(False)

@@ -35,6 +35,7 @@ from weir.proxy.handlers.quota_api.quota_admin import NoQuotaAdmin, QuotaAdmin
 from weir.proxy.handlers.replication.replication import Replication
 from weir.proxy.handlers.sasl.identity import Identities
 from weir.proxy.net.lingering import DISCARD_MS, Lingering
+from weir.proxy.net.own_listeners import OwnListeners
 from weir.proxy.net.reactor import BUFFER_BYTES, INTERNAL_ERROR, Reactor
 from weir.proxy.net.relay import Relay
 from weir.proxy.net.side import Socket
@@ -69,6 +70,7 @@ class DataPlane:
         states: BrokerStates,
         limiter: ConnectionLimiter,
         refuse_until: RefuseUntil,
+        own_listeners: OwnListeners,
     ) -> None:
         """Begin without connections; share the other arguments with the caller. `refuse_until` has a listener
         refuse connections while its broker cannot be reached.
@@ -94,6 +96,7 @@ class DataPlane:
             manages_quotas=config.settings.quota_store != "broker",
             costs=config.request_time.costs,
             protected=ProtectedTopics(config.own_topics, config.admins, self.rate_limited_log.note),
+            own_client_id=config.own_client_id,
         )
         self.replication = Replication()
         """Replication throttles and budgets of all brokers (KIP-73)."""
@@ -123,6 +126,7 @@ class DataPlane:
             self.rate_limited_log,
             self._relay,
             refuse_until,
+            own_listeners,
         )
         self.elsewhere = Elsewhere()
         """The connections of workers."""

@@ -27,6 +27,7 @@ from weir.proxy.control.cluster.broker_states import BrokerStates
 from weir.proxy.control.rate_limited_log import RateLimitedLog
 from weir.proxy.counters import Counters
 from weir.proxy.net import sockets
+from weir.proxy.net.own_listeners import OwnListeners
 from weir.proxy.net.proxy_protocol.receive import NoClientError, receive
 from weir.proxy.net.proxy_protocol.rules import is_listed
 from weir.proxy.net.side import Socket
@@ -34,7 +35,7 @@ from weir.proxy.net.tls.handshakes import RefusedError, TlsAcceptor
 from weir.proxy.net.tls.upstream import Upstream
 from weir.proxy.server.connection_limiter import ConnectionLimiter
 from weir.proxy.server.pending import PendingConnection
-from weir.proxy.server.refusals import RefusalError, refused_by_broker, refused_by_tls
+from weir.proxy.server.refusals import RefusalError, misdirected, refused_by_broker, refused_by_tls
 from weir.proxy.server.target import BOOTSTRAP, Target
 
 log = structlog.get_logger("weir")
@@ -43,8 +44,10 @@ HELD_MAX: Final = 1000
 """Maximum number of refused clients that are held, one descriptor each; further ones are closed at once."""
 PROBE_S: Final = 0.5
 """Time (s) between two attempts of Weir to reach a broker whose listener refuses connections."""
-AWAY: Final = frozenset({CloseReason.BROKER_UNREACHABLE, CloseReason.CONNECT_TIMEOUT})
+AWAY_AT_ONCE: Final = frozenset({CloseReason.BROKER_UNREACHABLE, CloseReason.BROKER_MISDIRECTED})
 """Close reasons of a failed connection to a broker, for which the broker's listener refuses connections."""
+AWAY: Final = AWAY_AT_ONCE | {CloseReason.CONNECT_TIMEOUT}
+"""Close reasons of an attempt to reach such a broker, after which the listener still refuses connections."""
 STATED: Final = AWAY | {CloseReason.BROKER_HANDSHAKE_FAILED}
 """Close reasons of a failed connection to a broker that say that the broker is down."""
 
@@ -89,9 +92,10 @@ class Connector:
         rate_limited_log: RateLimitedLog,
         start_relay: StartRelay,
         refuse_until: RefuseUntil,
+        own_listeners: OwnListeners,
     ) -> None:
         """Begin without clients; share the server's address book, limiter and counters. Record in `states`
-        which brokers could be reached.
+        which brokers could be reached. Connect to none of `own_listeners`.
         """
         self.config = config
         self._states = states
@@ -111,7 +115,7 @@ class Connector:
             self._replication_acceptor = TlsAcceptor(
                 replace(config.tls.listener, names=None), lambda: sys.maxsize
             )
-        self._upstream = Upstream(config.tls.upstream)
+        self._upstream = Upstream(config.tls.upstream, own_listeners.refuse)
 
     async def establish(
         self, sock: socket.socket, target: Target, peer: Address, listener: Target | None = None
@@ -164,7 +168,7 @@ class Connector:
             await self._admitted(pending, serve)
         except RefusalError as refusal:
             self.note_refusal(refusal, pending.target, pending.peer)
-            if refusal.reason is CloseReason.BROKER_UNREACHABLE and pending.target == pending.listener:
+            if refusal.reason in AWAY_AT_ONCE and pending.target == pending.listener:
                 await self._refuse_others(pending)
             else:
                 await self._close_later(pending, refusal.hold_s)
@@ -258,9 +262,14 @@ class Connector:
         and its target. Raises RefusalError.
         """
         failure: RefusalError | None = None
+        failed: dict[Target, str] = {}
         timeout_s = self.config.settings.connect_timeout_s
         with trio.move_on_after(timeout_s):
             for address, found in addresses:
+                if reason := self._address_book.misdirected.get(address):
+                    failure = misdirected(address, reason)
+                    failed[found] = str(failure)
+                    continue
                 # A host that drops packets must leave time for the others.
                 with trio.move_on_after(timeout_s if len(addresses) == 1 else timeout_s / 3):
                     try:
@@ -268,14 +277,21 @@ class Connector:
                     except OSError as error:
                         failure = refused_by_broker(address, error)
                         if failure.reason in STATED:
-                            self._note_state(found, str(failure))
+                            failed[found] = str(failure)
                     else:
+                        failed.pop(found, None)  # a broker may have several addresses
+                        self._note_states(failed)
                         self._note_state(found)
                         return broker, found
+        self._note_states(failed)
         if failure is None:
             failure = RefusalError(CloseReason.CONNECT_TIMEOUT, f"broker silent for {timeout_s:g} s")
             self._note_state(target, str(failure))
         raise failure
+
+    def _note_states(self, failed: Mapping[Target, str]) -> None:
+        for target, failure in failed.items():
+            self._note_state(target, failure)
 
     def _note_state(self, target: Target, failure: str | None = None) -> None:
         """Record that a broker was reached, or the failure. Replication listeners say nothing about brokers'
@@ -295,14 +311,21 @@ class Connector:
         """Return addresses of brokers, each with its target, in order of preference: brokers whose node id is
         known come first, because quotas are per broker.
         """
-        nodes = self.config.replication.upstream if target.is_replication else self._address_book.nodes
+        if target.is_replication:
+            assert target.node_id is not None  # each of these listeners has a broker
+            return [(self.config.replication.upstream[target.node_id], target)]
+        upstream, nodes = self.config.upstream, self._address_book.nodes
         if target.node_id is not None:
-            return [(nodes[target.node_id], target)]
+            return [
+                (address, target) for address in self._address_book.addresses_of(target.node_id, upstream)
+            ]
         node_at = self._address_book.node_at
-        configured = [(address, Target(node_at(address))) for address in self.config.upstream]
+        configured = [(address, Target(node_at(address))) for address in upstream]
         first = [(address, found) for address, found in configured if found != BOOTSTRAP]
         others = [(address, Target(found)) for found, address in nodes.items()]
-        return list(dict.fromkeys(first + others + configured))
+        sole = self._address_book.sole
+        last = [(address, Target(sole) if found == BOOTSTRAP else found) for address, found in configured]
+        return list(dict.fromkeys(first + others + last))
 
     def note_refusal(self, refusal: RefusalError, target: Target, client: Address) -> None:
         """Count and log a client that is refused."""

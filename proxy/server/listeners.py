@@ -18,6 +18,7 @@ from weir.proxy.addresses import Address
 from weir.proxy.control.supervisor import Supervisor, Task, Work, Works
 from weir.proxy.net import sockets
 from weir.proxy.net.inherited import Inherited
+from weir.proxy.net.own_listeners import OwnListeners
 from weir.proxy.outage import Outage
 from weir.proxy.server.connection_limiter import ConnectionLimiter
 from weir.proxy.server.target import Target
@@ -49,11 +50,14 @@ class Listeners:
         limiter: ConnectionLimiter,
         supervisor: Supervisor,
         run_soon: RunSoon,
+        own_listeners: OwnListeners,
         inherited: Inherited | None = None,
     ) -> None:
         """Begin without listeners. `run_soon` is a function that schedules a call in Trio, also from within
-        the reactor's turns. `inherited`: sockets to use for the addresses that they are bound to.
+        the reactor's turns. `inherited`: sockets to use for the addresses that they are bound to. Record all
+        sockets in `own_listeners`.
         """
+        self._own_listeners = own_listeners
         self._inherited = inherited or Inherited()
         self._limiter = limiter
         self._supervisor = supervisor
@@ -78,6 +82,7 @@ class Listeners:
         """
         listening = self._inherited.listen(ips, port)
         self._sockets[target] = listening
+        self._own_listeners.add(sock.getsockname()[:2] for sock in listening)
         self._run_soon(lambda: self._opened.send_nowait((listening, target)))
 
     def __contains__(self, target: Target) -> bool:

@@ -70,6 +70,12 @@ class Problems:
                 f"Broker {', '.join(map(str, outside))} has no listener: clients cannot use its partitions.",
                 "Enlarge broker_ports, or set first_node_id. The log has the ids that fit.",
             )
+        for address, reason in addresses.misdirected.items():
+            yield problem(
+                f"misdirected {address}",
+                f"{address} is not used: {reason}.",
+                "Correct the broker's advertised.listeners, or upstream. The log names the broker.",
+            )
         if states.login_refused:
             yield problem(
                 "login_refused",

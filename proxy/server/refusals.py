@@ -8,6 +8,7 @@ from typing import Final
 
 from weir.proxy.addresses import Address
 from weir.proxy.close_reasons import BY_PEERS, CloseReason
+from weir.proxy.net.own_listeners import OwnAddressError
 from weir.proxy.net.tls.handshakes import BrokerTlsError, RefusedError
 from weir.proxy.server.listeners import OVERLOAD
 
@@ -40,8 +41,16 @@ def refused_by_broker(address: Address, error: OSError) -> RefusalError:
     detail = f"broker {address}: {said}"
     if isinstance(error, BrokerTlsError):
         return RefusalError(CloseReason.BROKER_HANDSHAKE_FAILED, detail)
+    if isinstance(error, OwnAddressError):
+        return misdirected(address, str(error.strerror))
     if error.errno in NO_RESOURCES:
         return RefusalError(
             CloseReason.OUT_OF_RESOURCES, f"{detail}: raise the limit of open files (ulimit -n)"
         )
     return RefusalError(CloseReason.BROKER_UNREACHABLE, detail)
+
+
+def misdirected(address: Address, reason: str) -> RefusalError:
+    """Return the refusal of a client whose broker's address leads to no broker."""
+    detail = f"broker {address}: {reason}: correct its advertised.listeners, or upstream"
+    return RefusalError(CloseReason.BROKER_MISDIRECTED, detail)

@@ -21,6 +21,7 @@ from weir.proxy import logs
 from weir.proxy.addresses import Address, AddressBook
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.config.config import Config, ConfigError
+from weir.proxy.control.cluster.address_check import AddressCheck
 from weir.proxy.control.cluster.broker_states import BrokerStates
 from weir.proxy.control.cluster.discovery import Discovery
 from weir.proxy.control.events import levels, throttle_log
@@ -43,6 +44,7 @@ from weir.proxy.net import sockets
 from weir.proxy.net.buffered import BufferedBytes
 from weir.proxy.net.inherited import Inherited
 from weir.proxy.net.latency import Latencies
+from weir.proxy.net.own_listeners import OwnListeners
 from weir.proxy.net.reactor import Reactor, Turns
 from weir.proxy.net.tapped_relay import NewRelay
 from weir.proxy.server.connection_limiter import ConnectionLimiter
@@ -82,6 +84,8 @@ class Server:
         self._reactor = reactor
         self.connection_limiter = ConnectionLimiter(config, quotas.in_force, lambda: reactor.now_ms)
         quotas.on_update.append(self.connection_limiter.quotas.update)
+        self._own_listeners = OwnListeners()
+        self._address_check = AddressCheck(config, self.address_book, self._own_listeners)
         self.plane = DataPlane(
             config,
             reactor,
@@ -90,6 +94,7 @@ class Server:
             self.broker_states,
             self.connection_limiter,
             lambda target, until: self.listeners.refuse(target, until),
+            self._own_listeners,
         )
         """The connections of this process: none if workers have them."""
         self.counters = self.plane.counters
@@ -99,7 +104,9 @@ class Server:
         """Replication throttles and budgets of all brokers (KIP-73)."""
         self.supervisor = self.plane.supervisor
         """Restarts the tasks of the process after failures."""
-        self.listeners = Listeners(self.connection_limiter, self.supervisor, self._run_soon, inherited)
+        self.listeners = Listeners(
+            self.connection_limiter, self.supervisor, self._run_soon, self._own_listeners, inherited
+        )
         self.receive: Receive = self.plane.connector.establish
         """Coroutine function that serves an accepted client. Set it before calling `serve`."""
         self.drain: Callable[[], Awaitable[None]] = self.plane.drain
@@ -177,6 +184,7 @@ class Server:
             nursery.start_soon(self.supervisor.keep_running, task, every(period_s, step))
 
         start(Task.BROKERS, lambda: self._discovery.period_s, self._discovery.refresh)
+        nursery.start_soon(self.supervisor.keep_running, Task.BROKERS, self._address_check.run)
         self.plane.start_housekeeping(nursery)
         start(Task.EXPIRY, EXPIRY_S, lambda: in_steps(self.connection_limiter.quotas.expire(now_ms())))
         publish = self.events.publish
@@ -211,6 +219,11 @@ class Server:
     @quota_admin.setter
     def quota_admin(self, quota_admin: QuotaAdmin) -> None:
         self.plane.quota_admin = quota_admin
+
+    @property
+    def own_listeners(self) -> OwnListeners:
+        """The IP addresses and ports at which this Weir listens."""
+        return self._own_listeners
 
     @property
     def new_relay(self) -> NewRelay:
@@ -333,6 +346,7 @@ class Server:
             port = self._broker_port(node_id)
             with _listening_at(Address(config.listen.host, port), "choose other --broker-ports", node_id):
                 self.listeners.open(self._ips, port, Target(node_id))
+        self.address_book.note_single(len(nodes) == 1)
         for node_id, upstream in nodes.items():
             self.address_book.learn(node_id, upstream)
         if not nodes:

@@ -41,6 +41,7 @@ class Start(msgspec.Struct, tag=True, frozen=True):
     """Files in force of each context of `TlsRules.files`; None for a context to make of the present files."""
     connections: int
     """Number of the worker's first connection, minus one. No two processes have connections of one number."""
+    own_client_id: str
 
 
 class Quotas(msgspec.Struct, tag=True, frozen=True):
@@ -52,9 +53,16 @@ class Quotas(msgspec.Struct, tag=True, frozen=True):
 
 
 class Brokers(msgspec.Struct, tag=True, frozen=True):
-    """Known brokers: (node id, host, port)."""
+    """Known brokers, and addresses that lead to no broker."""
 
     brokers: list[tuple[int, str, int]]
+    """(node id, host, port)."""
+    is_single: bool = False
+    """True if the cluster has listed one broker."""
+    misdirected: list[tuple[str, int, str]] = []
+    """(host, port, reason)."""
+    listening: list[tuple[str, int]] = []
+    """(IP address, port) of Weir's listening sockets."""
 
 
 class Client(msgspec.Struct, tag=True, frozen=True):

@@ -227,6 +227,7 @@ class Pool:
             config.request_time.costs,
             [files.in_force for files in config.tls.files],
             next(self._processes) * CONNECTIONS_EACH,
+            config.own_client_id,
         )
         yield self._quotas()
 
@@ -257,8 +258,13 @@ class Pool:
         return message_of(registry.table, in_shadow=registry.in_shadow)
 
     def _brokers(self) -> messages.Brokers:
-        nodes = self._server.address_book.nodes
-        return messages.Brokers([(node_id, *address) for node_id, address in nodes.items()])
+        addresses = self._server.address_book
+        return messages.Brokers(
+            [(node_id, *address) for node_id, address in addresses.nodes.items()],
+            addresses.sole is not None,
+            [(*address, reason) for address, reason in addresses.misdirected.items()],
+            self._server.own_listeners.names(),
+        )
 
     def _send(self, message: messages.Message) -> None:
         for handle in self.handles:

@@ -29,6 +29,7 @@ from weir.proxy.control.snapshots.sources import Sources
 from weir.proxy.control.supervisor import Task, every, in_steps, on_timers, stepwise
 from weir.proxy.net import sockets
 from weir.proxy.net.drivers import monotonic_us, run_hosting_trio
+from weir.proxy.net.own_listeners import OwnListeners
 from weir.proxy.net.reactor import Reactor
 from weir.proxy.server.connection_limiter import ConnectionLimiter, Rejection
 from weir.proxy.server.data_plane import DataPlane
@@ -79,6 +80,7 @@ class Worker:
         self._counts: counts.Counts | None = None
         limiter = _NoLimiter(config, QuotaTable(), lambda: reactor.now_ms)
         limiter.on_leave = self._note_left
+        self._own_listeners = OwnListeners()
         self.plane = DataPlane(
             config,
             reactor,
@@ -87,6 +89,7 @@ class Worker:
             _ToldStates(link, lambda: reactor.now_ms),
             limiter,
             self._refuse_until,
+            self._own_listeners,
         )
         self.plane.number_from(connections)
         self._usage = None if self.plane.usage is None else UsageSender(self.plane.usage, link.post)
@@ -205,6 +208,9 @@ class Worker:
 
     def learn(self, message: messages.Brokers) -> None:
         """Use these addresses of brokers."""
+        self._own_listeners.add(message.listening)
+        self._address_book.note_single(message.is_single)
+        self._address_book.misdirect({Address(host, port): why for host, port, why in message.misdirected})
         self._address_book.take({node_id: Address(host, port) for node_id, host, port in message.brokers})
 
     async def _use_quotas(self, message: messages.Quotas) -> None:
@@ -290,7 +296,7 @@ def config_of(start: messages.Start) -> Config:
     settings = msgspec.structs.replace(without_limits(start.settings), request_costs="")
     config = checked(settings)
     costs = replace(config.request_time, costs=start.costs)
-    config = msgspec.structs.replace(config, request_time=costs)
+    config = msgspec.structs.replace(config, request_time=costs, own_client_id=start.own_client_id)
     for files, contents in zip(config.tls.files, start.tls, strict=True):
         files.adopt(contents)
     return config

@@ -17,6 +17,7 @@ from weir.proxy.addresses import Address
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.config import config
 from weir.proxy.config.config import ConfigError, plain_ip
+from weir.proxy.net.own_listeners import OwnListeners
 from weir.proxy.server.connection_limiter import ConnectionLimiter
 from weir.proxy.server.listeners import Listeners
 from weir.proxy.server.target import Target
@@ -125,7 +126,7 @@ async def test_delayed_connections_are_accepted_in_order_after_the_delay(autojum
             all_taken.set()
 
     token = trio.lowlevel.current_trio_token()
-    listeners = Listeners(SlowGate(), supervisor(), token.run_sync_soon)
+    listeners = Listeners(SlowGate(), supervisor(), token.run_sync_soon, OwnListeners())
     address = Address(HOST, free_range(1))
     started = trio.current_time()
     async with trio.open_nursery() as nursery:

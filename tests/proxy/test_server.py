@@ -408,10 +408,10 @@ def test_a_bug_while_trying_an_unreachable_broker_again_opens_its_listener(
     answers: list[Exception] = [OSError(errno.ECONNREFUSED, ""), ValueError("a bug")]
     really = sockets.connect
 
-    async def connect(address: Address) -> socket.socket:
-        if answers:
+    async def connect(address: Address, refuse: sockets.Refuse | None = None) -> socket.socket:
+        if answers and refuse is not None:  # a client's connection, not Weir's own
             raise answers.pop(0)
-        return await really(address)
+        return await really(address, refuse)
 
     async def script(stage: Stage) -> None:
         monkeypatch.setattr(sockets, "connect", connect)
@@ -493,7 +493,7 @@ async def test_refusals_are_logged_at_once_then_once_a_second_with_a_count(
 async def test_running_out_of_descriptors_is_not_counted_as_an_unreachable_broker(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def none_left(_address: Address) -> socket.socket:
+    async def none_left(_address: Address, _refuse: sockets.Refuse | None = None) -> socket.socket:
         raise OSError(errno.EMFILE, "Too many open files")
 
     monkeypatch.setattr(sockets, "connect", none_left)
@@ -505,7 +505,11 @@ async def test_running_out_of_descriptors_is_not_counted_as_an_unreachable_broke
 async def test_a_bug_while_connecting_to_a_broker_ends_only_that_client(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def broken(_address: Address) -> socket.socket:
+    really = sockets.connect
+
+    async def broken(address: Address, refuse: sockets.Refuse | None = None) -> socket.socket:
+        if refuse is None:  # Weir's own connection
+            return await really(address)
         raise ValueError("a bug")
 
     with monkeypatch.context() as patch, capture_logs() as logs:
@@ -522,7 +526,7 @@ async def test_a_bug_while_connecting_to_a_broker_ends_only_that_client(
 async def test_a_client_still_connecting_when_weir_stops_is_counted(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def never(_address: Address) -> socket.socket:
+    async def never(_address: Address, _refuse: sockets.Refuse | None = None) -> socket.socket:
         await trio.sleep_forever()
         raise AssertionError
 
@@ -569,7 +573,7 @@ def keep_alive_of_socket_to(peer: tuple[str, int]) -> tuple[int, int, int, int]:
 async def test_a_broker_that_does_not_accept_is_a_connect_timeout(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def never(_address: Address) -> socket.socket:
+    async def never(_address: Address, _refuse: sockets.Refuse | None = None) -> socket.socket:
         await trio.sleep_forever()
         raise AssertionError
 

@@ -44,7 +44,9 @@ def start_of(given: config.Config) -> Start:
     for files in given.tls.files:
         files.keeps_contents = True
         files.load()
-    return Start(given.settings, given.request_time.costs, [files.in_force for files in given.tls.files], 0)
+    return Start(
+        given.settings, given.request_time.costs, [files.in_force for files in given.tls.files], 0, "weir-a"
+    )
 
 
 def test_a_worker_starts_although_every_file_was_broken_since_the_supervisor_read_it(tmp_path: Path) -> None:

@@ -90,12 +90,14 @@ class Connection:
         """The stream, for callers that send frames of their own while no request is in flight."""
         return self._stream
 
-    async def ask(self, request: Message, answer: type[M], version: int) -> M:
+    async def ask(
+        self, request: Message, answer: type[M], version: int, *, client_id: bytes = CLIENT_ID
+    ) -> M:
         """Send the request in this version, and return the response. Raises QuestionError with the address in
         its text.
         """
         with failures(self.address, self._timeout_s):
-            return decode(await self._exchange(_frame(request, version)), answer, version)
+            return decode(await self._exchange(_frame(request, version, client_id)), answer, version)
 
     async def ask_raw(self, request: Message, version: int) -> bytes:
         """Send the request; return the response encoded, without its length prefix, as the function `decode`
@@ -174,11 +176,12 @@ def _reason(error: Exception, timeout_s: float) -> str:
     return str(getattr(error, "strerror", None) or error)
 
 
-def _frame(request: Message, version: int) -> bytes:
+def _frame(request: Message, version: int, client_id: bytes = CLIENT_ID) -> bytes:
     api_key = schema_of(type(request)).api_key
-    client_id = len(CLIENT_ID).to_bytes(2, "big") + CLIENT_ID
     tags = NO_TAGS if request_header_version(api_key, version) == FLEXIBLE_HEADER else b""
-    rest = client_id + tags + codec(type(request), version).encode(request)
+    rest = (
+        len(client_id).to_bytes(2, "big") + client_id + tags + codec(type(request), version).encode(request)
+    )
     return (
         REQUEST_HEAD.pack(REQUEST_HEAD.size - LENGTH_BYTES + len(rest), api_key, version, CORRELATION_ID)
         + rest

@@ -147,15 +147,17 @@ class Discovery:
     async def refresh(self) -> None:
         """Ask the cluster for its brokers; record new brokers and changed addresses in the address book."""
         self._address_book.try_again()
-        known = [*self._address_book.nodes.values(), *self._config.upstream]
+        known = self._address_book.candidates(self._config.upstream)
         try:
             nodes = await discover(known, self._config.settings.connect_timeout_s, Access.of(self._config))
         except DiscoveryError as error:
             self._states.login_refused = str(error.first) if error.refused else ""
+            misdirected = self._address_book.misdirected.items()
+            reason = "; ".join([str(error), *(f"{address}: {why}" for address, why in misdirected)])
             if self._waiting and (error.foreign or not error.reachable):
-                self._wait(str(error))
+                self._wait(reason.removeprefix("; "))
                 return
-            self._outage.failed(reason=str(error))
+            self._outage.failed(reason=reason.removeprefix("; "))
         else:
             self._outage.over()
             self._states.login_refused = ""
@@ -166,6 +168,7 @@ class Discovery:
         self._waiting.failed(reason=reason, remedy="check --upstream if the brokers are up")
 
     def _record(self, nodes: dict[int, Address]) -> None:
+        self._address_book.note_single(len(nodes) == 1)
         self._address_book.fit(list(nodes))
         for node_id, address in nodes.items():
             self._address_book.observe(node_id, address)

@@ -193,7 +193,7 @@ def replication_follower(
     refresh_s = settings.refresh_s
 
     def brokers() -> Iterable[Address]:
-        return dict.fromkeys([*address_book.nodes.values(), *config.upstream])
+        return address_book.candidates(config.upstream)
 
     def source() -> ThrottleSource:
         if settings.replication_zookeeper:

@@ -43,6 +43,10 @@ _SOFTWARE_CHARS_MAX: Final = 48
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.\-]*[a-zA-Z0-9])?", re.ASCII)
 """Allowed names and versions of libraries (KIP-511); brokers refuse others."""
 
+OWN_REQUEST: Final = 0x5745
+"""Error code of Weir's answer to its own request, in version 0: no broker has such a code, and another Weir
+forwards it.
+"""
 VERSIONS_BYTES_MAX: Final = 16 * 1024
 """Maximum length (bytes) of the body of an ApiVersions response: about 2,000 APIs. Kafka 4.2 has 93."""
 
@@ -134,6 +138,31 @@ def software(name: str, version: str) -> str:
         return ""
     known = _SOFTWARE.fullmatch(version) is not None
     return f"{name[:_SOFTWARE_CHARS_MAX]} {version[:_SOFTWARE_CHARS_MAX] if known else ''}".rstrip()
+
+
+def plan_own_request(plan: Plan, client_id: str) -> None:
+    """Answer a request with this client-id: Weir itself has sent it, to find out if an address of a broker
+    leads back to Weir.
+    """
+    forward = plan.admit or _forward
+
+    def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+        found = context.client.client_id(data, frame, end)
+        if found is None:
+            return WAIT
+        if found != client_id:
+            return forward(context, data, frame, end, complete)
+        if not complete:
+            return WAIT
+        (*_rest, correlation_id) = REQUEST_HEAD.unpack_from(data, frame)
+        body = codec(ApiVersionsResponse, 0).encode(ApiVersionsResponse(error_code=OWN_REQUEST))
+        return Reply(RESPONSE_HEAD.pack(LENGTH_BYTES + len(body), correlation_id) + body)
+
+    plan.admit = admit
+
+
+def _forward(_context: Context, _data: bytearray, _frame: int, _end: int, _complete: bool) -> Decision | Wait:
+    return FORWARD
 
 
 def refused(data: bytearray, start: int, end: int) -> bool:

@@ -23,9 +23,12 @@ class Upstream:
     cancellation leaves no socket open.
     """
 
-    def __init__(self, files: ContextOfFiles | None = None) -> None:
-        """Connect with the TLS context `files`; without TLS if it is None."""
+    def __init__(self, files: ContextOfFiles | None = None, refuse: sockets.Refuse | None = None) -> None:
+        """Connect with the TLS context `files`; without TLS if it is None. `refuse` tells the IP addresses
+        that are not to be connected.
+        """
         self._files = files
+        self._refuse = refuse
         self._threads = trio.CapacityLimiter(THREADS)
 
     async def connect(self, address: Address) -> socket.socket | TlsSocket:
@@ -34,7 +37,7 @@ class Upstream:
         Raises OSError, with a text that says what to do, or ConfigError if the files of `upstream_*` cannot
         be used.
         """
-        sock = await sockets.connect(address)
+        sock = await sockets.connect(address, self._refuse)
         if self._files is None:
             return sock
         try:
