@@ -1,8 +1,9 @@
 """The admin endpoint: HTTP for operators.
 
-`endpoint` serves HTTP (hypercorn, starlette). `metrics` lists the metrics of the process, `quota_metrics`
-those of the budgets that `entities` reads; `exposition` writes their text. `readiness` checks if clients
-can be served, `request_time` splits a client's request time by API, `replication` shows replication quotas.
+`endpoint` serves HTTP (`http` with h11, starlette), and `places` bounds the requests that are answered.
+`metrics` lists the metrics of the process, `quota_metrics` those of the budgets that `entities` reads;
+`exposition` writes their text. `readiness` checks if clients can be served, `request_time` splits a client's
+request time by API, `replication` shows replication quotas.
 `page` is the page on `/`. These modules are imported only if an endpoint is configured; `weir quotas
 explain` imports `request_time`, and `weir replication status` imports `replication.status`.
 
@@ -12,6 +13,5 @@ A new metric belongs in `metrics`, or in `quota_metrics` if it is about a budget
 - Readiness asks brokers only when a client asks for it, or while events are read.
 - The text of a scrape is written in steps on the loop, and sockets are served after each millisecond or two.
   A thread would hold the interpreter just as long, and would read budgets while they change.
-- Hypercorn's connections are used without its server, which has no limit of connections (`endpoint`). At
-  most 32 connections are open, each for one request and at most 30 s.
+- Each connection serves one request, for at most 30 s (`http`).
 """

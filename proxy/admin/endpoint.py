@@ -1,11 +1,7 @@
-"""HTTP for operators: metrics, health, the JSON API. Starlette's routes on hypercorn's connections, in Trio.
+"""HTTP for operators: metrics, health, the JSON API. Starlette's routes on connections of `http`.
 
-Hypercorn's own server is not used: it has no limit of connections, an error of one connection ends all, and
-it waits without limit for clients that do not read, even when it stops. Here connections are few and short,
-fail independently, and have a time limit for sending.
-
-The number of connections is limited, separately for those that have sent a request (`REQUESTS_MAX`) and those
-that have not yet (`WAITING_MAX`). If a limit is reached, a new client replaces the oldest slow one, so
+The number of connections is limited (`CONNECTIONS_MAX`), and separately the number of requests that are
+answered (`places`). At the limit of connections a new one replaces the oldest one without a place, so
 /healthz is always served. With only one limit, slow clients that reconnect at once could replace a client
 between its connection and its request.
 """
@@ -13,20 +9,13 @@ between its connection and its request.
 from __future__ import annotations
 
 import logging
-import math
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import structlog
 import trio
-from hypercorn.config import Config as HttpConfig
-from hypercorn.logging import Logger
-from hypercorn.trio.tcp_server import TCPServer
-from hypercorn.trio.worker_context import WorkerContext
-from hypercorn.typing import ConnectionState
-from hypercorn.utils import wrap_app
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -38,11 +27,14 @@ from weir.proxy.admin.access import CERTIFICATE, Access, Token
 from weir.proxy.admin.api import events, resources
 from weir.proxy.admin.api.operation import State, state_of
 from weir.proxy.admin.exposition import render
+from weir.proxy.admin.http import HttpExchange
 from weir.proxy.admin.metrics import Sources as Sources
 from weir.proxy.admin.metrics import families
 from weir.proxy.admin.page.routes import routes as page_routes
+from weir.proxy.admin.places import RequestLimit, ShortQueue
 from weir.proxy.admin.problems import HANDLERS
 from weir.proxy.admin.readiness import CHECK_S, Readiness
+from weir.proxy.admin.stream import STREAM, AdminStream
 from weir.proxy.config.config import ConfigError
 from weir.proxy.control.snapshots import history, traffic
 from weir.proxy.control.supervisor import Supervisor, Task, Works, every, in_steps
@@ -52,20 +44,8 @@ from weir.proxy.net.inherited import Inherited
 
 log = structlog.get_logger("weir.admin")
 
-REQUESTS_MAX: Final = 32
-"""Maximum number of connections whose requests are being answered."""
-WAITING_MAX: Final = 512
-"""Maximum number of connections that have not yet sent the complete head of a request. Each uses 20 KB of
-memory.
-"""
-SEND_S: Final = 10.0
-"""Maximum time (s) for which a client may take to receive a response."""
-IDLE_S: Final = 5
-"""Maximum time (s) that a connection may be open before its client has sent a complete request."""
-HTTP_VERSIONS: Final = ("1.0", "1.1")
-"""Versions of HTTP that are answered. In HTTP/2 a client's window could hold back a response, whose sending
-would then have no time limit, and one connection could send many requests.
-"""
+CONNECTIONS_MAX: Final = 512
+"""Maximum number of connections. Each uses 20 KB of memory."""
 CONNECTION_S: Final = 30.0
 """Maximum time (s) that a connection may be open. Each connection serves one request."""
 
@@ -132,10 +112,10 @@ def _start_looking(nursery: trio.Nursery, state: State, token: Token | None) -> 
         nursery.start_soon(keep_running, Task.ADMIN, every(LOOK_S, token.look))
 
 
-def application(state: State) -> Starlette:
+def application(state: State) -> ASGIApp:
     """Return the ASGI application that serves all pages of the admin endpoint, without a check of access."""
     sources, readiness = state.sources, state.readiness
-    scraping = trio.Lock()
+    scraping = ShortQueue()
 
     async def metrics(request: Request) -> Response:
         ready = await readiness.problem() is None
@@ -160,7 +140,7 @@ def application(state: State) -> Starlette:
     every_route = [*routes, *streams, *page_routes(), *resources.routes(state)]
     app = Starlette(routes=every_route, exception_handlers=HANDLERS)
     app.router.redirect_slashes = False
-    return app
+    return RequestLimit(app)
 
 
 class Endpoint:
@@ -179,12 +159,9 @@ class Endpoint:
         """
         self._listening = listening
         self._context = context
-        self._app = wrap_app(app, 0, "asgi")  # type: ignore[arg-type]  # ASGI's scopes, as each library types them
-        self._config = _http_config()
-        self._waiting: dict[_Stream, None] = {}
-        """Connections without a request, the oldest first."""
-        self._asked: dict[_Stream, None] = {}
-        """Connections whose requests are being answered, the oldest first."""
+        self._app = app
+        self._open: dict[AdminStream, None] = {}
+        """Connections, the oldest first."""
 
     async def serve(self, supervisor: Supervisor) -> None:
         """Accept connections until cancelled, then close all of them."""
@@ -203,151 +180,35 @@ class Endpoint:
             finally:
                 for copy in copies:
                     copy.close()
-                for stream in (*self._waiting, *self._asked):
-                    stream.close()
 
     async def _connection(self, stream: trio.SocketStream) -> None:
-        bounded = _Stream(stream)
-        self._waiting[bounded] = None
-        if len(self._waiting) > WAITING_MAX:
-            _close_first(self._waiting)
-
-        async def app(scope: Any, *args: Any) -> None:  # hypercorn's calls of an application
-            if scope.get("http_version") not in HTTP_VERSIONS:
-                bounded.close()
-            elif self._begin(bounded):
-                scope[CERTIFICATE], scope[events.KEEP_OPEN] = bounded.has_certificate, keep_open
-                await self._app(scope, *args)
-
-        def keep_open() -> None:
-            self._asked.pop(bounded, None)  # the hub limits the number of its readers
-            bounded.keep_open()
-            deadline.deadline = math.inf
-
+        connection = AdminStream(stream)
+        self._make_room()
+        self._open[connection] = None
+        connection.lifetime.deadline = trio.current_time() + CONNECTION_S
         try:
-            with trio.move_on_after(CONNECTION_S) as deadline:
-                if self._context is not None and not await bounded.secure(self._context()):
-                    return
-                await TCPServer(
-                    app,  # type: ignore[arg-type]  # it passes hypercorn's arguments on
-                    self._config,
-                    WorkerContext(None),
-                    ConnectionState({}),
-                    bounded,  # type: ignore[arg-type]  # it has what is used of a stream
-                )
+            with connection.lifetime:
+                if self._context is None or await connection.secure(self._context()):
+                    await HttpExchange(connection).run(self._app, _keys(connection), "")
         except Exception as error:  # a bug in parsing HTTP must affect only its connection
             log.error("internal error, the admin connection is closed; please report this", exc_info=error)
         finally:
-            self._waiting.pop(bounded, None)
-            self._asked.pop(bounded, None)
-            bounded.close()
+            self._open.pop(connection, None)
+            connection.close()
 
-    def _begin(self, stream: _Stream) -> bool:
-        """Count this connection, whose request has arrived, among those that are answered. If `REQUESTS_MAX`
-        are answered already, close the oldest one whose client is slow to receive its response. If no client
-        is slow, close this connection instead and return False.
-        """
-        self._waiting.pop(stream, None)
-        if len(self._asked) >= REQUESTS_MAX:
-            sending = {other: None for other in self._asked if other.sending}
-            if not sending:
-                stream.close()
-                return False
-            del self._asked[_close_first(sending)]
-        self._asked[stream] = None
-        return True
+    def _make_room(self) -> None:
+        """Close the oldest connection without a place, if there are too many."""
+        if len(self._open) >= CONNECTIONS_MAX:
+            oldest = next((each for each in self._open if not each.has_place), None)
+            if oldest is not None:
+                del self._open[oldest]
+                oldest.close()
 
 
-class _Stream:
-    """A socket with the methods that hypercorn calls, and a time limit for sending. The method `do_handshake`
-    is missing: `secure` does the handshake, so that it belongs to the connections without a request.
-    """
-
-    def __init__(self, stream: trio.SocketStream) -> None:
-        self._stream = stream
-        self.socket = stream.socket
-        self._secured: trio.SSLStream[trio.SocketStream] | None = None
-        self.sending = False
-        """True while a response is being sent."""
-        self._patience = trio.CancelScope()
-        """Deadline of the read in progress."""
-        self._read_s: float = IDLE_S
-        self.has_certificate = False
-        """True if the client has shown a certificate that the TLS context trusts."""
-
-    async def secure(self, context: ssl.SSLContext) -> bool:
-        """Do the TLS handshake; return False if it fails, or takes too long."""
-        secured = trio.SSLStream(self._stream, context, server_side=True, https_compatible=True)
-        try:
-            with trio.fail_after(IDLE_S):
-                await secured.do_handshake()
-        except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
-            return False
-        self._secured, self.has_certificate = secured, bool(secured.getpeercert())
-        return True
-
-    async def receive_some(self, max_bytes: int) -> bytes:
-        """Receive up to this number of bytes, none at the end; wait for at most `IDLE_S`, or without limit
-        after `keep_open`. Raises trio.TooSlowError.
-        """
-        with trio.fail_after(self._read_s) as self._patience:
-            received: bytes | bytearray = await (self._secured or self._stream).receive_some(max_bytes)
-            return bytes(received)
-        raise AssertionError("unreachable: fail_after raises TooSlowError")
-
-    def keep_open(self) -> None:
-        """Have a client that sends nothing more keep its connection, because its response has no end."""
-        self._read_s = self._patience.deadline = math.inf
-
-    async def send_eof(self) -> None:
-        """Close the sending half, after which the client still reads the response."""
-        if self._secured is None:
-            await self._stream.send_eof()
-
-    async def aclose(self) -> None:
-        """Close the connection."""
-        await (self._secured or self._stream).aclose()
-
-    async def send_all(self, data: bytes) -> None:
-        """Send the data. Raises trio.BrokenResourceError if the connection is broken, or the client takes
-        longer than the time limit to receive.
-        """
-        with trio.move_on_after(SEND_S) as deadline:
-            self.sending = True
-            await (self._secured or self._stream).send_all(data)
-            self.sending = False
-        if deadline.cancelled_caught:
-            raise trio.BrokenResourceError("the client does not read")
-
-    def close(self) -> None:
-        """Close the socket; tasks that use the socket get an error."""
-        self.socket.close()
-
-
-def _close_first(streams: dict[_Stream, None]) -> _Stream:
-    """Remove the oldest connection from `streams`, close it, and return it."""
-    oldest = next(iter(streams))
-    del streams[oldest]
-    oldest.close()
-    return oldest
-
-
-class _Log(Logger):
-    """Logger for hypercorn that writes only failures, in the format of Weir's log."""
-
-    async def exception(self, message: str, *_args: object, **_kwargs: object) -> None:
-        log.exception("internal error in an admin page; please report this", what=message)
-
-
-def _http_config() -> HttpConfig:
-    config = HttpConfig()
-    config.errorlog = None
-    config.accesslog = None
-    config.logger_class = _Log
-    config.include_server_header = False
-    config.keep_alive_max_requests = 1
-    config.keep_alive_timeout = IDLE_S
-    config.read_timeout = None  # see `_Stream.receive_some`
-    config.h2_max_concurrent_streams = 1  # the first one closes the connection
-    config.websocket_max_message_size = 4096  # for websocket requests, which are refused
-    return config
+def _keys(connection: AdminStream) -> dict[str, object]:
+    """Return the keys of an ASGI scope that Weir adds."""
+    return {
+        STREAM: connection,
+        CERTIFICATE: connection.has_certificate,
+        events.KEEP_OPEN: connection.keep_open,
+    }

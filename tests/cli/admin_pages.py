@@ -15,12 +15,12 @@ from weir.proxy.addresses import Address
 from weir.proxy.admin.endpoint import Endpoint, listen
 
 if TYPE_CHECKING:
-    from starlette.applications import Starlette
+    from starlette.types import ASGIApp
 
 T = TypeVar("T")
 
 
-def asked(app: Starlette, ask: Callable[[str], T]) -> T:
+def asked(app: ASGIApp, ask: Callable[[str], T]) -> T:
     """Return what `ask` makes of the address of an endpoint that serves this application."""
 
     async def main() -> T:

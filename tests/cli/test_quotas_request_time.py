@@ -12,6 +12,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from tests.cli.admin_pages import asked
 from tests.cli.quotas_command import done, failed
@@ -70,7 +71,7 @@ def charge(
     quotas.ledger("alice", client_id, now_ms).charge_request(api_key, us, now_ms)
 
 
-def weir(server: Server, registry: QuotaRegistry) -> Starlette:
+def weir(server: Server, registry: QuotaRegistry) -> ASGIApp:
     """The pages of one that runs."""
     sources = Sources(server, registry, StoreHealth(lambda: 0.0), lambda: NOW_MS)
     return application(state_of(sources, Readiness(server, trio.Event())))
@@ -199,7 +200,7 @@ def _answer(answer: Response) -> Starlette:
     ],
 )
 def test_explain_reports_a_wrong_response_of_the_admin_endpoint_in_one_line(
-    app: Starlette, words: str, file: Path
+    app: ASGIApp, words: str, file: Path
 ) -> None:
     assert words in asked(app, lambda address: failed(USAGE, *_explain(file, address)))
 

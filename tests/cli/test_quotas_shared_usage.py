@@ -26,7 +26,7 @@ from weir.quotas.table.entities import Tags
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from starlette.applications import Starlette
+    from starlette.types import ASGIApp
 
     from weir.proxy.server.server import Server
 
@@ -51,7 +51,7 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def weir(server: Server) -> Starlette:
+def weir(server: Server) -> ASGIApp:
     """The pages of one at which Alice has used 2 MiB, when other Weirs had reported 1 MiB and 1.5 s."""
     registry = QuotaRegistry(parse(FILE))
 

@@ -34,7 +34,7 @@ from weir.quotas.replication.replication_quotas import ReplicationQuotas
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from starlette.applications import Starlette
+    from starlette.types import ASGIApp
 
     from weir.proxy.server.server import Server
 
@@ -62,7 +62,7 @@ class StoppedError(Exception):
     """Raised in a test where a user would press Ctrl-C."""
 
 
-def app(server: Server, of: ReplicationQuotas | None) -> Starlette:
+def app(server: Server, of: ReplicationQuotas | None) -> ASGIApp:
     """Return the admin endpoint of a Weir with these replication quotas, or without replication listeners."""
     sources = Sources(server, registry_of(), StoreHealth(lambda: 0.0), lambda: NOW_MS, replication=of)
     return application(state_of(sources, Readiness(server, trio.Event())))

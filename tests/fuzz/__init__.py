@@ -13,7 +13,7 @@ needs these scanners instrumented one by one, and in one trial 3,000 inputs of t
 not ended after 300 s. It ran about 16,000 inputs per second of CPU in one trial, our loop about 11,000 in
 another; the inputs differed, so this is no comparison.
 
-The admin endpoint has no target: Starlette and Hypercorn (h11) parse its requests.
+The admin endpoint has no target: Starlette and h11 parse its requests.
 
 `hashing.py` sends gigabytes through a real `weir run` and compares hashes at both ends.
 """

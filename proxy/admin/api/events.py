@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Final
 
 import trio
@@ -57,16 +58,20 @@ class _Events(StreamingResponse):
     """A response that forgets its reader at its end, also if the client goes before the first byte."""
 
     def __init__(self, reader: Reader, *, lost: bool) -> None:
-        super().__init__(stream(reader, lost=lost), media_type=MEDIA_TYPE, headers=_HEADERS)
+        self._parts = stream(reader, lost=lost)
+        super().__init__(self._parts, media_type=MEDIA_TYPE, headers=_HEADERS)
         self._reader = reader
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._reader:
             scope[KEEP_OPEN]()
-            await super().__call__(scope, receive, send)
+            async with aclosing(self._parts):
+                await super().__call__(scope, receive, send)
 
 
-async def stream(reader: Reader, *, lost: bool = False, alive_s: float = ALIVE_S) -> AsyncIterator[bytes]:
+async def stream(
+    reader: Reader, *, lost: bool = False, alive_s: float = ALIVE_S
+) -> AsyncGenerator[bytes, None]:
     """Yield the events of the reader as server-sent events. The last one of a reader that is too slow is
     `closed`. `lost`: begin with `lost`, because older events are not kept.
     """

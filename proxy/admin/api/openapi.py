@@ -25,6 +25,7 @@ ERRORS: Final = {
     400: "A parameter or the body is not allowed",
     401: "The token is missing or wrong",
     403: "The Host header is of another machine, or a change has no token",
+    503: "Too many requests are being answered; the header Retry-After says when to ask again",
 }
 BODY_ERRORS: Final = {
     409: "The store has not made the change",

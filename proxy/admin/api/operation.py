@@ -11,6 +11,7 @@ import msgspec
 import trio
 
 from weir.proxy.admin.metrics import Sources as Sources
+from weir.proxy.admin.places import ShortQueue
 from weir.proxy.admin.readiness import Readiness
 from weir.proxy.control.snapshots.history import History
 from weir.proxy.control.snapshots.sources import Sources as SnapshotSources
@@ -39,7 +40,7 @@ class State:
     snapshots: SnapshotSources
     history: History
     traffic: Traffic
-    reading: trio.Lock = field(default_factory=trio.Lock)
+    reading: ShortQueue = field(default_factory=ShortQueue)
     """Lock of the reading of large lists: one list at a time, so that memory is bounded."""
     started_s: float = field(default_factory=time.time)
     """Unix time (s) at which this Weir has started."""
