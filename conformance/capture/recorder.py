@@ -208,7 +208,7 @@ class RecordedConnection:
         now_ns = recorder.now_ns()
         recorder.seen_bytes[side] += count
         if recorder.has_room(count, now_ns):
-            self._note_dropped(side, now_ns)
+            self._note_dropped(now_ns)
             if recorder.put_bytes(self._number, now_ns, side, data):
                 return
         recorder.drop(count)
@@ -220,13 +220,15 @@ class RecordedConnection:
         if side in self._open:
             self._open.remove(side)
             now_ns = self._recorder.now_ns()
-            self._note_dropped(side, now_ns)
+            self._note_dropped(now_ns)
             self._recorder.put(Closed(self._number, now_ns, side))
 
-    def _note_dropped(self, side: Side, now_ns: int) -> None:
-        if self._dropped[side]:
-            dropped, self._dropped[side] = self._dropped[side], 0
-            self._recorder.put(Dropped(self._number, now_ns, side, dropped))
+    def _note_dropped(self, now_ns: int) -> None:
+        """Record the missing bytes of both sides: bytes that follow may answer them."""
+        for side, dropped in self._dropped.items():
+            if dropped:
+                self._dropped[side] = 0
+                self._recorder.put(Dropped(self._number, now_ns, side, dropped))
 
 
 def _started(path: Path, run: Run, queue: QueueSender) -> subprocess.Popen[bytes]:

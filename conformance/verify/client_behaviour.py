@@ -97,7 +97,7 @@ class Throttle:
 
 _TOKENS: Final = {"PLAIN": 1, "SCRAM-SHA-256": 2, "SCRAM-SHA-512": 2, "OAUTHBEARER": 1}
 """Number of tokens that a client sends in a successful exchange, by mechanism."""
-_EXCHANGE: Final = frozenset({ApiKey.SASL_AUTHENTICATE, ApiKey.SASL_HANDSHAKE})
+SASL_EXCHANGE: Final = frozenset({ApiKey.SASL_AUTHENTICATE, ApiKey.SASL_HANDSHAKE})
 
 
 class Sasl:
@@ -107,6 +107,7 @@ class Sasl:
         self.raw_tokens = 0
         """Number of tokens without Kafka's header that the client has still to send; -1 if unknown."""
         self._authenticating = False
+        self._given_up = False
         self._handshaken = False
         self._left = 0
         self._mechanism = ""
@@ -131,14 +132,20 @@ class Sasl:
             self._left -= 1
             self._authenticating = self._left > 0
 
+    def give_up(self) -> None:
+        """Find no more defects: a message of the exchange cannot be read."""
+        self._given_up = True
+
     def request(self, api_key: int) -> list[Defect]:
         """Return the defects of a request at this place."""
+        if self._given_up:
+            return []
         if api_key == ApiKey.SASL_AUTHENTICATE and not self._handshaken:
             text = "The client sends SaslAuthenticate without a SaslHandshake. Send the handshake first."
             return [
                 Defect(R.SASL_ORDER, text, "header.request_api_key", 4, "SaslHandshake", "SaslAuthenticate")
             ]
-        if self._authenticating and api_key not in _EXCHANGE:
+        if self._authenticating and api_key not in SASL_EXCHANGE:
             text = "The client sends a request before its authentication ended. Authenticate first."
             return [
                 Defect(

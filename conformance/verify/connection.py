@@ -11,7 +11,7 @@ import msgspec
 
 from weir.conformance.events import Side
 from weir.conformance.frames import FRAME_MAX, FrameCutter, LengthError
-from weir.conformance.verify.client_behaviour import Sasl, Throttle, Versions
+from weir.conformance.verify.client_behaviour import SASL_EXCHANGE, Sasl, Throttle, Versions
 from weir.conformance.verify.finding import Defect, Finding, hex_around
 from weir.conformance.verify.messages import Form, form, located, read, throttle_place
 from weir.conformance.verify.response_form import response_form
@@ -46,6 +46,10 @@ class InFlight(msgspec.Struct, frozen=True, gc=False):
     """Entry in which its frames count; None if it has no API."""
     batches: Sequence[Batch] = ()
     """A Produce request's batches that have a producer id."""
+    may_lack_answer: bool = False
+    """True if the capture may rightly have no response: the request cannot be read (it may be a Produce with
+    acks=0), or `weir capture` has answered it itself (an ApiVersions version that the schemas lack).
+    """
 
 
 _TOKEN: Final = InFlight(-1, -1, -1, "SASL token")
@@ -62,6 +66,8 @@ class ConnectionVerifier:
         self._report = report
         self._cutters = (FrameCutter(), FrameCutter())
         self._in_flight: deque[InFlight] = deque()
+        self._overtaken: deque[InFlight] = deque(maxlen=SEARCH_MAX)
+        """Requests without a response before the oldest request in flight: a later one was answered."""
         self._versions = Versions()
         self._throttle = Throttle()
         self._sasl = Sasl()
@@ -109,7 +115,8 @@ class ConnectionVerifier:
                 _NO_REQUEST,
                 Defect(R.FRAME_INCOMPLETE, text, "", -1, "a whole frame", f"{pending} bytes"),
             )
-        if side is Side.SERVER and first and self._in_flight:
+        unanswered = next((one for one in self._in_flight if not one.may_lack_answer), None)
+        if side is Side.SERVER and first and unanswered is not None:
             text = (
                 "The server closes the connection and leaves a request unanswered. "
                 "Brokers do so if they cannot read a request: its other findings may say why."
@@ -117,7 +124,7 @@ class ConnectionVerifier:
             self._place(
                 side,
                 time_ns,
-                self._in_flight[0],
+                unanswered,
                 Defect(R.REQUEST_UNANSWERED, text, "", -1, "a response", "the end"),
             )
 
@@ -156,14 +163,18 @@ class ConnectionVerifier:
         else:
             read_defects, message, batches = self._read(frame, form("request", api_key, version), request)
             defects += read_defects
-            if batches:
-                request = msgspec.structs.replace(request, batches=batches)
+            request = msgspec.structs.replace(request, batches=batches) if batches else request
+        if message is None and (not exchange.known or api_key == ApiKey.PRODUCE):
+            request = msgspec.structs.replace(request, may_lack_answer=True)
         for defect in defects:
             self._place(Side.CLIENT, frame.ended_ns, request, defect, frame.data)
         if api_key != ApiKey.PRODUCE or getattr(message, "acks", 1):
             self._in_flight.append(request)
-        if api_key == ApiKey.SASL_HANDSHAKE and message is not None:
-            self._sasl.handshake(version, getattr(message, "mechanism", ""))
+        if api_key == ApiKey.SASL_HANDSHAKE:
+            if message is None:
+                self._sasl.give_up()
+            else:
+                self._sasl.handshake(version, getattr(message, "mechanism", ""))
 
     def _reused(self, correlation_id: int) -> list[Defect]:
         """Return the defects of a correlation id that an earlier request in flight has."""
@@ -206,37 +217,51 @@ class ConnectionVerifier:
         exchange.responses += 1
         if exchange.known or request.api_key == ApiKey.API_VERSIONS:
             defects += self._answer(frame, request)
+        else:
+            self._forget(request.api_key)
         for defect in defects:
             self._place(Side.SERVER, frame.ended_ns, request, defect, frame.data)
 
     def _pair(self, correlation_id: int) -> tuple[InFlight, list[Defect]]:
         """Remove and return the request of a response, with the defects of the response's place."""
-        where = "header.correlation_id"
+        where, found = "header.correlation_id", str(correlation_id)
+        if self._in_flight and self._in_flight[0].correlation_id == correlation_id:
+            return self._in_flight.popleft(), []
+        for request in self._overtaken:
+            if request.correlation_id == correlation_id and request is not _TOKEN:
+                self._overtaken.remove(request)  # its place was reported when it was overtaken
+                return request, []
         if not self._in_flight:
             text = "The server sends a response that no request asked for."
-            return _NO_REQUEST, [
-                Defect(R.RESPONSE_WITHOUT_REQUEST, text, where, 4, "no response", str(correlation_id))
-            ]
-        oldest = self._in_flight[0]
-        if oldest.correlation_id == correlation_id:
-            return self._in_flight.popleft(), []
-        expected, found = str(oldest.correlation_id), str(correlation_id)
+            return _NO_REQUEST, [Defect(R.RESPONSE_WITHOUT_REQUEST, text, where, 4, "no response", found)]
         for index in range(1, min(len(self._in_flight), SEARCH_MAX)):
             request = self._in_flight[index]
             if request.correlation_id == correlation_id and request is not _TOKEN:
-                del self._in_flight[index]
+                late = self._overtake(index)
                 text = "The server answers a later request first. Answer in the order of the requests."
-                return request, [Defect(R.RESPONSE_ORDER, text, where, 4, expected, found)]
+                return self._in_flight.popleft(), [
+                    Defect(R.RESPONSE_ORDER, text, where, 4, str(one.correlation_id), found)
+                    for one in late[:1]
+                ]
+        request = self._in_flight.popleft()
         text = "The server answers with a correlation id that no request in flight has. Copy the request's."
-        return self._in_flight.popleft(), [Defect(R.CORRELATION_ID, text, where, 4, expected, found)]
+        return request, [Defect(R.CORRELATION_ID, text, where, 4, str(request.correlation_id), found)]
+
+    def _overtake(self, count: int) -> list[InFlight]:
+        """Take the oldest requests out of the order. Return those that the server should have answered."""
+        overtaken = [self._in_flight.popleft() for _ in range(count)]
+        self._overtaken.extend(overtaken)
+        return [one for one in overtaken if not one.may_lack_answer]
 
     def _answer(self, frame: Frame, request: InFlight) -> list[Defect]:
         shape, defects = response_form(frame.data, request.api_key, request.version)
         if shape is None:
+            self._forget(request.api_key)
             return defects
         found, message, _ = self._read(frame, shape, request)
         defects += found
         if message is None:
+            self._forget(request.api_key)
             return defects
         values = error_code_defects(message, request.api_key, shape.codec.version)
         throttle_ms: int = getattr(message, "throttle_time_ms", 0)
@@ -260,6 +285,13 @@ class ConnectionVerifier:
             self._sasl.authenticated(message.error_code)
 
     # Both
+
+    def _forget(self, api_key: int) -> None:
+        """Take a response that cannot be read: what it may have said excuses later requests."""
+        if api_key == ApiKey.API_VERSIONS:
+            self._versions = Versions()
+        elif api_key in SASL_EXCHANGE:
+            self._sasl.give_up()
 
     def _read(
         self, frame: Frame, shape: Form, request: InFlight

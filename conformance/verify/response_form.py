@@ -20,7 +20,8 @@ def response_form(data: bytes, api_key: int, version: int) -> tuple[Form | None,
     """
     known = versions(api_key)
     if known is None or version not in known:
-        return (form("response", api_key, 0) if api_key == ApiKey.API_VERSIONS else None), []
+        is_refused = api_key == ApiKey.API_VERSIONS and data[_BODY : _BODY + 2] == _UNSUPPORTED
+        return (form("response", api_key, 0) if is_refused else None), []
     asked = form("response", api_key, version)
     if api_key != ApiKey.API_VERSIONS:
         return asked, []

@@ -87,6 +87,20 @@ def test_bytes_dropped_at_the_end_are_recorded_with_the_end(tmp_path: Path) -> N
     assert isinstance(closed, Closed)
 
 
+def test_bytes_dropped_of_one_side_are_recorded_before_those_of_the_other(tmp_path: Path) -> None:
+    """An answer to a request that was dropped has the gap before it."""
+    recorder = Recorder(tmp_path / "c", RAW, queue_bytes_max=10_000)
+    connection = recorder.open("c:1", "s:2")
+    connection.sent(memoryview(bytes(50_000)), by_client=True)
+    connection.sent(memoryview(b"answer"), by_client=False)
+    recorder.close()
+    _opened, dropped, answer = read(tmp_path / "c", lambda _text: None)
+    assert isinstance(dropped, Dropped)
+    assert (dropped.side, dropped.count) == (Side.CLIENT, 50_000)
+    assert isinstance(answer, Bytes)
+    assert (answer.side, answer.data) == (Side.SERVER, b"answer")
+
+
 def test_a_capture_that_is_removed_while_it_is_written_is_told(tmp_path: Path) -> None:
     for replace in (False, True):
         recorder = Recorder(tmp_path / "c", RAW)
