@@ -55,9 +55,7 @@ class Producer(Connection):
         return int.from_bytes(self.exchange(frame)[-4:])
 
     def begin(self, size: int) -> None:
-        """Send a produce request of this size."""
         self.send(produced(size, self.client_id))
 
     def wait_closed(self) -> None:
-        """Wait until Weir closes the connection."""
         assert self._socket.recv(1) == b""

@@ -14,12 +14,10 @@ def run(*arguments: str) -> Result:
 
 
 def done(*arguments: str) -> str:
-    """What a command that succeeds prints on stdout."""
     result = run(*arguments)
     assert result.exit_code == DONE, result.output
     return result.stdout
 
 
 def failed(exit_code: int, *arguments: str) -> str:
-    """The one line of a command that fails."""
     return error_line(run(*arguments), exit_code).removeprefix("weir: ")

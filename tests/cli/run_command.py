@@ -9,7 +9,6 @@ from weir.cli.main import weir
 
 
 def error_line(result: Result, exit_code: int = USAGE) -> str:
-    """The one line that a command which fails prints."""
     assert result.exit_code == exit_code, result.output
     assert result.stdout == ""
     (line,) = result.stderr.splitlines()

@@ -22,7 +22,6 @@ class Weir:
         self.lines: list[dict[str, object]] = []
 
     def logged(self, words: str) -> dict[str, object]:
-        """Wait for a line."""
         assert self.process.stderr is not None
         for text in self.process.stderr:
             self.lines.append(json.loads(text))

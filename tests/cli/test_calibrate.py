@@ -44,8 +44,6 @@ def calibrate(*options: str) -> Result:
 
 
 def left(address: Address) -> tuple[list[str], list[str]]:
-    """Quotas and topics of the calibrator's."""
-
     async def main() -> tuple[list[str], list[str]]:
         quotas = await DIRECT.ask(address, EVERYTHING, DescribeClientQuotasResponse, 0, 10.0)
         topics = await DIRECT.ask(address, MetadataRequest(topics=None), MetadataResponse, 1, 10.0)

@@ -51,7 +51,6 @@ def convert(*arguments: str, stdin: bytes = b"") -> Result:
 
 
 def capture_file(path: Path) -> Path:
-    """A capture of one request and its response."""
     with CaptureWriter(path, Run(1)) as writer:
         for event in EVENTS:
             writer.write(event)
@@ -159,7 +158,6 @@ def test_capture_relays_and_records_until_it_is_stopped(tmp_path: Path) -> None:
 
 
 def is_listening(log: Path) -> bool:
-    """True if the log says so."""
     return "listening" in log.read_text()
 
 

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 
 def refused(*arguments: str) -> str:
-    """What it says on stderr."""
     result = CliRunner().invoke(weir, ["pipeline", "report", "--lake", "nowhere", *arguments])
     assert result.exit_code == USAGE
     return result.stderr

@@ -49,7 +49,6 @@ producer_byte_rate = 6
 
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[str, str]:
-    """Return the paths of two quota files that differ."""
     old, new = tmp_path / "old.toml", tmp_path / "new.toml"
     old.write_text(OLD)
     new.write_text(NEW)

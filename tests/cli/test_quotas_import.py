@@ -29,7 +29,6 @@ def config(written: str) -> str:
 
 @pytest.fixture
 def dump(tmp_path: Path) -> Path:
-    """Three quotas of two entities."""
     clients = tmp_path / "dump/config/users/CN%3Da%0Ab/clients"
     clients.mkdir(parents=True)
     (tmp_path / "dump/config/users/alice").write_text(config(f'{SCRAM},"producer_byte_rate":"1024"'))
@@ -39,7 +38,6 @@ def dump(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def flawed(dump: Path) -> Path:
-    """The same, and what cannot be imported."""
     (dump / "config/users/bob").write_text(config(f'{SCRAM},"request_percentage":"0"'))
     (dump / "config/users/carol").write_text("{")
     return dump

@@ -426,7 +426,6 @@ def test_wrong_usage_of_the_weir_command_is_one_line(
 
 @pytest.fixture
 def broker() -> Iterator[int]:
-    """The port of a broker that closes discovery's connection."""
     with Brokers(Cluster(shy=True)) as brokers:
         yield brokers.ports[0]
 

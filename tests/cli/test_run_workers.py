@@ -51,7 +51,6 @@ def stop(weir: Weir) -> None:
 
 
 def recorded(directory: Path, kind: str) -> list[bytes]:
-    """The lines of the finished files."""
     return [line for path in directory.glob(f"{kind}-*.jsonl.zst") for line in text_of(path).splitlines()]
 
 
@@ -200,7 +199,6 @@ def test_a_replaced_worker_serves_although_files_were_broken_since_the_start(tmp
 
 
 def presented(port: int) -> bytes:
-    """The certificate of the listener at this port."""
     with (
         socket.create_connection((HOST, port), WAIT_S) as plain,
         client_context().wrap_socket(plain, server_hostname=HOST) as sock,
@@ -211,7 +209,6 @@ def presented(port: int) -> bytes:
 
 
 def certificate_of(path: Path) -> bytes:
-    """The first certificate of a PEM file."""
     text, end = path.read_text("ascii"), "-----END CERTIFICATE-----"
     return ssl.PEM_cert_to_DER_cert(text[: text.index(end) + len(end)])
 
@@ -417,8 +414,6 @@ def worker_of(api: Api, node_id: int) -> int:
 
 
 class Api(NamedTuple):
-    """The admin endpoint of a Weir."""
-
     address: str
 
     def text(self, path: str) -> str:

@@ -66,7 +66,6 @@ def run(api: FakeApi, *arguments: str, **environment: str) -> Result:
 
 
 def printed(api: FakeApi, *arguments: str) -> list[str]:
-    """The lines that the command prints of this Weir."""
     result = run(api, *arguments)
     assert result.exit_code == DONE, result.output
     assert result.stderr == ""

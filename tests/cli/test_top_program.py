@@ -97,7 +97,6 @@ class Shown(NamedTuple):
         return await self.text()
 
     async def text(self) -> str:
-        """Return the text of the screen, without empty lines."""
         await self.pilot.pause()
         await self.program.workers.wait_for_complete()
         await self.pilot.pause()

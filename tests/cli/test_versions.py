@@ -33,13 +33,10 @@ KAFKA_0_10_2 = {4242: (0, 3), 0: (0, 2), 3: (0, 2), 11: (0, 1), 18: (0, 0), 19: 
 
 
 def speaking(ranges: dict[int, tuple[int, int]]) -> Cluster:
-    """A cluster that speaks these versions."""
     return Cluster(spoken={key: VersionRange(least, most) for key, (least, most) in ranges.items()})
 
 
 class Closing(Brokers):
-    """Sends bytes once asked, and closes the connection."""
-
     def __init__(self, answer: bytes) -> None:
         super().__init__(Cluster())
         self._answer = answer
@@ -54,7 +51,6 @@ def run(*arguments: str) -> Result:
 
 
 def shown(*arguments: str, ranges: dict[int, tuple[int, int]] = KAFKA_0_10_2) -> str:
-    """What the command prints about a broker."""
     with Brokers(speaking(ranges)) as brokers:
         result = run("--upstream", brokers.address, *arguments)
     assert result.exit_code == DONE, result.output

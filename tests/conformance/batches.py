@@ -30,7 +30,6 @@ FIELDS: Final = {
 
 @cache
 def builders(module: str) -> Any:
-    """A module of kafka-python's records."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # it reads its schemas by a deprecated function
         return importlib.import_module(f"kafka.record.{module}")

@@ -36,7 +36,6 @@ def file_of(target: str) -> Path:
 
 
 def expected(target: str) -> dict[str, str]:
-    """Return the expected outcomes: case name → summary."""
     return parse_expectations(file_of(target).read_bytes())
 
 
@@ -73,7 +72,6 @@ def mock_cluster() -> Iterator[str]:
 
 
 def main() -> None:
-    """Write the files of the named targets."""
     for target in sys.argv[1:] or (*RELEASES, MOCK):
         if target == MOCK:
             results = probed_mock()

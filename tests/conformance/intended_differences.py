@@ -19,8 +19,6 @@ OLD: Final = ("0.10.2.2",)
 
 
 class Intended(NamedTuple):
-    """A difference of Weir that is intended."""
-
     pattern: str
     """Pattern of the names of the cases."""
     releases: Collection[str]
@@ -35,8 +33,6 @@ class Intended(NamedTuple):
 
 
 class Unstable(NamedTuple):
-    """Outcomes of a broker that depend on timing."""
-
     pattern: str
     release: str
     summaries: frozenset[str]
@@ -137,7 +133,6 @@ def missing(found: Collection[Difference], release: str, *, with_login: bool = F
 
 
 def intended_table() -> str:
-    """Return the Markdown table of intended differences."""
     head = "| cases | behind Weir | broker | Weir | reason |\n| --- | --- | --- | --- | --- |\n"
     return head + "".join(
         f"| `{row.pattern}` | {_releases(row.releases)} | {row.broker} | {row.weir} | {row.reason} |\n"

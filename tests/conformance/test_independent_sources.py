@@ -32,7 +32,6 @@ PACKED: Final[list[dict[str, Any]]] = json.loads((DATA / "packed_batches.json").
 
 
 def frame(message: type[Message], version: int, body: bytes) -> bytes:
-    """A frame with this body."""
     schema = schema_of(message)
     if schema.kind == "response":
         tags = b"\0" * response_header_version(schema.api_key, version)
@@ -43,7 +42,6 @@ def frame(message: type[Message], version: int, body: bytes) -> bytes:
 
 
 def check(message: type[Message], version: int, body: bytes) -> None:
-    """The body's encoding has no defect."""
     schema = schema_of(message)
     assert schema.kind != "header"
     assert read(frame(message, version, body), form(schema.kind, schema.api_key, version)).defects == []

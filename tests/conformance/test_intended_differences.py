@@ -15,7 +15,6 @@ PAGE: Final = ROOT / "docs" / "reference" / "probe-expectations.md"
 
 
 def between(name: str) -> str:
-    """A generated part of the page."""
     return PAGE.read_text("utf-8").split(f"<!-- {name} -->\n")[1].split(f"<!-- end of {name} -->")[0]
 
 

@@ -47,7 +47,6 @@ PEAK_PER_BYTE: Final = 4
 
 
 def api_versions_response(tags: bytes) -> list[Finding]:
-    """Findings of an ApiVersions response with these tagged fields."""
     asked = ApiVersionsRequest(client_software_name="client", client_software_version="1")
     body = response(ApiVersionsResponse(), 3)[4:-1]
     return findings(sent(request(asked, 3)), answered(framed(body + tags)))

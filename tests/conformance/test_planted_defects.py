@@ -61,7 +61,6 @@ def beaten(ms: int = 0, correlation_id: int = 1, *, throttle_ms: int = 0, error_
 
 
 def heartbeat_body(body: bytes, version: int = 4, tags: bytes = b"\0") -> list[Event]:
-    """A heartbeat request with this body, and its response."""
     flexible = version >= 4
     frame = framed(header(12, version, 1, b"app", tags=tags if flexible else None) + body)
     return [sent(frame), answered(response(HeartbeatResponse(), version))]
@@ -114,7 +113,6 @@ def producing(*batches: bytes, version: int = 9) -> list[Event]:
 
 
 def accepted(*batches: bytes, error_code: int = 0) -> list[Event]:
-    """Produce requests, each with its response before the next."""
     return [
         event
         for records in batches
@@ -141,7 +139,6 @@ def authenticated(token: bytes = b"\0user\0secret") -> list[Event]:
 
 
 def gzipped(unpacked: bytes) -> bytes:
-    """A batch with these bytes as its compressed records."""
     data = changed(batch(1)[:61] + gzip.compress(unpacked), attributes=1)
     return changed(data, length=len(data) - 12)
 

@@ -25,7 +25,6 @@ def test_every_rule_has_a_name_an_explanation_and_a_severity() -> None:
 
 
 def written(page: str) -> str:
-    """The page with the table of the registry."""
     before, _, rest = page.partition(BEGIN)
     return f"{before}{BEGIN}\n{table()}\n{END}{rest.partition(END)[2]}"
 

@@ -14,14 +14,11 @@ PATIENCE_S = 90.0
 
 
 class Admin:
-    """A port of Weir's, and what it says."""
-
     def __init__(self) -> None:
         self.port = free_range(1)
         self.options = ("--admin", f"{HOST}:{self.port}")
 
     def get(self, path: str) -> tuple[int, bytes]:
-        """Status and body."""
         with closing(http.client.HTTPConnection(HOST, self.port, timeout=PATIENCE_S)) as connection:
             connection.request("GET", path)
             answer = connection.getresponse()

@@ -44,7 +44,6 @@ class Aftermath:
         return Counter(str(entry["reason"]) for entry in self._ended())
 
     def port(self, node_id: int) -> int:
-        """Weir's port for a broker."""
         return self._weir.port + 1 + node_id
 
     def came(self, node_id: int) -> None:

@@ -27,7 +27,6 @@ def open_count(pid: int) -> int:
 
 
 def listening_ports(pid: int) -> set[int]:
-    """The TCP ports at which a process accepts connections."""
     return {_port(row[_LOCAL]) for row in _sockets(pid) if row[_STATE] == _LISTEN}
 
 

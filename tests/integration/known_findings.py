@@ -20,8 +20,6 @@ PAGE: Final = ROOT / "docs" / "background" / "conformance-findings.md"
 
 
 class Known(NamedTuple):
-    """A finding that is explained."""
-
     client: str
     rule: R
     api: str

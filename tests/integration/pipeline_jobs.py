@@ -17,15 +17,12 @@ JOB_S = 240.0
 
 
 class Ended(NamedTuple):
-    """What became of a command."""
-
     exit_code: int
     output: str
     errors: str
 
 
 def command(job: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a job to its end, whatever that is."""
     return subprocess.run(
         [sys.executable, "-m", "weir.cli", "pipeline", job, *arguments],
         capture_output=True,

@@ -82,7 +82,6 @@ class RebootstrapTap:
             _Relayed(self, client, server).start()
 
     def note_sent(self, head: Head) -> None:
-        """Count a request of a client."""
         if head.api_key == ApiKey.PRODUCE:
             with self._lock:
                 self.produced += 1
@@ -101,7 +100,6 @@ class RebootstrapTap:
         return frame
 
     def lost(self, heads: Iterable[Head]) -> None:
-        """Count requests whose connection has ended as answered."""
         with self._lock:
             self._in_flight -= sum(head.api_key == ApiKey.PRODUCE for head in heads)
 

@@ -67,7 +67,6 @@ def load(bootstrap: str, topic: str, size: int) -> None:
 
 
 def log_directory(cluster: Cluster, node_id: int, topic: str, partition: int = 0) -> Path:
-    """Directory of a replica's log."""
     return cluster.directory / "data" / f"log-{node_id}" / f"{topic}-{partition}"
 
 
@@ -95,15 +94,11 @@ def log_digest(directory: Path) -> tuple[int, str]:
 
 
 class Sample(NamedTuple):
-    """Size of a log at a time."""
-
     at_s: float
     size: int
 
 
 class Copy(Talker):
-    """Watches the log of a new replica grow."""
-
     def __init__(self, cluster: Cluster, topic: str, leader: int, follower: int) -> None:
         super().__init__(f"copy of {topic} at {follower}")
         self.topic = topic
@@ -121,7 +116,6 @@ class Copy(Talker):
 
     @property
     def size(self) -> int:
-        """Size of the log in the latest sample."""
         return self.samples[-1].size if self.samples else 0
 
     @property
@@ -164,8 +158,6 @@ class Copy(Talker):
 
 
 class Timed(NamedTuple):
-    """Acknowledgements in a span of time."""
-
     records: int
     per_s: float
     p50_ms: float
@@ -173,7 +165,6 @@ class Timed(NamedTuple):
     max_ms: float
 
     def __str__(self) -> str:
-        """All figures, for a report."""
         times = f"p50 {self.p50_ms:.1f} ms, p99 {self.p99_ms:.1f} ms, max {self.max_ms:.1f} ms"
         return f"{self.records} records, {self.per_s:.1f} records/s, {times}"
 
@@ -300,5 +291,4 @@ class ReassignmentTool:
 
 
 def is_driven_over_kafkas_protocol(version: str) -> bool:
-    """Whether this release's kafka-reassign-partitions sets throttles over Kafka's protocol."""
     return version_tuple(version) >= (2, 6)

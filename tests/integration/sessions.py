@@ -76,13 +76,10 @@ MANY: Final = 26
 
 
 def codecs(version: str) -> list[str]:
-    """Compressions that brokers of a release have."""
     return [codec for codec, first in CODECS.items() if version_tuple(version) >= first]
 
 
 class Names(NamedTuple):
-    """Options of a library, in its own spelling."""
-
     compression: str
     transactional_id: str
     idempotence: Mapping[str, Any]
@@ -98,7 +95,6 @@ PYTHON: Final = ("compression_type", "transactional_id", {"enable_idempotence": 
 
 
 def librdkafka(cluster: Cluster, bootstrap: str, topic: str) -> None:
-    """The session of librdkafka, through confluent-kafka."""
     names = Names(
         "compression.type",
         "transactional.id",
@@ -163,7 +159,6 @@ def _consume_in_group(client: Client, bootstrap: str, topic: str, config: Mappin
 
 
 def _administer(admin: Admin, version: str, topics: list[str]) -> None:
-    """Create topics, enlarge one, and describe them."""
     (created,) = admin.run(Step("create", dict.fromkeys(topics, 1)))
     assert set(created.errors.values()) <= {""}, created
     described = eventually(

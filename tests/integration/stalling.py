@@ -40,7 +40,6 @@ class StallingRelay:
         self._passing.clear()
 
     def go_on(self) -> None:
-        """Pass their bytes again, also those that wait."""
         self._passing.set()
 
     def __enter__(self) -> Self:

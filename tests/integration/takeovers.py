@@ -54,7 +54,6 @@ class Generations:
         return self._processes.log(str(number)).read_text("utf-8", "replace")
 
     def pid(self, number: int) -> int:
-        """Process id."""
         return self._processes.pid(str(number))
 
     def start(self) -> int:
@@ -63,7 +62,6 @@ class Generations:
         return self.number
 
     def start_only(self) -> int:
-        """Start the next Weir, and return its number."""
         self.number += 1
         self._processes.start(str(self.number), self._command)
         return self.number
@@ -84,7 +82,6 @@ class Generations:
         return self._processes.wait(str(number), PATIENCE_S)
 
     def wait_for(self, number: int, text: str) -> None:
-        """Wait until a Weir has logged this."""
         deadline = time.monotonic() + PATIENCE_S
         while text not in self.log(number):
             if not self._processes.running(str(number)):
@@ -107,8 +104,6 @@ class Generations:
 
 @dataclass
 class Tally:
-    """What came of a client's records."""
-
     delivered: int = 0
     failures: list[str] = field(default_factory=list)
     longest_s: float = 0.0
@@ -124,8 +119,6 @@ class Tally:
 
 
 class Load(Protocol):
-    """A client that produces until told to stop."""
-
     tally: Tally
 
     def run(self, stop: threading.Event) -> None:

@@ -25,8 +25,6 @@ CHUNK_BYTES = 1 << 16
 
 @dataclass
 class Conversation:
-    """All bytes of one connection."""
-
     requests: bytearray = field(default_factory=bytearray)
     responses: bytearray = field(default_factory=bytearray)
 

@@ -57,7 +57,6 @@ class Load:
         self.messages = some_messages(COUNT, SIZE)
 
     def write(self, client: Client, topic: str) -> float:
-        """Write all through Weir. Returns the largest throttle time."""
         client_id = f"writer-{client.name}"
         produced = client.produce(
             self._bootstrap, topic, self.messages, client_id=client_id, timeout_s=PATIENCE_S

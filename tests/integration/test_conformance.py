@@ -33,7 +33,6 @@ TRANSACTIONAL: Final = {"InitProducerId", "EndTxn"}
 
 
 def marks(client: str, version: str) -> list[pytest.MarkDecorator]:
-    """Codecs of the Python clients are fetched."""
     if client in {"kafka-python", "aiokafka"}:
         return [pytest.mark.oracle]
     return [pytest.mark.core] if (client, version) == ("librdkafka", "3.9.1") else []

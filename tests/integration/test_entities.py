@@ -53,15 +53,12 @@ class Budget(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """What one Weir enforces."""
-
     name: str
     rows: tuple[Row, ...]
     budgets: tuple[Budget, ...]
 
     @property
     def text(self) -> str:
-        """The quota file."""
         return "\n".join(
             f"[[quota]]\n{row.entity}\nproducer_byte_rate = {row.quota}\nconsumer_byte_rate = {row.quota}\n"
             for row in self.rows
@@ -116,7 +113,6 @@ class Group:
 
     @property
     def throttled(self) -> bool:
-        """Whether anyone was told to wait."""
         return any(answer.throttle_ms > 0 for client in self.clients for answer in client.answers)
 
 
@@ -149,8 +145,6 @@ def test_every_quota_level_is_enforced_and_shared_by_its_clients(
 
 
 class Load(NamedTuple):
-    """Where and how to send."""
-
     broker_versions: BrokerVersions
     topic: str
     brokers: dict[int, Address]
@@ -159,7 +153,6 @@ class Load(NamedTuple):
     def client(
         self, kind: str, client_id: str, partition: int, rate: Pace, behaviour: Behaviour
     ) -> RawClient:
-        """A producer or a consumer of one partition."""
         build = produce if kind == "produce" else fetch
         request = build(self.broker_versions, client_id, self.topic, rate.request_bytes, partition)
         return RawClient(f"{kind} {client_id}", self.brokers[partition], request, behaviour, rate)

@@ -77,8 +77,6 @@ NEAR_QUOTA = 0.2
 
 
 class Seen(NamedTuple):
-    """What became of a case in the minute."""
-
     rate: float
     """bytes/s: `trend_rate`."""
     told: Throttling
@@ -135,17 +133,14 @@ def apart(
 
 
 def runs() -> Iterator[tuple[str, Case]]:
-    """Every case, with either start."""
     return ((start, case) for start in STARTS for case in CASES)
 
 
 def name(limiter: str, start: str, case: Case) -> str:
-    """The client-id of a run."""
     return f"{limiter}-{start}-{case.name}"
 
 
 def weir_quotas() -> Iterator[str]:
-    """Weir's quota file, entry by entry."""
     for start, case in runs():
         yield f'[[quota]]\nclient_id = "{name("weir", start, case)}"\n{KEYS[case.kind]} = {QUOTA}\n'
 
@@ -159,7 +154,6 @@ def make(limiter: str, address: Address, topic: str, start: str, case: Case) -> 
 
 
 def look(client: RawClient) -> Seen:
-    """What became of a run."""
     answers = client.answers
     return Seen(
         trend_rate(answers, FROM_S, UNTIL_S),
@@ -169,7 +163,6 @@ def look(client: RawClient) -> Seen:
 
 
 def table(seen: Mapping[Key, Seen]) -> Iterator[str]:
-    """Both sides of every case in a line."""
     yield "case; then broker | weir: MB/s, answers, throttled, mean ms, total s"
     for start, case in runs():
         sides = [seen[limiter, start, case.name] for limiter in ("broker", "weir")]

@@ -70,11 +70,9 @@ class Member:
 
     @property
     def partitions(self) -> int:
-        """How many it has now."""
         return len(self._consumer.assignment())
 
     def turn(self) -> None:
-        """Handle one record, if there is one."""
         message = self._consumer.poll(0.01)
         if message is None:
             return
@@ -108,7 +106,6 @@ class Load:
         self._lock, self._thread = Lock(), Thread(target=self._run)
 
     def want_no_more(self) -> None:
-        """Each group calls it once."""
         with self._lock:
             self._wanted -= 1
             if not self._wanted:

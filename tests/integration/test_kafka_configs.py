@@ -167,7 +167,6 @@ FULL: Final[tuple[Call, ...]] = (
 
 
 def transcript(release: str, bootstrap: str, calls: Sequence[Call]) -> Transcript:
-    """Each call, and what the tool said."""
     given = [("--bootstrap-server", bootstrap, *call) for call in calls]
     return [(call, same(said)) for call, said in zip(calls, kafka_configs(release, given), strict=True)]
 
@@ -260,7 +259,6 @@ def described(at: Connection, message: DescribeClientQuotasRequest, version: int
 
 
 def altered(at: Connection, message: AlterClientQuotasRequest, version: int) -> object:
-    """What is told of each entity."""
     answer = at.ask(message, AlterClientQuotasResponse, version)
     told = [
         (

@@ -79,7 +79,6 @@ class Crowd:
         flow(self._senders, self._alone, self._members)
 
     def settle(self) -> None:
-        """Producers end, and consumers once they have all."""
         settle(self._senders, self._alone, self._members)
 
     def assert_all_arrived(self) -> None:
@@ -219,7 +218,6 @@ def use_broker(weir: Weir, cluster: Cluster, topic: str, node_id: int, aftermath
 
 
 def told_by(weir: Weir) -> dict[int, tuple[str, int]]:
-    """The brokers' addresses as Weir tells them."""
     return wire.metadata(HOST, weir.port)[0]
 
 

@@ -37,7 +37,6 @@ pytestmark = [pytest.mark.broker]
 
 
 def codes(answer: Answer) -> dict[str | None, int]:
-    """Each topic's error code."""
     return {result.name: result.error_code for result in answer.results}
 
 

@@ -44,8 +44,6 @@ QUOTAS = f'[[quota]]\nclient_id = "<default>"\ncontroller_mutation_rate = {RATE}
 
 
 class Pair(NamedTuple):
-    """One sequence on both sides."""
-
     own: Lane
     """Under the broker's quota."""
     weir: Lane
@@ -111,5 +109,4 @@ def give_quotas(broker: Address, client_ids: Iterable[str]) -> None:
 
 
 def spread(gaps: Sequence[float]) -> str:
-    """Median, least and most."""
     return f"median {statistics.median(gaps):.0f}, from {min(gaps):.0f} to {max(gaps):.0f}"

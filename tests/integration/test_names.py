@@ -34,8 +34,6 @@ HEADS: Final = 1.5
 
 
 class KafkaPythonByName(KafkaPython):
-    """kafka-python, with a file of hosts."""
-
     worker = Path(tests.clients.__file__).with_name("kafka_python_names_worker.py")
 
     def __init__(self, hosts: Path) -> None:
@@ -66,11 +64,9 @@ class Door:
         self.admin.wait_for(200)
 
     def at(self, name: str = f"bootstrap.{DOMAIN}") -> str:
-        """The port, by a name."""
         return f"{name}:{self.weir.port}"
 
     def charged(self) -> dict[tuple[str, str, str], float]:
-        """Bytes by client-id, quota and broker."""
         rows = self.admin.metrics().rows("weir_entity_bytes_total")
         found = [(dict(labels), value) for labels, value in rows.items()]
         return {(of["client_id"], of["quota"], of["broker"]): value for of, value in found}

@@ -39,7 +39,6 @@ def with_usage(topic: str) -> tuple[str, ...]:
 
 
 def plain_clients(bootstrap: str, topic: str) -> None:
-    """Without a login."""
     some = some_messages(50, 1000)
     create_topic(bootstrap, topic, partitions=2)
     LibrdkafkaAdmin(bootstrap, "admin").run(
@@ -59,7 +58,6 @@ def plain_clients(bootstrap: str, topic: str) -> None:
 
 
 def users(bootstrap: str, topic: str) -> None:
-    """Alice and Bob, who log in."""
     some = some_messages(50, 1000)
     alice = sasl.librdkafka(Login(SCRAM_256, ALICE))
     Librdkafka().produce(bootstrap, topic, some, client_id="of-alice", config=alice)

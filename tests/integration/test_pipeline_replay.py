@@ -92,7 +92,6 @@ def test_replayed_throttle_times_equal_those_recorded_at_a_real_broker(
 
 
 def messages(length: int) -> list[bytes]:
-    """So many bytes of them."""
     return some_messages(length // 10_000, 10_000)
 
 
@@ -125,7 +124,6 @@ def play(bootstrap: str, topic: str) -> None:
 
 
 def ask(bootstrap: str) -> None:
-    """One cheap question after the other."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": "asker"})
     until_s = time.monotonic() + SECONDS
     while time.monotonic() < until_s:
@@ -133,7 +131,6 @@ def ask(bootstrap: str) -> None:
 
 
 def make(bootstrap: str, topic: str) -> None:
-    """More topics than there are tokens for."""
     names = [f"{topic}-{number}" for number in range(40)]
     admin = LibrdkafkaAdmin(bootstrap, "maker")
     until_s = time.monotonic() + SECONDS
@@ -161,7 +158,6 @@ def by_client(lake: Path) -> tuple[Waits, Waits, Waits]:
 
 
 def by_quota(waits: Waits) -> dict[str, float]:
-    """Summed up over clients."""
     found: dict[str, float] = defaultdict(float)
     for (quota, _client_id), waited in waits.items():
         found[quota] += waited

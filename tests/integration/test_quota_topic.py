@@ -38,8 +38,6 @@ pytestmark = [pytest.mark.broker]
 
 
 class Front:
-    """A Weir with a quota topic, and its metrics."""
-
     def __init__(self, start_weir: StartWeir, upstream: str, topic: str, *options: str) -> None:
         self.admin = Admin()
         store = ("--quotas", "", "--quota-store", "topic", "--quota-topic", topic)
@@ -50,12 +48,10 @@ class Front:
 
     @property
     def quotas(self) -> int:
-        """How many are in force."""
         return int(self.admin.metrics()["weir_quotas_configured"])
 
     @property
     def available(self) -> bool:
-        """What the metric says of the store."""
         return bool(self.admin.metrics().value("weir_quota_store_available", store="topic"))
 
 

@@ -54,7 +54,6 @@ def in_json(*arguments: str, exit_code: int = DONE) -> dict[str, Any]:
 
 
 def configure(cluster: Cluster, *arguments: str) -> None:
-    """kafka-configs --alter."""
     where = ("--bootstrap-server", cluster.bootstrap)
     if cluster.version.startswith("2."):
         where = ("--zookeeper", cluster.zookeeper)
@@ -63,7 +62,6 @@ def configure(cluster: Cluster, *arguments: str) -> None:
 
 
 def protect(cluster: Cluster, path: str, digest: str) -> None:
-    """Let only who knows the digest read a node."""
     client = KazooClient(cluster.zookeeper)
     client.start()
     client.set_acls(path, [make_digest_acl(*digest.split(":"), all=True)])

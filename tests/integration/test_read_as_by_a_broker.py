@@ -64,7 +64,6 @@ MUTATIONS: Final = 25
 
 
 def done(futures: Iterable[Future[object]]) -> None:
-    """All of them have succeeded."""
     for future in futures:
         future.result(TIMEOUT_S)
 

@@ -79,7 +79,6 @@ class RebootstrapBrokers(Brokers):
 
 
 def produced() -> ProduceResponse:
-    """The record is stored."""
     topic = ProduceResponse.TopicProduceResponse
     partition = ProduceResponse.PartitionProduceResponse
     return ProduceResponse(

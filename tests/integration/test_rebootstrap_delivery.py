@@ -160,7 +160,6 @@ def tell(tap: RebootstrapTap) -> None:
 
 
 def stored(cluster: Cluster, topic: str) -> Counter[int]:
-    """Return how often each record is in the topic."""
     return Counter(
         int(each.value) for records in records_in(cluster.bootstrap, topic).values() for each in records
     )

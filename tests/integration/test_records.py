@@ -23,7 +23,6 @@ pytestmark = [pytest.mark.broker]
 
 
 def with_codecs(client: Client) -> Client:
-    """The client with what it needs for every compression."""
     return type(client)(client.release, codecs=True) if isinstance(client, WorkerClient) else client
 
 
@@ -83,7 +82,6 @@ def test_records_arrive_once_in_order_unchanged_and_a_group_goes_on_where_it_com
 
 
 def compression_option(client: Client) -> str:
-    """Its name in the library."""
     return "compression.type" if isinstance(client, Librdkafka) else "compression_type"
 
 

@@ -49,7 +49,6 @@ def close_refused_sockets() -> Iterator[None]:
 
 
 def is_refused(sock: socket.socket) -> bool:
-    """Whether a TCP socket is neither connected nor listening."""
     if sock.family != socket.AF_INET or sock.type != socket.SOCK_STREAM:
         return False
     try:

@@ -147,7 +147,6 @@ def test_kafka_configs_prints_equal_output_for_weirs_throttles_and_a_clusters(
 
 
 def _error(said: Said) -> str:
-    """The class of the error that a tool tells."""
     words = f"{said.out} {said.err}".replace(":", " ").split()
     errors = [word.rpartition(".")[2] for word in words if word.endswith("Exception")]
     return errors[-1] if errors else ""

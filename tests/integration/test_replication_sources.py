@@ -44,12 +44,10 @@ def tool(cluster: Cluster, main_class: str, *arguments: str) -> None:
 
 
 def at_zookeeper(cluster: Cluster, main_class: str, *arguments: str) -> None:
-    """Call a tool that writes to ZooKeeper."""
     tool(cluster, main_class, "--zookeeper", cluster.zookeeper, *arguments)
 
 
 def configure(cluster: Cluster, *arguments: str) -> None:
-    """kafka-configs --alter over Kafka's protocol."""
     tool(
         cluster,
         "kafka.admin.ConfigCommand",

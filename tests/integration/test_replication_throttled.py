@@ -78,7 +78,6 @@ def change_quotas(replicated: ReplicatedCluster, text: str) -> None:
 
 
 def say(text: str) -> None:
-    """Report a figure."""
     print(text, flush=True)
 
 
@@ -93,7 +92,6 @@ def has_replicas(cluster: Cluster, topic: str, wanted: list[int]) -> None:
 
 
 def assert_equal_logs(cluster: Cluster, topic: str, one: int, two: int) -> None:
-    """Both replicas have the same bytes."""
     first, second = (log_digest(log_directory(cluster, node_id, topic)) for node_id in (one, two))
     assert first == second, f"{topic} at {one} and {two}"
 
@@ -195,7 +193,6 @@ class Story:
         assert not in_sync.shrunk
 
     def report(self, where: str) -> None:
-        """Say all figures."""
         say(f"{where}: 200 MB in {self.copy.took_s:.2f} s, {self.copy.rate():.4g} bytes/s in the middle")
         say(f"{where}, client before: {self.before}")
         say(f"{where}, client during: {self.during}")
@@ -250,7 +247,6 @@ def follower_is_killed(replicated: ReplicatedCluster, _copy: Copy) -> None:
 
 
 def weir_is_killed(replicated: ReplicatedCluster, _copy: Copy) -> None:
-    """A new Weir begins with empty budgets."""
     os.kill(replicated.weir.pid, signal.SIGKILL)
     replicated.start_weir()
 

@@ -75,15 +75,12 @@ def builds(topic: str) -> Mapping[str, Build]:
 
 
 class Held(NamedTuple):
-    """What came of a loop."""
-
     per_s: float
     throttled: int
     """Answers that told it to wait."""
 
 
 def achieved(address: Address, who: str, trial: Trial, requests: Mapping[str, Build]) -> dict[str, Held]:
-    """What each loop of a trial got, by API."""
     clients = {
         api: RawClient(
             api,
@@ -102,7 +99,6 @@ def achieved(address: Address, who: str, trial: Trial, requests: Mapping[str, Bu
 
 
 def client_ids(who: str) -> dict[str, int]:
-    """The quota of each client-id, in percent."""
     return {f"{who}-{trial.percent}-{api}": trial.percent for trial in TRIALS for api in trial.apis}
 
 
@@ -128,7 +124,6 @@ class Stage:
         )
 
     def warm(self) -> None:
-        """Have the broker compile what it will need."""
         every = [build("warm", size) for build in self._requests.values() for size in (SMALL, LARGE)]
         drive(
             [RawClient("warm", self._address, request, Behaviour(connections=2)) for request in every], WARM_S

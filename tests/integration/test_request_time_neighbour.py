@@ -53,7 +53,6 @@ class Neighbour:
         return 1000 * sorted(took_s)[int(0.99 * len(took_s))]
 
     def close(self) -> None:
-        """End the connection."""
         self._connection.close()
 
 

@@ -28,7 +28,6 @@ TAKEOVERS: Final = int(os.environ.get("TAKEOVERS", "20"))
 
 
 def is_refused(port: int) -> bool:
-    """True if the kernel refuses a connection."""
     with socket.socket() as sock:
         return sock.connect_ex((HOST, port)) != 0
 
@@ -88,7 +87,6 @@ def test_no_produce_fails_over_many_takeovers(kafka_cluster: StartCluster, topic
 
 
 def stored(cluster: Cluster, topic: str) -> int:
-    """Number of records in a topic of one partition."""
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "unused"})
     try:
         _first, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)

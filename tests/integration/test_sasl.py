@@ -76,7 +76,6 @@ class Scene:
                     self._exchange(running, login_of(client.name, mechanism), client_id, name)
 
     def visit_with_java(self, version: str) -> None:
-        """Java's clients do the same."""
         exchanges = [
             Exchange(name, self.messages, sasl.java(login_of("java", mechanism)) | {"client.id": client_id})
             for mechanism, (client_id, name) in self._meet("java", mechanisms(version)).items()
@@ -95,7 +94,6 @@ class Scene:
         assert read.values == self.messages
 
     def _meet(self, client: str, known: list[str]) -> dict[str, tuple[str, str]]:
-        """A client-id and a topic for each mechanism."""
         ids = {mechanism: f"{client}-{mechanism}" for mechanism in known}
         self.expected |= {Sharer(login_of(client, each).user.name, ids[each]) for each in known}
         names = {mechanism: (each, f"{self._topic}-{each}") for mechanism, each in ids.items()}

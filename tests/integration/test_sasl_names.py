@@ -58,7 +58,6 @@ def coded(text: str) -> str:
 
 
 def response(payload: str) -> bytes:
-    """A client's response with a token of this payload."""
     return f"n,,\1auth=Bearer {claims(payload)}\1\1".encode()
 
 
@@ -87,7 +86,6 @@ def accepted() -> dict[str, bytes]:
 
 
 def refused() -> dict[str, bytes]:
-    """Responses that the broker refuses."""
     alices = claims(ALICES)
     return {
         "a number": response('{"sub":5,"exp":%d}'),
@@ -133,14 +131,12 @@ class Visitor:
         connection.receive()
 
     def ledger(self) -> dict[str, str]:
-        """Who was charged, by client-id."""
         charged = [sharer for sharer in self._front.charged() if sharer.client_id]
         assert len({sharer.client_id for sharer in charged}) == len(charged), "one client-id, two users"
         return {sharer.client_id: sharer.user for sharer in charged}
 
 
 def owner(connection: SaslConnection) -> str:
-    """Who the broker says that this is."""
     return made_token(connection).principal_name
 
 

@@ -95,7 +95,6 @@ def test_users_are_held_to_byte_rates_as_closely_as_client_ids(
 
 
 def spent(clients: Sequence[RawClient]) -> float:
-    """Bytes of all that was answered."""
     return sum(answer.charged_bytes for client in clients for answer in client.answers)
 
 
@@ -195,5 +194,4 @@ def test_a_thousand_connections_of_a_user_share_one_budget(
 
 
 def logged_in(front: Front, number: int) -> SaslConnection:
-    """A connection of alice's."""
     return SaslConnection(front.broker, f"app-{number}").log_in(PLAIN, *ALICE)

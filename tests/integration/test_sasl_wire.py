@@ -92,7 +92,6 @@ def shake(connection: SaslConnection, mechanism: str, version: int) -> str:
 
 
 def prove(connection: SaslConnection, talk: Conversation, version: int | None) -> list[str]:
-    """What was heard, without what is drawn by chance."""
     heard = len(connection.heard)
     try:
         connection.authenticate(talk, version)
@@ -113,8 +112,6 @@ def logs_in(mechanism: str, user: User, version: int | None, *, right: bool = Tr
 
 
 def fails_then(mechanism: str, version: int | None) -> Case:
-    """Another attempt on the same connection."""
-
     def case(connection: SaslConnection) -> object:
         with suppress(SaslError):
             connection.log_in(mechanism, ALICE.name, secret(mechanism, ALICE, right=False), version)
@@ -132,8 +129,6 @@ def talks(mechanism: str, talk: Callable[[], Conversation], version: int | None)
 
 
 def again(mechanism: str, then: Case) -> Case:
-    """Re-authentication, or what is taken for it."""
-
     def case(connection: SaslConnection) -> object:
         connection.log_in(mechanism, ALICE.name, secret(mechanism, ALICE))
         return [metadata(connection), then(connection)]
@@ -182,8 +177,6 @@ def asks_between(connection: SaslConnection) -> object:
 
 
 def pipelined(version: int | None, token: bytes) -> Case:
-    """Handshake, token and two requests in one piece."""
-
     def case(connection: SaslConnection) -> object:
         connection.said.append(token)
         wrapped = frames.framed(token)
@@ -212,7 +205,6 @@ def proves_when_in(connection: SaslConnection) -> object:
 
 
 def cases(version: str) -> dict[str, Case]:
-    """Everything that is tried with a release."""
     old = version == "0.10.2.2"
     shapes: tuple[int | None, ...] = (None,) if old else (None, 0, 1, 2)
     last = shapes[-1]
@@ -274,8 +266,6 @@ def new_cases() -> dict[str, Case]:
 
 
 class Seen(NamedTuple):
-    """What came of a case."""
-
     outcome: object
     said: list[bytes]
 

@@ -73,7 +73,6 @@ def weirs_of(start_weir: StartWeir, bootstrap: str, number: int) -> list[Weir]:
 
 
 def clients_of(weirs: Sequence[Weir], topic: str, connections: int) -> list[RawClient]:
-    """A producer at each Weir, all of one client-id."""
     behaviour = Behaviour(connections=connections)
     return [
         RawClient(

@@ -45,7 +45,6 @@ KILLS: Final = {
 
 @pytest.fixture
 def upstream() -> Iterator[str]:
-    """Addresses of the mock cluster's brokers."""
     owner = Producer({"bootstrap.servers": "unused:1", "test.mock.num.brokers": NODES, "log_level": 0})
     brokers = owner.list_topics(timeout=10).brokers.values()
     yield ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
@@ -53,7 +52,6 @@ def upstream() -> Iterator[str]:
 
 
 def events(weirs: Generations, number: int, event: str) -> list[dict[str, object]]:
-    """The log lines of a Weir with this event."""
     whole, _end, _partial = weirs.log(number).rpartition("\n")
     return [line for line in map(json.loads, whole.splitlines()) if line["event"] == event]
 

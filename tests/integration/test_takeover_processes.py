@@ -39,7 +39,6 @@ HOURS = ("--quota-window-size-seconds", "3600")
 
 @pytest.fixture
 def upstream() -> Iterator[str]:
-    """Addresses of the mock cluster's brokers."""
     owner = Producer({"bootstrap.servers": "unused:1", "test.mock.num.brokers": 3, "log_level": 0})
     yield ",".join(
         f"{broker.host}:{broker.port}" for broker in owner.list_topics(timeout=10).brokers.values()
@@ -48,7 +47,6 @@ def upstream() -> Iterator[str]:
 
 
 def rates(weirs: Generations) -> float:
-    """Sum of the client's byte rates at all brokers."""
     rows = weirs.admin.metrics().rows("weir_entity_rate_bytes_per_second")
     return sum(value for labels, value in rows.items() if dict(labels)["client_id"] == "rd")
 

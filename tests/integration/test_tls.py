@@ -42,7 +42,6 @@ PATIENCE_S: Final = 30.0
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Place]:
-    """One broker for all of these tests."""
     with tempfile.TemporaryDirectory(prefix="weir-tls-") as directory, Place(Path(directory)) as found:
         yield found
 
@@ -161,7 +160,6 @@ def test_a_wrong_password_inside_tls_gets_the_brokers_own_error(
 
 
 def refusal(bootstrap: str, config: Mapping[str, str]) -> str:
-    """What librdkafka is told by whoever refuses its login."""
     told = list[str]()
 
     def hear(error: KafkaError) -> None:

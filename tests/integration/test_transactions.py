@@ -26,7 +26,6 @@ client = Librdkafka()
 
 
 def transactional_producer(bootstrap: str, transactional_id: str) -> Producer:
-    """A producer ready to begin its first transaction."""
     producer = Producer(
         {"bootstrap.servers": bootstrap, "transactional.id": transactional_id, "log_level": 2}
     )
@@ -35,7 +34,6 @@ def transactional_producer(bootstrap: str, transactional_id: str) -> Producer:
 
 
 def transact(producer: Producer, topic: str, messages: list[bytes], *, commit: bool) -> None:
-    """One transaction, sent as a whole before it ends."""
     producer.begin_transaction()
     for message in messages:
         producer.produce(topic, message, partition=0)

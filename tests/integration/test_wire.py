@@ -91,7 +91,6 @@ def unsupported() -> bytes:
 
 
 def same(message: type, version: int, data: bytes | bytearray) -> None:
-    """Decode, encode, compare."""
     again = codec(message, version).encode(codec(message, version).decode(data))
     assert again == bytes(data), f"{message.__name__} v{version}"
 

@@ -171,7 +171,6 @@ def await_true(condition: Callable[[], bool]) -> None:
 
 
 def runs(pid: int) -> bool:
-    """Whether a process exists that has not ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(") ")[2][0] not in "ZX"
     except FileNotFoundError:

@@ -19,6 +19,5 @@ class Threads:
         thread.start()
 
     def join(self) -> None:
-        """Wait until all threads have ended."""
         for thread in self._threads:
             thread.join()

@@ -11,8 +11,6 @@ PATIENCE_S = 60.0
 
 
 class Stored(NamedTuple):
-    """A record as the broker has it."""
-
     key: bytes
     value: bytes
 

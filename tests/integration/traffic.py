@@ -126,7 +126,6 @@ class Sender(Talker):
             self._stopped.wait(_PACE_S)  # the pace of the load; nothing is decided by it
 
     def check_errors(self) -> None:
-        """Raise ClientError if a record was given up."""
         if self.errors:
             raise ClientError(f"{len(self.errors)} records not acknowledged: {self.errors[:3]}")
 
@@ -163,8 +162,6 @@ class RdSender(Sender):
 
 
 class PySender(Sender):
-    """A producer of kafka-python, idempotent."""
-
     def __init__(self, bootstrap: str, topic: str, partitions: int, name: str = "kafka-python") -> None:
         super().__init__(name, topic, partitions)
         self._options = {
@@ -197,7 +194,6 @@ class Receiver(Talker):
         """The largest number by partition and sender."""
 
     def note(self, partition: int | None, offset: int | None, value: object) -> None:
-        """Keep a record."""
         if partition is None or offset is None or not isinstance(value, bytes):
             raise ClientError(f"half a message: {partition=} {offset=} {value=}")
         sender, _, number = value.decode().rpartition(" ")
@@ -247,8 +243,6 @@ class RdReceiver(Receiver):
 
 
 class PyReceiver(Receiver):
-    """A consumer of kafka-python, alone in its group."""
-
     def __init__(self, bootstrap: str, topic: str, group: str, name: str = "kafka-python consumer") -> None:
         super().__init__(name)
         self._topic = topic

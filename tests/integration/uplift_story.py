@@ -44,7 +44,6 @@ _POLL_S: Final = 0.05
 
 
 def versions_at(address: Address) -> Mapping[int, VersionRange]:
-    """What one is offered there, by API key."""
     return ranges(ask(address, m.ApiVersionsRequest(), m.ApiVersionsResponse, 0))
 
 
@@ -67,7 +66,6 @@ class Teller:
         return api_key in self.versions
 
     def hide(self, value: str) -> None:
-        """Something that no two tellings have in common."""
         self._hidden[value] = "HIDDEN"
 
     def ask(self, request: Message, answer: type[R]) -> R:
@@ -80,7 +78,6 @@ class Teller:
         return found
 
     def get(self, request: Message, answer: type[R]) -> R:
-        """Ask, again if the broker is not ready."""
         api_key = schema_of(type(request)).api_key
         self.asked.add(api_key)
         version = self.versions[api_key]
@@ -112,7 +109,6 @@ class Teller:
 
 
 def error_codes(value: Any) -> Iterator[int]:
-    """Every error code in a response."""
     if isinstance(value, dict):
         for key, each in value.items():
             if key == "error_code":

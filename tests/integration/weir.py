@@ -54,7 +54,6 @@ class Weir:
 
     @property
     def bootstrap(self) -> str:
-        """Where clients begin."""
         return f"{self._bracketed}:{self.port}"
 
     @property
@@ -63,7 +62,6 @@ class Weir:
 
     @property
     def log(self) -> str:
-        """What it has logged so far, JSON lines."""
         return self._processes.log(NAME).read_text("utf-8", "replace")
 
     def written(self) -> dict[Path, bytes]:
@@ -72,7 +70,6 @@ class Weir:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
         return self._processes.pid(NAME)
 
     def start(self) -> Self:
@@ -88,7 +85,6 @@ class Weir:
         raise WeirError(f"weir does not listen after {START_S} s: {self.log[-2000:]}")
 
     def stop(self) -> int:
-        """Send SIGTERM, wait, and return the exit code."""
         os.kill(self.pid, signal.SIGTERM)
         return self._processes.wait(NAME, STOP_S)
 

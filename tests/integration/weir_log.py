@@ -14,10 +14,8 @@ consumer_byte_rate = 1000000000
 
 
 def entries(log: str) -> list[dict[str, object]]:
-    """The log's lines as values."""
     return [json.loads(line) for line in log.splitlines() if line.startswith("{")]
 
 
 def assert_no_complaint(log: str) -> None:
-    """Everything that Weir saw, it understood."""
     assert [entry for entry in entries(log) if entry["level"] in ("warning", "error")] == []

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 
 class Totals(NamedTuple):
-    """Of one client-id."""
-
     requests: int
     bytes_in: int
     """Of requests, length prefixes included."""

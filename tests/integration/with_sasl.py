@@ -29,8 +29,6 @@ PRODUCED, CONSUMED = "producer_byte_rate", "consumer_byte_rate"
 
 
 class Sharer(NamedTuple):
-    """Whom a budget belongs to, as metrics have it."""
-
     user: str
     client_id: str
 
@@ -44,8 +42,6 @@ class WithSasl(Protocol):
 
 
 class RememberedAdmin(Admin):
-    """An admin port, and everything that it has answered."""
-
     def __init__(self) -> None:
         super().__init__()
         self.told: list[bytes] = []
@@ -58,8 +54,6 @@ class RememberedAdmin(Admin):
 
 
 class Front:
-    """Weir, and its admin port."""
-
     def __init__(
         self, start_weir: StartWeir, cluster: WithSasl, directory: Path, quotas: str, *options: str
     ) -> None:
@@ -77,7 +71,6 @@ class Front:
 
     @property
     def bootstrap(self) -> str:
-        """Where clients begin."""
         return self.weir.bootstrap
 
     @property
@@ -86,7 +79,6 @@ class Front:
         return HOST, self.weir.port + 1
 
     def charged(self) -> dict[Sharer, dict[str, float]]:
-        """Bytes by quota that each sharer was charged for."""
         found: dict[Sharer, dict[str, float]] = defaultdict(dict)
         for labels, value in self.admin.metrics().rows("weir_entity_bytes_total").items():
             of = dict(labels)

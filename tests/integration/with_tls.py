@@ -85,12 +85,10 @@ class Place:
     # Weir's options.
 
     def listener(self) -> tuple[str, ...]:
-        """Towards clients."""
         cert, key = write_pair(self._sub("listener"), HOST)
         return ("--tls-cert", str(cert), "--tls-key", str(key))
 
     def mutual(self) -> tuple[str, ...]:
-        """More of them."""
         rule = "RULE:^CN=([^,]+),OU=Apps$/$1/L"
         return (
             *("--tls-client-auth", "required", "--tls-client-ca", self.clients_ca),
@@ -98,11 +96,9 @@ class Place:
         )
 
     def trusting(self) -> tuple[str, ...]:
-        """Towards a broker that asks for no certificate."""
         return ("--upstream-tls", "--upstream-ca", self.ca)
 
     def upstream(self) -> tuple[str, ...]:
-        """Towards one that wants it."""
         file = str(write_client(self._sub("weir"), "clients", "weir"))
         return (*self.trusting(), "--upstream-cert", file)
 
@@ -117,7 +113,6 @@ class Place:
         return options
 
     def java(self, name: str | None = None) -> dict[str, str]:
-        """For Java's clients."""
         options = java_trusting(self.weirs_ca)
         if name is not None:
             options |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": self._certificate(name)}
@@ -140,5 +135,4 @@ def java_trusting(ca: str) -> dict[str, str]:
 
 
 def python_trusting(ca: str) -> dict[str, str]:
-    """The same for kafka-python."""
     return {"security_protocol": "SSL", "ssl_cafile": ca}

@@ -58,11 +58,9 @@ class Page(HTMLParser):
         self.comments.append(data)
 
     def names(self) -> set[str]:
-        """Return the names of the page's elements."""
         return {name for name, _ in self.elements}
 
     def policy(self) -> str:
-        """Return the Content-Security-Policy of the page."""
         (policy,) = (
             attributes["content"]
             for _, attributes in self.elements

@@ -30,7 +30,6 @@ def by_quota(record: Record, name: str, quota: str) -> int:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Return a percentile, interpolated between the two nearest ranks."""
     ordered = sorted(values)
     at = (len(ordered) - 1) * share
     low, high = math.floor(at), math.ceil(at)

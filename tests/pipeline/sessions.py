@@ -56,8 +56,6 @@ class Habits:
 
 @dataclass
 class Connected:
-    """One client's connection."""
-
     habits: Habits
     wire: Wire
     number: int = 0
@@ -98,7 +96,6 @@ class World:
         self.usage: list[UsageRecord] = []
 
     def join(self, habits: Habits) -> World:
-        """Connect clients of this kind."""
         for _ in range(habits.connections):
             session = new_connection(
                 quotas=self._quotas,

@@ -27,7 +27,6 @@ FORBIDDEN: Final = ("CartesianProduct", "BroadcastNestedLoopJoin", "BatchEvalPyt
 
 
 def plan(rows: DataFrame) -> str:
-    """Return the physical plan, unabridged."""
     conf, name, out = rows.sparkSession.conf, "spark.sql.maxMetadataStringLength", io.StringIO()
     before = conf.get(name)
     conf.set(name, "10000")

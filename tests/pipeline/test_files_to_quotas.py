@@ -61,8 +61,6 @@ def windows(hour: int, count: int, rate: int, **about: object) -> Iterator[bytes
 
 
 class Quotas:
-    """Usage files, and the quotas that follow from them."""
-
     def __init__(self, spark: SparkSession, root: Path) -> None:
         self._spark, self._lake, self._files = spark, Lake(str(root / "lake")), root / "usage"
 

@@ -46,7 +46,6 @@ ROWS = 100
 
 
 def send(bootstrap: str, topic: str, lines: list[bytes]) -> None:
-    """Send each half of the lines to a partition."""
     producer = Producer({"bootstrap.servers": bootstrap})
     for number, line in enumerate(lines):
         producer.produce(topic, line, partition=number % PARTITIONS)

@@ -104,12 +104,10 @@ def run(spark: SparkSession, tmp_path: Path) -> Run:
 
 
 def own(table: QuotaTable) -> dict[tuple[Entity, QuotaKey], float]:
-    """Return the proposals outside the default entry."""
     return {quota: value for quota, value in table.values.items() if quota[0] != EVERYBODY}
 
 
 def flagged(outcome: Outcome) -> dict[object, object]:
-    """Return the number of proposals by flag."""
     return {
         row[0]: row[1] for listing in outcome.listings if listing.title == "flags" for row in listing.rows
     }

@@ -34,7 +34,6 @@ def clients() -> Clients:
 
 
 def hours_of(clients: Clients) -> pl.DataFrame:
-    """Return a row per client and hour with use."""
     return pl.DataFrame(
         [
             {

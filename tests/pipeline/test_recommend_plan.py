@@ -174,7 +174,6 @@ def test_recommend_keeps_replaces_or_counts_every_current_quota(
 def proposal(
     user: str, client_id: str | None, rate: float, reason: str, flags: list[str], prefix: str | None = None
 ) -> Row:
-    """Return a proposal of a produce rate."""
     pot = {"user": user, "client_id": client_id, "client_id_prefix": prefix}
     return {**pot, "quota": PRODUCE.value, "proposed": rate, "reason": reason, "flags": flags}
 

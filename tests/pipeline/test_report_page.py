@@ -55,7 +55,6 @@ def text_of(found: Findings) -> str:
 
 
 def with_use(found: Findings, **values: object) -> Findings:
-    """Return the findings with other usage."""
     assert found.use is not None
     return replace(found, use=replace(found.use, **values))  # type: ignore[arg-type]  # checked by the tests
 

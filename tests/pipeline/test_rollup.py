@@ -72,7 +72,6 @@ def found_in(rows: Iterable[Row]) -> dict[Key, dict[str, object]]:
 
 
 def check(rows: Sequence[Row], records: Sequence[Record]) -> None:
-    """Compare rows of the roll-up to the definition."""
     for seconds in PERIODS.values():
         found = found_in(row for row in rows if row.seconds == seconds)
         wanted = expected(records, seconds)

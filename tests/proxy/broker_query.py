@@ -42,7 +42,6 @@ def result(text: str | None = None) -> DeleteTopicsResponse.DeletableTopicResult
 
 
 def asked(correlation_id: int = 1, number: int = 0, client_id: bytes | None = b"app") -> bytes:
-    """The query's question."""
     topic = MetadataRequest.MetadataRequestTopic(name=f"topic {number}")
     return request(MetadataRequest(topics=[topic]), 9, correlation_id, client_id)
 

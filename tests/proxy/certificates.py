@@ -81,7 +81,6 @@ def write_client(directory: Path, ca: str, name: str, unit: str | None = None) -
 
 
 def pem_of(subject: x509.Name, ca: str, key: ec.EllipticCurvePrivateKey) -> bytes:
-    """A certificate for any subject, signed by an authority."""
     signer = authority(ca)
     issuer = x509.load_pem_x509_certificate(signer.cert_pem.bytes())
     signing = serialization.load_pem_private_key(signer.private_key_pem.bytes(), None)
@@ -101,7 +100,6 @@ def pem_of(subject: x509.Name, ca: str, key: ec.EllipticCurvePrivateKey) -> byte
 
 
 def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """A private key, not encrypted."""
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )

@@ -80,7 +80,6 @@ class Managed:
         return None if self._denies is None else self._denies.format(user)
 
     def alter(self, changes: Changes, who: str, peer: str, done: Callable[[str | None], None]) -> None:
-        """Take note."""
         self.asked.append((dict(changes), who, peer))
         if self._answers:
             done(None)
@@ -90,7 +89,6 @@ class Managed:
     def alter_replication(
         self, changes: ReplicationChanges, who: str, peer: str, done: Callable[[str | None], None]
     ) -> None:
-        """Take note."""
         self.asked_of_replication.append((dict(changes), who, peer))
         if self._answers:
             done(None)
@@ -98,7 +96,6 @@ class Managed:
             self.waiting.append(done)
 
     def compute(self, work: Callable[[], T], done: Callable[[T | None], None]) -> None:
-        """Later."""
         self.computing.append(lambda: done(work()))
 
     def altered_at_broker(self) -> None:
@@ -146,7 +143,6 @@ def alter(
 
 
 def shown(answer: DescribeClientQuotasResponse) -> dict[frozenset[tuple[str, str | None]], dict[str, float]]:
-    """Each entity and its quotas."""
     assert answer.error_code == 0
     assert answer.throttle_time_ms == 0
     assert answer.entries is not None
@@ -159,7 +155,6 @@ def shown(answer: DescribeClientQuotasResponse) -> dict[frozenset[tuple[str, str
 
 
 def results(answer: AlterClientQuotasResponse) -> list[tuple[Parts, int, str | None]]:
-    """Each entity, code and text."""
     assert answer.throttle_time_ms == 0
     return [
         (
@@ -195,5 +190,4 @@ def answer_of(session: Connection, message: Message, version: int, kind: type[M]
 def altered(
     session: Connection, message: AlterClientQuotasRequest, version: int = 1
 ) -> AlterClientQuotasResponse:
-    """What the session answers at once."""
     return answer_of(session, message, version, AlterClientQuotasResponse)

@@ -25,7 +25,6 @@ class Followed:
         self.tables.append(table)
 
     def has_tables(self, number: int) -> bool:
-        """Whether there were so many."""
         return len(self.tables) == number
 
     def failed(self, error: StoreError) -> None:
@@ -33,8 +32,6 @@ class Followed:
 
 
 class FollowedThrottles:
-    """Throttles and failures that a source has told."""
-
     def __init__(self) -> None:
         self.throttles: list[ReplicationThrottles] = []
         self.failures: list[str] = []

@@ -47,5 +47,4 @@ def damaged(data: st.DataObject, frame: bytes) -> bytes:
 
 
 def closed(session: Connection) -> bool:
-    """Whether it is to be closed."""
     return session.violation is not None

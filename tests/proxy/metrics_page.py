@@ -50,7 +50,6 @@ class Page:
                 self.samples[key] = sample.value
 
     def __getitem__(self, name: str) -> float:
-        """The value of the only sample with this name."""
         (value,) = self.rows(name).values()
         return value
 
@@ -68,7 +67,6 @@ def said(labels: dict[str, str]) -> frozenset[tuple[str, str]]:
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    """One that was never started."""
     reactor = Reactor(lambda: 0)
     yield Server(config.load(None, {"upstream": "kafka:9092"}), reactor, registry_of())
     reactor.close()

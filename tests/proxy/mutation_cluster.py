@@ -69,7 +69,6 @@ class Cluster:
         return mutation.answer(frame)
 
     def codes(self, now_ms: int, mutation: Mutation) -> dict[str, int]:
-        """What became of each topic, by name."""
         return {result.name or "": result.error_code for result in self.ask(now_ms, mutation).results}
 
     @property
@@ -86,5 +85,4 @@ class Cluster:
         self.controller.received.clear()
 
     def mutations(self) -> list[Message]:
-        """The mutations that have reached the broker."""
         return self.controller.messages_of(CreateTopicsRequest, CreatePartitionsRequest, DeleteTopicsRequest)

@@ -77,7 +77,6 @@ STEPS: Final = st.tuples(
 
 
 def mutation_of(what: Create | Grow | tuple[tuple[Named, ...], int], controller: Controller) -> Mutation:
-    """The request, with the ids that topics have now."""
     if isinstance(what, Create | Grow):
         return what
     some, version = what

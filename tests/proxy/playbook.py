@@ -100,7 +100,6 @@ class Playbook:
         return deadline_ms
 
     def drain(self) -> None:
-        """The proxy is being stopped."""
         self._begin()
         self.session.drain()
 
@@ -115,19 +114,16 @@ class Playbook:
         self._same("client", self.wire.to_client, b"".join(frames))
 
     def muted_until(self, until_ms: int) -> None:
-        """No request is taken before this time."""
         assert self.session.throttled_until_ms == until_ms
         self._muted_until_ms = until_ms
 
     def violation(self, reason: CloseReason, *, saying: str = "") -> None:
-        """The session is to be closed, for this reason."""
         found = self.session.violation
         assert found is not None, f"no violation, expected {reason}"
         assert (found.reason, saying in found.detail) == (reason, True), found
         self._violation_said = True
 
     def closed(self, reason: CloseReason, *, saying: str = "") -> None:
-        """Both sides are closed, for this reason."""
         effects = self.wire.obey(self.now_ms)
         assert (effects.close_reason, effects.close_detail) == (reason, saying)
         self._closed_for = reason
@@ -136,7 +132,6 @@ class Playbook:
         assert State(self.session.state) is state
 
     def silent(self) -> None:
-        """Nothing has come of the last event."""
         self._nothing_left()
 
     # Both at once
@@ -152,7 +147,6 @@ class Playbook:
         self.to_client(*(frames if told is None else (told,)))
 
     def relays(self, asked: bytes, answered: bytes, *, told: bytes | None = None) -> None:
-        """Forward a request, and return the response to it."""
         self.forwards(asked)
         self.returns(answered, told=told)
 

@@ -72,7 +72,6 @@ def timed(
 
 
 def budgets(session: Connection) -> list[RequestBudget]:
-    """Those of its broker that are enforced."""
     return list(session.quotas.request)
 
 

@@ -29,23 +29,18 @@ NewPair: TypeAlias = Callable[[], tuple[socket.socket, socket.socket]]
 
 
 class Clock:
-    """A time that only tests move."""
-
     def __init__(self) -> None:
         self.now_ms = 0
         self.extra_us = 0
 
     def __call__(self) -> int:
-        """The time in microseconds."""
         return 1000 * self.now_ms + self.extra_us
 
     def spend(self, us: int) -> None:
-        """The work at hand takes this long."""
         self.extra_us += us
 
 
 def open_descriptors() -> set[str]:
-    """The sockets and epolls that this process has open."""
     found = set()
     for fd in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
@@ -77,7 +72,6 @@ PAIRS: dict[str, NewPair] = {"unix": unix_pair, "tcp": tcp_pair}
 
 
 def reset(sock: socket.socket) -> None:
-    """Close a TCP connection with RST."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     sock.close()
 
@@ -118,12 +112,10 @@ class Rig:
         return self.ends[0][0] if self.ends else None
 
     def turn(self, times: int = 1) -> None:
-        """Let the reactor handle what is ready now."""
         for _ in range(times):
             self.reactor.turn(0)
 
     def until(self, now_ms: int) -> None:
-        """Let time pass, in the test's clock."""
         self.clock.now_ms = now_ms
         self.turn(4)
 
@@ -162,7 +154,6 @@ class Rig:
         return self.take(sink)
 
     def expect(self, sock: socket.socket, data: bytes) -> None:
-        """This, and nothing else, arrives there."""
         received, idle = bytearray(), 0
         while idle < PATIENCE and len(received) < len(data):
             part = self.take(sock)

@@ -49,8 +49,6 @@ class Topic:
 
 
 class TopicLink:
-    """One reader and writer of the topic."""
-
     def __init__(self, topic: Topic) -> None:
         self._topic = topic
         self._next = 0

@@ -30,16 +30,12 @@ T = TypeVar("T")
 
 
 class OpenRelay:
-    """A relay as snapshots read it."""
-
     def __init__(self, connection: Connection, received: tuple[int, int] = (0, 0)) -> None:
         self.connection = connection
         self.received_bytes = received
 
 
 class World:
-    """Quotas, connections, and a time that tests move."""
-
     def __init__(self, entity: Entity = ALICE, rate: float = 1000.0) -> None:
         self.registry = QuotaRegistry(QuotaTable({(entity, PRODUCE): rate}))
         self.connections = ConnectionQuotas()
@@ -75,7 +71,6 @@ class World:
         return connection
 
     def preview(self, entity: Entity, changes: dict[QuotaKey, float | None]) -> Preview:
-        """The effect of changed quotas of an entity."""
         after = self.registry.table.altered({(entity, key): value for key, value in changes.items()})
         return done(read_preview(self.sources, self.history, entity, list(changes), after))
 

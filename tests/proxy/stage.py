@@ -64,7 +64,6 @@ class Stage:
         return self.clients[-1]
 
     async def told(self) -> dict[int, Address]:
-        """What a client's Metadata request is answered."""
         client = await self.connect()
         answer = await client.ask(METADATA)
         await client.stream.aclose()
@@ -72,7 +71,6 @@ class Stage:
         return {b.node_id: Address(b.host, b.port) for b in body_of(answer, MetadataResponse, 9).brokers}
 
     def port(self, node_id: int) -> Address:
-        """Where clients find a broker."""
         return Address(HOST, self.first_port + 1 + node_id)
 
     async def closed(self, reason: CloseReason, times: int = 1) -> None:

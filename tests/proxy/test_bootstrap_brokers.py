@@ -39,12 +39,10 @@ class Brokers:
         )
 
     def addresses(self, _target: Target) -> list[tuple[Address, Target]]:
-        """The brokers, and an address of an unknown one."""
         known = [(Address("kafka", node_id), Target(node_id)) for node_id in self.node_ids]
         return [*known, (Address("other", 1), BOOTSTRAP)]
 
     async def reach(self, addresses: list[tuple[Address, Target]]) -> Target:
-        """The first that is not away."""
         await trio.sleep(self.silent_s)
         for _address, target in addresses:
             assert target.node_id is not None

@@ -43,7 +43,6 @@ class Stand:
         self.registry.of(1).ledger("", client_id, now_ms).charge_produce(units, now_ms)
 
     def until(self, now_ms: int) -> None:
-        """Let the timers of each millisecond run."""
         while self.clock.now_ms < now_ms:
             self.clock.now_ms += 1
             self.reactor.turn(0)

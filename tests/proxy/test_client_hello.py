@@ -13,7 +13,6 @@ from weir.proxy.net.tls.client_hello import server_name
 
 
 def client_hello(name: str | None, *, newest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3) -> bytes:
-    """The first record of OpenSSL's client."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.maximum_version = newest

@@ -80,7 +80,6 @@ FAILED: Final = -1
 def asked(
     session: Connection, message: DescribeClientQuotasRequest, version: int = 1
 ) -> DescribeClientQuotasResponse:
-    """What the session answers at once."""
     return answer_of(session, message, version, DescribeClientQuotasResponse)
 
 
@@ -321,7 +320,6 @@ UNREADABLE: Final = b"\xff" * 15_000
 
 
 def array_of(count: int, version: int) -> bytes:
-    """The head of an array of so many."""
     out = bytearray(count.to_bytes(4) if version == 0 else b"")
     if version:
         write_uvarint(out, count + 1)

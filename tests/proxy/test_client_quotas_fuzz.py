@@ -78,7 +78,6 @@ def test_alterclientquotas_answers_every_entity_once(
 
 @st.composite
 def asked(draw: st.DrawFn) -> tuple[Message, int]:
-    """Any request about client quotas."""
     kind = draw(st.sampled_from([AlterClientQuotasRequest, DescribeClientQuotasRequest]))
     version = draw(st.sampled_from([0, 1]))
     return draw(messages(kind, version)), version

@@ -92,8 +92,6 @@ def end(steps: Iterator[object]) -> None:
 
 
 class Published(list[Event]):
-    """Takes events like a hub."""
-
     def take(self) -> list[Event]:
         found = list(self)
         self.clear()
@@ -482,8 +480,6 @@ def test_a_changed_quota_table_is_told_once_with_the_changed_values() -> None:
 
 
 class Cluster:
-    """An outlet that can fail."""
-
     name = "weir-events"
 
     def __init__(self) -> None:

@@ -21,8 +21,6 @@ OURS, THEIRS = 7, 8
 
 @dataclass(frozen=True)
 class Fetch:
-    """A fetch request, as its client sends it."""
-
     topics: tuple[str, ...]
     session_id: int
     epoch: int

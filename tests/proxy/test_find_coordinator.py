@@ -23,18 +23,15 @@ VERSIONS: Final = [4, 5, 6]
 
 
 def asked(count: int, version: int, key: str = "g") -> bytes:
-    """A request for this many coordinators."""
     return request(FindCoordinatorRequest(coordinator_keys=[key] * count), version)
 
 
 def answer(count: int, version: int) -> bytes:
-    """The broker's response."""
     one = FindCoordinatorResponse.Coordinator(key="g", node_id=1, host="kafka", port=9092)
     return response(FindCoordinatorResponse(coordinators=[one] * count), version)
 
 
 def calls_of(work: Callable[[], None]) -> int:
-    """How many Python functions are called meanwhile."""
     count = 0
 
     def profile(_frame: FrameType, event: str, _arg: object) -> None:

@@ -24,7 +24,6 @@ MADE_BY = ("weir.proxy.connection", "weir.proxy.net", "weir.proxy.handlers")
 
 
 def ours() -> list[str]:
-    """The types of the objects of connections that exist."""
     found = (type(each) for each in gc.get_objects())
     return sorted(
         f"{kind.__module__}.{kind.__qualname__}" for kind in found if str(kind.__module__).startswith(MADE_BY)
@@ -53,20 +52,17 @@ def no_collector() -> Iterator[None]:
 
 
 def converse(rig: Rig) -> None:
-    """Some requests with and without responses, under quotas."""
     asked = produce() + fetch(2) + request(HeartbeatRequest(), 4, 3)
     rig.pass_on(asked, rig.client, rig.broker)
     rig.pass_on(fetched(2)[:3], rig.broker, rig.client)
 
 
 def leave_a_request_incomplete(rig: Rig) -> None:
-    """Half a request that must be whole."""
     rig.send(rig.client, request(FindCoordinatorRequest(coordinator_keys=["g"] * 100), 6)[:50])
     rig.turn(3)
 
 
 def leave_a_query(rig: Rig) -> None:
-    """Weir has asked the broker, which has not answered."""
     topic = CreateTopicsRequest.CreatableTopic(name="new", num_partitions=1, replication_factor=1)
     rig.send(rig.client, request(CreateTopicsRequest(topics=[topic]), 5))
     rig.turn(3)

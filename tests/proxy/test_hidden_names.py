@@ -33,7 +33,6 @@ PRODUCE = request(ProduceRequest(acks=1), 7, 9)
 
 
 def logged_in(play: Playbook, raw: bool) -> None:
-    """A Kerberos client whose tokens have all been answered."""
     play.relays(handshake("GSSAPI", 0 if raw else 1), shaken(0, 0 if raw else 1))
     for token in (AP_REQ, WRAPPED):
         if raw:

@@ -98,7 +98,6 @@ def test_malformed_server_names_match_no_broker(name: bytes, tmp_path: Path) -> 
 
 @pytest.fixture
 def mutual(tmp_path: Path) -> dict[str, Any]:
-    """Options of a listener that wants certificates."""
     cert, key = write_pair(tmp_path, HOST)
     ca = write_ca(tmp_path, "clients")
     return {
@@ -110,7 +109,6 @@ def mutual(tmp_path: Path) -> dict[str, Any]:
 
 
 def showing(directory: Path, subject: x509.Name) -> ssl.SSLContext:
-    """A client with a certificate for any subject."""
     key = ec.generate_private_key(ec.SECP256R1())
     path = directory / "odd.pem"
     path.write_bytes(pem_of(subject, "clients", key) + key_pem(key))

@@ -63,7 +63,6 @@ class Attack:
         self.calls: list[int] = []
 
     def turn(self) -> None:
-        """One turn of the reactor, its calls counted."""
         count = 0
 
         def profile(_frame: FrameType, event: str, _arg: object) -> None:

@@ -23,8 +23,6 @@ OVER = "broker no longer removed from responses"
 
 
 class Time:
-    """A clock that only the test moves."""
-
     now_s = 0.0
 
     def __call__(self) -> float:

@@ -57,7 +57,6 @@ def refusing(_token: bytes) -> bytes:
 
 
 def scram(mechanism: str, password: str = PASSWORD) -> Verify:
-    """Any user with this password."""
     algorithm = ScramMechanism(mechanism)
     server = algorithm.make_server(lambda _user: algorithm.make_auth_info(password, iteration_count=4096))
     steps = iter(
@@ -80,8 +79,6 @@ def scram(mechanism: str, password: str = PASSWORD) -> Verify:
 
 @dataclass(kw_only=True)
 class Broker(Cluster):
-    """Takes one login."""
-
     verify: Verify
     spoken: dict[int, VersionRange] = field(default_factory=lambda: MODERN)
     handshake: SaslHandshakeResponse = field(default_factory=SaslHandshakeResponse)
@@ -120,8 +117,6 @@ class Broker(Cluster):
 
 
 def play(broker: Broker, mechanism: str, username: str = "user") -> None:
-    """Log in, then ask something."""
-
     async def main() -> None:
         ours, theirs = trio.testing.memory_stream_pair()
         async with trio.open_nursery() as nursery:

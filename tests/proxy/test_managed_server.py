@@ -33,7 +33,6 @@ CHANGED: Final = QuotaTable({(Entity(client_id="app"), PRODUCE): 1000.0})
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A quota file without quotas."""
     found = tmp_path / "quotas.toml"
     found.write_text("# ours\n")
     return found

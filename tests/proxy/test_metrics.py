@@ -274,8 +274,6 @@ def some_family(kind: str, samples: int) -> Metric:
 
 
 class Whole:
-    """A registry of one metric."""
-
     def __init__(self, family: Metric) -> None:
         self._family = family
 

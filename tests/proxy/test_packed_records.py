@@ -52,7 +52,6 @@ UNCONFIRMED: Final = {
 
 
 def name_of(one: dict[str, Any]) -> str:
-    """Which producer packed these records, and how."""
     return f"{one['producer']}-{one['records']}-{one['codec']}"
 
 
@@ -62,7 +61,6 @@ def plain_batch(length: int = 200) -> bytes:
 
 
 def produce(*batches: bytes, acks: int = 1) -> bytes:
-    """A request with a partition for each batch."""
     partitions = [
         ProduceRequest.PartitionProduceData(index=index, records=records)
         for index, records in enumerate(batches)

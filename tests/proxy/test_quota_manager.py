@@ -62,7 +62,6 @@ class Store:
         return self.table
 
     async def alter(self, changes: Changes) -> QuotaTable:
-        """When it may."""
         await self.may_go.acquire()
         if self.failure is not None:
             raise self.failure
@@ -70,7 +69,6 @@ class Store:
         return self.table
 
     async def alter_replication(self, changes: ReplicationChanges) -> QuotaTable:
-        """When it may."""
         await self.may_go.acquire()
         if self.failure is not None:
             raise self.failure
@@ -78,15 +76,12 @@ class Store:
         return self.table
 
     async def follow(self, changed: Changed, failed: Callable[[StoreError], None]) -> None:
-        """For the test to call."""
         if self.follow_failure is not None:
             raise self.follow_failure
         self.changed, self.failed = changed, failed
 
 
 class Scene:
-    """A quota manager at work."""
-
     def __init__(self, admins: frozenset[str] = frozenset({"admin"})) -> None:
         self.store = Store()
         self.registry = QuotaRegistry(FIRST)
@@ -102,7 +97,6 @@ class Scene:
         self.quota_manager.alter(changes, who, PEER, self.answers.append)
 
     async def settle(self) -> None:
-        """Let everything happen that can, also in threads."""
         threads = trio.to_thread.current_default_thread_limiter()
         await trio.testing.wait_all_tasks_blocked()
         while threads.borrowed_tokens:
@@ -111,8 +105,6 @@ class Scene:
 
 
 def play(script: Callable[[Scene], Awaitable[None]]) -> None:
-    """Run a script beside a quota manager."""
-
     async def main() -> None:
         scene = Scene()
         async with trio.open_nursery() as nursery:

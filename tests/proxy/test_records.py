@@ -45,12 +45,10 @@ entities = st.one_of(
 
 
 def rates_of(key: QuotaKey) -> st.SearchStrategy[float]:
-    """What a quota may be."""
     return st.floats(least(key), float(most(key)))
 
 
 def some_of(keys: Iterable[QuotaKey]) -> st.SearchStrategy[dict[QuotaKey, float]]:
-    """Rates of one or more of the keys."""
     return st.fixed_dictionaries({}, optional={key: rates_of(key) for key in keys}).filter(bool)
 
 

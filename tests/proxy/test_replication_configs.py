@@ -59,7 +59,6 @@ INVALID_CONFIG, INVALID_REQUEST = 40, 42
 
 
 def kio_request(message: Message, version: int, correlation_id: int = 1) -> bytes:
-    """A request whose body kio has encoded."""
     api_key = schema_of(type(message)).api_key
     tags = b"\x00" if request_header_version(api_key, version) == 2 else None
     return framed(header(api_key, version, correlation_id, b"app", tags=tags) + encoded(message, version))

@@ -36,7 +36,6 @@ RATE = ConfigKey(ResourceType.BROKER, "1", Role.LEADER.rate_key)
 
 
 def listing(*topics: str, rate: str = "1000") -> ReplicationThrottles:
-    """All replicas of these topics."""
     lists = {ConfigKey(ResourceType.TOPIC, topic, Role.LEADER.replicas_key): "*" for topic in topics}
     return ReplicationThrottles({RATE: rate, **lists})
 
@@ -69,8 +68,6 @@ class Cluster:
 
 
 class ScriptedSource:
-    """A source whose reads a test calls."""
-
     name = "script"
 
     def __init__(self) -> None:
@@ -95,8 +92,6 @@ class ScriptedSource:
 
 
 class Story:
-    """A follower with its surroundings."""
-
     def __init__(self, source: ThrottleSource) -> None:
         self.source = source
         self.cluster = Cluster()
@@ -114,8 +109,6 @@ class Story:
 
 
 def play(source: ThrottleSource, script: Callable[[Story], Awaitable[None]]) -> None:
-    """Run a script beside a follower, in simulated time."""
-
     async def main() -> None:
         story = Story(source)
         with pytest.MonkeyPatch.context() as patch:

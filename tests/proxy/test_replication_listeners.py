@@ -51,7 +51,6 @@ class Cluster:
         }
 
     async def start(self, stage: Stage, node_id: int) -> trio.CancelScope:
-        """Open the inter-broker listener of a broker."""
         scope: trio.CancelScope = await stage.nursery.start(
             lambda task_status: serve(
                 stage.cluster,
@@ -64,7 +63,6 @@ class Cluster:
         return scope
 
     async def connect(self, stage: Stage, node_id: int) -> Connection:
-        """Connect to Weir's replication listener for a broker."""
         stage.clients.append(Connection(await trio.open_tcp_stream(HOST, self.first_port + 2 + node_id)))
         return stage.clients[-1]
 

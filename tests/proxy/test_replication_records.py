@@ -26,7 +26,6 @@ TOPIC = Resource(ResourceType.TOPIC, "orders")
 
 
 def applied(records: list[Record], stored: Stored | None = None) -> QuotaTable:
-    """The table after these records."""
     stored = stored or Stored()
     for record in records:
         stored.apply(*record)

@@ -24,8 +24,6 @@ ORDERS, PAYMENTS = uuid.UUID(int=1), uuid.UUID(int=2)
 
 
 def play(cluster: Cluster, script: Callable[[ClusterConnection], Awaitable[T]], brokers: int = 1) -> T:
-    """Run a script with a connection to the cluster."""
-
     async def main() -> T:
         with trio.fail_after(20):
             async with trio.open_nursery() as nursery:

@@ -31,8 +31,6 @@ LEADER_LIST = Role.LEADER.replicas_key
 
 @dataclass
 class Stat:
-    """A znode's metadata."""
-
     children_count: int = 0
     cversion: int = 0
 
@@ -60,7 +58,6 @@ class FakeZooKeeper:
         return self
 
     def set(self, path: str, config: Mapping[str, object]) -> None:
-        """Set a node's configuration as Kafka's tools do."""
         self.nodes[path] = json.dumps({"version": 1, "config": config}).encode()
         self.changes += 1
 

@@ -83,8 +83,6 @@ def produce(version: int, *topics: list[bytes], acks: int = 1, client_id: bytes 
 
 
 class Looks:
-    """One session's looks into requests of one version."""
-
     def __init__(self, api_key: int, version: int, cost: ApiCost) -> None:
         look = extra(plan_of(api_key, version), cost)
         assert look is not None
@@ -92,7 +90,6 @@ class Looks:
         self._session = new_connection(quota_table())
 
     def us(self, frame: bytearray, end: int | None = None) -> float:
-        """What it adds, the frame lying between other bytes."""
         data = bytearray(b"before" + frame[:end] + b"\xff" * 64)
         return self._look(self._session, data, 6, 6 + len(frame[:end]))
 

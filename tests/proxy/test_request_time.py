@@ -92,7 +92,6 @@ def every_api() -> list[Any]:
 
 
 def asked(key: int, version: int, number: int = 1) -> bytes:
-    """A request with something in every field."""
     return request(sample(request_type(key), version), version, number)
 
 
@@ -105,7 +104,6 @@ def answered(key: int, version: int, throttle_ms: int, number: int = 1) -> bytes
 
 
 def throttle_ms_of(frame: bytes, key: int, version: int) -> int | None:
-    """What a client reads in it."""
     message = body_of(frame, response_type(key), version)
     return message.throttle_time_ms if HAS_THROTTLE[key, version] else None  # type: ignore[attr-defined]  # as above
 
@@ -287,7 +285,6 @@ OF_USERS: Final = everybody()
 
 
 def behind(identities: Identities, table: QuotaTable = OF_USERS) -> Connection:
-    """A session of a process that has learnt this."""
     plans = Plans(Counters(), costs=costs(), identities=identities)
     return new_connection(table, plans=plans)
 
@@ -368,7 +365,6 @@ def test_sasl_requests_at_a_broker_without_sasl_are_charged_request_time() -> No
 
 
 def both(produce: float | None = None, fetch: float | None = None, limit: float = LIMIT) -> QuotaTable:
-    """Quotas of time and of bytes, of one client-id."""
     return QuotaTable({**time_table(limit).values, **quota_table(produce=produce, fetch=fetch).values})
 
 

@@ -80,7 +80,6 @@ def length_of(frame: bytes) -> int:
 
 
 def reported(frame: bytes, throttle_ms: int) -> bytes:
-    """The same DeleteTopics response, with a throttle time."""
     message = body_of(frame, DeleteTopicsResponse, VERSION)
     message.throttle_time_ms = throttle_ms
     return response(message, VERSION, int.from_bytes(frame[4:8]))

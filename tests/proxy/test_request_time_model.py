@@ -75,7 +75,6 @@ COSTS: Final = costs(
 
 
 def cost_us(name: str, asked: bytes, answered: bytes, gap_us: float) -> float:
-    """What the model says that a request costs."""
     us, per_asked, per_answered = PER_API[name]
     cold = 0.0 if gap_us < COLD_FROM_US else COLD_US * min(1.0, gap_us / COLD_FULL_US)
     return us + per_asked * (len(asked) - 4) / 1000 + per_answered * (len(answered) - 4) / 1000 + cold
@@ -109,7 +108,6 @@ STEPS: Final = st.lists(
 
 
 def exchange(step: Step) -> tuple[bytes, bytes]:
-    """A step's request and answer."""
     plain: dict[str, tuple[bytes, bytes]] = {
         "Heartbeat": (ping(), response(HeartbeatResponse(), 4)),
         "of others": (ping(1, b"other"), response(HeartbeatResponse(), 4)),

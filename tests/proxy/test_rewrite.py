@@ -71,7 +71,6 @@ FAR_AWAY: Final = 5000
 
 
 def nodes_of(message: Any, version: int) -> list[Any]:
-    """The structs that have a host and a port."""
     if isinstance(message, FindCoordinatorResponse):
         return message.coordinators if version >= 4 else [message]
     for name in ("brokers", "node_endpoints"):

@@ -39,7 +39,6 @@ class Client:
         self._id = 0
 
     def frames(self) -> list[bytes]:
-        """Everything that it says."""
         said = []
         for _ in range(self.random.randint(1, 5)):
             roll = self.random.random()
@@ -53,7 +52,6 @@ class Client:
         return said
 
     def pieces(self) -> list[bytes]:
-        """The same, cut somehow."""
         said = self.frames()
         cut = self.random.choice(("all", "frames", "bytes"))
         if cut == "frames":

@@ -35,7 +35,6 @@ PROPERTY: Final = examples(200)
 
 
 def shadowed(table: QuotaTable) -> QuotaTable:
-    """The same entries, only counted."""
     return QuotaTable(None, table.values)
 
 

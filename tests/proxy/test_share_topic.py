@@ -19,8 +19,6 @@ NEWEST_MS: Final = 1_763_775_570_000
 
 @dataclass
 class Record:
-    """A record at one offset of the topic."""
-
     kind: int
     at_ms: int
 

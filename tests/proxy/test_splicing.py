@@ -53,7 +53,6 @@ def rig() -> Iterator[Rig]:
 
 
 def produce(size: int, number: int = 1) -> bytes:
-    """A produce request with records of this size."""
     partition = ProduceRequest.PartitionProduceData(records=os.urandom(size))
     topic = ProduceRequest.TopicProduceData(name="t", partition_data=[partition])
     return request(ProduceRequest(acks=1, topic_data=[topic]), 9, number, b"app")

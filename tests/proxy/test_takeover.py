@@ -86,7 +86,6 @@ async def running(path: Path, count: int = 3) -> AsyncIterator[Running]:
 
 
 async def connect(path: Path) -> Link:
-    """A new Weir that a test plays itself."""
     sock = trio.socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     await sock.connect(str(path))
     return Link(sock)
@@ -104,7 +103,6 @@ async def hear(link: Link, word: str) -> list[Message]:
 
 
 async def until_said(weir: Running, word: str) -> None:
-    """Wait until the running Weir has done this."""
     while word not in weir.said:  # noqa: ASYNC110  # lists have no events
         await trio.sleep(0.001)
 

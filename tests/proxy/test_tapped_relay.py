@@ -28,20 +28,17 @@ class Notes:
         self.ends: set[bool] = set()
 
     def sent(self, data: memoryview, *, by_client: bool) -> None:
-        """Keep the bytes."""
         if by_client:
             self.client += data
         else:
             self.broker += data
 
     def ended(self, *, by_client: bool) -> None:
-        """Keep the side."""
         self.ends.add(by_client)
 
 
 @pytest.fixture
 def notes(monkeypatch: pytest.MonkeyPatch) -> Notes:
-    """The tap of every relay that a rig makes."""
     kept = Notes()
 
     def tapped(

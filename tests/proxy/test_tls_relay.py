@@ -58,14 +58,12 @@ class Conversation:
             setattr(self, what, self.rig.send(sock, data[:count]) + data[count:])
 
     def read_at_broker(self) -> None:
-        """What is whole is answered."""
         self.at_broker += self.rig.take(self.rig.broker)
         while self.answered < len(self.ends) and self.ends[self.answered] <= len(self.at_broker):
             self.responses += self.answers[self.answered]
             self.answered += 1
 
     def read_at_client(self) -> None:
-        """It may be slow."""
         self.at_client += self.rig.take(self.rig.client)
 
     def step(self, what: str, count: int) -> None:

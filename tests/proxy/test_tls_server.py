@@ -39,14 +39,12 @@ DOMAIN = "kafka.test"
 
 @pytest.fixture
 def listener(tmp_path: Path) -> dict[str, Any]:
-    """Options of a TLS listener."""
     cert, key = write_pair(tmp_path, HOST, f"*.{DOMAIN}")
     return {"tls_cert": str(cert), "tls_key": str(key)}
 
 
 @pytest.fixture
 def mutual(listener: dict[str, Any], tmp_path: Path) -> dict[str, Any]:
-    """Options of one that wants certificates."""
     return listener | {"tls_client_auth": "required", "tls_client_ca": str(write_ca(tmp_path, "clients"))}
 
 
@@ -55,7 +53,6 @@ def users(stage: Stage) -> list[str]:
 
 
 def client_hello() -> bytes:
-    """The first flight of a client."""
     outgoing = ssl.MemoryBIO()
     client = client_context().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname=HOST)
     with pytest.raises(ssl.SSLWantReadError):
@@ -123,7 +120,6 @@ def test_a_client_certificate_gives_the_principal(
 
 
 def said(logged: list[Any]) -> str:
-    """What the one line about it says."""
     (line,) = [line for line in logged if line["event"] == "connection refused"]
     return str(line["detail"])
 
@@ -287,7 +283,6 @@ def swap(link: Path, target: Path) -> None:
 
 
 async def fingerprint(stage: Stage) -> bytes:
-    """Of the certificate that a new client is shown."""
     client = await stage.connect_tls(client_context())
     assert isinstance(client.stream, trio.SSLStream)
     found: bytes = client.stream.getpeercert(binary_form=True)
@@ -378,7 +373,6 @@ async def test_a_new_broker_has_its_tls_server_name_at_once(stage: Stage) -> Non
 
 @pytest.fixture
 def brokers_ca(tmp_path: Path) -> str:
-    """The authority of the brokers' certificates."""
     return str(write_ca(tmp_path, "brokers"))
 
 

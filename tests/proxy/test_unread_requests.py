@@ -81,7 +81,6 @@ OF_ITS_OWN: Final = tuple(
 
 
 def versions_of(*keys: ApiKey) -> list[Any]:
-    """Each version of these APIs, as parameters."""
     return [
         pytest.param(key, version, id=f"{key.name.lower()}-{version}")
         for key in keys

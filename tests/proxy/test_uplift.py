@@ -51,13 +51,11 @@ SETTINGS: Final = settings(
 
 
 def session_with(broker: Mapping[int, VersionRange], **kwargs: Any) -> Connection:
-    """A session with uplift that knows its broker's versions."""
     plans = Plans(Counters(), uplift=True)
     return new_connection(plans=plans.for_broker(broker), **kwargs)
 
 
 def cut(data: bytes, size: int) -> list[bytes]:
-    """The same in pieces."""
     return [data[at : at + size] for at in range(0, len(data), size)]
 
 
@@ -78,7 +76,6 @@ def expected_response(answer: Message, key: int, version: int, way: Any) -> Mess
 
 
 def weirs(answer: MetadataResponse | FindCoordinatorResponse) -> Message:
-    """The same with every broker at Weir."""
     if isinstance(answer, FindCoordinatorResponse):
         answer.host, answer.port = (
             ("weir", 19093 + answer.node_id) if answer.node_id >= 0 else (answer.host, answer.port)

@@ -30,7 +30,6 @@ def wire_of(registries: UsageRegistries) -> Wire:
 
 
 def say(wire: Wire, name: bytes, now_ms: int = 1) -> None:
-    """A request of this client-id, and its answer."""
     wire.exchange(now_ms, ping(1, name), pong())
     wire.to_broker.clear()
     wire.to_client.clear()

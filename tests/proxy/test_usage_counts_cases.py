@@ -27,7 +27,6 @@ from weir.usage.groups import GROUPS, Group
 
 
 def wire_of(taken: Taken, **kwargs: object) -> Wire:
-    """A session without quotas, whose usage is counted."""
     return Wire(recorded(new_connection(**kwargs), taken.registries))  # type: ignore[arg-type]  # as `new_connection`
 
 

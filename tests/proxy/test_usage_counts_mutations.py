@@ -71,7 +71,6 @@ class Side:
 
     @property
     def budget(self) -> tuple[float, int, int, int]:
-        """Partitions, topics refused, requests throttled and their throttle times."""
         (budget,) = self.quotas.mutations
         return budget.charged, budget.refused, budget.throttled, budget.throttle_ms_total
 

@@ -34,7 +34,6 @@ EPOCH_MS: Final = 1_763_775_570_000
 
 
 def now_ms() -> int:
-    """Trio's clock."""
     return round(trio.current_time() * 1000)
 
 
@@ -136,7 +135,6 @@ class Scene:
             self.answer()
 
     def check(self, seed: int) -> None:
-        """Each key is there once, and all counts are."""
         again = [each for each, count in Counter(map(key, self.records)).items() if count > 1]
         assert not again, f"seed {seed}: {again}"
         sums = total(self.records)

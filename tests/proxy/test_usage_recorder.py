@@ -27,7 +27,6 @@ EPOCH_MS = 1_763_775_570_000
 
 
 def now_ms() -> int:
-    """Trio's clock."""
     return round(trio.current_time() * 1000)
 
 

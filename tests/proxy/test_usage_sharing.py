@@ -234,8 +234,6 @@ async def test_a_look_that_always_fails_ends_sharing_and_its_thread(monkeypatch:
 
 def test_an_outage_is_over_when_an_own_report_comes_back_and_not_when_the_topic_is_open() -> None:
     class Silent(TopicLink):
-        """A link that loses all reports."""
-
         def send(self, _data: bytes, /) -> bool:
             return True
 

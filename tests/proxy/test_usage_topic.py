@@ -91,8 +91,6 @@ class FakeSender:
 
 @dataclass
 class Bench:
-    """A topic whose producers are fakes."""
-
     tally: Tally = field(default_factory=Tally)
     senders: list[FakeSender] = field(default_factory=list)
     unprepared: str = ""

@@ -20,8 +20,6 @@ PATIENCE_S = 20.0
 
 @dataclass
 class FakeOutlet:
-    """Takes everything, unless it is told not to."""
-
     tally: Tally
     name: str = "nowhere"
     got: list[Record] = field(default_factory=list)

@@ -35,7 +35,6 @@ CLIENT = Client(0, False, *PEER)
 
 @contextmanager
 def no_new_descriptors() -> Iterator[None]:
-    """Within the block, this process can open no descriptor."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
     try:
@@ -45,18 +44,15 @@ def no_new_descriptors() -> Iterator[None]:
 
 
 def tell(rig: Rig, brokers: dict[int, Address]) -> None:
-    """Tell the worker these brokers."""
     rig.link.post(Brokers([(node_id, *address) for node_id, address in brokers.items()]))
 
 
 def stream_of(client: socket.socket) -> Connection:
-    """Frames over a client's socket."""
     return Connection(trio.SocketStream(trio.socket.from_stdlib_socket(client)))
 
 
 @asynccontextmanager
 async def serving(cluster: Cluster, *node_ids: int) -> AsyncIterator[None]:
-    """Brokers that serve within the block."""
     async with trio.open_nursery() as nursery:
         for node_id in node_ids:
             await nursery.start(serve, cluster, node_id)
@@ -149,7 +145,6 @@ async def test_a_worker_names_a_new_broker_to_clients_once_the_supervisor_has_co
 
 
 async def told(client: Connection) -> set[int]:
-    """The brokers in the answer to a Metadata request."""
     answer = await client.ask(METADATA)
     assert answer is not None
     return {broker.node_id for broker in body_of(answer, MetadataResponse, 9).brokers}

@@ -36,8 +36,6 @@ PLAN = Plan(list, list, _nothing, lambda _reason, _hosts: None, lambda _client, 
 
 
 class Worker(Handle):
-    """A worker that notes its requests."""
-
     def __init__(self, number: int, *, alive: bool = True) -> None:
         super().__init__(number, PLAN)
         self.asked: list[object] = []
@@ -45,7 +43,6 @@ class Worker(Handle):
 
     @property
     def alive(self) -> bool:
-        """True while the process is ready."""
         return self._alive
 
     def post(self, message: object) -> None:
@@ -82,7 +79,6 @@ def charge_clients(registry: QuotaRegistry, number: int, now_ms: int) -> None:
 
 
 def units_of(posted: list[Charges]) -> float:
-    """The sum of the units in these messages."""
     every = [charge for message in posted for charge in message.charges]
     return sum(units for charge in every for _age_ms, units in charge.used.charges)
 
@@ -100,10 +96,7 @@ def test_a_flush_tells_the_charges_that_a_look_under_way_has_read(reactor: React
 
 def test_charges_that_a_look_has_read_before_an_exception_are_told(reactor: Reactor) -> None:
     class Failing(Charged):
-        """A reader that fails after half of the charges."""
-
         def look(self, now_ms: int, *, shared: bool, everything: bool = False) -> Iterator[Charge | None]:
-            """Yield charges, then fail."""
             for number, charge in enumerate(super().look(now_ms, shared=shared, everything=everything)):
                 yield charge
                 if number == 50:

@@ -119,11 +119,9 @@ class Process:
         self.link = Link(theirs.dup())
 
     def kill(self) -> None:
-        """End the process."""
         self.link.close()
 
     def wait(self) -> int:
-        """Return the exit code."""
         return self.exit_code
 
 
@@ -277,7 +275,6 @@ async def test_a_worker_of_another_version_is_lost_as_replaced_and_the_log_says_
 
 
 async def looking(worker: Handle) -> None:
-    """Close waiting clients, as the pool does."""
     while True:
         await trio.sleep(handles.LOOK_S)
         worker.refuse_waiting()

@@ -52,7 +52,6 @@ class Worker:
         self.answerer = Answerer(world.sources, self._answer)
 
     def post(self, message: Message) -> None:
-        """Take a message of the supervisor."""
         found = decoded(encoded(message))
         assert isinstance(found, ListPeers | ListConnections)
         self.asked += 1
@@ -63,7 +62,6 @@ class Worker:
 
 
 def lists_of(workers: list[Worker]) -> PeerLists:
-    """The supervisor's side of these workers."""
     lists = PeerLists(cast("list[Handle]", workers))
 
     def take(number: int, message: Message) -> None:

@@ -42,7 +42,6 @@ class Worker:
         return True
 
     def report(self, supervisor: QuotaRegistry) -> None:
-        """Tell the supervisor, and itself, what clients have used."""
         found = [each for each in Charged(self.registry).look(self.clock.now_ms, shared=True) if each]
         self.sharing.note(found, self.clock.now_ms)
         take(supervisor, found, self.clock.now_ms, count=True)

@@ -152,7 +152,6 @@ def test_a_packet_for_which_the_kernel_has_no_room_is_sent_again(monkeypatch: py
 
 
 def no_room(_unsent: object) -> NoReturn:
-    """Fail like a socket whose buffer is full."""
     raise BlockingIOError
 
 

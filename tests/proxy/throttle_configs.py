@@ -38,7 +38,6 @@ def key(resource: Resource, name: str) -> ConfigKey:
 
 
 def throttles(values: Mapping[tuple[Resource, str], str]) -> QuotaTable:
-    """A table with these throttles alone."""
     return QuotaTable(
         replication=ReplicationThrottles({key(*where): value for where, value in values.items()})
     )
@@ -65,7 +64,6 @@ def incremental(changes: Mapping[Resource, Ops], *, validate_only: bool = False)
 def replacing(
     configs: Mapping[Resource, Mapping[str, str | None]], *, validate_only: bool = False
 ) -> Message:
-    """An AlterConfigs request."""
     kind = m.AlterConfigsRequest
     return kind(
         resources=[
@@ -116,8 +114,6 @@ def config_cluster(*topics: str, **fields: Any) -> ConfigCluster:
 
 
 class Throttles(Managed):
-    """A quota admin that stores replication throttles."""
-
     def alter_replication(
         self, changes: ReplicationChanges, who: str, peer: str, done: Callable[[str | None], None]
     ) -> None:
@@ -184,7 +180,6 @@ class Front:
 
     @property
     def stored(self) -> dict[tuple[Resource, str], str]:
-        """The throttles that Weir has."""
         return {
             ((at.resource_type.value, at.resource_name), at.name): value
             for at, value in self.admin.table.replication.values.items()

@@ -26,14 +26,12 @@ def throttled_quotas(*, produce_s: int = 0, fetch_s: int = 0) -> BrokerQuotas:
 
 
 def produce_budget(quotas: BrokerQuotas) -> Budget:
-    """Return what that client may produce."""
     budget = quotas.ledger("ANONYMOUS", "app", 0).produce
     assert budget is not None
     return budget
 
 
 def fetch_budget(quotas: BrokerQuotas) -> Budget:
-    """Return what that client may fetch."""
     budget = quotas.ledger("ANONYMOUS", "app", 0).fetch
     assert budget is not None
     return budget

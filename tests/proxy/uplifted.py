@@ -39,7 +39,6 @@ RAISED: Final = raised()
 
 
 def told(broker: Mapping[int, VersionRange], version: int = 0, correlation_id: int = 1) -> bytes:
-    """A broker's ApiVersions response."""
     entry = ApiVersionsResponse.ApiVersion
     keys = [entry(api_key=key, min_version=one.min, max_version=one.max) for key, one in broker.items()]
     return response(ApiVersionsResponse(api_keys=keys), version, correlation_id)

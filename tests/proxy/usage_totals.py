@@ -45,8 +45,6 @@ def counted_wire(session: Connection | None = None) -> tuple[Taken, Wire]:
 
 
 class Taken:
-    """What was taken from registries, whenever that was."""
-
     def __init__(self, registries: UsageRegistries) -> None:
         self.registries = registries
         self.records: list[UsageRecord] = []

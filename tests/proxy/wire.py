@@ -95,7 +95,6 @@ class _Side:
         return read
 
     def leave(self) -> None:
-        """Nothing more will be sent."""
         self.end.left = True
         self.end.eof = not self.unread
 

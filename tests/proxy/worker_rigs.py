@@ -33,7 +33,6 @@ NUMBERED_FROM = 7 * 10**10
 
 
 def link_pair() -> tuple[Link, Link]:
-    """Both ends of a link."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     return Link(ours), Link(theirs)
 
@@ -47,7 +46,6 @@ class Heard:
         self._changed = trio.Event()
 
     async def receive(self) -> None:
-        """Receive until the link ends."""
         try:
             while True:
                 message, sock = await self.link.receive()
@@ -59,7 +57,6 @@ class Heard:
             pass
 
     def of(self, kind: type[M]) -> list[M]:
-        """The messages of this kind so far."""
         return [message for message in self.messages if isinstance(message, kind)]
 
     async def hear(self, kind: type[M], number: int = 1) -> list[M]:
@@ -71,8 +68,6 @@ class Heard:
 
 
 class Rig(Heard):
-    """A worker, and the supervisor's end of its link."""
-
     def __init__(self, options: dict[str, Any], table: QuotaTable) -> None:
         ours, theirs = link_pair()
         super().__init__(ours)
@@ -84,14 +79,12 @@ class Rig(Heard):
         self._theirs = theirs
 
     async def run(self) -> None:
-        """Run the worker until the test ends the link."""
         try:
             await self.worker.run()
         except* LinkError:
             pass
 
     def close(self) -> None:
-        """Close both ends."""
         self.link.close()
         self._theirs.close()
         self.worker.plane.close()
@@ -154,7 +147,6 @@ def connect(pool: Pool) -> list[Heard]:
 
 
 def disconnect(pool: Pool, ends: list[Heard]) -> None:
-    """Close all links."""
     for handle, end in zip(pool.handles, ends, strict=True):
         assert handle._link is not None
         handle._link.close()

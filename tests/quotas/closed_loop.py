@@ -32,8 +32,6 @@ class Loop:
 
 
 class Seen(NamedTuple):
-    """What a loop has shown."""
-
     passed: list[tuple[int, int]]
     """When (ms) how many bytes were charged."""
     waits_ms: list[int]

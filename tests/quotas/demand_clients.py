@@ -105,7 +105,6 @@ class Run:
 
     @property
     def throttled_ms(self) -> int:
-        """Time during which any connection waited."""
         until = total = 0
         waits = ((row.at_ms + row.service_ms, row.recorded_ms) for row in self.rows if row.recorded_ms)
         for start, wait in sorted(waits):

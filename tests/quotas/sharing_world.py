@@ -33,8 +33,6 @@ TABLE = QuotaTable({(Entity(user="app"), KEY): LIMIT})
 
 @dataclass(frozen=True)
 class Conditions:
-    """How the simulated topic treats reports."""
-
     delay_ms: int = 100
     """Longest time (ms) from sending a report to reading it."""
     shortest: float = 0.5
@@ -106,7 +104,6 @@ class World:
         heapq.heappush(self._events, (at_ms, next(self._number), call))
 
     def run(self, until_ms: int) -> None:
-        """Run all events until this time."""
         while self._events and self._events[0][0] <= until_ms:
             self._at_ms, _number, call = heapq.heappop(self._events)
             self.now_ms = int(self._at_ms)

@@ -55,7 +55,6 @@ options = st.just(PLAIN) | st.builds(Options, st.none() | st.sampled_from(Pacing
 
 
 def optioned(values: dict[Quota, float], said: list[Options]) -> dict[Quota, Options]:
-    """Options for the entries of these values."""
     entities = dict.fromkeys(entity for entity, _key in values if entity.ip is None)
     of = dict(zip(entities, said, strict=False))
     return {quota: of[quota[0]] for quota in values if quota[0] in of}

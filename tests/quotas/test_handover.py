@@ -46,7 +46,6 @@ units: such a charge would begin a window, and would not be handed over.
 
 
 def passed_on(old: QuotaRegistry, now_ms: int, table: QuotaTable = TABLE) -> QuotaRegistry:
-    """A registry of another process that takes over."""
     new = QuotaRegistry(table)
     new.absorb([each for each in old.used(now_ms) if each is not None], now_ms + LATER_MS)
     return new

@@ -42,7 +42,6 @@ def covers(name: Name | Prefix | None, given_: str) -> bool:
 
 
 def order(entity: Entity) -> tuple[int, int, int]:
-    """The less, the sooner."""
     user = 2 if entity.user is None else 1 if entity.user is DEFAULT else 0
     client_id = entity.client_id
     if isinstance(client_id, Prefix):
@@ -127,7 +126,6 @@ def test_names_of_quota_entries_are_not_replaced_in_overflow_tags() -> None:
 
 
 def cost(entities: list[Entity], client_id: str) -> int:
-    """What one lookup of a client-id calls."""
     limits = Limits((entity, 1.0) for entity in entities)
     return calls_made(lambda: limits.resolve("alice", client_id))
 

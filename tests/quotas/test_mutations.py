@@ -81,7 +81,6 @@ def check_request(budget: MutationBudget, step: BucketStep, t0_ms: int) -> None:
 
 
 def check_tokens(budget: MutationBudget, expected: float, now_ms: int) -> None:
-    """A reading, which counts: Kafka's did too, each time."""
     assert budget.tokens(now_ms) == (math.inf if budget.limit == math.inf else expected)
     assert budget._bucket.tokens(now_ms) == expected
 

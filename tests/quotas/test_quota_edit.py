@@ -202,7 +202,6 @@ def spelled(draw: st.DrawFn, line: str) -> str:
 
 @st.composite
 def files(draw: st.DrawFn) -> str:
-    """The text of a quota file."""
     table = draw(tables)
     entries = entries_of(table)
     lines = draw(fillers)

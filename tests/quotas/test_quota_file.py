@@ -30,7 +30,6 @@ PREFIXES = [Entity(user, Prefix("etl-")) for user in ("alice", DEFAULT, None)]
 
 
 def header(entity: Entity) -> str:
-    """An entry without quotas."""
     key = "client_id_prefix" if isinstance(entity.client_id, Prefix) else "client_id"
     client_id = entity.client_id.start if isinstance(entity.client_id, Prefix) else entity.client_id
     names = "".join(
@@ -317,7 +316,6 @@ def test_malformed_toml_is_refused_with_its_line(text: str, place: str) -> None:
 
 
 def outcome(text: str) -> QuotaTable | str:
-    """The table, or the message of its refusal."""
     try:
         return parse(text)
     except QuotaFileError as error:

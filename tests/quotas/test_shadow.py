@@ -49,7 +49,6 @@ def table(
 def produces(
     quotas: BrokerQuotas, user: str = "alice", client_id: str = "app", now_ms: int = 0
 ) -> tuple[Budget | None, Budget | None]:
-    """What is enforced, and what is only counted."""
     ledger = quotas.ledger(user, client_id, now_ms)
     return ledger.produce, None if ledger.shadow is None else ledger.shadow.produce
 

@@ -30,7 +30,6 @@ EACH: Final = Entity(client_id=DEFAULT)
 def table(
     scope: Scope, pacing: Pacing = Pacing.KAFKA, keys: tuple[QuotaKey, ...] = (*RATES, MUTATIONS)
 ) -> QuotaTable:
-    """Limits for every client-id, so high that nobody waits."""
     paced = Options(scope=scope, pacing=pacing)
     options: dict[Quota, Options] = {
         (EACH, key): paced if key in PACED else Options(scope=scope) for key in keys if key in RATES
@@ -66,7 +65,6 @@ class Shared:
         self.limiters = SharedLimiters(self.own, blindness, registry.memory_ms, registry.sample_ms)
 
     def look(self, now_ms: int) -> float:
-        """Look, and return the number of units found."""
         for name, quotas, window_s in self.registry.shared(every_broker=True):
             self.limiters.join(name, quotas, window_s)
         before = self.own.units
@@ -81,7 +79,6 @@ class OfWorker:
         self.charged = Charged(registry)
 
     def look(self, now_ms: int) -> float:
-        """Look, and return the number of units found."""
         found = [
             each for shared in (True, False) for each in self.charged.look(now_ms, shared=shared) if each
         ]

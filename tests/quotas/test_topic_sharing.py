@@ -55,7 +55,6 @@ class Weir:
                 pass  # a worker tells its supervisor
 
     def hear(self, topic: str, units: float, now_ms: int, kind: str = "topic produce") -> None:
-        """Charge what another Weir reports."""
         name = (NODE if kind == "topic produce" else None, kind, False)
         number = limiter_number(name, Tags("", "", topic=topic))
         self.limiters.absorb({number: [Charge(now_ms, units, 1)]}, now_ms)

@@ -30,7 +30,6 @@ def node(**config: object) -> bytes:
 
 
 def found(path: str, content: bytes | None) -> dict[tuple[Entity, QuotaKey], float]:
-    """What one node says, with nothing skipped."""
     quotas = ZooKeeperQuotas([(path, content)])
     assert quotas.skipped == []
     return quotas.values

@@ -38,7 +38,6 @@ changes = st.lists(
 
 
 def changes_of(throttles: ReplicationThrottles) -> st.SearchStrategy[dict[ConfigKey, str | None]]:
-    """Changes of some of these throttles, and of others."""
     if not len(throttles):
         return changes
 

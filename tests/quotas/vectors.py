@@ -154,7 +154,6 @@ THROTTLE = msgspec.json.decode((DATA / "throttle.json").read_bytes(), type=Throt
 
 
 def entity(vector: EntityVector) -> Entity:
-    """The vector's entity as ours."""
     user, client_id = (
         None if kind not in vector else DEFAULT if vector[kind] is None else vector[kind]
         for kind in ("user", "client-id")

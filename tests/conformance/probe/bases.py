@@ -18,19 +18,16 @@ NAMES = Names("weir-probe-12345678")
 
 
 def offered() -> dict[int, VersionRange]:
-    """All versions that the schemas have."""
     return {key: found for key in schema.api_keys() if (found := versions(key)) is not None}
 
 
 @cache
 def well_formed_by_name() -> dict[str, Case]:
-    """Well-formed requests by name."""
     return {case.name: case for case in well_formed(offered(), NAMES, 0, randoms=0)}
 
 
 @cache
 def malformed_cases(seed: int = 0) -> tuple[Case, ...]:
-    """Malformed requests of all APIs and versions."""
     return tuple(malformed(offered(), NAMES, seed))
 
 

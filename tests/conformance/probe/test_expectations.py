@@ -10,7 +10,6 @@ from weir.conformance.probe.expectations import expectations, parse_expectations
 
 
 def result(case: str, outcome: Outcome = Outcome.ANSWER, *errors: int) -> Result:
-    """A result with this outcome."""
     return Result(case, case.split("/")[0], 0, outcome, list(errors), True, "")
 
 

@@ -54,7 +54,6 @@ KIO_READS: Final = {"varint-padded", "byte-by-byte"}
 
 
 def of_group(*groups: Group) -> list[Case]:
-    """Cases of these groups that have a well-formed request."""
     return [
         case
         for case in malformed_cases()
@@ -93,7 +92,6 @@ def read_by_kio(case: Case, data: bytes) -> tuple[Any, int]:
 
 
 def known_to_kio(*names: str) -> Iterator[Case]:
-    """Cases of these classes whose version kio has."""
     for case in of_group(*Group):
         if class_of(case) in names and kio_class(case.api_key, "request", case.version) is not None:
             yield case
@@ -191,7 +189,6 @@ def test_the_page_of_malformed_requests_has_the_table_of_the_classes() -> None:
 
 
 def written(page: str) -> str:
-    """The page with the table of the classes."""
     before, _, rest = page.partition(BEGIN)
     return f"{before}{BEGIN}\n{table()}\n{END}{rest.partition(END)[2]}"
 

@@ -22,7 +22,6 @@ MALFORMED = ("Produce/*/*/*", "Metadata/*/*/*", "*/version-*", "*/unknown-api", 
 
 
 def results(bootstrap: str, *only: str, login: Login | None = None) -> list[Result]:
-    """Results of these cases at a broker."""
     host, port = bootstrap.split(":")
     return list(Run(Options(Target(host, int(port), timeout_s=5.0), login, only=only)).results())
 

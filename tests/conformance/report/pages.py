@@ -15,8 +15,6 @@ class Cell(NamedTuple):
 
 
 class Parsed(HTMLParser):
-    """Reads a page. Scripts and styles are no text."""
-
     def __init__(self, page: bytes) -> None:
         super().__init__()
         self.tags: list[str] = []
@@ -63,7 +61,6 @@ class Parsed(HTMLParser):
         return "\n".join(self.words)
 
     def networked(self) -> list[tuple[str, str, str]]:
-        """The attributes that would load something, or lead elsewhere."""
         return [
             each
             for each in self.attributes

@@ -41,7 +41,6 @@ INTENDED = re.compile(
 
 
 def run(bootstrap: str, only: Sequence[str] = (), quotas_set: str | None = None) -> list[Result]:
-    """Run the profile."""
     host, port = bootstrap.split(",")[0].rsplit(":", 1)
     target = Target(host, int(port))
     options = Options(target, protocol=False, quotas=True, quotas_set=quotas_set, only=tuple(only))
@@ -49,7 +48,6 @@ def run(bootstrap: str, only: Sequence[str] = (), quotas_set: str | None = None)
 
 
 def failures(results: Sequence[Result]) -> dict[str, str]:
-    """Failed checks, with the messages."""
     return {result.case: result.message for result in results if not result.passed}
 
 
