@@ -76,15 +76,7 @@ def calibrate(
         async with trio.open_nursery() as nursery:
             broker.nursery = nursery
             calibration = Calibration(
-                broker,
-                ADDRESS,
-                10.0,
-                options,
-                Overrides(),
-                probe,
-                run=RUN,
-                now_ms=1_800_000_000_000,
-                say=say,
+                broker, ADDRESS, 10.0, options, Overrides(), probe, run=RUN, now_ms=1_800_000_000_000, say=say
             )
             with trio.CancelScope() as scope:
                 failure = None

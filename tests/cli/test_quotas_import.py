@@ -73,11 +73,7 @@ def test_import_prints_quotas_and_skipped_nodes_as_json(flawed: Path) -> None:
     assert json.loads(out) == {
         "origin": str(flawed),
         "quotas": [
-            {
-                "entity": {"user": "alice"},
-                "mode": "enforce",
-                "quotas": {"producer_byte_rate": 1024},
-            },
+            {"entity": {"user": "alice"}, "mode": "enforce", "quotas": {"producer_byte_rate": 1024}},
             {
                 "entity": {"user": "CN=a\nb", "client_id": "app"},
                 "mode": "enforce",
@@ -85,11 +81,7 @@ def test_import_prints_quotas_and_skipped_nodes_as_json(flawed: Path) -> None:
             },
         ],
         "skipped": [
-            {
-                "where": "/config/users/bob",
-                "key": "request_percentage",
-                "reason": OF_BOB,
-            },
+            {"where": "/config/users/bob", "key": "request_percentage", "reason": OF_BOB},
             {
                 "where": "/config/users/carol",
                 "key": None,

@@ -16,17 +16,7 @@ import trustme
 from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
-from tests.admin.fake_api import (
-    BROKERS,
-    ENTITIES,
-    HOSTILE,
-    NOW_MS,
-    SHADOW,
-    FakeApi,
-    calm,
-    entity,
-    served,
-)
+from tests.admin.fake_api import BROKERS, ENTITIES, HOSTILE, NOW_MS, SHADOW, FakeApi, calm, entity, served
 from tests.cli.conftest import Misused
 from tests.cli.run_command import error_line
 from tests.kafka.ports import free_range

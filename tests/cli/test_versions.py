@@ -103,13 +103,7 @@ def test_versions_prints_its_table_as_json() -> None:
         "own": False,
     }
     assert apis[0]["uplift"] == []
-    hidden: dict[str, object] = {
-        "name": None,
-        "weir": None,
-        "offered": None,
-        "uplift": [],
-        "own": False,
-    }
+    hidden: dict[str, object] = {"name": None, "weir": None, "offered": None, "uplift": [], "own": False}
     assert apis[4242] == {"api_key": 4242, "broker": {"min": 0, "max": 3}} | hidden
 
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.conformance.expected import MOCK, RELEASES, expected
-from tests.conformance.intended_differences import (
-    intended_table,
-    unstable_table,
-)
+from tests.conformance.intended_differences import intended_table, unstable_table
 from tests.tools.compiled_only import ROOT
 
 PAGE: Final = ROOT / "docs" / "reference" / "probe-expectations.md"

@@ -10,17 +10,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from tests.conformance.batches import TIME_MS, batch, changed, message_set
-from tests.conformance.captures import (
-    MS,
-    answered,
-    fetch,
-    fetched,
-    findings,
-    produce,
-    produced,
-    rules,
-    sent,
-)
+from tests.conformance.captures import MS, answered, fetch, fetched, findings, produce, produced, rules, sent
 from tests.wire.frames import framed, header, request, response, unknown_request, unknown_response
 from weir.conformance.events import Bytes, Closed, Dropped, Event, Opened, Side
 from weir.conformance.verify import RULES, R, verify

@@ -64,11 +64,7 @@ JAVA_RECORDS: Final = 1000
 TRIES: Final = 3
 NEW_GROUPS: Final = (4, 0)
 """First release of brokers that have groups of KIP-848 without being asked to."""
-JAVA_THROTTLED: Final = {
-    "client.id": THROTTLED,
-    "batch.size": "20000",
-    "max.partition.fetch.bytes": "45000",
-}
+JAVA_THROTTLED: Final = {"client.id": THROTTLED, "batch.size": "20000", "max.partition.fetch.bytes": "45000"}
 REFUSED: Final = ("ThrottlingQuotaExceededError", "ThrottlingQuotaExceededException", "NodeNotReadyError")
 """Errors of clients under the mutation quota; kafka-python raises the last one while it waits."""
 MANY: Final = 26
@@ -123,12 +119,7 @@ def aiokafka(cluster: Cluster, bootstrap: str, topic: str) -> None:
 
 
 def _session(
-    version: str,
-    bootstrap: str,
-    topic: str,
-    client: Client,
-    admin: Callable[[str, str], Admin],
-    names: Names,
+    version: str, bootstrap: str, topic: str, client: Client, admin: Callable[[str, str], Admin], names: Names
 ) -> None:
     with part("topics"):
         topics = [f"{topic}-{name}" for name in (*codecs(version), "throttled", "transactions")]

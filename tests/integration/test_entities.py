@@ -65,11 +65,7 @@ class Table:
         )
 
 
-BY_CLIENT_ID = (
-    Budget(("named", "named"), NAMED),
-    Budget(("other",), DEFAULT),
-    Budget(("another",), DEFAULT),
-)
+BY_CLIENT_ID = (Budget(("named", "named"), NAMED), Budget(("other",), DEFAULT), Budget(("another",), DEFAULT))
 BY_USER = (Budget(("one", "another"), NAMED),)
 TABLES = (
     Table(

@@ -108,11 +108,7 @@ def test_clients_lose_nothing_while_brokers_restart_one_by_one(
 
 @pytest.mark.parametrize(("version", "member"), [(OLD, CLASSIC), (MIDDLE, CLASSIC), (NEW, KIP_848)])
 def test_clients_survive_killed_group_coordinators_and_controllers(
-    kafka_cluster: StartCluster,
-    start_weir: StartWeir,
-    topic: str,
-    version: str,
-    member: Mapping[str, Any],
+    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str, member: Mapping[str, Any]
 ) -> None:
     cluster = kafka_cluster(version, brokers=3)
     weir = start_weir(cluster.bootstrap, GENEROUS)

@@ -28,10 +28,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.broker]
 
-JAVA: Final = [
-    ("0.10.2.2", "3.9.1"),
-    ("4.2.0", "4.2.0"),
-]
+JAVA: Final = [("0.10.2.2", "3.9.1"), ("4.2.0", "4.2.0")]
 """Broker, and the newest of Java's clients that gets along with it."""
 VERSIONS: Final = ["0.10.2.2", "3.9.1", "4.2.0"]
 COUNT: Final = 5
@@ -60,10 +57,7 @@ def throttled(kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, ve
 def test_javas_clients_report_request_time_throttles_in_their_metrics(
     throttled: Weir, topic: str, release: str
 ) -> None:
-    config = {
-        "client.id": "java",
-        "enable.idempotence": "false",
-    }  # 0.10 has it not
+    config = {"client.id": "java", "enable.idempotence": "false"}  # 0.10 has it not
     seen = java_throttles(release, throttled.bootstrap, topic, COUNT, config)
     assert seen.read == COUNT
     assert 0 < seen.produce_avg <= seen.produce_max <= MOST_MS

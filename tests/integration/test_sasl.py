@@ -28,12 +28,7 @@ pytestmark = [pytest.mark.broker]
 VERSIONS = ["0.10.2.2", "2.8.2", "3.9.1", "4.2.0"]
 COUNT, SIZE = 20, 500
 SECRET = {"sasl.password", "sasl_plain_password", "sasl_oauth_token"}
-COMES_WITH = {
-    PLAIN: ALICE,
-    SCRAM_256: ODD,
-    SCRAM_512: BOB,
-    OAUTHBEARER: User("jörg, o=ps", "unused"),
-}
+COMES_WITH = {PLAIN: ALICE, SCRAM_256: ODD, SCRAM_512: BOB, OAUTHBEARER: User("jörg, o=ps", "unused")}
 EXCEPTIONS = {
     (
         "kafka-python",

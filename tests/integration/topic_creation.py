@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tests.integration.mutable import (
-    SMALL,
-    burst,
-)
+from tests.integration.mutable import SMALL, burst
 from tests.mutations.client import ask_once
 from tests.mutations.requests import Create, Topic
 from weir.protocol.error_codes import ErrorCode

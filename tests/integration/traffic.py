@@ -268,10 +268,7 @@ def create_spread(bootstrap: str, topic: str, replicas: list[list[int]], min_in_
     """Create a topic whose partition n is at the brokers replicas[n]; return when all of them hold it."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     wanted = NewTopic(
-        topic,
-        len(replicas),
-        replica_assignment=replicas,
-        config={"min.insync.replicas": str(min_in_sync)},
+        topic, len(replicas), replica_assignment=replicas, config={"min.insync.replicas": str(min_in_sync)}
     )
     admin.create_topics([wanted])[topic].result(PATIENCE_S)
     until_in_sync(admin, topic)

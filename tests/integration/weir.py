@@ -29,12 +29,7 @@ class Weir:
     """A running `weir run`; a context manager."""
 
     def __init__(
-        self,
-        upstream: str,
-        quotas: str = "",
-        *,
-        host: str = "127.0.0.1",
-        options: tuple[str, ...] = (),
+        self, upstream: str, quotas: str = "", *, host: str = "127.0.0.1", options: tuple[str, ...] = ()
     ) -> None:
         """`quotas` is the text of a quota file, `options` further options of `weir run`."""
         self._processes = Processes("weir-proxy-")

@@ -17,10 +17,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """Yield the shared Spark session; tests that use it are marked `spark`."""
-    settings = {
-        "spark.sql.shuffle.partitions": "2",
-        "spark.default.parallelism": "2",
-    }
+    settings = {"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"}
     with session("tests", master="local[2]", settings=settings) as spark:
         yield spark
 

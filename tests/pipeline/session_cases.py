@@ -5,11 +5,7 @@ from __future__ import annotations
 from tests.pipeline.sessions import Habits
 from weir.quotas import QuotaKey
 
-PRODUCE, FETCH, TIME = (
-    QuotaKey.PRODUCER_BYTE_RATE,
-    QuotaKey.CONSUMER_BYTE_RATE,
-    QuotaKey.REQUEST_PERCENTAGE,
-)
+PRODUCE, FETCH, TIME = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE)
 CASES = {
     "a producer": (PRODUCE, 5000.0, Habits(b"app", "produce")),
     "producers that pipeline": (PRODUCE, 8000.0, Habits(b"app", "produce", under_way=5, connections=3)),

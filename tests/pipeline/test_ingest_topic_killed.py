@@ -56,10 +56,7 @@ def test_ingest_from_topics_killed_repeatedly_loses_and_doubles_no_record(
     kafka_cluster: StartCluster, spark: SparkSession, tmp_path: Path, topic: str
 ) -> None:
     bootstrap, lake = kafka_cluster("3.9.1").bootstrap, Lake(str(tmp_path))
-    topics = {
-        topic: NumberedBatches("usage", ROWS),
-        f"{topic}-trace": NumberedBatches("trace", ROWS),
-    }
+    topics = {topic: NumberedBatches("usage", ROWS), f"{topic}-trace": NumberedBatches("trace", ROWS)}
     for name in topics:
         create_topic(bootstrap, name, PARTITIONS)
     bad = [f"bad {number}" for number in range(PARTITIONS)]  # in each batch

@@ -106,9 +106,7 @@ def test_the_java_launcher_drops_the_missing_module_argument_only(
 
 @pytest.mark.parametrize(("local", "address"), [(True, "127.0.0.1"), (False, None)])
 def test_the_java_launcher_restores_the_environment(
-    local: bool,
-    address: str | None,
-    monkeypatch: pytest.MonkeyPatch,
+    local: bool, address: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
     before = dict(os.environ)

@@ -94,10 +94,7 @@ def test_maintain_deletes_old_days_and_compacts_the_others(spark: SparkSession, 
     take(lines(spark, NOON_MS - 10 * DAY_MS, b"old and bad"), lake, USAGE, "default", "stream", 3)
     take(lines(spark, NOON_MS, b"bad"), lake, USAGE, "default", "stream", 4)
     outcome = maintain(spark, lake, NOON_MS, keep_days=5)
-    assert outcome.notes[:2] == (
-        "deleted: 4 rows older than 5 days",
-        f"{lake.usage}: 3 files became 1",
-    )
+    assert outcome.notes[:2] == ("deleted: 4 rows older than 5 days", f"{lake.usage}: 3 files became 1")
     assert clients(spark, lake.usage) == Counter(f"new {batch}" for batch in range(3))
     assert [row.line for row in read(spark, lake.rejected, tables.REJECTED).collect()] == ["bad"]
 

@@ -122,11 +122,7 @@ def test_a_recommended_entry_is_a_percentile_times_headroom(run: Run) -> None:
     outcome, text = run(rows, growth=0.2)
     # the busiest hour's p99 is 0.9 * 3 MB/s; 2.7 MB/s * 1.2 * 1.5
     assert parse(text) == QuotaTable(
-        {
-            (EVERYBODY, PRODUCE): MB,
-            (EVERYBODY, FETCH): MB,
-            (Entity("alice", "app"), PRODUCE): 4_860_000.0,
-        }
+        {(EVERYBODY, PRODUCE): MB, (EVERYBODY, FETCH): MB, (Entity("alice", "app"), PRODUCE): 4_860_000.0}
     )
     assert (
         "# p99 of the busiest hour, 2026-11-20 14:00 UTC, at broker 3: 2.70 MB/s; "

@@ -181,10 +181,7 @@ def test_replayed_budgets_are_per_weir_and_broker_and_span_midnight(
     A client without a limit has recorded waits of 600 ms at 0.25 s and 0.75 s, which overlap by 100 ms.
     """
     lake, half = Lake(str(tmp_path)), {"charged_bytes": 7500}
-    waited = {
-        "throttle_ms": ByQuota(producer_byte_rate=1200),
-        "violations": ByQuota(producer_byte_rate=2),
-    }
+    waited = {"throttle_ms": ByQuota(producer_byte_rate=1200), "violations": ByQuota(producer_byte_rate=2)}
     records = [
         used(SUNDAY_MS - 1000, **half),
         used(SUNDAY_MS, **half),

@@ -51,10 +51,7 @@ def budget(client_id: str = "app", quota: str = "producer_byte_rate", **others: 
 
 
 def told(
-    found: Sequence[Use],
-    *budgets: Use,
-    cuts: Sequence[int] = (),
-    settings: BudgetSettings | None = None,
+    found: Sequence[Use], *budgets: Use, cuts: Sequence[int] = (), settings: BudgetSettings | None = None
 ) -> list[dict[str, object]]:
     """Return the hours of budgets (default: one), with their uses cut into periods at these times (ms)."""
     rows = frame(found)

@@ -11,16 +11,7 @@ from typing import Final
 
 import pytest
 
-from tests.pipeline.report_findings import (
-    ALICE,
-    HOUR_S,
-    NOTHING,
-    brokers,
-    client,
-    findings,
-    hours,
-    large,
-)
+from tests.pipeline.report_findings import ALICE, HOUR_S, NOTHING, brokers, client, findings, hours, large
 from tests.pipeline.report_pages import HOSTILE, Page
 from weir.pipeline.report.actions import ACTIONS, actions
 from weir.pipeline.report.data import columns_of
@@ -335,11 +326,7 @@ def test_the_report_of_idle_clients_has_no_division_by_zero() -> None:
     nothing = (0.0, 0.0)
     idle = client(ALICE, nothing, peaks={"producer_byte_rate": 0.0})
     found = with_use(
-        findings(ALICE),
-        columns=hours(2, 0.0),
-        bytes_=nothing,
-        brokers=brokers(nothing),
-        clients=(idle,),
+        findings(ALICE), columns=hours(2, 0.0), bytes_=nothing, brokers=brokers(nothing), clients=(idle,)
     )
     assert isinstance(found.use, Use)
     assert "4 clients moved 0 B/s on average in 0 s of records" in text_of(found)

@@ -5,11 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from tests.proxy.wire import Wire, new_connection
-from tests.wire.frames import (
-    body_of,
-    request,
-    response,
-)
+from tests.wire.frames import body_of, request, response
 from weir.protocol.messages import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -157,11 +153,7 @@ def shown(answer: DescribeClientQuotasResponse) -> dict[frozenset[tuple[str, str
 def results(answer: AlterClientQuotasResponse) -> list[tuple[Parts, int, str | None]]:
     assert answer.throttle_time_ms == 0
     return [
-        (
-            {part.entity_type: part.entity_name for part in found.entity},
-            found.error_code,
-            found.error_message,
-        )
+        ({part.entity_type: part.entity_name for part in found.entity}, found.error_code, found.error_message)
         for found in answer.entries
     ]
 

@@ -5,14 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from tests.proxy.client_quotas import (
-    INVALID,
-    ON_THE_WIRE,
-    UNSUPPORTED,
-    Parts,
-    component,
-    describe,
-)
+from tests.proxy.client_quotas import INVALID, ON_THE_WIRE, UNSUPPORTED, Parts, component, describe
 
 ANY = 2
 FILTERS: Final = {
@@ -94,11 +87,7 @@ BAD_ENTRIES: Final[list[tuple[Parts, dict[str, float | None], str]]] = [
         "no such host is not a valid IP or resolvable host.",
     ),
     ({"user": "a"}, {"bogus": 1.0}, "Invalid configuration key bogus"),
-    (
-        {"user": "a"},
-        {"connection_creation_rate": 1.0},
-        "Invalid configuration key connection_creation_rate",
-    ),
+    ({"user": "a"}, {"connection_creation_rate": 1.0}, "Invalid configuration key connection_creation_rate"),
     ({"ip": None}, {"producer_byte_rate": 1.0}, "Invalid configuration key producer_byte_rate"),
     ({"user": "a"}, {"producer_byte_rate": -1.0}, "Quota producer_byte_rate must be greater than 0"),
     (

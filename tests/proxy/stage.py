@@ -83,12 +83,7 @@ Script = Callable[[Stage], Awaitable[None]]
 
 
 async def set_stage(
-    reactor: Reactor,
-    script: Script | None,
-    brokers: tuple[int, ...],
-    options: dict[str, Any],
-    *,
-    drive: bool,
+    reactor: Reactor, script: Script | None, brokers: tuple[int, ...], options: dict[str, Any], *, drive: bool
 ) -> None:
     """Open the curtain, let the script play, clear everything away."""
     with trio.fail_after(LONG_S):

@@ -15,11 +15,7 @@ from tests.proxy.wire import Wire
 from tests.wire.frames import framed, padded
 from tests.wire.messages import ping, pong
 from weir.protocol.errors import EncodeError
-from weir.protocol.messages import (
-    DeleteTopicsResponse,
-    MetadataRequest,
-    MetadataResponse,
-)
+from weir.protocol.messages import DeleteTopicsResponse, MetadataRequest, MetadataResponse
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.handlers.broker_query import ask
 

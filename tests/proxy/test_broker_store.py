@@ -15,9 +15,7 @@ from tests.kfake.in_trio import serve
 from tests.proxy.following import Followed, until
 from tests.proxy.throttles import BROKER_1
 from weir.protocol.api import ApiKey
-from weir.protocol.messages import (
-    DescribeClientQuotasResponse,
-)
+from weir.protocol.messages import DescribeClientQuotasResponse
 from weir.proxy.control.cluster.access import DIRECT
 from weir.proxy.control.stores import broker
 from weir.proxy.control.stores.broker import BrokerStore

@@ -99,13 +99,7 @@ FREE: Final[Mapping[ApiKey, str]] = {
         GROUPS,
     ),
     **dict.fromkeys(
-        (
-            K.INIT_PRODUCER_ID,
-            K.ADD_PARTITIONS_TO_TXN,
-            K.ADD_OFFSETS_TO_TXN,
-            K.END_TXN,
-            K.TXN_OFFSET_COMMIT,
-        ),
+        (K.INIT_PRODUCER_ID, K.ADD_PARTITIONS_TO_TXN, K.ADD_OFFSETS_TO_TXN, K.END_TXN, K.TXN_OFFSET_COMMIT),
         TRANSACTIONS,
     ),
     **dict.fromkeys(
@@ -184,11 +178,7 @@ def test_every_api_is_charged_or_free_for_a_reason() -> None:
 def test_every_version_of_an_api_is_charged_as_listed(api_key: ApiKey) -> None:
     known = versions(api_key)
     assert known is not None
-    listed = (
-        api_key in CHARGED_ON_ARRIVAL,
-        api_key in CHARGED_ON_RESPONSE,
-        api_key in CHARGED_MUTATIONS,
-    )
+    listed = (api_key in CHARGED_ON_ARRIVAL, api_key in CHARGED_ON_RESPONSE, api_key in CHARGED_MUTATIONS)
     for version in range(known.min, known.max + 1):
         assert plan_of(api_key, version) == listed, version
 

@@ -35,15 +35,7 @@ from tests.proxy.client_quotas import (
 from tests.proxy.client_quotas_cases import BAD_ENTRIES, BAD_FILTERS, FILTERS
 from tests.proxy.playbook import Playbook
 from tests.proxy.wire import Wire, new_connection
-from tests.wire.frames import (
-    body_of,
-    header,
-    request,
-    response,
-    split,
-    unknown_request,
-    unknown_response,
-)
+from tests.wire.frames import body_of, header, request, response, split, unknown_request, unknown_response
 from weir.protocol.api import ApiKey
 from weir.protocol.error_codes import ErrorCode
 from weir.protocol.messages import (
@@ -188,8 +180,7 @@ def test_alterclientquotas_sets_and_removes_quotas_of_several_entities(version: 
     message = alter(
         entry({"user": "alice"}, {"producer_byte_rate": 10.0, "consumer_byte_rate": None}),
         entry(
-            {"user": None, "client-id": "app"},
-            {"controller_mutation_rate": 0.25, "request_percentage": 12.5},
+            {"user": None, "client-id": "app"}, {"controller_mutation_rate": 0.25, "request_percentage": 12.5}
         ),
         entry({"ip": None}, {"connection_creation_rate": 5.0}),
         entry({"ip": "::1"}, {"connection_creation_rate": None}),

@@ -41,9 +41,7 @@ VALUES: Final = (
     | st.integers(1, 2**40).map(float)
 )
 ENTRIES: Final = st.builds(
-    entry,
-    st.lists(st.tuples(KINDS, NAMES), max_size=3),
-    st.lists(st.tuples(KEYS, VALUES), max_size=4),
+    entry, st.lists(st.tuples(KINDS, NAMES), max_size=3), st.lists(st.tuples(KEYS, VALUES), max_size=4)
 )
 
 

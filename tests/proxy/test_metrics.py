@@ -12,15 +12,7 @@ from prometheus_client.exposition import choose_encoder
 from tests.proxy.metrics_page import PARSERS, Page, registry_of, scraped, server
 from tests.quotas.changes import put_in_force
 from weir.proxy.addresses import Address
-from weir.proxy.admin.entities import (
-    ENTITIES_MAX,
-    SLICE,
-    Pot,
-    Reading,
-    byte_rates,
-    mutations,
-    read,
-)
+from weir.proxy.admin.entities import ENTITIES_MAX, SLICE, Pot, Reading, byte_rates, mutations, read
 from weir.proxy.admin.exposition import LINES, render
 from weir.proxy.admin.metrics import Sources, families
 from weir.proxy.close_reasons import CloseReason

@@ -270,12 +270,7 @@ def test_the_bound_of_an_unpacked_size_is_never_exceeded(name: str) -> None:
 
 
 @examples(200)
-@given(
-    lead=st.integers(0, 3000),
-    zeros=st.integers(0, 300_000),
-    raw=st.integers(1, 400),
-    cut=st.floats(0, 1),
-)
+@given(lead=st.integers(0, 3000), zeros=st.integers(0, 300_000), raw=st.integers(1, 400), cut=st.floats(0, 1))
 def test_zstd_bounds_hold_for_any_mixture_of_blocks(lead: int, zeros: int, raw: int, cut: float) -> None:
     stream = zstd_stream(noise(lead), zeros, raw)
     length = len(stream.packed)

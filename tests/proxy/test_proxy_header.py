@@ -45,11 +45,7 @@ CHECK = bytes.fromhex("0d0a0d0a000d0a515549540a 20 00 0000")
 
 @pytest.mark.parametrize(
     ("data", "client"),
-    [
-        (IPV4, Address("192.0.2.7", 56324)),
-        (IPV6, Address("2001:db8::7", 56324)),
-        (CHECK, None),
-    ],
+    [(IPV4, Address("192.0.2.7", 56324)), (IPV6, Address("2001:db8::7", 56324)), (CHECK, None)],
 )
 def test_bytes_as_on_the_wire_are_read(data: bytes, client: Address | None) -> None:
     assert parse(data) == Header(client)

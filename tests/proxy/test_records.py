@@ -12,14 +12,7 @@ from hypothesis import strategies as st
 from tests.properties import examples
 from weir.proxy.control.stores import records
 from weir.proxy.control.stores.record import Record, RecordError
-from weir.proxy.control.stores.records import (
-    Slot,
-    Stored,
-    alteration,
-    read_key,
-    read_value,
-    write,
-)
+from weir.proxy.control.stores.records import Slot, Stored, alteration, read_key, read_value, write
 from weir.quotas import Entity, QuotaTable
 from weir.quotas.table.entities import DEFAULT, Prefix
 from weir.quotas.table.options import Options, Pacing, Scope
@@ -57,8 +50,7 @@ options = st.builds(Options, st.none() | st.sampled_from(Pacing), st.sampled_fro
 tables = st.builds(
     lambda pairs: {(entity, key): rate for entity, keys in pairs for key, rate in keys.items()},
     st.lists(
-        entities.flatmap(lambda entity: st.tuples(st.just(entity), some_of(keys_of(entity)))),
-        max_size=6,
+        entities.flatmap(lambda entity: st.tuples(st.just(entity), some_of(keys_of(entity)))), max_size=6
     ),
 )
 
@@ -219,12 +211,7 @@ def test_the_number_of_entities_in_the_quota_topic_is_bounded(monkeypatch: pytes
 
 
 @examples(30)
-@given(
-    tables,
-    tables,
-    st.data(),
-    st.booleans(),
-)
+@given(tables, tables, st.data(), st.booleans())
 def test_altering_quota_records_equals_altering_the_table(
     values: dict[tuple[Entity, QuotaKey], float],
     others: dict[tuple[Entity, QuotaKey], float],

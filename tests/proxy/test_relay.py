@@ -96,9 +96,7 @@ def test_the_latency_of_a_sample_of_requests_is_split_between_weir_and_the_broke
 # Who does not read
 
 
-def test_a_client_that_never_reads_stops_reading_from_its_broker(
-    new_rig: Callable[..., Rig],
-) -> None:
+def test_a_client_that_never_reads_stops_reading_from_its_broker(new_rig: Callable[..., Rig]) -> None:
     rig = new_rig()
     rig.pass_on(b"".join(ping(i) for i in range(10)), rig.client, rig.broker)
     answers = b"".join(padded(pong(i)) for i in range(10))

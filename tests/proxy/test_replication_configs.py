@@ -159,10 +159,7 @@ def test_a_mixed_request_alters_weirs_part_only_if_the_broker_accepts_the_rest()
 
 def test_a_resource_with_a_refused_throttle_does_not_reach_the_broker() -> None:
     front = Front()
-    asked = {
-        ORDERS: [(LEADER_REPLICAS, SET, "0-1"), (RETENTION, SET, "7")],
-        BILLS: [(RETENTION, SET, "8")],
-    }
+    asked = {ORDERS: [(LEADER_REPLICAS, SET, "0-1"), (RETENTION, SET, "7")], BILLS: [(RETENTION, SET, "8")]}
     assert front.alter(incremental(asked)) == {ORDERS: INVALID_CONFIG, BILLS: 0}
     assert front.stored == {}
     assert front.broker.configs == {BILLS: {RETENTION: "8"}}

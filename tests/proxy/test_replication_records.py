@@ -13,12 +13,7 @@ from weir.proxy.control.stores.record import Record, RecordError
 from weir.proxy.control.stores.records import Stored
 from weir.proxy.control.stores.replication_records import alteration, read_key, write
 from weir.quotas import QuotaTable
-from weir.quotas.replication.throttles import (
-    NO_THROTTLES,
-    ConfigKey,
-    ReplicationThrottles,
-    ResourceType,
-)
+from weir.quotas.replication.throttles import NO_THROTTLES, ConfigKey, ReplicationThrottles, ResourceType
 from weir.quotas.table.replication_entry import Resource
 
 BROKER = Resource(ResourceType.BROKER, "1")

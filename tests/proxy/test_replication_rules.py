@@ -71,10 +71,7 @@ def test_replication_listeners_may_have_gaps_and_begin_at_node_0() -> None:
         ),
         ({"replication_zookeeper": "zk"}, "replication_zookeeper is 'zk', must be HOST:PORT, for example"),
         ({"replication_zookeeper": "/kafka"}, "replication_zookeeper is '', must be HOST:PORT, for example"),
-        (
-            {"replication_zookeeper": "a:2181,b:65536/kafka"},
-            "replication_zookeeper is 'b:65536', its port",
-        ),
+        ({"replication_zookeeper": "a:2181,b:65536/kafka"}, "replication_zookeeper is 'b:65536', its port"),
         ({"super_users": "kafka"}, "super_users has 'kafka', must be User:NAME, several separated by ;"),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",

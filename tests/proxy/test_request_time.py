@@ -41,15 +41,7 @@ from tests.proxy.sasl import (
 )
 from tests.proxy.wire import APP, Wire, new_connection, quota_table
 from tests.quotas.changes import put_in_force
-from tests.wire.frames import (
-    body_of,
-    framed,
-    header,
-    padded,
-    request,
-    response,
-    split,
-)
+from tests.wire.frames import body_of, framed, header, padded, request, response, split
 from tests.wire.messages import ping, pong, produce
 from weir.protocol.api import ApiKey, versions
 from weir.protocol.codec import request_type, response_type
@@ -291,8 +283,7 @@ def behind(identities: Identities, table: QuotaTable = OF_USERS) -> Connection:
 
 def negotiate(play: Playbook, number: int = 1) -> None:
     play.relays(
-        request(ApiVersionsRequest(), 0, number),
-        response(ApiVersionsResponse(error_code=-1), 0, number),
+        request(ApiVersionsRequest(), 0, number), response(ApiVersionsResponse(error_code=-1), 0, number)
     )
 
 

@@ -25,12 +25,7 @@ from tests.proxy.request_costs import (
 from tests.proxy.wire import Wire
 from tests.wire.frames import padded, request, response, split, unknown_request
 from tests.wire.messages import ping, pong
-from weir.protocol.messages import (
-    FetchRequest,
-    FetchResponse,
-    ProduceRequest,
-    ProduceResponse,
-)
+from weir.protocol.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection.inbound import LOOK_BYTES
 from weir.proxy.connection.state import State

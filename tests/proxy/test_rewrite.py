@@ -240,8 +240,7 @@ def test_rewritten_responses_may_be_cut_anywhere(message: type[Message], version
 
 @in_one_test
 @pytest.mark.parametrize(
-    ("message", "version"),
-    [(MetadataResponse, 0), (MetadataResponse, 13), (DescribeClusterResponse, 2)],
+    ("message", "version"), [(MetadataResponse, 0), (MetadataResponse, 13), (DescribeClusterResponse, 2)]
 )
 def test_a_response_with_more_brokers_than_clusters_have_ends_its_connection(
     message: type[Message], version: int

@@ -8,17 +8,7 @@ from typing import Final
 import pytest
 
 from tests.kfake.login import KERBEROS, USERS, SaslBroker, saslname
-from tests.proxy.sasl import (
-    AP_REQ,
-    PROOF,
-    WRAPPED,
-    authenticate,
-    bare,
-    bearer,
-    handshake,
-    plain,
-    scram_first,
-)
+from tests.proxy.sasl import AP_REQ, PROOF, WRAPPED, authenticate, bare, bearer, handshake, plain, scram_first
 from tests.proxy.wire import Wire, new_connection
 from tests.wire.frames import request
 from weir.protocol.messages import ApiVersionsRequest, ProduceRequest

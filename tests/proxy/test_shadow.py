@@ -136,13 +136,7 @@ class Traffic:
 def figures(budget: Budget | None, now_ms: int) -> tuple[float, ...]:
     if budget is None:
         return (0, 0, 0, 0, 0)
-    return (
-        budget.charged,
-        budget.throttled,
-        budget.throttle_ms_total,
-        budget.limit,
-        budget.rate(now_ms),
-    )
+    return (budget.charged, budget.throttled, budget.throttle_ms_total, budget.limit, budget.rate(now_ms))
 
 
 @given(

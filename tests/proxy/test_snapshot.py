@@ -212,10 +212,7 @@ async def test_an_unwritable_quota_snapshot_is_logged_once_and_so_is_its_end(
         path.parent.mkdir()
         await store.changed(ALICES)
         await until(lambda: len(logs) == 2)
-    assert [line["event"] for line in logs] == [
-        "quota snapshot not written",
-        "quota snapshot written again",
-    ]
+    assert [line["event"] for line in logs] == ["quota snapshot not written", "quota snapshot written again"]
     assert followed.tables == [ALICES, BOBS, ALICES]
 
 

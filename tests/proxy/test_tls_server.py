@@ -102,8 +102,7 @@ def test_the_oldest_accepted_tls_version_is_1_2(play: Play, listener: dict[str, 
 
 
 @pytest.mark.parametrize(
-    ("rules", "user"),
-    [("DEFAULT", "CN=alice,OU=Sales\\, east"), ("RULE:^CN=([^,]*).*$/$1/U", "ALICE")],
+    ("rules", "user"), [("DEFAULT", "CN=alice,OU=Sales\\, east"), ("RULE:^CN=([^,]*).*$/$1/U", "ALICE")]
 )
 def test_a_client_certificate_gives_the_principal(
     play: Play, mutual: dict[str, Any], rules: str, user: str

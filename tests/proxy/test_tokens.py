@@ -31,12 +31,7 @@ from tests.proxy.sasl import (
 )
 from tests.proxy.wire import Wire, new_connection
 from tests.wire.frames import framed, padded, request, response
-from weir.protocol.messages import (
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-    HeartbeatRequest,
-    ProduceRequest,
-)
+from weir.protocol.messages import ApiVersionsRequest, ApiVersionsResponse, HeartbeatRequest, ProduceRequest
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection.connection import ANONYMOUS, Connection
 from weir.proxy.counters import Counters

@@ -163,11 +163,7 @@ def test_clients_are_offered_versions_that_name_topics_while_one_has_a_rate() ->
 
     def offered(correlation_id: int) -> dict[int, int]:
         wire.to_client.clear()
-        wire.exchange(
-            0,
-            request(ApiVersionsRequest(), 3, correlation_id),
-            response(told, 3, correlation_id),
-        )
+        wire.exchange(0, request(ApiVersionsRequest(), 3, correlation_id), response(told, 3, correlation_id))
         answer = body_of(bytes(wire.to_client), ApiVersionsResponse, 3)
         return {entry.api_key: entry.max_version for entry in answer.api_keys}
 

@@ -12,12 +12,7 @@ from tests.proxy.wire import APP, Wire, new_connection
 from tests.wire.frames import framed, header, padded, request, response
 from tests.wire.messages import ping, pong
 from weir.protocol.api import ApiKey
-from weir.protocol.messages import (
-    FetchRequest,
-    FetchResponse,
-    ProduceRequest,
-    ProduceResponse,
-)
+from weir.protocol.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection.usage_registries import UsageRegistries
 from weir.proxy.handlers.decisions import Defer, Deferred

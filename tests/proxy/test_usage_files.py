@@ -22,23 +22,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.properties import examples
-from tests.proxy.usage_rigs import (
-    FRAMES,
-    LINES,
-    WALL_S,
-    Desk,
-    requests_in,
-    text_of,
-    usage_record,
-)
+from tests.proxy.usage_rigs import FRAMES, LINES, WALL_S, Desk, requests_in, text_of, usage_record
 from weir.proxy.control.usage import outlet
 from weir.proxy.control.usage.compression import FRAMES_BYTES, Compression
-from weir.proxy.control.usage.directory import (
-    PartFile,
-    finish_for_the_dead,
-    finished_name,
-    unfinished_name,
-)
+from weir.proxy.control.usage.directory import PartFile, finish_for_the_dead, finished_name, unfinished_name
 from weir.proxy.control.usage.files import FileRules
 from weir.proxy.control.usage.outlet import OutletError
 from weir.proxy.control.usage.tally import Kind, Loss

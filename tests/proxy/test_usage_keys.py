@@ -38,14 +38,7 @@ def now_ms() -> int:
 
 
 def key(record: UsageRecord) -> tuple[str, int, int, str, str, str]:
-    return (
-        record.instance,
-        record.broker,
-        record.time_ms,
-        record.user,
-        record.client_id,
-        record.api,
-    )
+    return (record.instance, record.broker, record.time_ms, record.user, record.client_id, record.api)
 
 
 def test_a_late_response_to_a_removed_client_shares_the_record_of_its_new_connection() -> None:

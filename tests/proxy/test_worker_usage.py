@@ -130,7 +130,7 @@ async def test_the_rest_of_a_drained_worker_gets_its_times_from_the_supervisor()
     }
     traces = list(exchange.collector.take_traces(OFFSET_MS, "weir-1"))
     assert {(t.client_id, t.time_ms, t.answered_ms, t.instance) for t in traces} == {
-        ("app", OFFSET_MS + 7, OFFSET_MS + 8, "weir-1"),
+        ("app", OFFSET_MS + 7, OFFSET_MS + 8, "weir-1")
     }
     assert list(exchange.collector.drain(BEGIN_MS + 700, 700, "weir-1")) == []
 

@@ -9,9 +9,7 @@ import pytest
 from tests.proxy.broker_versions import broker_of
 from tests.wire.frames import response
 from weir.protocol.api import ApiKey
-from weir.protocol.messages import (
-    ApiVersionsResponse,
-)
+from weir.protocol.messages import ApiVersionsResponse
 from weir.protocol.versions import VersionRange
 from weir.proxy.handlers.uplift.uplift_rule import offered
 

@@ -6,14 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weir.quotas.costs.calibration import (
-    Reading,
-    Windows,
-    fault,
-    percent_for,
-    spent_us,
-    wanted_us,
-)
+from weir.quotas.costs.calibration import Reading, Windows, fault, percent_for, spent_us, wanted_us
 from weir.quotas.limiters.budgets import Budget
 from weir.quotas.table.entities import Tags
 
@@ -46,11 +39,7 @@ def test_a_throttle_time_gives_the_request_time_spent(
     assert spent_us(percent, throttle_ms, elapsed_s, Windows()) == pytest.approx(us)
 
 
-@given(
-    cost_us=st.floats(5.0, 3000.0),
-    gap_ms=st.integers(0, 9),
-    wrong_by=st.floats(0.3, 3.0),
-)
+@given(cost_us=st.floats(5.0, 3000.0), gap_ms=st.integers(0, 9), wrong_by=st.floats(0.3, 3.0))
 def test_calibration_recovers_the_cost_that_a_budget_was_charged(
     cost_us: float, gap_ms: int, wrong_by: float
 ) -> None:

@@ -150,10 +150,7 @@ def test_an_address_is_forgotten_for_another_once_its_last_connection_no_longer_
     assert [budget.tags.ip for budget in quotas.ips(1)] == kept
 
 
-@given(
-    rate=st.integers(1, 50),
-    gaps_ms=st.lists(st.integers(0, 3000), min_size=1, max_size=300),
-)
+@given(rate=st.integers(1, 50), gaps_ms=st.lists(st.integers(0, 3000), min_size=1, max_size=300))
 def test_no_address_gets_more_than_its_rate_and_its_burst(rate: int, gaps_ms: list[int]) -> None:
     quotas = ConnectionQuotas(table(default=rate))
     now_ms, let_in = 0, []

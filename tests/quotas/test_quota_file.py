@@ -118,11 +118,7 @@ REFUSED_VALUES: list[tuple[str, str, list[str]]] = [
     ("request_percentage", "a percentage of one thread's time, not {}", ["nan", '"50%"', "true"]),
     ("connection_creation_rate", "a whole number of connections/s, not {}", ["0.5"]),
     ("connection_creation_rate", ABOVE_0, ["0"]),
-    (
-        "connection_creation_rate",
-        "at most 2147483647, not {}; remove it to lift the limit",
-        ["2147483648"],
-    ),
+    ("connection_creation_rate", "at most 2147483647, not {}; remove it to lift the limit", ["2147483648"]),
 ]
 
 
@@ -145,11 +141,7 @@ HAS_ONE = "has an entry already, [[quota]] entry 1 (line 1); merge the two"
 CLIENT_KEYS = ("producer_byte_rate", "controller_mutation_rate", "request_percentage")
 REFUSED_ENTRIES = [
     # The text, the line in its first entry, and the reason.
-    (
-        f"{A}producer_byte_rat = 5\n",
-        3,
-        'unknown key "producer_byte_rat"; did you mean producer_byte_rate?',
-    ),
+    (f"{A}producer_byte_rat = 5\n", 3, 'unknown key "producer_byte_rat"; did you mean producer_byte_rate?'),
     (f'[[quota]]\nclient-id = "a"\n{RATE}', 2, 'unknown key "client-id"; did you mean client_id?'),
     (f"{A}zzz = 5\n", 3, f'unknown key "zzz"; known: {KNOWN}'),
     (
@@ -162,11 +154,7 @@ REFUSED_ENTRIES = [
         4,
         'scope must be "broker" or "cluster", not 2; leave it out for a budget at each broker',
     ),
-    (
-        f'{IP}{CONNECTION_RATE}pacing = "smooth"\n',
-        4,
-        "pacing cannot be set for an ip; remove it",
-    ),
+    (f'{IP}{CONNECTION_RATE}pacing = "smooth"\n', 4, "pacing cannot be set for an ip; remove it"),
     (
         f"[[quota]]\n{RATE}",
         1,
@@ -177,11 +165,7 @@ REFUSED_ENTRIES = [
     ),
     (A, 1, f"sets no quota; add {ANY_KEY}"),
     (f'[[quota]]\nuser = ""\n{RATE}', 2, 'user is empty; give a name, "<default>", or leave user out'),
-    (
-        f'{A}client_id = ""\n{RATE}',
-        3,
-        'client_id is empty; give a name, "<default>", or leave client_id out',
-    ),
+    (f'{A}client_id = ""\n{RATE}', 3, 'client_id is empty; give a name, "<default>", or leave client_id out'),
     (f"[[quota]]\nuser = 7\n{RATE}", 2, "user must be a string, not 7; put it in quotes"),
     (
         f"{A}{CONNECTION_RATE}",
@@ -275,10 +259,7 @@ def test_a_refused_entry_of_a_quota_file_is_told_with_its_line_and_the_remedy(
             f"{IP.replace('10.', '::FFFF:10.')}{CONNECTION_RATE}{IP}{CONNECTION_RATE}",
             f"[[quota]] entry 2 (line 4): ip 10.0.0.1 {HAS_ONE}",
         ),
-        (
-            2 * f'{A}mode = "shadow"\n{RATE}',
-            f"[[quota]] entry 2 (line 5): user a, in shadow {HAS_ONE}",
-        ),
+        (2 * f'{A}mode = "shadow"\n{RATE}', f"[[quota]] entry 2 (line 5): user a, in shadow {HAS_ONE}"),
         (f'{A}mode = "enforce"\n{RATE}{A}{RATE}', f"[[quota]] entry 2 (line 5): user a {HAS_ONE}"),
         # Entries in one line have numbers only.
         (

@@ -116,16 +116,8 @@ REFUSED = [
         f'unknown key "leader.replication.throttled.rat"; did you mean {LEADER_RATE}?',
     ),
     (f"[[replication]]\nbrokers = 1\n{RATE}", 2, 'unknown key "brokers"; did you mean broker?'),
-    (
-        f"{B1}zzz = 1\n",
-        3,
-        f'unknown key "zzz"; known: {KNOWN}',
-    ),
-    (
-        f"{B1}{RATE}zzz = {{}}\n",
-        4,
-        f'unknown key "zzz"; known: {KNOWN}',
-    ),
+    (f"{B1}zzz = 1\n", 3, f'unknown key "zzz"; known: {KNOWN}'),
+    (f"{B1}{RATE}zzz = {{}}\n", 4, f'unknown key "zzz"; known: {KNOWN}'),
     (f'{B1}{RATE}"{LEADER_RATE}" = 6\n', 3, f"{LEADER_RATE} is set twice; remove one"),
     (f"{B1}{LIST}", 3, f"{LEADER_LIST} cannot be set for a broker; use {RATES}"),
     (f"{T}{RATE}", 3, f"{LEADER_RATE} cannot be set for a topic; use {LISTS}"),

@@ -7,15 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weir.quotas.costs.cost import Cost
-from weir.quotas.costs.request_costs import (
-    CODECS,
-    ApiCost,
-    ColdCost,
-    CostsError,
-    Overrides,
-    parse,
-    shipped,
-)
+from weir.quotas.costs.request_costs import CODECS, ApiCost, ColdCost, CostsError, Overrides, parse, shipped
 
 APIS = frozenset({"Produce", "Fetch", "Metadata"})
 PRODUCE = "[apis.Produce]\nus = 1\n"
@@ -73,10 +65,7 @@ def test_a_cost_file_overrides_the_named_apis_only() -> None:
         ("apis = 5\n", "apis: Expected `object`, got `int`; correct it"),
         ("[rest]\n", "rest: missing key `us`; correct it"),
         ("[cold]\nus = 1\n", "cold: missing key `from_us`; correct it"),
-        (
-            "[cold]\nus = 1\nfrom_us = 1\nfull_us = 0\n",
-            "cold.full_us: Expected `float` > 0.0; correct it",
-        ),
+        ("[cold]\nus = 1\nfrom_us = 1\nfull_us = 0\n", "cold.full_us: Expected `float` > 0.0; correct it"),
         ("format = 2\n", "format: Invalid enum value 2; correct it"),
         ("bogus = 1\n", "unknown key `bogus`; correct it"),
         ('"a\\nb" = 1\n', "unknown key `a b`; correct it"),

@@ -165,9 +165,7 @@ def test_permissive_shadow_mutations_beyond_the_quota_cost_no_tokens() -> None:
     assert shadow.tokens(0) == -5
 
 
-@given(
-    st.lists(st.tuples(st.integers(0, 4000), st.integers(1, 9), st.booleans()), min_size=1, max_size=40),
-)
+@given(st.lists(st.tuples(st.integers(0, 4000), st.integers(1, 9), st.booleans()), min_size=1, max_size=40))
 def test_shadow_mutations_count_as_enforced_up_to_the_first_refusal(
     story: list[tuple[int, int, bool]],
 ) -> None:

@@ -16,15 +16,7 @@ from weir.quotas.sharing.advances import Advances
 from weir.quotas.sharing.blindness import Blindness, Sight
 from weir.quotas.sharing.others import Charge, OthersUsage
 from weir.quotas.sharing.own import SENT_MAX, OwnUsage
-from weir.quotas.sharing.report import (
-    USAGES_MAX,
-    Report,
-    ReportError,
-    Usage,
-    decode,
-    encode,
-    limiter_number,
-)
+from weir.quotas.sharing.report import USAGES_MAX, Report, ReportError, Usage, decode, encode, limiter_number
 from weir.quotas.sharing.shared import SharedLimiters
 from weir.quotas.table.entities import DEFAULT, Entity, Tags
 from weir.quotas.table.quota_table import QuotaKey, QuotaTable

@@ -29,10 +29,7 @@ replicas = st.one_of(
 configured = st.tuples(rate_keys, rates) | st.tuples(replicas_keys, replicas)
 throttles = st.lists(configured, max_size=6).map(lambda pairs: ReplicationThrottles(dict(pairs)))
 changes = st.lists(
-    st.one_of(
-        st.tuples(rate_keys, st.none() | rates),
-        st.tuples(replicas_keys, st.none() | replicas),
-    ),
+    st.one_of(st.tuples(rate_keys, st.none() | rates), st.tuples(replicas_keys, st.none() | replicas)),
     max_size=6,
 ).map(lambda pairs: dict(pairs))
 

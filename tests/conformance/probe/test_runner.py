@@ -285,9 +285,7 @@ def test_the_scratch_topic_is_removed_if_the_list_of_topics_does_not_decode(stub
 
 
 @pytest.mark.parametrize("login", [None, Login("alice", "secret")])
-def test_sasl_requests_go_to_targets_with_newer_versions_and_without_list_groups(
-    login: Login | None,
-) -> None:
+def test_sasl_requests_go_to_targets_with_newer_versions_and_without_list_groups(login: Login | None) -> None:
     offered: dict[int, VersionRange] = {
         ApiKey.SASL_HANDSHAKE: VersionRange(-9, 99),
         ApiKey.SASL_AUTHENTICATE: VersionRange(0, 99),
