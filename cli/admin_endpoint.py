@@ -21,6 +21,7 @@ from weir.proxy.config import config
 from weir.proxy.config.admin_access import read_token
 from weir.proxy.config.config import ConfigError, Settings, parse_address
 from weir.proxy.control.snapshots.records import ErrorDetails
+from weir.proxy.files import CERTIFICATES_BYTES_MAX, read_bytes
 
 T = TypeVar("T")
 
@@ -92,6 +93,8 @@ def access_of(token_file: Path | None, ca: Path | None, settings: Settings) -> A
     if ca is None and not settings.admin_tls_cert:
         return Access(token_file)
     try:
+        if ca is not None:
+            read_bytes(ca, CERTIFICATES_BYTES_MAX)  # OpenSSL would wait for ever at a named pipe
         return Access(token_file, ssl.create_default_context(cafile=ca))
     except OSError as error:  # SSLError is one
         reason = (error.strerror or str(error)).lower()

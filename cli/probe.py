@@ -34,6 +34,7 @@ from weir.conformance.report import (
     report_json,
     visible,
 )
+from weir.proxy.files import CERTIFICATES_BYTES_MAX, PASSWORD_BYTES_MAX, read_bytes, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -277,6 +278,7 @@ def _target(address: str, timeout_s: float, tls_ca: Path | None) -> Target:
 
 def _tls(tls_ca: Path) -> ssl.SSLContext:
     try:
+        read_bytes(tls_ca, CERTIFICATES_BYTES_MAX)  # OpenSSL would wait for ever at a named pipe
         return ssl.create_default_context(cafile=tls_ca)
     except (OSError, ssl.SSLError) as error:
         raise CommandError(f"{tls_ca}: {error.strerror or error}") from None
@@ -287,7 +289,7 @@ def _login(user: str | None, password_file: Path | None, mechanism: str) -> Logi
         raise CommandError("--user and --password-file belong together")
     if user is None or password_file is None:
         return None
-    return Login(user, _read(password_file).decode(errors="replace").removesuffix("\n"), mechanism)
+    return Login(user, _read(password_file).removesuffix("\n"), mechanism)
 
 
 def _command(
@@ -304,8 +306,8 @@ def _command(
     return shlex.join(parts)
 
 
-def _read(file: Path) -> bytes:
+def _read(file: Path) -> str:
     try:
-        return file.read_bytes()
+        return read_text(file, PASSWORD_BYTES_MAX, pipes=True)
     except OSError as error:
         raise CommandError(f"{file}: {error.strerror}") from None

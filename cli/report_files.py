@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
 from weir.cli.exits import CommandError
 from weir.cli.output_file import check_free, write
 from weir.conformance.report import ToolMissingError, check_tool
+from weir.proxy.files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+REPORT_BYTES_MAX: Final = 256 * 1024 * 1024
+"""Maximum size (bytes) of a report that is read."""
 T = TypeVar("T")
 
 
@@ -38,8 +41,8 @@ def write_report(file: Path, data: bytes) -> None:
 def read_report(file: Path, parse: Callable[[bytes], T], source: str) -> T:
     """Return what `parse` makes of a file. `source`: command that writes such files. Raises CommandError."""
     try:
-        return parse(file.read_bytes())
+        return parse(read_text(file, REPORT_BYTES_MAX, pipes=True).encode())
     except OSError as error:
         raise CommandError(f"{file}: {error.strerror}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise CommandError(f"{file}: not an output of {source}: {error}") from None

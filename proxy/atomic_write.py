@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from weir.proxy.file_watch import Stamp, stamp
+from weir.proxy.files import FileRefusedError, read_bytes
 
 PRIVATE: Final = 0o600
 
@@ -17,8 +19,9 @@ PRIVATE: Final = 0o600
 def replace(
     path: Path, content: bytes | Iterable[bytes], *, mode: int = PRIVATE, instead_of: bytes | None = None
 ) -> Stamp:
-    """Replace the file at `path` by a file with this content (or these parts of it), which survives a crash.
-    Return the new file's modification time, size and inode. Raises OSError; the old file stays in that case.
+    """Replace the regular file at `path` by a file with this content (or these parts of it), which survives a
+    crash. Return the new file's modification time, size and inode. Raises OSError; the old file stays in that
+    case.
 
     An existing file keeps its permissions, and its owner if Weir may set the owner; a new file gets `mode`.
     With `instead_of`, the file is replaced only if its content is `instead_of`; otherwise return None.
@@ -30,7 +33,7 @@ def replace(
             new.flush()
             _be_like(new.fileno(), path, mode)
             os.fsync(new.fileno())
-        if instead_of is not None and path.read_bytes() != instead_of:
+        if instead_of is not None and not _has(path, instead_of):
             return None
         written = stamp(Path(name))  # not of `path`: another process may replace that file now
         Path(name).replace(path)
@@ -50,12 +53,21 @@ def sync_directory(directory: Path) -> None:
         os.close(fd)
 
 
+def _has(path: Path, content: bytes) -> bool:
+    try:
+        return read_bytes(path, len(content)) == content
+    except FileRefusedError:  # larger, or no regular file any more
+        return False
+
+
 def _be_like(fd: int, path: Path, mode: int) -> None:
     try:
         status = path.stat()
     except FileNotFoundError:
         os.fchmod(fd, mode)
         return
+    if not stat.S_ISREG(status.st_mode):  # such as /dev/null, which others need
+        raise FileRefusedError("it is no regular file", path)
     with contextlib.suppress(PermissionError):
         os.fchown(fd, status.st_uid, status.st_gid)
     os.fchmod(fd, status.st_mode & 0o7777)

@@ -11,6 +11,7 @@ from weir.cli.exits import CommandError
 from weir.cli.pipeline.run import cluster_option, job_options, retention_option, run_job
 from weir.cli.quantity import Quantity
 from weir.pipeline.spark import at_server
+from weir.proxy.files import read_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from weir.pipeline.ingest.sources import Source
     from weir.pipeline.outcome import Outcome
 
+PROPERTIES_BYTES_MAX: Final = 1024 * 1024
 EXAMPLES: Final = """\b
 Examples:
   weir pipeline ingest --lake /srv/lake --files /var/lib/weir/usage --once
@@ -136,9 +138,9 @@ def _properties(path: Path) -> dict[str, str]:
     read or a line is malformed.
     """
     try:
-        lines = path.read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(f"{path}: {error}") from None
+        lines = read_text(path, PROPERTIES_BYTES_MAX, pipes=True).splitlines()
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}") from None
     properties = {}
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.lstrip().startswith("#"):

@@ -19,6 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from weir.cli.exits import CommandError
 from weir.cli.output_file import write
+from weir.proxy.files import read_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 C = TypeVar("C", bound=Callable[..., object])
 
+FILE_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Maximum size (bytes) of a file with metrics of earlier runs."""
 RUN: Final = ("job_name", "lake", "cluster")
 """Labels of runs; `job` would be Prometheus' own. `cluster` is empty for jobs that work on all clusters."""
 CLUSTER: Final = ("lake", "cluster")
@@ -151,7 +154,7 @@ def _keep_values(gauges: Mapping[str, Gauge], before: str) -> None:
 def _before(path: Path) -> str:
     """Return the present text of the file; empty if it is missing, unreadable or malformed."""
     try:
-        text = path.read_text("utf-8")
+        text = read_text(path, FILE_BYTES_MAX)
         for _family in text_string_to_metric_families(text):
             pass
     except (OSError, ValueError):

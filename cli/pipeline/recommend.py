@@ -16,6 +16,7 @@ from weir.cli.pipeline.run import cluster_option, job_options, run_job
 from weir.cli.quotas.entity import RATES_HELP, parse_assignments, parse_key
 from weir.pipeline.outcome import Outcome, PipelineError
 from weir.pipeline.recommend.plan import AUTO, FLOORS, LEVELS, MANY_HOURS, PERCENTILES, ROBUST, Plan
+from weir.proxy.files import QUOTAS_BYTES_MAX, read_text
 from weir.quotas import QuotaFileError, QuotaKey, QuotaTable, parse
 
 if TYPE_CHECKING:
@@ -208,9 +209,8 @@ def parse_keys(text: str) -> tuple[QuotaKey, ...]:
 
 def _table(file: Path) -> QuotaTable:
     try:
-        return parse(file.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise CommandError(f"{file}: cannot read it: {reason}") from None
+        return parse(read_text(file, QUOTAS_BYTES_MAX, pipes=True))
+    except OSError as error:
+        raise CommandError(f"{file}: cannot read it: {error.strerror}") from None
     except QuotaFileError as error:
         raise CommandError(f"{file}: {error}") from None

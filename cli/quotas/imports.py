@@ -34,6 +34,7 @@ from weir.cli.quotas.zookeeper_live import read as read_zookeeper
 from weir.proxy.config import config
 from weir.proxy.control.cluster.connection import QuestionError
 from weir.proxy.control.zookeeper import ZooKeeperAddress, ZooKeeperError
+from weir.proxy.files import PASSWORD_BYTES_MAX, read_text
 from weir.quotas import QuotaTable, render
 from weir.quotas.replication.throttles import ReplicationThrottles
 from weir.quotas.table.imported import Imported, Skipped
@@ -288,10 +289,9 @@ def _digest(file: Path | None) -> str | None:
     if file is None:
         return None
     try:
-        text = file.read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise CommandError(f"--zookeeper-digest {file}: cannot read it: {reason}") from None
+        text = read_text(file, PASSWORD_BYTES_MAX, pipes=True).strip()
+    except OSError as error:
+        raise CommandError(f"--zookeeper-digest {file}: cannot read it: {error.strerror}") from None
     if ":" not in text or "\n" in text:
         raise CommandError(f"--zookeeper-digest {file}: must hold USER:PASSWORD, and nothing else")
     return text

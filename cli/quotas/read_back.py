@@ -8,6 +8,7 @@ import msgspec
 
 from weir.cli.quotas.show import EntityJson, Entry
 from weir.cli.quotas.show_replication import ReplicationJson, ResourceJson
+from weir.proxy.files import QUOTAS_BYTES_MAX, read_text
 from weir.quotas import Entity, QuotaFileError, QuotaTable, parse
 from weir.quotas.replication.throttles import ReplicationThrottles
 from weir.quotas.table.imported import Imported
@@ -49,11 +50,11 @@ class _Listed(msgspec.Struct):
 def read(path: Path) -> ReadBack:
     """Return the quotas in a file. Raises ReadBackError."""
     try:
-        text = path.read_text("utf-8")
+        text = read_text(path, QUOTAS_BYTES_MAX, pipes=True)
         return ReadBack(_of_json(text) if text.lstrip().startswith("{") else parse(text))
     except OSError as error:
         raise ReadBackError(f"{path}: cannot read it: {error.strerror}") from None
-    except (msgspec.DecodeError, QuotaFileError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, QuotaFileError) as error:
         raise ReadBackError(f"{path}: {error}") from None
 
 

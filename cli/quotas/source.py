@@ -22,6 +22,7 @@ from weir.proxy.control.stores.broker import BrokerStore, broker_store
 from weir.proxy.control.stores.file import read_quota_file, rewrite, rewrite_replication
 from weir.proxy.control.stores.store import StoreError
 from weir.proxy.control.stores.topic import TopicStore, topic_store
+from weir.proxy.files import QUOTAS_BYTES_MAX, read_text
 from weir.proxy.handlers.quota_api.quota_admin import ReplicationChanges
 from weir.quotas import QuotaFileError, QuotaTable
 from weir.quotas.table.options import PLAIN, Options
@@ -184,7 +185,7 @@ class FileSource(_Configured):
         changes; the file stays as it was. Raises CommandError if the file cannot be read or changed.
         """
         with _one_line():
-            before = self._path.read_text("utf-8") if self._path.exists() else ""
+            before = read_text(self._path, QUOTAS_BYTES_MAX) if self._path.exists() else ""
             after = edited(before, changes, shadow=shadow, options=options)
         was, becomes = (text.splitlines(keepends=True) for text in (before, after))
         return "".join(unified_diff(was, becomes, self.name, self.name))

@@ -18,6 +18,7 @@ from weir.cli.settings.sections import SectionedCommand
 from weir.proxy.config import config
 from weir.proxy.config.former_keys import RENAMED, REPLACED
 from weir.proxy.config.settings import ConfigError, ConfigMistakesError, Settings
+from weir.proxy.files import QUOTAS_BYTES_MAX, read_text
 from weir.quotas.table import quota_check
 
 EXAMPLES: Final = """\b
@@ -92,11 +93,9 @@ def _of_checked(checked: config.Config) -> Iterator[str]:
 
 def _inspect_quotas(path: Path, report: Report) -> None:
     try:
-        found = quota_check.check(path.read_text("utf-8"))
+        found = quota_check.check(read_text(path, QUOTAS_BYTES_MAX))
     except OSError as error:
         report.mistakes.append(f"{path}: cannot read the quota file: {error.strerror}")
-    except UnicodeDecodeError as error:
-        report.mistakes.append(f"{path}: {error}")
     else:
         report.mistakes.extend(f"{path}: {text}" for text in found.mistakes)
         report.warnings.extend(f"{path}: {text}" for text in found.warnings)

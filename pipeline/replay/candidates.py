@@ -58,7 +58,7 @@ def read_candidates(paths: Sequence[Path]) -> list[Candidate]:
 
 def _text(path: Path) -> str:
     try:
-        text = path.read_text("utf-8")
+        text = path.read_text("utf-8-sig")
         parse(text)
     except OSError as error:
         raise PipelineError(f"{path}: {error.strerror or error}") from None

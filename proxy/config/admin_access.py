@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from weir.proxy.config.settings import ConfigError
+from weir.proxy.files import read_text
 from weir.proxy.net.tls.contexts import ContextOfFiles, server_context
 from weir.proxy.net.tls.rules import pair_of
 
@@ -74,12 +75,10 @@ def read_token(path: Path) -> str:
     """Return the token in a file. Raises ConfigError, whose text does not quote the content."""
     where = f"admin_token_file {path}"
     try:
-        with path.open("rb") as file:
-            content = file.read(TOKEN_BYTES_MAX + 1)
+        token = read_text(path, TOKEN_BYTES_MAX).strip()
     except OSError as error:
         raise ConfigError(f"{where}: cannot read it: {(error.strerror or str(error)).lower()}") from None
-    token = content.strip().decode("latin-1")
-    if len(content) > TOKEN_BYTES_MAX or not (token.isascii() and token.isprintable()) or " " in token:
+    if not (token.isascii() and token.isprintable()) or " " in token:
         raise ConfigError(f"{where}: not one line of ASCII: write the token into it, and nothing else")
     if len(token) < TOKEN_CHARS_MIN:
         raise ConfigError(f"{where}: shorter than {TOKEN_CHARS_MIN} characters: try openssl rand -hex 32")

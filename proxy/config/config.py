@@ -29,6 +29,7 @@ from weir.proxy.config.settings import FILES
 from weir.proxy.config.settings import ConfigError as ConfigError
 from weir.proxy.config.settings import ConfigMistakesError as ConfigMistakesError
 from weir.proxy.config.settings import Settings as Settings
+from weir.proxy.files import read_text
 from weir.proxy.handlers.sasl.identity import IdentityRules, identity_rules
 from weir.proxy.net.proxy_protocol.rules import Networks, proxy_networks
 from weir.proxy.net.tls.contexts import ContextOfFiles
@@ -36,6 +37,8 @@ from weir.proxy.net.tls.rules import TlsRules, listener_rules, upstream_rules
 from weir.proxy.port_ranges import PortRanges
 from weir.quotas.units import parse, unit_of
 
+FILE_BYTES_MAX: Final = 1024 * 1024
+"""Maximum size (bytes) of the configuration file."""
 NUMBER_MAX: Final = 2**63 - 1
 """Maximum of every number: Kafka's largest. Arithmetic with floats fails above 10^308."""
 
@@ -231,7 +234,7 @@ _FIELDS: Final = {field.name: field for field in msgspec.structs.fields(Settings
 
 def _read(path: Path) -> dict[str, object]:
     try:
-        return tomllib.loads(path.read_text("utf-8"))
+        return tomllib.loads(read_text(path, FILE_BYTES_MAX, pipes=True))
     except OSError as error:
         raise ConfigError(f"{path}: cannot read the configuration: {error.strerror}") from None
     except (ValueError, RecursionError) as error:  # also for numbers of 5000 digits, and deep nesting

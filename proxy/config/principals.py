@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from weir.proxy.config.settings import ConfigError, Settings
+from weir.proxy.files import PASSWORD_BYTES_MAX, read_text
 
-PASSWORD_BYTES_MAX: Final = 64 * 1024
 _TYPE: Final = "User:"
 
 
@@ -73,16 +73,12 @@ def _password(path: Path) -> str:
     """
     where = f"upstream_sasl_password_file {path}"
     try:
-        with path.open("rb") as file:
-            content = file.read(PASSWORD_BYTES_MAX + 1)
-        password = content.decode("utf-8")
+        password = read_text(path, PASSWORD_BYTES_MAX)
     except OSError as error:
         raise ConfigError(f"{where}: cannot read it: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"{where}: not UTF-8: write the password as text, and nothing else") from None
     password = password.removesuffix("\n").removesuffix("\r")
     if not password:
         raise ConfigError(f"{where}: it is empty: write the password into it, and nothing else")
-    if len(content) > PASSWORD_BYTES_MAX or "\n" in password or "\0" in password:
+    if "\n" in password or "\0" in password:
         raise ConfigError(f"{where}: more than one line of text: write the password into it, nothing else")
     return password

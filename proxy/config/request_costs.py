@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from weir.protocol import schema
 from weir.protocol.api import ApiKey
 from weir.proxy.config.settings import ConfigError
+from weir.proxy.files import read_text
 from weir.quotas.costs.request_costs import CostsError, Overrides, parse
 
 if TYPE_CHECKING:
@@ -55,18 +56,10 @@ def _read(path: Path) -> Overrides:
     known = (schema.api(key) for key in ApiKey)
     names = frozenset(api.name for api in known if api is not None)
     try:
-        with path.open("rb") as file:
-            content = file.read(FILE_BYTES_MAX + 1)
-    except (OSError, ValueError) as error:  # ValueError: a path with a NUL
-        why = error.strerror if isinstance(error, OSError) else error
-        raise ConfigError(f"{path}: cannot read request_costs: {why}") from None
-    if len(content) > FILE_BYTES_MAX:
-        raise ConfigError(
-            f"{path}: request_costs has more than {FILE_BYTES_MAX} bytes; give a file of weir calibrate"
-        )
-    try:
-        return parse(content.decode("utf-8"), names)
-    except (CostsError, UnicodeDecodeError) as error:
+        return parse(read_text(path, FILE_BYTES_MAX), names)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot read request_costs: {error.strerror}") from None
+    except CostsError as error:
         raise ConfigError(f"{path}: request_costs: {error}") from None
 
 

@@ -19,6 +19,7 @@ import trio
 
 from weir.proxy import atomic_write
 from weir.proxy.control.slices import slices
+from weir.proxy.files import read_bytes
 from weir.proxy.outage import Outage
 from weir.quotas.handover import STEP, QuotasName, UsedUnits
 
@@ -75,13 +76,12 @@ class ChargesFile:
         be read, is older than the time for which charges count, or is from the future.
         """
         try:
-            if self._path.stat().st_size > FILE_BYTES_MAX:
-                raise ValueError("the file is too large")
-            found = msgspec.json.decode(self._path.read_bytes(), type=Charges)
+            found = msgspec.json.decode(read_bytes(self._path, FILE_BYTES_MAX), type=Charges)
         except FileNotFoundError:
             return []
-        except (OSError, ValueError) as error:
-            log.warning("charges_file ignored: it cannot be read", file=str(self._path), reason=str(error))
+        except (OSError, ValueError, RecursionError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            log.warning("charges_file ignored: it cannot be read", file=str(self._path), reason=reason)
             return []
         passed_ms = (self._wall_s() - found.at_s) * 1000
         if not math.isfinite(passed_ms) or passed_ms < 0:

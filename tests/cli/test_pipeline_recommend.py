@@ -63,7 +63,9 @@ def test_recommend_reports_a_mistake_in_the_current_quota_file(tmp_path: Path) -
         tmp_path, "--current", str(current)
     )
     current.write_bytes(b"\xff")
-    assert f"{current}: cannot read it: it is not UTF-8" in misused(tmp_path, "--current", str(current))
+    assert f"{current}: cannot read it: it is not UTF-8, at byte" in misused(
+        tmp_path, "--current", str(current)
+    )
 
 
 def test_recommend_writes_its_file_atomically(tmp_path: Path) -> None:

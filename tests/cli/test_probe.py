@@ -202,7 +202,8 @@ def test_probe_refuses_files_of_deep_json_or_other_text(
     file.write_bytes(data)
     result = probe(stub, option, file)
     assert result.exit_code == 2
-    assert "known.json: not an output of weir probe --" in result.output
+    reason = "it is not UTF-8" if b"\xff" in data else "not an output of weir probe --"
+    assert f"known.json: {reason}" in result.output
     assert stub.cluster.received == []
 
 

@@ -76,22 +76,26 @@ def test_the_request_cost_files_path_is_relative_to_the_configuration(tmp_path: 
 def test_an_unreadable_request_cost_file_is_refused(tmp_path: Path) -> None:
     missing = tmp_path / "missing.toml"
     assert refused(costs=missing) == f"{missing}: cannot read request_costs: No such file or directory"
-    assert refused(costs=tmp_path) == f"{tmp_path}: cannot read request_costs: Is a directory"
-    with pytest.raises(ConfigError, match="cannot read request_costs: embedded null byte"):
+    assert (
+        refused(costs=tmp_path)
+        == f"{tmp_path}: cannot read request_costs: it is a directory: give a regular file"
+    )
+    with pytest.raises(ConfigError, match="cannot read request_costs: its path has a NUL character"):
         rules(costs="\x00")
+    large = tmp_path / "large.toml"
+    large.write_bytes(b"#" * (FILE_BYTES_MAX + 1))
+    assert refused(costs=large) == f"{large}: cannot read request_costs: it is larger than 1048576 bytes"
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"\xff\xfe", "codec can't decode byte 0xff in position 0"),
         (b"us\n", "not valid TOML"),
         (b"[apis.Produce]\nus = nan\n", "apis.Produce.us: Expected `float` >= 0.0; correct it"),
         (b"[apis.produce]\nus = 1\n", 'Kafka has no API "produce"; did you mean Produce?'),
         (b"[apis.Produce]\nus = " + b"9" * 5000, "not valid TOML"),
-        (b"#" * (FILE_BYTES_MAX + 1), "more than 1048576 bytes; give a file of weir calibrate"),
     ],
-    ids=["no UTF-8", "no TOML", "no number", "no API", "huge number", "huge file"],
+    ids=["no TOML", "no number", "no API", "huge number"],
 )
 def test_an_invalid_request_cost_file_is_refused(tmp_path: Path, content: bytes, words: str) -> None:
     path = tmp_path / "costs.toml"
@@ -99,8 +103,3 @@ def test_an_invalid_request_cost_file_is_refused(tmp_path: Path, content: bytes,
     said = refused(costs=path)
     assert said.startswith(f"{path}: request_costs")
     assert words in said
-
-
-def test_an_endless_request_cost_file_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"^/dev/zero: request_costs has more than"):
-        rules(costs="/dev/zero")

@@ -87,7 +87,7 @@ def test_certificate_files_that_openssl_refuses_are_reported_in_words(tmp_path: 
         ((key, key), rf"^tls_cert {key} cannot be used: it holds no certificate"),
         ((empty, key), rf"^tls_cert {empty} cannot be used: it holds no certificate"),
         ((cert, empty), rf"^tls_key {empty} cannot be used: it holds no private key"),
-        ((cert, cert.parent), rf"^tls_key {cert.parent} cannot be used: is a directory"),
+        ((cert, cert.parent), rf"^tls_key {cert.parent} cannot be used: it is a directory"),
     ):
         with pytest.raises(ConfigError, match=text):
             server_context(Pair(*pair, "tls_cert"), ssl.CERT_NONE, None)

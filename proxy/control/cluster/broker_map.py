@@ -15,7 +15,6 @@ listeners at the next start.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -28,6 +27,7 @@ import trio
 
 from weir.proxy.addresses import PORT_MAX, Address, AddressBook
 from weir.proxy.atomic_write import replace
+from weir.proxy.files import read_text
 from weir.proxy.outage import Outage
 
 if TYPE_CHECKING:
@@ -81,26 +81,18 @@ def path_of(config: Config, environment: Mapping[str, str]) -> Path | None:
 def read(path: Path, upstream: Sequence[Address]) -> dict[int, Address]:
     """Return the brokers in the file by node id; none if the file does not exist. Raises BrokerMapError."""
     try:
-        with open(path, "rb", opener=_open_at_once) as file:
-            content = file.read(BYTES_MAX + 1) or b""
+        content = read_text(path, BYTES_MAX)
     except FileNotFoundError:
         return {}
     except OSError as error:
         raise BrokerMapError(error.strerror or str(error)) from None
-    if len(content) > BYTES_MAX:
-        raise BrokerMapError(f"larger than {BYTES_MAX} bytes")
     try:
         found = msgspec.json.decode(content, type=_Map)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise BrokerMapError(f"no broker map: {error}") from None
     if found.upstream and not set(found.upstream) & set(map(str, upstream)):
         raise BrokerMapError(f"the map of another cluster, whose upstream is {', '.join(found.upstream[:3])}")
     return {broker.node_id: Address(broker.host, broker.port) for broker in found.brokers}
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """Open a file; if it is a named pipe, do not wait for a writer."""
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def write(path: Path, upstream: Sequence[Address], nodes: Mapping[int, Address]) -> None:

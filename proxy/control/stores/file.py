@@ -21,6 +21,7 @@ from weir.proxy.atomic_write import PRIVATE, replace
 from weir.proxy.config.settings import ConfigError
 from weir.proxy.control.stores.store import Changed, StoreError
 from weir.proxy.file_watch import FileWatch, Stamp, stamp
+from weir.proxy.files import QUOTAS_BYTES_MAX, read_bytes, read_text, text_of
 from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
 from weir.quotas import QuotaFileError, QuotaTable, parse
 from weir.quotas.table.options import Options
@@ -231,10 +232,10 @@ def _lock(fd: int, lock: Path) -> bool:
 def _read(path: Path) -> Found:
     seen = stamp(path)
     try:
-        return Found(parse(path.read_text("utf-8")), seen)
+        return Found(parse(read_text(path, QUOTAS_BYTES_MAX)), seen)
     except OSError as error:
         raise ConfigError(f"{path}: cannot read the quota file: {error.strerror}") from None
-    except (QuotaFileError, UnicodeDecodeError) as error:
+    except QuotaFileError as error:
         raise ConfigError(f"{path}: {error}") from None
 
 
@@ -250,20 +251,22 @@ def _rewrite(
         )
     seen = stamp(path)
     try:
-        before = path.read_bytes()
-        stored = parse(before.decode("utf-8"))
-        after = edit(before.decode("utf-8")).encode("utf-8")
-        table = parse(after.decode("utf-8"))
+        before = read_bytes(path, QUOTAS_BYTES_MAX)
+        text = text_of(before, path)
+        stored = parse(text)
+        after = edit(text)
+        table = parse(after)
+        content = before[: len(before) - len(text.encode())] + after.encode()  # a byte order mark stays
     except OSError as error:
         raise StoreError(f"{path}: cannot read the quota file: {error.strerror}") from None
-    except (QuotaFileError, UnicodeError) as error:
+    except (QuotaFileError, UnicodeEncodeError) as error:
         raise StoreError(f"{path}: not altered, correct it first: {error}") from None
     if table != alter(stored):
         raise StoreError(f"{path}: cannot be altered without other changes: edit it by hand")
     if table == stored:
         return Found(stored, seen)
     try:
-        written = replace(path, after, instead_of=before)
+        written = replace(path, content, instead_of=before)
     except OSError as error:
         raise StoreError(f"{path}: cannot write the quota file: {error.strerror}") from None
     return None if written is None else Found(table, written)

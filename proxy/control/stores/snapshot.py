@@ -17,6 +17,7 @@ import trio
 from weir.proxy.atomic_write import replace
 from weir.proxy.config.settings import ConfigError
 from weir.proxy.control.stores.store import Changed, QuotaStore, StoreError, UnfitError
+from weir.proxy.files import QUOTAS_BYTES_MAX, read_text
 from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
 from weir.proxy.outage import Outage
 from weir.quotas import QuotaFileError, QuotaKey, QuotaTable, parse
@@ -150,10 +151,10 @@ class LastKnown:
 def read_snapshot(path: Path) -> QuotaTable:
     """Return the quotas in the snapshot. Raises StoreError if the snapshot cannot be read."""
     try:
-        return parse(path.read_text("utf-8"))
+        return parse(read_text(path, QUOTAS_BYTES_MAX))
     except OSError as error:
         raise StoreError(f"{path}: cannot read the snapshot: {error.strerror}") from None
-    except (QuotaFileError, UnicodeDecodeError) as error:
+    except QuotaFileError as error:
         raise StoreError(f"{path}: {error}") from None
 
 

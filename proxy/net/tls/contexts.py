@@ -18,6 +18,7 @@ import trio
 
 from weir.proxy.config.settings import ConfigError
 from weir.proxy.file_watch import FileWatch, Stamp
+from weir.proxy.files import CERTIFICATES_BYTES_MAX, read_bytes
 from weir.proxy.net.tls import problems
 from weir.proxy.outage import Outage
 
@@ -152,8 +153,8 @@ class ContextOfFiles:
     def _contents(self, at: At) -> tuple[bytes, ...] | None:
         """Return the files' present contents; None if a file cannot be read."""
         try:
-            return tuple(at(path).read_bytes() for path in self._paths)
-        except (OSError, ValueError):  # ValueError: a path with a NUL
+            return tuple(read_bytes(at(path), CERTIFICATES_BYTES_MAX) for path in self._paths)
+        except OSError:
             return None
 
     def _use(self, made: _Made) -> None:
@@ -206,7 +207,7 @@ def expiry_s(path: Path) -> float:
     from cryptography import x509  # slow to import, and not needed without TLS
 
     try:
-        certificate = x509.load_pem_x509_certificate(path.read_bytes())
+        certificate = x509.load_pem_x509_certificate(read_bytes(path, CERTIFICATES_BYTES_MAX))
     except (OSError, ValueError):  # OpenSSL has accepted the file, so it is usable
         return 0.0
     return certificate.not_valid_after_utc.timestamp()
@@ -316,8 +317,8 @@ def _read(path: Path, name: str) -> bytes:
     ConfigError, whose text names the setting `name`.
     """
     try:
-        return path.read_bytes()
-    except (OSError, ValueError) as error:  # ValueError: a path with a NUL
+        return read_bytes(path, CERTIFICATES_BYTES_MAX)
+    except OSError as error:
         _refuse(name, str(path), error)
 
 
@@ -326,6 +327,7 @@ def _no_password() -> NoReturn:
 
 
 def _trust(context: ssl.SSLContext, path: Path, name: str) -> None:
+    _read(path, name)  # OpenSSL would wait for ever at a named pipe
     try:
         context.load_verify_locations(path)
     except (OSError, ValueError) as error:
