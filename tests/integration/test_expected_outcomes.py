@@ -21,6 +21,7 @@ from tests.conformance.expected import (
 )
 from tests.conformance.intended_differences import missing, stable, unintended
 from tests.integration.with_sasl import Front
+from tests.kafka.releases import core_at
 from tests.kafka.sasl import ALICE
 from weir.conformance.probe.expectations import differences
 from weir.conformance.probe.login import Login
@@ -51,13 +52,7 @@ def test_a_broker_gives_the_expected_outcomes(fresh_cluster: StartCluster, relea
 
 
 @pytest.mark.broker
-@pytest.mark.parametrize(
-    "release",
-    [
-        pytest.param(release, marks=[pytest.mark.core] if release in ("2.8.2", "4.2.0") else [])
-        for release in RELEASES
-    ],
-)
+@pytest.mark.parametrize("release", core_at(RELEASES, core=("4.2.0",)))
 def test_weir_differs_from_the_broker_in_intended_outcomes_only(
     fresh_cluster: StartCluster, start_weir: StartWeir, release: str
 ) -> None:

@@ -17,6 +17,7 @@ from tests.clients.pairs import PAIRS, VERSIONS
 from tests.clients.worker_client import WorkerClient
 from tests.clients.worker_member import WorkerMember
 from tests.integration.weir_log import GENEROUS, assert_no_complaint
+from tests.kafka.releases import core_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -207,9 +208,8 @@ def joins(version: str, bootstrap: str, topic: str) -> dict[str, Join]:
     }
 
 
-@pytest.mark.core
 @pytest.mark.oracle
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", core_at(VERSIONS, core=("3.9.1", "4.2.0")))
 def test_each_record_is_handled_once_while_members_join_and_leave_groups(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:
