@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+HANG_S = 150
+"""Time (s) after which Weir is killed, so that the test ends: long, because a busy machine starts it slowly."""
+
+
 class Weir:
     """A running `weir run`, and the lines it logs."""
 
@@ -36,7 +40,7 @@ def running(*arguments: str) -> Iterator[Weir]:
     process = subprocess.Popen(
         [*command, *arguments], stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": "."}
     )
-    patience = threading.Timer(30, process.kill)
+    patience = threading.Timer(HANG_S, process.kill)
     patience.start()
     try:
         yield Weir(process)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 ONE, AUTO = (pytest.param(workers, marks=pytest.mark.slow) for workers in ("1", "auto"))
 BROKERS = 3
-PATIENCE_S = 25
+PATIENCE_S = 60
 """Weir looks at its files every few seconds."""
 
 

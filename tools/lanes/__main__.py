@@ -46,10 +46,12 @@ def main() -> None:
 
 @main.command()
 def test() -> None:
-    """Run the checks, the fast tests, and the core of the other lanes. Every change must pass these."""
+    """Run the checks, the fast tests, and the core of the other lanes. Every change must pass these. Up to
+    five failed tests of a lane run again without neighbours, and the summary names them.
+    """
     with ThreadPoolExecutor(1) as pool:  # collecting the tests takes half a minute
         left_out = pool.submit(lambda: list(_left_out()))
-        outcomes = _beside_spark(Extent.CORE, [])
+        outcomes = again(_beside_spark(Extent.CORE, []), _say)
     _finish(outcomes, left_out.result())
 
 
