@@ -63,10 +63,11 @@ ROOMS := protocol quotas usage conformance calibration proxy pipeline demo cli
 
 compiled: $(COMPILED)/made ## Weir with its data path compiled (needs a C compiler): PYTHONPATH=build/compiled .venv/bin/weir
 
-# What is left in build/ from other states of the sources would get into the wheel.
-$(COMPILED)/made: $(VENV)/made setup.py pyproject.toml weir/__init__.py $(shell find $(ROOMS) -name '*.py' -o -name '*.pyi' -o -name '*.json')
-	@rm -rf build/lib* build/bdist* build/temp* build/wheels $(COMPILED)
-	WEIR_COMPILE=1 $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/wheels .
+# What is left in build/lib from other states of the sources would get into the wheel; objects are used again.
+$(COMPILED)/made: $(VENV)/installed setup.py pyproject.toml weir/__init__.py $(shell find $(ROOMS) -name '*.py' -o -name '*.pyi' -o -name '*.json')
+	@rm -rf build/lib* build/bdist* build/wheels $(COMPILED)
+	WEIR_COMPILE=1 $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps \
+		--wheel-dir build/wheels .
 	$(PIP) --no-deps --target $(COMPILED) build/wheels/*.whl
 	@touch $@
 
@@ -108,7 +109,7 @@ lock: ## write constraints.txt: the newest release of every package that pyproje
 	rm -rf build/lock
 	$(PYTHON) -m venv build/lock
 	build/lock/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	build/lock/bin/python -m pip freeze --exclude kafka-weir > constraints.txt
+	build/lock/bin/python -m pip freeze --all --exclude pip --exclude kafka-weir > constraints.txt
 	rm -rf build/lock
 
 clean: ## remove the virtual environment, builds and caches

@@ -18,16 +18,22 @@ import subprocess
 import sys
 import sysconfig
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from setuptools import Extension
+    from setuptools.command.build_ext import build_ext
 
 WANTED = os.environ.get("WEIR_COMPILE", "0") not in ("", "0")
 ROOT = Path(__file__).parent
 GROUP = "weir"
-"""The compiled code is in one library, `weir__mypyc`; the modules are stubs that load it."""
+"""The compiled code is in one library, `weir__mypyc`; the modules are stubs that load it.
+
+Each module has a C file of its own. One file for all kept one core busy for three minutes, and no object
+could be used again. Groups of their own (mypyc's `separate`) would make calls between rooms indirect.
+"""
 
 
 SKIP = re.compile(r"^# mypyc: skip(?:, because (?P<reason>\S.*))?", re.MULTILINE)
@@ -106,11 +112,44 @@ def _extensions() -> list[Extension]:
         _give_up(f"needs {', '.join(build_requirements())}: install them, or let pip isolate the build")
     # Types are checked by `make check`; a cache would be written into the checkout.
     options = ["--config-file=", f"--cache-dir={os.devnull}"]
-    extensions: list[Extension] = mypycify([*options, *compiled_modules()], opt_level="3", group_name=GROUP)
+    extensions: list[Extension] = mypycify(
+        [*options, *compiled_modules()], opt_level="3", debug_level="0", group_name=GROUP, multi_file=True
+    )
     if os.name == "posix":
         for extension in extensions:  # mypyc asks for -Werror: a newer compiler may warn
             extension.extra_compile_args.append("-Wno-error")
     return extensions
+
+
+def _parallel_build() -> type[build_ext]:
+    """Return setuptools' command with a C compiler for each core, which uses objects again."""
+    import mypyc.build
+    from setuptools.command.build_ext import build_ext
+    from setuptools.modified import newer_group
+
+    # Other flags or another compiler make all objects old; mypyc writes only the C files that change.
+    makers = [str(ROOT / "setup.py"), mypyc.build.__file__]
+
+    class ParallelBuild(build_ext):
+        def build_extensions(self) -> None:
+            compile_all = self.compiler.compile
+
+            def compiled(source: str, output_dir: str, depends: list[str], options: dict[str, Any]) -> str:
+                (built,) = self.compiler.object_filenames([source], output_dir=output_dir)
+                if newer_group([source, *depends, *makers], built):
+                    compile_all([source], output_dir=output_dir, depends=depends, **options)
+                return str(built)
+
+            def compile_parallel(
+                sources: list[str], output_dir: str, depends: list[str], **options: Any
+            ) -> list[str]:
+                with ThreadPoolExecutor(os.cpu_count()) as pool:
+                    return list(pool.map(lambda each: compiled(each, output_dir, depends, options), sources))
+
+            self.compiler.compile = compile_parallel
+            super().build_extensions()
+
+    return ParallelBuild
 
 
 def _give_up(reason: str) -> NoReturn:
@@ -160,6 +199,8 @@ def main() -> None:
         options["setup_requires"] = build_requirements()
         if "bdist_wheel" in sys.argv:
             options["ext_modules"] = _extensions()
+            options["cmdclass"] = {"build_ext": _parallel_build()}
+            options["options"] = {"build_ext": {"parallel": os.cpu_count()}}
     from setuptools import setup  # a venv need not have it: only who builds does
 
     setup(**options)

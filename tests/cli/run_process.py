@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 HANG_S = 150
-"""Time (s) after which Weir is killed, so that the test ends: long, because a busy machine starts it slowly."""
+"""Time (s) after which Weir is killed, so that the test ends. A busy machine starts it slowly."""
 
 
 class Weir:

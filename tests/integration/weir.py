@@ -15,8 +15,8 @@ from tests.kafka.processes import Processes
 if TYPE_CHECKING:
     from types import TracebackType
 
-START_S = 20.0
-STOP_S = 20.0
+START_S = 90.0
+STOP_S = 60.0
 BROKERS = 5
 NAME = "weir"
 
