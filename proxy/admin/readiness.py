@@ -16,6 +16,7 @@ from weir.proxy.addresses import Address
 from weir.proxy.control.cluster.access import Access
 from weir.proxy.control.cluster.discovery import DiscoveryError, discover
 from weir.proxy.control.events.conditions import Condition, problem
+from weir.proxy.net.race import Race
 from weir.proxy.server.server import Server
 
 CHECK_S: Final = 5.0
@@ -101,26 +102,17 @@ async def _unreachable(addresses: Iterable[Address], access: Access) -> str | No
     """Ask the brokers until one answers, and return None. A broker that closes the connection counts too,
     because it may require SASL. Return the reasons if no broker answers.
     """
-    failures: list[str] = []
-    found = False
 
     async def ask(address: Address) -> None:
-        nonlocal found
         try:
             await discover([address], PATIENCE_S, access)
         except DiscoveryError as error:
             if error.foreign or not error.reachable:
-                failures.append(str(error))
-                return
-        found = True
-        asking.cancel_scope.cancel()
+                raise
 
+    race = Race(ask, DiscoveryError, STAGGER_S)
     with trio.move_on_after(PATIENCE_S):
-        async with trio.open_nursery() as asking:
-            for address in addresses:
-                asking.start_soon(ask, address)
-                await trio.sleep(STAGGER_S)
-    if found:
-        return None
-    said = "; ".join(failures[:REASONS_MAX]) or f"no answer within {PATIENCE_S:g} s"
-    return f"no upstream broker could be reached: {said}"
+        if await race.run(list(addresses)) is not None:
+            return None
+    said = "; ".join(map(str, list(race.failures.values())[:REASONS_MAX]))
+    return f"no upstream broker could be reached: {said or f'no answer within {PATIENCE_S:g} s'}"

@@ -7,11 +7,13 @@ import resource
 import socket
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from itertools import zip_longest
 from typing import Final, TypeAlias
 
 import trio
 
 from weir.proxy.addresses import Address
+from weir.proxy.net.race import BadAlternatives, Race
 
 BACKLOG: Final = 4096
 """Maximum number of connections that wait in the kernel to be accepted; the system may allow fewer
@@ -38,8 +40,12 @@ Target: TypeAlias = tuple[str, int] | tuple[str, int, int, int] | tuple[int, byt
 """IP address and port; with IPv6 also flow information and scope. (A family that Python does not know has
 other fields.)
 """
+Found: TypeAlias = tuple[socket.AddressFamily, Target]
 Refuse: TypeAlias = Callable[[str, int], OSError | None]
 """Function (IP address, port) that returns the reason why Weir must not connect there; None if it may."""
+DELAY_S: Final = 0.25
+"""Time (s) after which the next IP address of a host is tried beside the one before (RFC 8305, section 8)."""
+_BAD: Final[BadAlternatives[Found]] = BadAlternatives()
 NO_SUCH_FAMILY: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 
 
@@ -140,7 +146,7 @@ def _bind_at(ip: str, port: int, *, dual_stack: bool = False) -> socket.socket:
     return sock
 
 
-async def look_up(address: Address) -> list[tuple[socket.AddressFamily, Target]]:
+async def look_up(address: Address) -> list[Found]:
     """Return the IP addresses of a host, each with its family, as targets for `connect`; looked up in a
     thread. Raises OSError.
     """
@@ -155,31 +161,53 @@ async def look_up(address: Address) -> list[tuple[socket.AddressFamily, Target]]
 
 
 async def connect(address: Address, refuse: Refuse | None = None) -> socket.socket:
-    """Return a connected, non-blocking socket with the options of `set_up`. Tries each IP address of the host
-    in turn, except those for which `refuse` returns an error.
+    """Return a connected, non-blocking socket with the options of `set_up`. Tries the host's IP addresses as
+    RFC 8305 says, except those for which `refuse` returns an error; those that were bad come last.
 
     Raises the OSError of the last address. The caller sets the time limit.
     """
     failure: OSError = OSError(f"{address.host} has no address")
-    for family, target in await look_up(address):
+    targets: list[Found] = []
+    for family, target in interleaved(await look_up(address)):
         refusal = None if refuse is None else refuse(str(target[0]), int(target[1]))
-        if refusal is not None:
-            failure = refusal
-            continue
-        sock = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            sock.setblocking(False)
-            await trio.socket.from_stdlib_socket(sock).connect(target)
-            set_up(sock)
-        except (OSError, OverflowError) as error:
-            failure = error if isinstance(error, OSError) else OSError(f"no address: {error}")
-            sock.close()
-        except BaseException:
-            sock.close()
-            raise
+        if refusal is None:
+            targets.append((family, target))
         else:
-            return sock
-    raise failure
+            failure = refusal
+    race = Race(_connected, OSError, DELAY_S, socket.socket.close)
+    won = None
+    try:
+        won = await race.run(_BAD.last(targets, trio.current_time()))
+    finally:
+        _BAD.note(race, won, trio.current_time())
+    if won is None:
+        raise list(race.failures.values())[-1] if race.failures else failure
+    return won[1]
+
+
+def interleaved(targets: Sequence[Found]) -> list[Found]:
+    """Return the targets with IPv6 and IPv4 in turns, each family in its order, the first target first (RFC
+    8305, section 4).
+    """
+    first = [each for each in targets if each[0] == targets[0][0]]
+    others = [each for each in targets if each[0] != targets[0][0]]
+    return [each for both in zip_longest(first, others) for each in both if each is not None]
+
+
+async def _connected(found: Found) -> socket.socket:
+    family, target = found
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        await trio.socket.from_stdlib_socket(sock).connect(target)
+        set_up(sock)
+    except OverflowError as error:  # a port that no socket has
+        sock.close()
+        raise OSError(f"no address: {error}") from None
+    except BaseException:
+        sock.close()
+        raise
+    return sock
 
 
 def set_up(sock: socket.socket) -> None:

@@ -30,6 +30,7 @@ from weir.proxy.net import sockets
 from weir.proxy.net.own_listeners import OwnListeners
 from weir.proxy.net.proxy_protocol.receive import NoClientError, receive
 from weir.proxy.net.proxy_protocol.rules import is_listed
+from weir.proxy.net.race import BadAlternatives, Race
 from weir.proxy.net.side import Socket
 from weir.proxy.net.tls.handshakes import RefusedError, TlsAcceptor
 from weir.proxy.net.tls.upstream import Upstream
@@ -42,6 +43,8 @@ log = structlog.get_logger("weir")
 
 HELD_MAX: Final = 1000
 """Maximum number of refused clients that are held, one descriptor each; further ones are closed at once."""
+RIVAL_S: Final = 1.0
+"""Time (s) after which the next broker is tried beside the one before, if any broker will do."""
 PROBE_S: Final = 0.5
 """Time (s) between two attempts of Weir to reach a broker whose listener refuses connections."""
 AWAY_AT_ONCE: Final = frozenset({CloseReason.BROKER_UNREACHABLE, CloseReason.BROKER_MISDIRECTED})
@@ -115,6 +118,8 @@ class Connector:
             self._replication_acceptor = TlsAcceptor(
                 replace(config.tls.listener, names=None), lambda: sys.maxsize
             )
+        self._bad: BadAlternatives[tuple[Address, Target]] = BadAlternatives()
+        """Brokers that could not be reached."""
         self._upstream = Upstream(config.tls.upstream, own_listeners.refuse)
 
     async def establish(
@@ -261,37 +266,40 @@ class Connector:
         """Return a socket connected to the first of these addresses (`self.addresses`) that can be reached,
         and its target. Raises RefusalError.
         """
-        failure: RefusalError | None = None
-        failed: dict[Target, str] = {}
+        race = Race(self._reached, RefusalError, RIVAL_S, _close)
         timeout_s = self.config.settings.connect_timeout_s
+        won = None
         with trio.move_on_after(timeout_s):
-            for address, found in addresses:
-                if reason := self._address_book.misdirected.get(address):
-                    failure = misdirected(address, reason)
-                    failed[found] = str(failure)
-                    continue
-                # A host that drops packets must leave time for the others.
-                with trio.move_on_after(timeout_s if len(addresses) == 1 else timeout_s / 3):
-                    try:
-                        broker = await self._upstream.connect(address)
-                    except OSError as error:
-                        failure = refused_by_broker(address, error)
-                        if failure.reason in STATED:
-                            failed[found] = str(failure)
-                    else:
-                        failed.pop(found, None)  # a broker may have several addresses
-                        self._note_states(failed)
-                        self._note_state(found)
-                        return broker, found
-        self._note_states(failed)
-        if failure is None:
-            failure = RefusalError(CloseReason.CONNECT_TIMEOUT, f"broker silent for {timeout_s:g} s")
-            self._note_state(target, str(failure))
-        raise failure
+            won = await race.run(self._bad.last(addresses, trio.current_time()))
+        self._bad.note(race, won, trio.current_time())
+        failed = {found: error for (_address, found), error in race.failures.items()}
+        if won is not None:
+            (_address, found), broker = won
+            failed.pop(found, None)  # a broker may have several addresses
+            self._note_failures(failed)
+            self._note_state(found)
+            return broker, found
+        self._note_failures(failed)
+        if not failed:
+            silent = RefusalError(CloseReason.CONNECT_TIMEOUT, f"broker silent for {timeout_s:g} s")
+            failed[target] = silent
+            self._note_state(target, str(silent))
+        raise list(failed.values())[-1]
 
-    def _note_states(self, failed: Mapping[Target, str]) -> None:
-        for target, failure in failed.items():
-            self._note_state(target, failure)
+    async def _reached(self, candidate: tuple[Address, Target]) -> Socket:
+        """Return a socket connected to a broker. Raises RefusalError."""
+        address = candidate[0]
+        if reason := self._address_book.misdirected.get(address):
+            raise misdirected(address, reason)
+        try:
+            return await self._upstream.connect(address)
+        except OSError as error:
+            raise refused_by_broker(address, error) from None
+
+    def _note_failures(self, failed: Mapping[Target, RefusalError]) -> None:
+        for target, refusal in failed.items():
+            if refusal.reason in STATED:
+                self._note_state(target, str(refusal))
 
     def _note_state(self, target: Target, failure: str | None = None) -> None:
         """Record that a broker was reached, or the failure. Replication listeners say nothing about brokers'
@@ -403,6 +411,10 @@ class Connector:
                     self._held -= 1
         finally:
             pending.sock.close()
+
+
+def _close(sock: Socket) -> None:
+    sock.close()
 
 
 def _set_up(sock: socket.socket) -> str:

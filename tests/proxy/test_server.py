@@ -664,3 +664,28 @@ async def test_stopping_takes_no_longer_than_the_drain_time(stage: Stage) -> Non
         {"event": "draining", "log_level": "info", "connections": 2, "timeout_s": 0.05},
         {"event": "stopped", "log_level": "info", "ended": 1, "cut": 1},
     ]
+
+
+@staged(brokers=(0, 1))
+async def test_a_silent_broker_makes_only_the_first_bootstrap_client_wait(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(establish, "RIVAL_S", 0.01)
+    silent, begun = stage.cluster.nodes[0], list[Address]()
+    really = sockets.connect
+
+    async def connect(address: Address, refuse: sockets.Refuse | None = None) -> socket.socket:
+        if refuse is not None:  # a client's connection, not Weir's own
+            begun.append(address)
+            if address == silent:
+                await trio.sleep_forever()
+        return await really(address, refuse)
+
+    monkeypatch.setattr(sockets, "connect", connect)
+    firsts = []
+    for _ in range(3):
+        attempts = len(begun)
+        assert await (await stage.connect()).ask(PING) == PONG
+        firsts.append(begun[attempts])
+    assert [address == silent for address in firsts] == [True, False, False]
+    assert {node_id for node_id, _frame in stage.cluster.asked} == {1}

@@ -22,6 +22,7 @@ from weir.proxy.control.cluster.access import DIRECT, Access
 from weir.proxy.control.cluster.broker_states import BrokerStates
 from weir.proxy.control.cluster.connection import LoginError, QuestionError, TlsError
 from weir.proxy.handlers.api_versions.api_versions import ranges
+from weir.proxy.net.race import Race
 from weir.proxy.outage import Outage
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ log = structlog.get_logger("weir")
 
 WAITING_S: Final = 1.0
 """Time (s) between two questions while no broker has been reached since the start."""
+RIVAL_S: Final = 1.0
+"""Time (s) after which the next broker is asked beside the one before."""
 METADATA_VERSION: Final = 1
 """Version of Metadata that every broker from 0.10 on has, and in which an empty list asks for no topics."""
 API_VERSIONS_VERSION: Final = 0
@@ -62,21 +65,22 @@ class DiscoveryError(Exception):
 async def discover(
     bootstrap: Iterable[Address], timeout_s: float, access: Access = DIRECT
 ) -> dict[int, Address]:
-    """Return the addresses of the cluster's brokers by node id, from the Metadata response of the first
-    address in `bootstrap` that answers.
+    """Return the addresses of the cluster's brokers by node id, from the first Metadata response. The
+    addresses in `bootstrap` are asked in turn, the next one after `RIVAL_S` without an answer.
 
     Raises DiscoveryError if no address answers.
     """
-    failures: list[QuestionError] = []
-    question = MetadataRequest(topics=[])
-    for address in bootstrap:
-        try:
-            answer = await access.ask(address, question, MetadataResponse, METADATA_VERSION, timeout_s)
-        except QuestionError as error:
-            failures.append(error)
-        else:
-            return {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
-    raise DiscoveryError(failures)
+
+    async def ask(address: Address) -> MetadataResponse:
+        question = MetadataRequest(topics=[])
+        return await access.ask(address, question, MetadataResponse, METADATA_VERSION, timeout_s)
+
+    addresses = list(dict.fromkeys(bootstrap))
+    race = Race(ask, QuestionError, RIVAL_S)
+    won = await race.run(addresses)
+    if won is None:
+        raise DiscoveryError([race.failures[address] for address in addresses])
+    return {broker.node_id: Address(broker.host, broker.port) for broker in won[1].brokers}
 
 
 class FirstBrokers(NamedTuple):
