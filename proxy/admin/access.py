@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from weir.proxy.admin.page.routes import PATHS
 from weir.proxy.admin.problems import problem
+from weir.proxy.admin.refusals import Reason, Refusals
 from weir.proxy.config.admin_access import AdminAccess, is_loopback, read_token
 from weir.proxy.config.config import ConfigError
 from weir.proxy.control.events.conditions import Condition
@@ -86,35 +87,36 @@ class Token:
 class Access:
     """ASGI application that passes allowed requests on to another application, and refuses the others."""
 
-    def __init__(self, app: ASGIApp, rules: AdminAccess, token: Token | None) -> None:
+    def __init__(self, app: ASGIApp, rules: AdminAccess, token: Token | None, refusals: Refusals) -> None:
         self._app = app
         self._rules = rules
         self._token = token
+        self._refusals = refusals
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or pass it on."""
-        if scope["type"] == "http":
-            refusal = self._refusal(scope)
-            if refusal is not None:
-                await refusal(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
+        reason = self._reason(scope)
+        if reason is None:
+            await self._app(scope, receive, send)
+        else:
+            await self._refusals.add(reason, scope["client"])
+            await _refusal(reason)(scope, receive, send)
 
-    def _refusal(self, scope: Scope) -> Response | None:
-        """Return the response to a request that is not allowed; None if it is."""
+    def _reason(self, scope: Scope) -> Reason | None:
+        """Return why a request is not allowed; None if it is."""
         path, headers = scope["path"], Headers(scope=scope)
         if path in OPEN:
             return None
         given = headers.get("authorization")
         if given is not None:
             scope[_HAS_TOKEN] = has_token = self._has_token(given)
-            return None if has_token else problem(401, "the token is wrong", _CHALLENGE)
+            return None if has_token else "wrong_token"
         if scope.get(CERTIFICATE) or (self._rules.public_metrics and path == METRICS):
             return None
         if not self._rules.loopback:
-            return problem(401, "reading needs the header Authorization: Bearer TOKEN", _CHALLENGE)
+            return "no_token"
         if not self._names_us(headers.get("host", "")):
-            return problem(403, "the Host header must be localhost, 127.0.0.1, [::1] or the setting admin")
+            return "host"
         return None
 
     def _has_token(self, authorization: str) -> bool:
@@ -126,6 +128,14 @@ class Access:
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
         name = name.removeprefix("[").removesuffix("]")
         return is_loopback(name) or name.lower() == self._rules.host.lower()
+
+
+def _refusal(reason: Reason) -> Response:
+    if reason == "host":
+        return problem(403, "the Host header must be localhost, 127.0.0.1, [::1] or the setting admin")
+    wrong = reason == "wrong_token"
+    detail = "the token is wrong" if wrong else "reading needs the header Authorization: Bearer TOKEN"
+    return problem(401, detail, _CHALLENGE)
 
 
 def may_change(scope: Scope) -> bool:

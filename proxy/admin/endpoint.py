@@ -34,6 +34,7 @@ from weir.proxy.admin.page.routes import routes as page_routes
 from weir.proxy.admin.places import RequestLimit, ShortQueue
 from weir.proxy.admin.problems import HANDLERS
 from weir.proxy.admin.readiness import CHECK_S, Readiness
+from weir.proxy.admin.refusals import Refusals
 from weir.proxy.admin.stream import STREAM, AdminStream
 from weir.proxy.config.config import ConfigError
 from weir.proxy.control.snapshots import history, traffic
@@ -64,7 +65,9 @@ def prepare(
         tls.load()
     state = state_of(sources, Readiness(server, listening))
     context = None if tls is None else lambda: tls.context
-    endpoint = Endpoint(opened, Access(application(state), rules, token), context)
+    refusals = Refusals(sources.refused, server.plane.rate_limited_log.note)
+    app = Access(application(state), rules, token, refusals)
+    endpoint = Endpoint(opened, app, context)
 
     async def say() -> None:
         """Log that the endpoint listens. Called after the start has succeeded, so that a failed start logs

@@ -6,14 +6,15 @@ Scrapes read plain integers that the proxy counts anyway.
 from __future__ import annotations
 
 import platform
+from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 
 from prometheus_client.core import HistogramMetricFamily, InfoMetricFamily, Metric
 
 from weir.protocol import schema
-from weir.proxy.admin import quota_metrics, sharing_metrics, worker_metrics
+from weir.proxy.admin import quota_metrics, refusals, sharing_metrics, worker_metrics
 from weir.proxy.admin.entities import broker_label
 from weir.proxy.admin.exposition import WEIR, Row
 from weir.proxy.admin.replication import metrics as replication_metrics
@@ -55,12 +56,15 @@ class Sources:
     """Counts of events in their topic; None without an events topic."""
     sharing: UsageSharing | None = None
     """Sharing of quotas with other Weirs; None without it."""
+    refused: Counter[str] = field(default_factory=Counter)
+    """Number of refused requests to the admin endpoint, by reason (`refusals`)."""
 
 
 def families(sources: Sources, *, ready: bool) -> Iterator[Metric | None]:
     """Yield Weir's own metrics; yield None where the caller may serve sockets."""
     server, registry = sources.server, sources.quota_registry
     yield from _process(server, ready=ready)
+    yield refusals.family(sources.refused)
     yield _turns(server.turns)
     yield from _latencies(server.latencies)
     yield from _sessions(server)

@@ -1,7 +1,7 @@
 """Bounds of the requests that are answered at a time, so that one more is refused instead of left waiting.
 
-- `RequestLimit` bounds the requests. Pages that need no token take no place: they need no work, so that `/healthz`
-  is answered whatever others do. Nor do readers of events, which the hub limits.
+- `RequestLimit` bounds the requests. Pages that need no token take no place: they need no work, so that
+  `/healthz` is answered whatever others do. Nor do readers of events, which the hub limits.
 - `ShortQueue` bounds the requests that wait until another's list or scrape has been made.
 """
 

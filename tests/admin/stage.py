@@ -22,6 +22,7 @@ from weir.proxy.admin.api.operation import State, state_of
 from weir.proxy.admin.endpoint import Endpoint, application, listen
 from weir.proxy.admin.metrics import Sources
 from weir.proxy.admin.readiness import Readiness
+from weir.proxy.admin.refusals import Refusals
 from weir.proxy.config import config
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.snapshots.traffic import FRESH_MS
@@ -179,7 +180,8 @@ async def _stage(reactor: Reactor, script: Script, quotas: Path | None, options:
             token = None if rules.token_file is None else Token(rules.token_file)
             sockets = await listen(Address(HOST, port + 3), LONG_S)
             context = None if rules.tls is None else lambda: rules.tls.context  # type: ignore[union-attr]
-            app = Access(application(state), rules, token)
+            refusals = Refusals(sources.refused, server.plane.rate_limited_log.note)
+            app = Access(application(state), rules, token, refusals)
             nursery.start_soon(Endpoint(sockets, app, context).serve, server.supervisor)
             await script(Stage(server, state, cluster, broker, nursery, port + 3, port, listening, clock))
             nursery.cancel_scope.cancel()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import ssl
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,11 @@ from structlog.testing import capture_logs
 from tests.admin.stage import Stage, asked, get, play_with
 from tests.kfake.cluster import HOST
 from tests.proxy import certificates
-from tests.proxy.stage import LONG_S
+from tests.proxy.stage import LONG_S, until
+from weir.proxy.admin import refusals
 from weir.proxy.admin.access import Token
+from weir.proxy.admin.places import REQUESTS_MAX
+from weir.proxy.admin.refusals import ADDRESSES_MAX, DELAY_S_MAX, FORGET_S, WrongTokens
 from weir.proxy.config import config
 from weir.proxy.config.admin_access import is_loopback
 from weir.proxy.config.config import ConfigError
@@ -23,6 +27,11 @@ from weir.proxy.config.config import ConfigError
 TOKEN = "correct-horse-battery"  # noqa: S105
 WRONG = "Incorrect-horse-batte"
 READABLE = ("/metrics", "/api/status", "/api/entities", "/openapi.json", "/replication")
+
+
+@pytest.fixture(autouse=True)
+def no_delay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refusals, "FIRST_DELAY_S", 0.0)
 
 
 @pytest.fixture
@@ -101,6 +110,63 @@ def test_on_loopback_a_host_header_of_another_machine_is_refused(host: str, stat
         assert await status_of(stage, "/healthz", host=host) == 200
 
     play_with(script)
+
+
+def test_refused_requests_are_counted_and_wrong_tokens_leave_a_line_a_second(token_file: Path) -> None:
+    async def script(stage: Stage) -> None:
+        await stage.start()
+        for _ in range(20):
+            assert await status_of(stage, "/api/status", **bearer(WRONG)) == 401
+        assert await status_of(stage, "/api/status") == 401
+        _, metrics, _ = await get(stage.admin, "/metrics", **bearer(TOKEN))
+        found = dict(
+            line.split(" ") for line in metrics.decode().splitlines() if "admin_requests" in line[:19]
+        )
+        assert found == {
+            'weir_admin_requests_refused_total{reason="wrong_token"}': "20.0",
+            'weir_admin_requests_refused_total{reason="no_token"}': "1.0",
+            'weir_admin_requests_refused_total{reason="host"}': "0.0",
+        }
+
+    with capture_logs() as logs:
+        play_with(script, admin_token_file=str(token_file), **OFF_LOOPBACK)
+    lines = [line for line in logs if line["event"] == "wrong admin token"]
+    assert 1 <= len(lines) < 20
+    assert {line["log_level"] for line in lines} == {"warning"}
+    assert all(line["client"].startswith(f"{HOST}:") for line in lines)
+    assert WRONG not in str(logs)
+
+
+def test_a_delayed_wrong_token_delays_nobody_else(token_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refusals, "FIRST_DELAY_S", 2 * LONG_S)
+    monkeypatch.setattr(refusals, "DELAY_S_MAX", 2 * LONG_S)
+
+    async def script(stage: Stage) -> None:
+        await stage.start()
+        async with AsyncExitStack() as opened:
+            for _ in range(REQUESTS_MAX + 1):
+                guess = await opened.enter_async_context(await trio.open_tcp_stream(HOST, stage.admin))
+                head = f"GET /api/status HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {WRONG}\r\n\r\n"
+                await guess.send_all(head.encode())
+            await until(lambda: stage.state.sources.refused["wrong_token"] == REQUESTS_MAX + 1)
+            assert await status_of(stage, "/api/status", **bearer(TOKEN)) == 200
+            assert await status_of(stage, "/api/status") == 401
+            assert await status_of(stage, "/healthz") == 200
+
+    play_with(script, admin_token_file=str(token_file), **OFF_LOOPBACK)
+
+
+def test_the_delay_of_wrong_tokens_grows_by_address_and_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refusals, "FIRST_DELAY_S", 0.25)
+    wrong = WrongTokens()
+    assert [wrong.delay_s("10.0.0.1", 7.0) for _ in range(5)] == [0.25, 0.5, 1.0, 2.0, 4.0]
+    assert {wrong.delay_s("10.0.0.1", 8.0) for _ in range(2000)} == {DELAY_S_MAX}
+    assert wrong.delay_s("10.0.0.2", 8.0) == 0.25, "another address"
+    assert wrong.delay_s("10.0.0.1", 8.0 + FORGET_S) == DELAY_S_MAX
+    assert wrong.delay_s("10.0.0.1", 9.0 + 2 * FORGET_S) == 0.25
+    for number in range(ADDRESSES_MAX):
+        wrong.delay_s(f"10.1.{number >> 8}.{number & 255}", 9.0 + 2 * FORGET_S)
+    assert wrong.delay_s("10.0.0.1", 9.0 + 2 * FORGET_S) == 0.25, "memory is bounded"
 
 
 def test_the_token_is_compared_by_hashes_of_one_length_in_constant_time(
