@@ -22,9 +22,11 @@ from tests.tools.compiled_only import ROOT
 from weir.conformance.probe.case import Case, Outcome
 from weir.conformance.probe.malformed.classes import CLASSES, Expected, Group, table
 from weir.conformance.probe.malformed.marks import Role, mark
+from weir.conformance.probe.malformed.versions import version_cases
 from weir.conformance.probe.requests import HARMFUL
 from weir.protocol.api import ApiKey
 from weir.protocol.framing import LENGTH
+from weir.protocol.versions import VersionRange
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -181,6 +183,18 @@ def test_versions_around_the_offered_range_and_unknown_apis_are_requested() -> N
     assert (negotiation.version, negotiation.permitted) == (0, frozenset({Outcome.ERROR}))
     assert negotiation.errors == frozenset({35})
     assert cases["API 999/unknown-api"].permitted == {Outcome.CLOSED}
+
+
+@pytest.mark.parametrize("api_key", [ApiKey.API_VERSIONS, ApiKey.METADATA])
+def test_versions_above_those_of_a_target_newer_than_the_schemas_have_the_header_of_the_last_known(
+    api_key: int,
+) -> None:
+    """A flexible API stays flexible (KIP-482): a broker cannot read a header without its tagged fields."""
+    last = offered()[api_key].max
+    (_below, above, *_unknown) = version_cases({api_key: VersionRange(0, last + 1)})
+    assert above.data[6:8] == (last + 2).to_bytes(2)
+    client_id_end = 14 + int.from_bytes(above.data[12:14])
+    assert above.data[client_id_end:] == b"\0"
 
 
 def test_the_page_of_malformed_requests_has_the_table_of_the_classes() -> None:
