@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from weir.conformance.capture.frame_edits import fill
+from weir.conformance.capture.public_configs import is_sensitive
 from weir.protocol import ApiKey, ProtocolError, codec, is_flexible, versions
 from weir.protocol.api import response_header_version
 from weir.protocol.errors import UnencodableError
@@ -31,8 +32,14 @@ class Fields(NamedTuple):
     """Fields that are always replaced."""
     configs: tuple[str, ...] = ()
     """Arrays of configs, with fields `name` and `value`: the values of sensitive names are replaced."""
+    name: str = "name"
+    """Name of the field with the config's name."""
 
 
+_TOPIC_CONFIGS: Final = (
+    "topology.subtopologies.state_changelog_topics.topic_configs",
+    "topology.subtopologies.repartition_source_topics.topic_configs",
+)
 REQUESTS: Final = {
     ApiKey.SASL_AUTHENTICATE: Fields(("auth_bytes",)),
     ApiKey.CREATE_TOPICS: Fields(configs=("topics.configs",)),
@@ -42,6 +49,7 @@ REQUESTS: Final = {
     ApiKey.RENEW_DELEGATION_TOKEN: Fields(("hmac",)),
     ApiKey.EXPIRE_DELEGATION_TOKEN: Fields(("hmac",)),
     ApiKey.ENVELOPE: Fields(("request_data", "request_principal")),
+    ApiKey.STREAMS_GROUP_HEARTBEAT: Fields(configs=_TOPIC_CONFIGS, name="key"),
 }
 RESPONSES: Final = {
     ApiKey.SASL_AUTHENTICATE: Fields(("auth_bytes",)),
@@ -51,13 +59,12 @@ RESPONSES: Final = {
     ApiKey.DESCRIBE_DELEGATION_TOKEN: Fields(("tokens.hmac",)),
     ApiKey.ENVELOPE: Fields(("response_data",)),
     ApiKey.FETCH_SNAPSHOT: Fields(("topics.partitions.unaligned_records",)),
+    ApiKey.STREAMS_GROUP_DESCRIBE: Fields(
+        configs=tuple(f"groups.{array}" for array in _TOPIC_CONFIGS), name="key"
+    ),
 }
 CHECKED_RESPONSES: Final = {**RESPONSES, ApiKey.SASL_HANDSHAKE: Fields()}
 """Responses that are replaced if they are malformed: that of SaslHandshake may then be the server's token."""
-SENSITIVE: Final = ("password", "jaas", "secret", "credential", "token", "keystore.key", "private.key")
-"""Parts of the names of sensitive configs, in lower case. Kafka's configs of type PASSWORD have one of them,
-except certificates, which are public.
-"""
 
 
 def mask_request(frame: bytearray, api_key: int, version: int) -> bool:
@@ -89,7 +96,7 @@ def _mask(
     frame: bytearray, body: int, message: type[object], version: int, fields: Fields, head_bytes: int
 ) -> bool:
     """Replace the credentials in the body at `body`. Raises ProtocolError if it is malformed."""
-    names = tuple(f"{array}.name" for array in fields.configs)
+    names = tuple(f"{array}.{fields.name}" for array in fields.configs)
     values = tuple(f"{array}.value" for array in fields.configs)
     paths = fields.secret + names + values
     spans: list[tuple[int, int, int]] = []
@@ -108,12 +115,6 @@ def _mask(
         elif paths[index] in fields.secret or is_sensitive(name.decode("utf-8", "replace")):
             fill(frame, start, stop)
     return True
-
-
-def is_sensitive(config: str) -> bool:
-    """Return True if the config of this name is a password, a key or a token."""
-    lowered = config.lower()
-    return any(part in lowered for part in SENSITIVE)
 
 
 def is_known(api_key: int, version: int) -> bool:

@@ -30,6 +30,19 @@ def _configs(config: Any) -> list[Any]:
     ]
 
 
+def _topology(message: Any) -> Any:
+    """The topology of a Streams group, whose internal topics have configs."""
+    configs = [
+        message.KeyValue(key=one.name, value=one.value)
+        for one in _configs(M.AlterConfigsRequest.AlterableConfig)
+    ]
+    topics = [message.TopicInfo(name="t", topic_configs=configs)]
+    part = message.Subtopology(
+        subtopology_id="0", state_changelog_topics=topics, repartition_source_topics=topics
+    )
+    return message.Topology(subtopologies=[part])
+
+
 def _requests() -> dict[ApiKey, Message]:
     """A request of every API whose requests may contain credentials."""
     alter, incremental, create = (
@@ -37,8 +50,9 @@ def _requests() -> dict[ApiKey, Message]:
         M.IncrementalAlterConfigsRequest,
         M.CreateTopicsRequest,
     )
-    scram = M.AlterUserScramCredentialsRequest
+    scram, streams = M.AlterUserScramCredentialsRequest, M.StreamsGroupHeartbeatRequest
     return {
+        ApiKey.STREAMS_GROUP_HEARTBEAT: streams(topology=_topology(streams)),
         ApiKey.SASL_AUTHENTICATE: M.SaslAuthenticateRequest(auth_bytes=SECRET),
         ApiKey.RENEW_DELEGATION_TOKEN: M.RenewDelegationTokenRequest(hmac=SECRET),
         ApiKey.EXPIRE_DELEGATION_TOKEN: M.ExpireDelegationTokenRequest(hmac=SECRET),
@@ -71,6 +85,7 @@ def _responses() -> dict[ApiKey, Message]:
     )
     snapshot = M.FetchSnapshotResponse
     result = describe.DescribeConfigsResourceResult
+    streams = M.StreamsGroupDescribeResponse
     configs = _configs(result)
     configs[0].synonyms = _configs(describe.DescribeConfigsSynonym)
     return {
@@ -78,6 +93,7 @@ def _responses() -> dict[ApiKey, Message]:
         ApiKey.CREATE_DELEGATION_TOKEN: M.CreateDelegationTokenResponse(hmac=SECRET),
         ApiKey.DESCRIBE_DELEGATION_TOKEN: tokens(tokens=[tokens.DescribedDelegationToken(hmac=SECRET)]),
         ApiKey.ENVELOPE: M.EnvelopeResponse(response_data=SECRET),
+        ApiKey.STREAMS_GROUP_DESCRIBE: streams(groups=[streams.DescribedGroup(topology=_topology(streams))]),
         ApiKey.DESCRIBE_CONFIGS: describe(results=[describe.DescribeConfigsResult(configs=configs)]),
         ApiKey.CREATE_TOPICS: create(
             topics=[create.CreatableTopicResult(name="t", configs=_configs(create.CreatableTopicConfigs))]
