@@ -63,16 +63,31 @@ def used(quotas: AnyQuotas, of: QuotasName, now_ms: int) -> Iterator[UsedUnits |
         yield None
 
 
-def absorb(quotas: AnyQuotas, taken: UsedUnits, now_ms: int) -> None:
+def absorb(quotas: AnyQuotas, taken: UsedUnits, now_ms: int, *, bounded: bool = False) -> None:
     """Record charges that `used` has returned in another process; ignore them if no quota applies any
-    more.
+    more. With `bounded`, for numbers that anybody may have written, no client waits for more than one window
+    because of them.
     """
     ages = [min(max(age_ms, 0), AGE_MS_MAX) for age_ms, _units in taken.charges]
     began_ms = now_ms - max(ages, default=0)
     limiter = quotas.restored(taken.tags, began_ms)
     if not isinstance(limiter, Budget | MutationBudget):
         return
-    for age_ms, (_age_ms, units) in zip(ages, taken.charges, strict=True):
+    charges = [units for _age_ms, units in taken.charges]
+    if bounded:
+        charges = _within(
+            limiter.restored_max - sum(units for _ms, units in limiter.counting(now_ms)), charges
+        )
+    for age_ms, units in zip(ages, charges, strict=True):
         limiter.absorb(units, now_ms - age_ms)
     until_ms = now_ms + min(max(taken.throttle_ms, 0), AGE_MS_MAX)
     limiter.throttled_until_ms = max(limiter.throttled_until_ms, until_ms)
+
+
+def _within(room: float, charges: list[float]) -> list[float]:
+    """Return the charges, none below 0, and not more than `room` units altogether."""
+    kept = []
+    for units in charges:
+        kept.append(max(min(units, room), 0.0))
+        room -= kept[-1]
+    return kept

@@ -109,6 +109,11 @@ class MutationBudget(CountingLimiter):
         self.note_charge()
         self._bucket.take(units, now_ms)
 
+    @property
+    def restored_max(self) -> float:
+        """Number of partitions after which clients wait for one window."""
+        return 2 * self._bucket.burst
+
     def counting(self, now_ms: int) -> list[tuple[int, float]]:
         """Return (time in ms, partitions) of one charge that explains the balance: the missing tokens."""
         missing = self._bucket.missing(now_ms)

@@ -1,5 +1,7 @@
 """ChargesFile: what clients have used, in a file, so that a restart gives no client its quota again.
 
+A damaged or forged file blocks nobody: its numbers make no client wait for more than a window.
+
 The work grows with the number of limiters, so it is done in steps between which sockets are served, and less
 often for many limiters. Nothing is written while no client uses anything: the file has the ages of charges at
 the time at which it was written.
@@ -100,7 +102,7 @@ class ChargesFile:
         used = [each for each in found if elsewhere is None or not elsewhere(each.quotas)]
         now_ms = self._now_ms()
         for some in slices(used, STEP):
-            self._registry.absorb(some, now_ms)
+            self._registry.absorb(some, now_ms, bounded=True)
             await trio.lowlevel.checkpoint()
 
     def abandon(self) -> None:
@@ -175,9 +177,9 @@ def _is_text(name: str) -> bool:
 
 def _aged(used: UsedUnits, passed_ms: int, memory_ms: int) -> UsedUnits | None:
     """Return the charges as they are `passed_ms` later; None if none of them counts any more, and no throttle
-    lasts.
+    lasts. A throttle lasts for a window (`memory_ms`) at most: anybody may have written the file.
     """
-    throttle_ms = max(used.throttle_ms - passed_ms, 0)
+    throttle_ms = min(max(used.throttle_ms - passed_ms, 0), memory_ms)
     charges = [(age_ms + passed_ms, units) for age_ms, units in used.charges]
     if not throttle_ms:
         charges = [each for each in charges if each[0] < memory_ms]

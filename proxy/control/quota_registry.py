@@ -167,12 +167,14 @@ class QuotaRegistry:
                     sum(limiter.throttled for limiter in limiters),
                 )
 
-    def absorb(self, taken: Iterable[UsedUnits], now_ms: int) -> None:
-        """Record what clients have used at another process (`used`)."""
+    def absorb(self, taken: Iterable[UsedUnits], now_ms: int, *, bounded: bool = False) -> None:
+        """Record what clients have used at another process (`used`). With `bounded`, no client waits for more
+        than one window because of it.
+        """
         for each in taken:
             quotas = self.with_name(each.quotas)
             if quotas is not None:
-                absorb(quotas, each, now_ms)
+                absorb(quotas, each, now_ms, bounded=bounded)
 
     def with_name(self, of: QuotasName) -> AnyQuotas | None:
         """Return the quotas of this name; those of a broker are created at the first call for the broker.

@@ -63,6 +63,11 @@ class TokenBucket:
         """
         self._tokens, self._last_ms = max(other._tokens, 0.0), other._last_ms
 
+    @property
+    def burst(self) -> float:
+        """Number of tokens in a full bucket; 0 without a quota."""
+        return self._span_s * (self.quota or 0.0)
+
     def peek(self, now_ms: int) -> float:
         """Return the balance without refilling the bucket, for metrics."""
         return float(INT64_MAX) if self.quota is None else self._balance(self.quota, now_ms)

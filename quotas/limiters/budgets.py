@@ -119,6 +119,11 @@ class Budget(CountingLimiter):
         """
         return not self._is_shadow
 
+    @property
+    def restored_max(self) -> float:
+        """Number of units after which clients wait for one window."""
+        return 2 * self._spare_total
+
     def counting(self, now_ms: int) -> list[tuple[int, float]]:
         """Return (time in ms, units) of the charges that still count: another limiter of this class that
         absorbs them has the same usage. Changes nothing that clients notice.

@@ -147,6 +147,11 @@ class SmoothBudget(Budget):
         """False: a debt stays until it is paid."""
         return False
 
+    @property
+    def restored_max(self) -> float:
+        """Number of units after which clients wait for one window."""
+        return self._credit + self._per_ms * self._rate.span_ms
+
     def counting(self, now_ms: int) -> list[tuple[int, float]]:
         """Return (time in ms, units) of one charge that explains the debt: the missing credit."""
         units = self._debt - self._per_ms * (now_ms - self._debt_ms) + self._credit

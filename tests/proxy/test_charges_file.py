@@ -6,15 +6,18 @@ from collections.abc import Awaitable
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 import trio
 
-from weir.proxy.control.charges_file import ChargesFile
+from weir.proxy.control.charges_file import Charges, ChargesFile
 from weir.proxy.control.quota_registry import QuotaRegistry, is_shareable
-from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable, parse
 from weir.quotas.handover import STEP
 
 TABLE = QuotaTable({(Entity(client_id=DEFAULT), QuotaKey.PRODUCER_BYTE_RATE): 1000})
+WINDOW_MS = 11_000
+"""Length (ms) of the 11 samples of the default."""
 NOW_S = 1_763_775_570.0
 
 
@@ -108,19 +111,72 @@ def test_a_missing_file_is_an_empty_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.trio
-async def test_a_throttle_that_outlasts_its_charges_is_kept_over_two_restarts(tmp_path: Path) -> None:
-    path, now_ms = tmp_path / "charges.json", 0
-    registry = registry_with(50_000, now_ms)
+async def test_a_throttle_that_outlasts_its_charges_is_kept_for_a_window(tmp_path: Path) -> None:
+    path = tmp_path / "charges.json"
+    registry = registry_with(50_000, 0)
     (budget,) = registry.of(1).produce
     assert budget.throttled_until_ms == 40_000
-    for _restart in range(2):
-        now_ms += 15_000
+    for now_ms, until_ms in ((15_000, 26_000), (17_000, 26_000)):
         assert not any(used.charges for used in registry.used(now_ms) if used)
         await write_once(file_of(path, registry, now_ms))
         registry = QuotaRegistry(TABLE)
         await file_of(path, registry, now_ms).restore()
         (budget,) = registry.of(1).produce
-        assert budget.throttled_until_ms == 40_000
+        assert budget.throttled_until_ms == until_ms
+
+
+HUGE = (1e308, 2**63 - 1, -1e308)
+QUOTAS = parse("""
+[[quota]]
+client_id = "app"
+producer_byte_rate = 1000
+request_percentage = 20
+controller_mutation_rate = 5
+
+[[quota]]
+client_id = "even"
+producer_byte_rate = 1000
+pacing = "smooth"
+""")
+
+
+def waits(registry: QuotaRegistry) -> dict[str, int]:
+    """The throttle time (ms) of the next small charge of each kind of limiter."""
+    quotas = registry.of(1)
+    app, even = quotas.ledger("", "app", 0), quotas.ledger("", "even", 0)
+    mutations = registry.mutations.budget("", "app", 0)
+    assert mutations is not None
+    return {
+        "bytes": app.charge_produce(1, 0),
+        "request time": app.charge_request(3, 1, 0),
+        "smooth": even.charge_produce(1, 0),
+        "mutations": mutations.charge(1, 0),
+    }
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("units", HUGE)
+@pytest.mark.parametrize("throttle_ms", [0, 2**63 - 1, -(2**63)])
+async def test_numbers_beyond_meaning_block_no_client_for_longer_than_a_window(
+    tmp_path: Path, units: float, throttle_ms: int
+) -> None:
+    """Of each limiter twice, as no Weir writes them. Negative units are no credit."""
+    path, old, new = tmp_path / "charges.json", QuotaRegistry(QUOTAS), QuotaRegistry(QUOTAS)
+    assert set(waits(old).values()) == {0}
+    used = [used for used in old.used(0) if used]
+    assert len(used) == 4
+    forged = [one._replace(charges=[(0, units)] * 3, throttle_ms=throttle_ms) for one in used * 2]
+    path.write_bytes(msgspec.json.encode(Charges(NOW_S, forged)))
+    await file_of(path, new, 0).restore()
+    for quotas in (new.of(1).produce, new.of(1).request):
+        assert all(budget.throttled_until_ms <= WINDOW_MS for budget in quotas)
+    found = waits(new)
+    if units < 0:
+        ledger = new.of(1).ledger("", "app", 0)
+        assert (found, ledger.charge_produce(12_000, 0) > 0) == (waits(old), True)
+    else:
+        own_ms = 200  # of the one partition
+        assert all(0 < wait_ms <= WINDOW_MS + own_ms for wait_ms in found.values()), found
 
 
 @pytest.mark.trio
