@@ -33,6 +33,8 @@ COMPRESSED: Final = 1
 """Flag of a block whose payload is compressed."""
 PAYLOAD_BYTES_MAX: Final = 16 * 1024 * 1024
 """Maximum size (bytes) of a payload, compressed or not. It bounds the memory of readers."""
+EVENTS_MAX: Final = 100_000
+"""Maximum number of events of a block. Few compressed bytes could be millions of events otherwise."""
 SAMPLE_BYTES: Final = 8192
 END: Final = Struct(">Q")
 """Format of the payload of an end block: offset of the latest index block, 0 without one."""
@@ -180,6 +182,8 @@ def read_block(read: Callable[[int], bytes], offset: int) -> Block | None:
 
 def events_of(found: Block) -> list[Event]:
     """Return the events of a block of events. Raises DamagedCaptureError."""
+    if _array_size(found.payload) > EVENTS_MAX:
+        raise _damaged(found.offset, f"a block has more than {EVENTS_MAX} events")
     return _decode(_EVENTS, found)
 
 
@@ -208,6 +212,14 @@ def _is_compressible(payload: bytes) -> bool:
     start = max(0, len(payload) // 2 - SAMPLE_BYTES // 2)
     sample = payload[start : start + SAMPLE_BYTES]
     return len(zlib.compress(sample, 1)) <= len(sample) * 9 // 10
+
+
+def _array_size(payload: bytes) -> int:
+    """Return the number of elements of a MessagePack array; 0 for another type, which does not decode."""
+    size_bytes = {0xDC: 2, 0xDD: 4}.get(payload[0], 0) if payload else 0
+    if size_bytes:
+        return int.from_bytes(payload[1 : 1 + size_bytes])
+    return payload[0] & 0x0F if payload else 0
 
 
 def _decode(decoder: msgspec.msgpack.Decoder[T], found: Block) -> T:

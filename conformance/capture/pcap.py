@@ -112,8 +112,9 @@ def _packets(file: BinaryIO, path: Path) -> Iterator[Packet]:
         else:
             raise CaptureError(f"{path} is not a pcap file: its first bytes are {magic.hex() or 'missing'}")
     except _DamageError as error:
+        place = f" at byte {file.tell()}" if file.seekable() else ""
         raise DamagedCaptureError(
-            f"{path} is cut or damaged at byte {file.tell()}: {error}; the packets before were read"
+            f"{path} is cut or damaged{place}: {error}; the packets before were read"
         ) from None
 
 

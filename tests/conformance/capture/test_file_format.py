@@ -159,6 +159,18 @@ def test_a_block_that_unpacks_to_more_than_it_says_is_damaged(tmp_path: Path) ->
         list(read(path))
 
 
+def test_a_small_block_of_millions_of_events_is_damaged_and_costs_nothing() -> None:
+    count = 3_000_000
+    bomb = b"\xdd" + count.to_bytes(4) + b"\x94\2\0\1\0" * count  # Closed(0, 1, Side.CLIENT)
+    data = blocks.file_head() + blocks.block(blocks.Kind.EVENTS, bomb)
+    assert len(data) < len(bomb) // 100
+    tracemalloc.start()
+    with pytest.raises(DamagedCaptureError, match="more than 100000 events"):
+        list(read(io.BytesIO(data)))
+    assert tracemalloc.get_traced_memory()[1] < 2 * blocks.PAYLOAD_BYTES_MAX
+    tracemalloc.stop()
+
+
 def test_runs_continue_a_file_and_its_connection_numbers(tmp_path: Path) -> None:
     path = tmp_path / "c"
     written(path, some_events(3), 2)

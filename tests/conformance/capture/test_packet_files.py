@@ -5,9 +5,11 @@ The files are written by hand from the formats' drafts, except where dpkt writes
 
 from __future__ import annotations
 
+import os
 import struct
 import time
 import tracemalloc
+from threading import Thread
 from typing import TYPE_CHECKING
 
 import dpkt
@@ -166,6 +168,15 @@ def test_forged_sizes_and_times_are_damage_and_cost_nothing(tmp_path: Path, data
     tracemalloc.stop()
     assert peak_bytes < 4 * PACKET_BYTES_MAX
     assert time.process_time() - began_s < 2, "4 MB of zeros are no 262,144 packets"
+
+
+def test_a_damaged_file_may_come_from_a_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "p")
+    writer = Thread(target=(tmp_path / "p").write_bytes, args=(FORGED["pcap packet of 4 GB"],))
+    writer.start()
+    with pytest.raises(DamagedCaptureError, match="cut or damaged: a packet of"):
+        list(read_pcap(tmp_path / "p"))
+    writer.join()
 
 
 def packets() -> dict[str, tuple[int, bytes]]:
