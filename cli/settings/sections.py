@@ -24,6 +24,7 @@ SECTIONS: Final = {
         "admin_tls_key",
         "admin_tls_client_ca",
         "admin_public_metrics",
+        "admin_base_path",
         "broker_map_file",
         "takeover_socket",
         "refresh_s",

@@ -67,7 +67,7 @@ def prepare(
     context = None if tls is None else lambda: tls.context
     refusals = Refusals(sources.refused, server.plane.rate_limited_log.note)
     app = Access(application(state), rules, token, refusals)
-    endpoint = Endpoint(opened, app, context)
+    endpoint = Endpoint(opened, app, context, rules.base_path)
 
     async def say() -> None:
         """Log that the endpoint listens. Called after the start has succeeded, so that a failed start logs
@@ -156,12 +156,14 @@ class Endpoint:
         listening: list[socket.socket],
         app: ASGIApp,
         context: Callable[[], ssl.SSLContext] | None = None,
+        base_path: str = "",
     ) -> None:
         """Begin with these listening sockets; `serve` closes them at its end. `context` returns the TLS
-        context of the next connection; None for plain HTTP.
+        context of the next connection; None for plain HTTP. `base_path` is the setting admin_base_path.
         """
         self._listening = listening
         self._context = context
+        self._base_path = base_path
         self._app = app
         self._open: dict[AdminStream, None] = {}
         """Connections, the oldest first."""
@@ -192,7 +194,7 @@ class Endpoint:
         try:
             with connection.lifetime:
                 if self._context is None or await connection.secure(self._context()):
-                    await HttpExchange(connection).run(self._app, _keys(connection), "")
+                    await HttpExchange(connection).run(self._app, _keys(connection), self._base_path)
         except Exception as error:  # a bug in parsing HTTP must affect only its connection
             log.error("internal error, the admin connection is closed; please report this", exc_info=error)
         finally:

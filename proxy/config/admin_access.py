@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 TOKEN_CHARS_MIN: Final = 16
 TOKEN_BYTES_MAX: Final = 4096
+_PATH: Final = re.compile(r"(/[A-Za-z0-9._~-]+)+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,8 @@ class AdminAccess:
     client_ca: bool
     """True if a client certificate replaces the token for reading."""
     public_metrics: bool
+    base_path: str
+    """Path before those of all pages, as an ingress passes it on; they are served without it, too."""
 
 
 def admin_access(settings: Settings, admin: Address | None) -> AdminAccess:
@@ -50,6 +54,7 @@ def admin_access(settings: Settings, admin: Address | None) -> AdminAccess:
         tls=tls,
         client_ca=bool(settings.admin_tls_client_ca),
         public_metrics=settings.admin_public_metrics,
+        base_path=_base_path(settings.admin_base_path),
     )
     if admin is not None and not (access.loopback or access.token_file or access.client_ca):
         raise ConfigError(
@@ -83,6 +88,12 @@ def read_token(path: Path) -> str:
     if len(token) < TOKEN_CHARS_MIN:
         raise ConfigError(f"{where}: shorter than {TOKEN_CHARS_MIN} characters: try openssl rand -hex 32")
     return token
+
+
+def _base_path(path: str) -> str:
+    if path and (not _PATH.fullmatch(path) or "/../" in f"{path}/"):
+        raise ConfigError(f"admin_base_path {path!r} is no path like /weir")
+    return path
 
 
 def _tls(settings: Settings) -> ContextOfFiles | None:

@@ -86,6 +86,9 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         str, _key("Authorities (PEM) of certificates that replace the token for reading.")
     ] = ""
     admin_public_metrics: Annotated[bool, _key("Serve /metrics without a token, also off loopback.")] = False
+    admin_base_path: Annotated[
+        str, _key("Path that an ingress puts before those of the admin endpoint, such as /weir.")
+    ] = ""
     broker_map_file: Annotated[
         str,
         _key(

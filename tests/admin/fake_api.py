@@ -447,7 +447,7 @@ def _error(status: int, detail: str) -> Response:
 
 
 @contextmanager
-def served(api: FakeApi, port: int | None = None) -> Iterator[str]:
+def served(api: FakeApi, port: int | None = None, base_path: str = "") -> Iterator[str]:
     """Serve the API in a thread; yield its URL."""
     chosen = free_range(1) if port is None else port
     ready = threading.Event()
@@ -457,7 +457,8 @@ def served(api: FakeApi, port: int | None = None) -> Iterator[str]:
         async with trio.open_nursery() as nursery:
             listening = await listen(Address(HOST, chosen), 10)
             ends.append((trio.lowlevel.current_trio_token(), nursery.cancel_scope))
-            nursery.start_soon(Endpoint(listening, api.application()).serve, supervisor())
+            endpoint = Endpoint(listening, api.application(), base_path=base_path)
+            nursery.start_soon(endpoint.serve, supervisor())
             ready.set()
 
     thread = threading.Thread(target=trio.run, args=(main,), daemon=True)

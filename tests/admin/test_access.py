@@ -210,6 +210,36 @@ def test_a_changed_token_is_used_and_an_unusable_one_is_not(token_file: Path) ->
     assert "short" not in str(logs[1]["error"]).removeprefix(f"admin_token_file {token_file}: shorter")
 
 
+# Base path
+
+
+def test_an_ingress_reaches_all_pages_below_the_base_path_and_probes_without_it(token_file: Path) -> None:
+    async def script(stage: Stage) -> None:
+        await stage.start()
+        for base in ("/ops/weir", ""):
+            for path in ("/", "/page/main.js", "/healthz"):
+                assert await status_of(stage, base + path) == 200, base + path
+            for path in READABLE:
+                assert await status_of(stage, base + path) == 401, base + path
+                assert await status_of(stage, base + path, **bearer(TOKEN)) == 200, base + path
+        status, _, headers = await get(stage.admin, "/ops/weir")
+        assert (status, headers["location"]) == (307, "weir/"), "the page's links are relative"
+        for path in ("/ops", "/ops/", "/ops/weirs/healthz", "/ops/weir/ops/weir/healthz", "/ops/weirhealthz"):
+            assert await status_of(stage, path, **bearer(TOKEN)) == 404, path
+        description = await stage.json("/ops/weir/openapi.json", **bearer(TOKEN))
+        assert description["servers"] == [{"url": "/ops/weir"}]
+
+    play_with(script, admin_token_file=str(token_file), admin_base_path="/ops/weir", **OFF_LOOPBACK)
+
+
+@pytest.mark.parametrize(
+    "path", ["weir", "/", "/weir/", "//evil.example.com", "/a/../b", "/a b", "/a%20b", "/é"]
+)
+def test_a_base_path_that_is_no_path_stops_the_start(path: str) -> None:
+    with pytest.raises(ConfigError, match=r"admin_base_path .* is no path like /weir"):
+        config.load(None, {"upstream": "a:1", "admin": "127.0.0.1:9644", "admin_base_path": path})
+
+
 # Configuration
 
 
@@ -226,8 +256,8 @@ def test_an_admin_address_off_loopback_without_a_token_stops_the_start(admin: st
         (b"fifteen-chars-x", "shorter than 16"),
         (b"two words are no token", "one line of ASCII"),
         (b"two-lines-in-a-file\nare-no-token", "one line of ASCII"),
-        (b"not-ascii-\xff-not-ascii", "one line of ASCII"),
-        (b"x" * 5000, "one line of ASCII"),
+        (b"not-ascii-\xff-not-ascii", "is not utf-8"),
+        (b"x" * 5000, "larger than 4096 bytes"),
     ],
 )
 def test_a_token_file_that_cannot_be_used_stops_the_start(

@@ -58,10 +58,10 @@ def test_the_page_names_only_files_that_are_served_and_has_no_inline_script_or_s
     named = set(re.findall(r'(?:src|href)="([^"]*)"', page))
     for path, content in CONTENTS.items():
         if path.endswith(".js"):
-            named |= {f"/page/{name}" for name in re.findall(r'from "\./([^"]*)"', content.decode())}
+            named |= {f"page/{name}" for name in re.findall(r'from "\./([^"]*)"', content.decode())}
             assert "innerHTML" not in content.decode()
             assert "http:" not in content.decode().replace("http://www.w3.org/2000/svg", "")
-    assert named == PATHS - {"/"}
+    assert {f"/{name}" for name in named} == PATHS - {"/"}, "links are relative to the base path"
     assert not re.search(r"<style|style=|\son\w+=|<script(?! type=\"module\" src=)", page)
 
 

@@ -106,6 +106,17 @@ def test_the_page_asks_no_other_host_and_its_policy_refuses_nothing_of_it(tab: B
     assert all(asked.startswith(f"{url}/") for asked in tab.requested)
 
 
+def test_the_page_asks_for_nothing_outside_its_base_path(tab: Browser, api: FakeApi) -> None:
+    with served(api, base_path="/ops/weir") as url:
+        shown(tab, f"{url}/ops/weir")
+        for name in ("brokers", "connections", "shadow", "quotas", "weir"):
+            chosen(tab, name)
+        assert tab.said == []
+        assert all(asked.startswith(f"{url}/ops/weir") for asked in tab.requested)
+        assert f"{url}/ops/weir/api/events" in tab.requested
+        tab.leave()
+
+
 def test_hostile_client_ids_stay_text_everywhere(tab: Browser, api: FakeApi, url: str) -> None:
     event = {
         "id": 1,

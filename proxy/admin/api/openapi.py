@@ -44,8 +44,8 @@ _EVENT: Final = "Event.{name}"
 """Name of the schema of an event, because records have the same names."""
 
 
-def describe(operations: Iterable[Operation]) -> dict[str, Any]:
-    """Return the description of these operations and of the pages of plain text."""
+def describe(operations: Iterable[Operation], base_path: str) -> dict[str, Any]:
+    """Return the description of these operations and of the pages of plain text, below the base path."""
     all_operations = list(operations)
     types: list[type] = [
         *(operation.result for operation in all_operations),
@@ -71,6 +71,7 @@ def describe(operations: Iterable[Operation]) -> dict[str, Any]:
             "version": VERSION,
             "description": "Times are milliseconds of Unix time. Errors are problem details (RFC 9457).",
         },
+        "servers": [{"url": base_path or "/"}],
         "paths": paths,
         "components": {
             "schemas": components,

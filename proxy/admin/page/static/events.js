@@ -23,7 +23,7 @@ export async function follow(take) {
 }
 
 async function* stream(after) {
-  const response = await fetch("/api/events", { headers: headers({ "last-event-id": after }), cache: "no-store" });
+  const response = await fetch("api/events", { headers: headers({ "last-event-id": after }), cache: "no-store" });
   if (!response.ok) throw new Error(`Weir answered ${response.status}`);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";

@@ -144,14 +144,14 @@ const byId = (r) => r.id;
 
 // path: of the request, or null for records that the page has. records: field of the answer.
 export const LISTS = {
-  used: { title: "Most used", path: "/api/entities", records: "entities", columns: ENTITY, key: byId, sorts: USE_SORTS,
+  used: { title: "Most used", path: "api/entities", records: "entities", columns: ENTITY, key: byId, sorts: USE_SORTS,
     none: "No client has used an enforced quota yet." },
-  brokers: { title: "Brokers", path: "/api/brokers", records: "brokers", columns: BROKER, key: (r) => r.node_id, none: "No broker is known." },
-  connections: { title: "Connections", path: "/api/connections", records: "connections", columns: CONNECTION, key: byId,
+  brokers: { title: "Brokers", path: "api/brokers", records: "brokers", columns: BROKER, key: (r) => r.node_id, none: "No broker is known." },
+  connections: { title: "Connections", path: "api/connections", records: "connections", columns: CONNECTION, key: byId,
     sorts: CONNECTION_SORTS, none: "No connection is open." },
-  shadow: { title: "Shadow quotas", path: "/api/entities", query: { shadow: "true" }, records: "entities", columns: ENTITY, key: byId,
+  shadow: { title: "Shadow quotas", path: "api/entities", query: { shadow: "true" }, records: "entities", columns: ENTITY, key: byId,
     sorts: USE_SORTS, none: "No client has a shadow quota. A shadow quota counts and throttles nobody." },
-  quotas: { title: "Quotas", path: "/api/quotas", records: "quotas", columns: QUOTA, key: (r) => JSON.stringify(r.entity), none: "No quota is set." },
+  quotas: { title: "Quotas", path: "api/quotas", records: "quotas", columns: QUOTA, key: (r) => JSON.stringify(r.entity), none: "No quota is set." },
   events: { title: "Events", path: null, columns: EVENT, key: byId, none: "Nothing has happened since Weir started." },
   weir: { title: "Weir itself", path: null, columns: WEIR, key: (r) => r.part, none: "" },
 };

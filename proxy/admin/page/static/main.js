@@ -30,7 +30,7 @@ async function poll() {
   const mine = ++turn;
   const q = $("search").value.trim();
   const list = LISTS[state.tab];
-  const asked = { status: get("/api/status"), throttled: get("/api/throttled", { q, limit: state.throttled }), brokers: get("/api/brokers") };
+  const asked = { status: get("api/status"), throttled: get("api/throttled", { q, limit: state.throttled }), brokers: get("api/brokers") };
   const sort = list.sorts ? (state.sorts[state.tab] ?? Object.keys(list.sorts)[0]) : "";
   if (list.path) asked.list = get(list.path, { ...list.query, q, sort });
   try {

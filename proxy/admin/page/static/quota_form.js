@@ -83,7 +83,7 @@ async function preview(refused) {
     const wanted = request();
     const asked = JSON.stringify(wanted);
     say("asking Weir …");
-    const answer = await post("/api/quotas/preview", wanted);
+    const answer = await post("api/quotas/preview", wanted);
     if (JSON.stringify(request()) !== asked) return;
     show(answer, wanted);
     previewed = wanted;
@@ -117,10 +117,10 @@ async function apply(refused, applied) {
   const wanted = previewed;
   $("apply").disabled = true;
   try {
-    await post("/api/quotas", wanted);
+    await post("api/quotas", wanted);
     edited();
     say("Applied.", "good");
-    applied(await get("/api/quotas"));
+    applied(await get("api/quotas"));
   } catch (error) {
     $("apply").disabled = false;
     if (!refused(error, () => apply(refused, applied))) say(error.message, "bad");
