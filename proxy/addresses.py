@@ -255,6 +255,14 @@ class AddressBook:
             self.misdirected = misdirected
             self._changed()
 
+    @property
+    def without_broker(self) -> dict[Address, str]:
+        """Addresses in `misdirected`, without the address of a cluster's only broker, which `upstream`
+        replaces.
+        """
+        replaced = None if self.sole is None else self._upstream[self.sole]
+        return {address: reason for address, reason in self.misdirected.items() if address != replaced}
+
     def candidates(self, upstream: Iterable[Address]) -> list[Address]:
         """Return the addresses at which Weir may ask the cluster: those of the known brokers, then those of
         `upstream`, without those that lead to no broker.

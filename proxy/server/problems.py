@@ -70,7 +70,7 @@ class Problems:
                 f"Broker {', '.join(map(str, outside))} has no listener: clients cannot use its partitions.",
                 "Enlarge broker_ports, or set first_node_id. The log has the ids that fit.",
             )
-        for address, reason in addresses.misdirected.items():
+        for address, reason in addresses.without_broker.items():
             yield problem(
                 f"misdirected {address}",
                 f"{address} is not used: {reason}.",

@@ -20,9 +20,11 @@ from weir.proxy.close_reasons import CloseReason
 from weir.proxy.config import config
 from weir.proxy.control.cluster import address_check
 from weir.proxy.control.cluster.address_check import AddressCheck
+from weir.proxy.control.stores.store import StoreHealth
 from weir.proxy.handlers.api_versions.api_versions import OWN_REQUEST
 from weir.proxy.net import own_listeners
 from weir.proxy.net.own_listeners import OwnListeners
+from weir.proxy.server.problems import Problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,6 +79,12 @@ def advertise(stage: Stage, **nodes: Address) -> None:
         stage.cluster.nodes[int(name.removeprefix("n"))] = address
 
 
+def problems(stage: Stage) -> list[object]:
+    """Names of the problems that operators see now."""
+    found = Problems(stage.server, StoreHealth(lambda: 0.0), None, lambda: 0.0, lambda: 0.0)
+    return [condition.key[1] for condition in found.read()]
+
+
 @staged()
 async def test_the_only_broker_is_reached_at_upstream_if_it_advertises_weirs_address(stage: Stage) -> None:
     advertise(stage, n0=Address(HOST, stage.first_port))
@@ -86,6 +94,8 @@ async def test_the_only_broker_is_reached_at_upstream_if_it_advertises_weirs_add
         assert await client.ask(PING) == PONG
     counters = stage.server.counters
     assert (counters.sessions_opened, counters.closed[CloseReason.BROKER_MISDIRECTED]) == (3, 0)
+    await until(lambda: bool(stage.server.address_book.misdirected))
+    assert problems(stage) == []
 
 
 @staged(brokers=(0, 1))
@@ -104,6 +114,7 @@ async def test_a_broker_of_several_that_advertises_weirs_address_is_refused_unti
         assert counters.closed[CloseReason.BROKER_MISDIRECTED] >= 1
         assert counters.closed[CloseReason.CONNECTION_LIMIT] == 0
         assert not stage.server.broker_states.is_up(1)
+        assert f"misdirected {wrong}" in problems(stage)
         advertise(stage, n1=right)
         await stage.told()
         await until(lambda: not stage.server.address_book.misdirected)

@@ -12,7 +12,7 @@ import pytest
 import trio
 import trio.testing
 
-from tests.kfake.cluster import Cluster
+from tests.kfake.cluster import HOST, Cluster
 from tests.kfake.in_trio import Connection, serve
 from tests.proxy.stage import METADATA, PING, PONG, until
 from tests.proxy.worker_rigs import PEER, Rig, end_of, link_pair, running_worker
@@ -106,7 +106,7 @@ async def test_a_drain_closes_clients_that_are_not_connected_to_their_broker_yet
     may_connect = trio.Event()
     really = sockets.connect
 
-    async def connect(address: Address) -> socket.socket:
+    async def connect(address: Address, _refuse: sockets.Refuse | None = None) -> socket.socket:
         if address == NOWHERE:
             await may_connect.wait()
         return await really(address if address != NOWHERE else cluster.nodes[0])
@@ -142,6 +142,29 @@ async def test_a_worker_names_a_new_broker_to_clients_once_the_supervisor_has_co
         while await told(client) != {0, 1}:
             assert len(rig.of(Found)) == 1
         await client.stream.aclose()
+
+
+async def test_a_worker_connects_to_no_address_that_leads_back_to_weir() -> None:
+    cluster, loop = Cluster(), Address(HOST, 1)
+    async with running_worker() as rig, serving(cluster, 0):
+        own = cluster.nodes[0]
+        nodes = [(0, *own), (1, *loop)]
+        rig.link.post(Brokers(nodes, False, [(*loop, "a loop")], [(own.host, own.port)]))
+        for node_id in (0, 1):
+            assert await end_of(rig.give(node_id)) == b""
+        assert rig.worker.plane.counters.closed == {CloseReason.BROKER_MISDIRECTED: 2}
+        assert cluster.received == []
+
+
+async def test_a_worker_reaches_the_only_broker_at_upstream_if_its_address_leads_back_to_weir() -> None:
+    cluster = Cluster()
+    async with serving(cluster, 0):
+        upstream, own = cluster.nodes[0], Address(HOST, 1)
+        async with running_worker(upstream=str(upstream)) as rig:
+            rig.link.post(Brokers([(0, *own)], True, [], [(own.host, own.port)]))
+            client = stream_of(rig.give(0))
+            assert await client.ask(PING) == PONG
+            await client.stream.aclose()
 
 
 async def told(client: Connection) -> set[int]:

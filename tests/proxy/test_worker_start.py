@@ -68,6 +68,7 @@ def test_a_worker_starts_although_every_file_was_broken_since_the_supervisor_rea
         path.unlink()
     found = config_of(start)
     assert found.request_time.costs == start.costs
+    assert found.own_client_id == start.own_client_id
     assert found.request_time.costs.apis["Produce"].us == 77
     assert [isinstance(each.context, ssl.SSLContext) for each in found.tls.files] == [True, True]
 
