@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gzip
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import trio
 from trio.testing import memory_stream_pair
@@ -28,17 +29,13 @@ from weir.protocol.messages import (
     JoinGroupResponse,
     ProduceRequest,
 )
+from weir.protocol.values import Message
+from weir.protocol.versions import VersionRange
 from weir.proxy.addresses import Address
 from weir.proxy.control.cluster.connection import Connection
 from weir.quotas.costs.cost_fitting import UNPACKED
 from weir.quotas.limiters.budgets import UNLIMITED, Budget
 from weir.quotas.table.entities import Tags
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from weir.protocol.values import Message
-    from weir.protocol.versions import VersionRange
 
 ADDRESS: Final = Address("broker", 9092)
 NODE_ID: Final = 7

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -13,9 +12,9 @@ from trio.testing import MockClock
 from tests.calibration.calibrated_broker import ADDRESS, VERSIONS, CalibratedBroker
 from tests.kfake.cluster import up_to
 from weir.calibration.batches import batch, text
-from weir.calibration.broker_connection import CalibrationError
+from weir.calibration.broker_connection import BrokerConnection, CalibrationError
 from weir.calibration.cases import COEFFICIENTS
-from weir.calibration.frames import kafka_name
+from weir.calibration.frames import BrokerVersions, kafka_name
 from weir.calibration.jmx import JmxProbe, rates_of
 from weir.calibration.probe import QuotaProbe
 from weir.calibration.run import Calibration, Findings, Options, PendingReading, Probe
@@ -24,10 +23,6 @@ from weir.proxy.control.cluster.connection import QuestionError
 from weir.quotas.costs.calibration import Windows
 from weir.quotas.costs.cost_findings import Readings, findings
 from weir.quotas.costs.request_costs import ColdCost, Overrides, shipped
-
-if TYPE_CHECKING:
-    from weir.calibration.broker_connection import BrokerConnection
-    from weir.calibration.frames import BrokerVersions
 
 COSTS = {
     ApiKey.API_VERSIONS: {"us": 20.0},

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tests.kafka.settings import HOST
 from tests.kfake.cluster import Cluster
@@ -12,9 +13,6 @@ from tests.kfake.threads import Brokers
 from tests.wire.connection import Connection
 from tests.wire.frames import request
 from weir.protocol.messages import ProduceRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 VERSION: Final = 7
 """Of produce requests."""

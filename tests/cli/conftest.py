@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
 from weir.cli.exits import USAGE
 from weir.cli.main import main
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Misused: TypeAlias = Callable[..., str]
 

@@ -7,12 +7,8 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 HANG_S = 150
 """Time (s) after which Weir is killed, so that the test ends. A busy machine starts it slowly."""

@@ -6,13 +6,13 @@ import json
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import trio
 from click.testing import CliRunner, Result
 
-from tests.kafka.fixtures import kafka_cluster
+from tests.kafka.fixtures import StartCluster, kafka_cluster
 from tests.kafka.waiting import eventually
 from weir.cli.exits import DONE, FAILED, USAGE
 from weir.cli.main import weir
@@ -22,11 +22,6 @@ from weir.proxy.config import config
 from weir.proxy.config.config import parse_address
 from weir.proxy.control.cluster.access import DIRECT
 from weir.proxy.control.stores.wire_quotas import EVERYTHING
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.kafka.fixtures import StartCluster
 
 __all__ = ["kafka_cluster"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import trustme
@@ -12,9 +12,6 @@ from click.testing import CliRunner
 from weir.cli.exits import DONE, USAGE
 from weir.cli.main import weir
 from weir.quotas.table import entry_places, quota_check
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FILE = """\
 upstream = "kafka"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,8 +18,6 @@ from weir.proxy.config import config
 from weir.proxy.config.settings import Settings
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from click.testing import Result
 
 DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Settings)}

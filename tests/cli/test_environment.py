@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
 
+from tests.cli.conftest import Misused
 from tests.cli.run_command import refused
 from weir.cli.main import weir
 from weir.proxy.config import config
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.cli.conftest import Misused
 
 
 @pytest.fixture

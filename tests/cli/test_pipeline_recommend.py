@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -10,10 +11,6 @@ from click.testing import CliRunner
 from weir.cli.exits import CommandError
 from weir.cli.main import weir
 from weir.cli.output_file import write_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 def misused(tmp_path: Path, *arguments: str) -> str:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from click.testing import CliRunner
 
 from weir.cli.exits import USAGE
 from weir.cli.main import weir
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def refused(*arguments: str) -> str:

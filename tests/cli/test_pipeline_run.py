@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -13,9 +13,6 @@ from py4j.protocol import Py4JError
 from weir.cli.main import weir
 from weir.cli.pipeline.rollup import rollup
 from weir.cli.pipeline.run import NEEDED, _first_line
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 JOBS = (
     ("ingest", "--files", "d"),

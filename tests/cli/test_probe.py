@@ -8,7 +8,8 @@ import signal
 import ssl
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import trustme
@@ -21,12 +22,7 @@ from weir.cli.main import weir
 from weir.conformance.probe import runner
 from weir.protocol.api import ApiKey
 from weir.protocol.messages import DeleteTopicsResponse, SaslAuthenticateResponse, SaslHandshakeResponse
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from weir.protocol.values import Message
+from weir.protocol.values import Message
 
 
 @pytest.fixture

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import Misused
 from tests.cli.quotas_command import done, failed, run
 from weir.cli.exits import DONE, FAILED, USAGE
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.cli.conftest import Misused
 
 FILE = """\
 # Ours.

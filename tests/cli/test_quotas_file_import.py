@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cli.quotas_command import done, failed, run
 from weir.cli.exits import USAGE
 from weir.quotas import parse
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FILE = """\
 [[quota]]

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import json
 import socket
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import Misused
 from tests.cli.quotas_command import done, failed, run
 from weir.cli.exits import DONE, INCOMPLETE, USAGE
 from weir.quotas import Entity, QuotaKey, QuotaTable, parse
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.cli.conftest import Misused
 
 SCRAM = '"SCRAM-SHA-256":"salt=c2FsdA==,stored_key=c3RvcmVk,server_key=c2VydmVy,iterations=4096"'
 ALICE, ODD, APP = Entity("alice"), Entity("CN=a\nb", "app"), Entity(client_id="app")

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from tests.cli.conftest import Misused
 from tests.cli.quotas_command import done
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.cli.conftest import Misused
 
 FILE = """\
 # Ours.

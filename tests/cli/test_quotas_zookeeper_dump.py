@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from weir.cli.quotas.zookeeper_dump import Dump
 from weir.quotas import DEFAULT, Entity, QuotaKey
 from weir.quotas.table.zookeeper_layout import ZooKeeperQuotas
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ALICE, ALICES_APP = Entity(user="alice"), Entity(user="alice", client_id="app")
 DEFAULT_CLIENT, ODD = Entity(client_id=DEFAULT), Entity(user="CN=a b")

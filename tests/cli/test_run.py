@@ -13,14 +13,16 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import pytest
 from click.testing import CliRunner
 
 from tests.cli.cluster import Producer
+from tests.cli.conftest import Misused
 from tests.cli.run_command import refused
 from tests.cli.run_process import running
 from tests.kafka.ports import free_range
@@ -39,12 +41,6 @@ from weir.proxy.port_ranges import PortRanges
 from weir.proxy.run import quota_registry
 from weir.quotas import Entity, QuotaKey, QuotaTable
 from weir.usage import UsageRecord
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.cli.conftest import Misused
 
 HOST = "127.0.0.1"
 

@@ -9,9 +9,10 @@ import socket
 import ssl
 import time
 import urllib.request
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -24,9 +25,6 @@ from tests.proxy.certificates import client_context, write_pair
 from tests.proxy.usage_rigs import text_of
 from tests.wire.messages import produce_to
 from weir.usage import TraceRecord, UsageRecord
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 ONE, AUTO = (pytest.param(workers, marks=pytest.mark.slow) for workers in ("1", "auto"))
 BROKERS = 3

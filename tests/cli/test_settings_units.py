@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 import pytest
 
+from tests.cli.conftest import Misused
 from tests.cli.quotas_command import done
 from tests.cli.run_command import refused
 from weir.cli.pipeline.command import pipeline
 from weir.proxy.config import config
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.cli.conftest import Misused
 
 FILE = '[[quota]]\nuser = "alice"\nproducer_byte_rate = "1MB"  # hers\nconsumer_byte_rate = "2MiB"\n'
 

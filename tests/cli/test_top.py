@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -28,10 +28,6 @@ from weir.cli.top.readings import View
 from weir.proxy.addresses import Address
 from weir.proxy.config.config import Settings
 from weir.proxy.control.snapshots.records import Brokers, Connections, Entities, ErrorDetails, Status
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 TOKEN = "0123456789abcdef"  # noqa: S105  # of the fake
 ESCAPES = "\x1b]0;owned\x07\x1b[2J[red]x[/red]"

@@ -9,7 +9,6 @@ import struct
 import subprocess
 import sys
 import termios
-from typing import TYPE_CHECKING
 
 import pytest
 import trio
@@ -27,9 +26,7 @@ from weir.proxy.admin.metrics import Sources
 from weir.proxy.admin.readiness import Readiness
 from weir.proxy.config.config import Settings
 from weir.proxy.control.stores.store import StoreHealth
-
-if TYPE_CHECKING:
-    from weir.proxy.server.server import Server
+from weir.proxy.server.server import Server
 
 __all__ = ["server"]  # a fixture
 

@@ -7,7 +7,7 @@ import json
 import re
 import sys
 from contextlib import redirect_stdout
-from typing import TYPE_CHECKING
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -22,9 +22,6 @@ from weir.conformance.capture import CaptureWriter, Run
 from weir.conformance.events import Opened
 from weir.conformance.report import Checked, Group, Report
 from weir.conformance.verify import RULES
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def verify(*options: str | Path) -> Result:

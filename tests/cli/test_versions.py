@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from tests.cli.run_command import error_line
-from tests.integration.conftest import start_weir
-from tests.kafka.fixtures import kafka_cluster
+from tests.integration.conftest import StartWeir, start_weir
+from tests.kafka.fixtures import StartCluster, kafka_cluster
 from tests.kfake.cluster import Cluster
 from tests.kfake.threads import Brokers
 from tests.wire.frames import framed, response
@@ -20,10 +20,6 @@ from weir.cli.main import weir
 from weir.protocol.api import ApiKey
 from weir.protocol.messages import ApiVersionsResponse
 from weir.protocol.versions import VersionRange
-
-if TYPE_CHECKING:
-    from tests.integration.conftest import StartWeir
-    from tests.kafka.fixtures import StartCluster
 
 __all__ = ["kafka_cluster", "start_weir"]
 

@@ -4,15 +4,12 @@ brokers that do not repeat. docs/reference/probe-expectations.md has the tables.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from tests.conformance.expected import MOCK, RELEASES
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
-    from weir.conformance.probe.expectations import Difference
+from weir.conformance.probe.expectations import Difference
 
 NEW: Final = ("2.8.2", "3.9.1", "4.2.0")
 OLD: Final = ("0.10.2.2",)

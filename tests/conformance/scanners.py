@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from weir.conformance.verify.differences import Locator, MessageScanner
-
-if TYPE_CHECKING:
-    from weir.protocol.schema import Layout
+from weir.protocol.schema import Layout
 
 
 def scan_quickly_and_slowly(data: bytes, position: int, layout: Layout) -> MessageScanner:

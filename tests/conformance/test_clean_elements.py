@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
@@ -16,9 +16,7 @@ from tests.wire.frames import framed
 from weir.conformance.verify.differences import MessageScanner
 from weir.conformance.verify.messages import form, read
 from weir.protocol.codec import codec
-
-if TYPE_CHECKING:
-    from weir.protocol.values import Message
+from weir.protocol.values import Message
 
 MUTATIONS: Final = 30
 STEPS_PER_BYTE: Final = 12

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 import pytest
 
@@ -11,9 +12,6 @@ from weir.conformance.verify.error_codes import ERRORS_OF_APIS
 from weir.protocol import schema
 from weir.protocol.api import ApiKey
 from weir.protocol.error_codes import ErrorCode
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 OF_THE_MOCK: Final = {("Heartbeat", 69), ("LeaveGroup", 69), ("OffsetCommit", 75)}
 """Codes that librdkafka's mock cluster answers, and brokers do not."""

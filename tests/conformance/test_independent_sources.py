@@ -6,7 +6,7 @@ import base64
 import json
 import struct
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
@@ -19,10 +19,7 @@ from tests.protocol.kio_samples import KNOWN, jobs
 from tests.wire.frames import framed
 from weir.conformance.verify.messages import form, read
 from weir.protocol.api import request_header_version, response_header_version
-from weir.protocol.values import message_type, schema_of
-
-if TYPE_CHECKING:
-    from weir.protocol.values import Message
+from weir.protocol.values import Message, message_type, schema_of
 
 DATA: Final = Path(kio_side.__file__).parent / "data"
 ENCODINGS: Final[dict[str, Any]] = json.loads((DATA / "kafka_encodings.json").read_text())["messages"]

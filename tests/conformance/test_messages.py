@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 from hypothesis import given
@@ -24,10 +24,7 @@ from weir.conformance.verify.messages import form, read
 from weir.conformance.verify.record_batches import BatchChecker, bounds
 from weir.protocol.codec import request_type
 from weir.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
-from weir.protocol.values import schema_of
-
-if TYPE_CHECKING:
-    from weir.protocol.values import Message
+from weir.protocol.values import Message, schema_of
 
 MUTATIONS: Final = 20
 SIDES: Final = st.sampled_from(Side)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import gzip
 import struct
 import zlib
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 import pytest
 
@@ -33,9 +34,6 @@ from weir.protocol.messages import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 HEARTBEAT: Final = HeartbeatRequest(group_id="group", generation_id=4, member_id="member")
 SEQUENCED: Final = batch(3, producer=5, epoch=2, sequence=10)

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
 from tests.integration.descriptors import connected_ports, listening_ports, open_count, open_descriptors
 from tests.integration.traffic import until
+from tests.integration.weir import Weir
 from tests.integration.weir_log import entries
 from weir.proxy.close_reasons import CloseReason
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tests.integration.weir import Weir
 
 EXPECTED: Final = frozenset(
     {

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.integration.weir import BROKERS, Weir
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SUMMARY = re.compile(
     r"(\d+) connections, (\d+) bytes of clients, (\d+) bytes of brokers, (\d+) bytes dropped"

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterator
+from typing import Protocol
 
 import pytest
 
 from tests.integration.weir import Weir
 from tests.kafka.fixtures import fresh_cluster, kafka_cluster, topic
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 __all__ = ["StartWeir", "fresh_cluster", "kafka_cluster", "start_weir", "topic"]
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Collection, Mapping
+from typing import Final, NamedTuple
 
+from tests.integration.recorded import Found, Key
 from tests.tools.compiled_only import ROOT
 from weir.conformance.events import Side
 from weir.conformance.verify import R, Severity
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from tests.integration.recorded import Found, Key
 
 ANY: Final = "any"
 FLEXIBLE: Final = ("2.8.2", "3.9.1", "4.2.0")

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 import pytest
 
+from tests.integration.weir import Weir
+from tests.kafka import Cluster
+from tests.kafka.fixtures import StartCluster
 from tests.kafka.settings import HOST
 from tests.mutations.client import ask_once
 from tests.mutations.requests import Delete
-from tests.raw import ask
+from tests.raw import Address, ask
 from weir.protocol.messages import MetadataRequest, MetadataResponse
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from tests.integration.weir import Weir
-    from tests.kafka import Cluster
-    from tests.kafka.fixtures import StartCluster
-    from tests.raw import Address
 
 RELEASES: Final = ("0.10.2.2", "1.1.1", "2.8.2", "3.9.1", "4.2.0")
 DEFAULT_PARTITIONS: Final = 3

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow.dataset
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 JOB_S = 240.0
 

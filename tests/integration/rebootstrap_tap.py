@@ -10,19 +10,16 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, Self
+from types import TracebackType
+from typing import BinaryIO, Final, Self
 
 from tests.integration.tap import HOST
 from tests.wire.frames import Head, head_of, response
 from weir.protocol.api import ApiKey
 from weir.protocol.error_codes import ErrorCode
 from weir.protocol.messages import MetadataResponse
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from types import TracebackType
-    from typing import BinaryIO
 
 VERSION_MIN: Final = 13
 """The first version of Metadata whose response has an error code."""

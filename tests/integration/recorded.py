@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from tests.integration.capturing import SUMMARY, CapturingWeir
 from tests.integration.weir import Weir
@@ -12,10 +14,6 @@ from weir.conformance.capture import CaptureReader
 from weir.conformance.capture.json_lines import json_lines
 from weir.conformance.events import Side
 from weir.conformance.verify import Finding, verify
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 class Recording(NamedTuple):

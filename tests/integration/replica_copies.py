@@ -9,7 +9,9 @@ import json
 import os
 import time
 from collections import deque
+from collections.abc import Iterable, Mapping
 from contextlib import closing, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from confluent_kafka import Producer
@@ -18,15 +20,11 @@ from confluent_kafka.admin import AdminClient
 from tests.clients import ClientError
 from tests.integration.traffic import PATIENCE_S, Talker
 from tests.java.kafka_tools import kafka_tool
+from tests.kafka import Cluster
 from tests.kafka.jars import version_tuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
-
     from confluent_kafka import KafkaError, Message
-
-    from tests.kafka import Cluster
 
 SETTINGS: Final = {"log.retention.bytes": str(1 << 30), "log.retention.hours": "1"}
 """Settings of brokers that keep the data of these tests (200 MB per partition), but not without bound."""

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self, Unpack
+from types import TracebackType
+from typing import Self, Unpack
 
 from tests.integration.weir import Weir
 from tests.kafka import ports
 from tests.kafka.cluster import Cluster
+from tests.kafka.fixtures import ClusterOptions
 from tests.kafka.settings import HOST
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from tests.kafka.fixtures import ClusterOptions
 
 
 class ReplicatedCluster:

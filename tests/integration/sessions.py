@@ -5,12 +5,12 @@ Each library has the same session, with its own admin client; Java's is that of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from tempfile import NamedTemporaryFile
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from tests.clients import Aiokafka, KafkaPython, Librdkafka
-from tests.clients.admin import Step
+from tests.clients import Aiokafka, Client, KafkaPython, Librdkafka
+from tests.clients.admin import Admin, Step
 from tests.clients.aiokafka import AiokafkaAdmin
 from tests.clients.exchange import part, some_messages
 from tests.clients.kafka_python import KafkaPythonAdmin
@@ -19,15 +19,9 @@ from tests.java.admin import JavaAdmin
 from tests.java.kafka_tools import KafkaTools
 from tests.java.records import Exchange, JavaRecords
 from tests.java.tools_process import run_tool
+from tests.kafka import Cluster
 from tests.kafka.jars import version_tuple
 from tests.kafka.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tests.clients import Client
-    from tests.clients.admin import Admin
-    from tests.kafka import Cluster
 
 Session = Callable[["Cluster", str, str], None]
 

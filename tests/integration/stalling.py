@@ -5,12 +5,10 @@ from __future__ import annotations
 import socket
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, Self
+from types import TracebackType
+from typing import Final, Self
 
 from tests.integration.threads import Threads
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 HOST: Final = "127.0.0.1"
 CHUNK_BYTES: Final = 1 << 16

@@ -9,19 +9,17 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from types import TracebackType
+from typing import Any, Protocol, Self
 
 from confluent_kafka import Producer
 
 from tests.integration.admin_port import HOST, Admin
 from tests.kafka.ports import free_range
 from tests.kafka.processes import Processes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import TracebackType
 
 PATIENCE_S = 60.0
 BROKERS = 5

@@ -9,15 +9,13 @@ from __future__ import annotations
 import selectors
 import socket
 import threading
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from types import TracebackType
+from typing import Self
 
 from tests.integration.threads import Threads
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from types import TracebackType
 
 HOST = "127.0.0.2"
 CHUNK_BYTES = 1 << 16

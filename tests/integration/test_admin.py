@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from tests.clients import Librdkafka, create_topic
 from tests.clients.exchange import some_messages
 from tests.integration.admin_port import PATIENCE_S, Admin
-
-if TYPE_CHECKING:
-    from tests.integration.conftest import StartWeir
-    from tests.kafka.fixtures import StartCluster
+from tests.integration.conftest import StartWeir
+from tests.kafka.fixtures import StartCluster
 
 pytestmark = [pytest.mark.broker]
 

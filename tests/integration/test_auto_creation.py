@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
+from tests.integration.conftest import StartWeir
 from tests.integration.mutable import (
     DEFAULT_PARTITIONS,
     await_partitions,
@@ -17,16 +18,12 @@ from tests.integration.mutable import (
 )
 from tests.integration.topic_creation import FIVE, NEVER, OK, REFUSED, create
 from tests.integration.weir_log import assert_no_complaint
+from tests.kafka.fixtures import StartCluster
 from tests.kafka.settings import HOST
 from tests.kafka.waiting import eventually
-from tests.raw import ask
+from tests.raw import Address, ask
 from weir.protocol.error_codes import ErrorCode
 from weir.protocol.messages import MetadataRequest, MetadataResponse
-
-if TYPE_CHECKING:
-    from tests.integration.conftest import StartWeir
-    from tests.kafka.fixtures import StartCluster
-    from tests.raw import Address
 
 pytestmark = [pytest.mark.broker]
 

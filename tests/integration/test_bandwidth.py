@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.clients import Client, KafkaPython, Librdkafka, create_topic
+from tests.clients import Client, Consumed, KafkaPython, Librdkafka, create_topic
 from tests.clients.exchange import some_messages
 from tests.clients.pairs import VERSIONS
+from tests.integration.conftest import StartWeir
+from tests.integration.weir import Weir
+from tests.kafka import Cluster
+from tests.kafka.fixtures import StartCluster
 from tests.raw import NEW, Answer, Behaviour, RawClient, drive, fetch, fill, leaders, produce
 from tests.raw.rates import mean_rate, trend_rate
-
-if TYPE_CHECKING:
-    from tests.clients import Consumed
-    from tests.integration.conftest import StartWeir
-    from tests.integration.weir import Weir
-    from tests.kafka import Cluster
-    from tests.kafka.fixtures import StartCluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.measured]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -12,14 +12,10 @@ from tests.clients import Librdkafka, create_topic
 from tests.clients.exchange import assert_exchanged, assert_group_goes_on, some_messages
 from tests.integration.capturing import SUMMARY, CapturingWeir
 from tests.integration.weir_log import assert_no_complaint
+from tests.kafka.fixtures import StartCluster
 from weir.conformance.capture import CaptureReader
 from weir.conformance.capture.json_lines import json_lines
 from weir.conformance.events import Bytes, Closed, Opened, Side
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.kafka.fixtures import StartCluster
 
 pytestmark = [pytest.mark.broker]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -10,12 +11,8 @@ from tests.integration.known_findings import complaints, missing
 from tests.integration.mutable import RELEASES
 from tests.integration.recorded import answered, findings, recording
 from tests.integration.sessions import QUOTAS, SESSIONS, TRANSACTIONS
+from tests.kafka.fixtures import StartCluster
 from tests.kafka.jars import version_tuple
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.kafka.fixtures import StartCluster
 
 pytestmark = [pytest.mark.broker]
 

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import pytest
 
 from tests.clients import create_topic
 from tests.clients.pairs import VERSIONS
-from tests.raw import Behaviour, Pace, RawClient, broker_versions_of, drive, fetch, fill, leaders, produce
+from tests.integration.conftest import StartWeir
+from tests.kafka.fixtures import StartCluster
+from tests.raw import (
+    Address,
+    Behaviour,
+    BrokerVersions,
+    Pace,
+    RawClient,
+    broker_versions_of,
+    drive,
+    fetch,
+    fill,
+    leaders,
+    produce,
+)
 from tests.raw.rates import mean_rate
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.integration.conftest import StartWeir
-    from tests.kafka.fixtures import StartCluster
-    from tests.raw import Address, BrokerVersions
 
 pytestmark = [pytest.mark.broker, pytest.mark.measured]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import http.client
 import json
+from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -13,20 +14,16 @@ from confluent_kafka.admin._config import ConfigResource
 
 from tests.clients import create_topic
 from tests.integration.admin_port import HOST, Admin
+from tests.integration.conftest import StartWeir
 from tests.integration.topic_contents import records_in
 from tests.integration.traffic import PATIENCE_S, until
+from tests.integration.weir import Weir
+from tests.kafka.fixtures import StartCluster
 from tests.raw import NEW, Request, leaders, produce
 from tests.wire.connection import Connection
 from tests.wire.frames import body_of
 from weir.protocol.messages import ProduceResponse
 from weir.proxy.control.usage.topic import PARTITIONS, RETENTION_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.integration.conftest import StartWeir
-    from tests.integration.weir import Weir
-    from tests.kafka.fixtures import StartCluster
 
 pytestmark = [pytest.mark.broker]
 

@@ -6,7 +6,7 @@ the expected one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -20,17 +20,13 @@ from tests.conformance.expected import (
     probed_well_formed,
 )
 from tests.conformance.intended_differences import missing, stable, unintended
+from tests.integration.conftest import StartWeir
 from tests.integration.with_sasl import Front
+from tests.kafka.fixtures import StartCluster
 from tests.kafka.releases import core_at
 from tests.kafka.sasl import ALICE
 from weir.conformance.probe.expectations import differences
 from weir.conformance.probe.login import Login
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.integration.conftest import StartWeir
-    from tests.kafka.fixtures import StartCluster
 
 HIGH_QUOTAS = """
 [[quota]]

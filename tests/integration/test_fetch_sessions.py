@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
 from tests.clients import Librdkafka, create_topic
 from tests.clients.exchange import some_messages
 from tests.integration.admin_port import Admin
+from tests.integration.conftest import StartWeir
 from tests.integration.weir_log import assert_no_complaint
-from tests.java.fetches import java_fetches
-
-if TYPE_CHECKING:
-    from tests.integration.conftest import StartWeir
-    from tests.java.fetches import Fetched
-    from tests.kafka.fixtures import StartCluster
+from tests.java.fetches import Fetched, java_fetches
+from tests.kafka.fixtures import StartCluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.oracle]
 

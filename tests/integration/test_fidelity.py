@@ -4,20 +4,28 @@ docs/background/fidelity.md.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
 import pytest
 
 from tests.clients import create_topic
-from tests.raw import NEW, Behaviour, Pace, RawClient, drive, fetch, fill, leaders, produce, set_quotas
+from tests.integration.conftest import StartWeir
+from tests.kafka.fixtures import StartCluster
+from tests.raw import (
+    NEW,
+    Address,
+    Behaviour,
+    Pace,
+    RawClient,
+    drive,
+    fetch,
+    fill,
+    leaders,
+    produce,
+    set_quotas,
+)
 from tests.raw.rates import Throttling, throttling, trend_rate
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from tests.integration.conftest import StartWeir
-    from tests.kafka.fixtures import StartCluster
-    from tests.raw import Address
 
 pytestmark = [pytest.mark.broker, pytest.mark.alone]
 

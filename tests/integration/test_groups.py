@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from threading import Event, Lock, Thread
+from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeAlias
 
 import pytest
@@ -16,17 +18,13 @@ from tests.clients.exchange import part
 from tests.clients.pairs import PAIRS, VERSIONS
 from tests.clients.worker_client import WorkerClient
 from tests.clients.worker_member import WorkerMember
+from tests.integration.conftest import StartWeir
 from tests.integration.weir_log import GENEROUS, assert_no_complaint
+from tests.kafka.fixtures import StartCluster
 from tests.kafka.releases import core_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from types import TracebackType
-
     from confluent_kafka import KafkaError, Message
-
-    from tests.integration.conftest import StartWeir
-    from tests.kafka.fixtures import StartCluster
 
 pytestmark = [pytest.mark.broker]
 

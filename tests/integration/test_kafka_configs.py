@@ -6,16 +6,22 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final, TypeVar
+from pathlib import Path
+from typing import Final, TypeVar
 
 import pytest
 
 from tests.clients.sasl import Login, java
+from tests.integration.conftest import StartWeir
 from tests.integration.traffic import until
+from tests.integration.weir import Weir
 from tests.integration.with_sasl import Front
 from tests.java.config_tool import ADMIN, Call, Transcript, add, delete, kafka_configs, same, show
-from tests.kafka.sasl import ALICE, PLAIN, WEIR
+from tests.kafka import Cluster
+from tests.kafka.fixtures import StartCluster
+from tests.kafka.sasl import ALICE, PLAIN, WEIR, User
 from tests.proxy.client_quotas import alter, component, describe, entry
 from tests.proxy.client_quotas_cases import BAD_ENTRIES, BAD_FILTERS, FILTERS
 from tests.wire.connection import Connection
@@ -25,21 +31,11 @@ from weir.protocol.messages import (
     AlterClientQuotasResponse,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
+    Message,
     ProduceRequest,
     ProduceResponse,
 )
 from weir.quotas import Entity, QuotaKey, QuotaTable, parse
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from tests.integration.conftest import StartWeir
-    from tests.integration.weir import Weir
-    from tests.kafka import Cluster
-    from tests.kafka.fixtures import StartCluster
-    from tests.kafka.sasl import User
-    from weir.protocol.messages import Message
 
 M = TypeVar("M", bound="Message")
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path
+from typing import Any, Self
 
 import pytest
 
 from tests.integration.aftermath import Aftermath
+from tests.integration.conftest import StartWeir
 from tests.integration.traffic import (
     AT_LEAST_ONCE,
     ONCE,
@@ -25,19 +28,12 @@ from tests.integration.traffic import (
     until,
     wait_in_sync,
 )
+from tests.integration.weir import Weir
 from tests.integration.weir_log import GENEROUS, entries
 from tests.java.kafka_tools import kafka_tool
-from tests.kafka import wire
+from tests.kafka import Cluster, wire
+from tests.kafka.fixtures import StartCluster
 from tests.kafka.settings import HOST
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from tests.integration.conftest import StartWeir
-    from tests.integration.weir import Weir
-    from tests.kafka import Cluster
-    from tests.kafka.fixtures import StartCluster
 
 pytestmark = [pytest.mark.broker]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -10,17 +11,13 @@ from tests.clients import ClientError
 from tests.clients.admin import Step
 from tests.clients.kafka_python import KafkaPythonAdmin
 from tests.clients.librdkafka_admin import LibrdkafkaAdmin
+from tests.integration.conftest import StartWeir
 from tests.integration.mutable import await_partitions, burst, mutable, quota
 from tests.integration.topic_creation import FIVE, NEVER
 from tests.integration.weir_log import assert_no_complaint
 from tests.java.admin import JavaAdmin
 from tests.java.kafka_tools import KafkaTools
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.integration.conftest import StartWeir
-    from tests.kafka.fixtures import StartCluster
+from tests.kafka.fixtures import StartCluster
 
 pytestmark = [pytest.mark.broker]
 

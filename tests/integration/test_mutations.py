@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.integration.conftest import StartWeir
 from tests.integration.mutable import (
     RELEASES,
     SMALL,
@@ -21,17 +21,13 @@ from tests.integration.mutable import (
 )
 from tests.integration.topic_creation import APP, CREATE, DELETE, FIVE, GROW, NEVER, OK, REFUSED, create
 from tests.integration.weir_log import assert_no_complaint
+from tests.kafka.fixtures import StartCluster
 from tests.kafka.releases import core_at
 from tests.kafka.settings import HOST
 from tests.mutations.client import ask_once, perform
-from tests.mutations.requests import Create, Delete, Grow, Topic
+from tests.mutations.requests import Answer, Create, Delete, Grow, Topic
 from tests.wire.connection import Connection
 from weir.protocol.error_codes import ErrorCode
-
-if TYPE_CHECKING:
-    from tests.integration.conftest import StartWeir
-    from tests.kafka.fixtures import StartCluster
-    from tests.mutations.requests import Answer
 
 pytestmark = [pytest.mark.broker]
 

@@ -7,21 +7,18 @@ from __future__ import annotations
 import itertools
 import statistics
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import pytest
 
+from tests.integration.conftest import StartWeir
+from tests.kafka.fixtures import StartCluster
 from tests.mutations.client import await_mutation_quota, set_mutation_quota
 from tests.mutations.compare import differences, gaps, undisturbed
 from tests.mutations.play import Lane, play
 from tests.mutations.sequences import DEFAULT_PARTITIONS, RATE, SAMPLES, SECONDS, SEEDS, WINDOW_S, sequence
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from tests.integration.conftest import StartWeir
-    from tests.kafka.fixtures import StartCluster
-    from tests.raw import Address
+from tests.raw import Address
 
 pytestmark = [pytest.mark.broker, pytest.mark.measured]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
@@ -12,15 +12,13 @@ import tests.clients
 from tests.clients import ClientError, KafkaPython, create_topic
 from tests.clients.exchange import some_messages
 from tests.integration.admin_port import Admin
+from tests.integration.conftest import StartWeir
 from tests.integration.mutable import mutable
 from tests.integration.with_sasl import CONSUMED, GENEROUS_TO_ALL, PRODUCED
 from tests.integration.with_tls import VERSION, java_trusting, python_trusting
 from tests.java.records import Exchange, JavaRecords
+from tests.kafka.fixtures import StartCluster
 from tests.proxy.certificates import HOST, write_ca, write_pair
-
-if TYPE_CHECKING:
-    from tests.integration.conftest import StartWeir
-    from tests.kafka.fixtures import StartCluster
 
 pytestmark = [pytest.mark.broker]
 

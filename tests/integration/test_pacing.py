@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
 from tests.clients import create_topic
+from tests.integration.conftest import StartWeir
+from tests.kafka.fixtures import StartCluster
 from tests.raw import NEW, Behaviour, RawClient, drive, fetch, fill, leaders, produce
 from tests.raw.rates import mean_rate
-
-if TYPE_CHECKING:
-    from tests.integration.conftest import StartWeir
-    from tests.kafka.fixtures import StartCluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.measured]
 

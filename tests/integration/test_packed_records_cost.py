@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
@@ -18,14 +18,11 @@ from bench.request_time.stand import Stand, ask, standing
 from bench.request_time.topics import WRITTEN
 from bench.request_time.weir import Weir
 from tests.kafka.processes import Processes
-from tests.wire.packed import MB, batch, gzip_stream, noise, zstd_stream
+from tests.wire.packed import MB, Stream, batch, gzip_stream, noise, zstd_stream
 from weir.calibration import bodies
 from weir.calibration.batches import varint
 from weir.protocol.checksums import crc32c
 from weir.protocol.messages import ProduceResponse
-
-if TYPE_CHECKING:
-    from tests.wire.packed import Stream
 
 pytestmark = pytest.mark.broker
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,17 +12,13 @@ from tests.clients.admin import Step
 from tests.clients.exchange import some_messages
 from tests.clients.librdkafka_admin import LibrdkafkaAdmin
 from tests.clients.sasl import Login
+from tests.integration.conftest import StartWeir
 from tests.integration.pipeline_jobs import outcome, rows
 from tests.integration.tap import HOST, Tap
 from tests.integration.wire_totals import Totals, totals
 from tests.java.records import Exchange, JavaRecords
+from tests.kafka.fixtures import StartCluster
 from tests.kafka.sasl import ALICE, BOB, PLAIN, SCRAM_256, WEIR
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.integration.conftest import StartWeir
-    from tests.kafka.fixtures import StartCluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 

@@ -6,7 +6,7 @@ import re
 import time
 from collections import defaultdict
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -15,13 +15,9 @@ from tests.clients import KafkaPython, Librdkafka, create_topic
 from tests.clients.admin import Step
 from tests.clients.exchange import some_messages
 from tests.clients.librdkafka_admin import LibrdkafkaAdmin
+from tests.integration.conftest import StartWeir
 from tests.integration.pipeline_jobs import outcome, rows
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.integration.conftest import StartWeir
-    from tests.kafka.fixtures import StartCluster
+from tests.kafka.fixtures import StartCluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 from confluent_kafka.admin import AdminClient
 
+from tests.kafka.fixtures import StartCluster
 from tests.kafka.sasl import ALICE
 from weir.cli.main import weir
 from weir.conformance.probe.expectations import parse_expectations
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.kafka.fixtures import StartCluster
 
 pytestmark = pytest.mark.broker
 VERSIONS = ["0.10.2.2", "1.1.1", "2.8.2", "3.9.1", "4.2.0"]

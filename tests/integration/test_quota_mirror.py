@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from tests.clients import create_topic
 from tests.integration.admin_port import Admin
+from tests.integration.conftest import StartWeir
 from tests.integration.quota_changes import TIGHT, alter, throttled
 from tests.integration.traffic import until
+from tests.kafka.fixtures import StartCluster
 from weir.proxy.config.config import ConfigError, load
 from weir.proxy.run import choose
-
-if TYPE_CHECKING:
-    from tests.integration.conftest import StartWeir
-    from tests.kafka.fixtures import StartCluster
 
 pytestmark = [pytest.mark.broker]
 

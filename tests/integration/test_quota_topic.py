@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import trio
@@ -13,26 +13,21 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.clients import create_topic
 from tests.integration.admin_port import Admin
+from tests.integration.conftest import StartWeir
 from tests.integration.quota_changes import PRODUCE, TIGHT, alter, throttled
 from tests.integration.traffic import until
+from tests.integration.weir import Weir
+from tests.kafka import Cluster
+from tests.kafka.fixtures import StartCluster
 from tests.kafka.sasl import WEIR
 from weir.cli.exits import DONE
 from weir.cli.main import weir
-from weir.proxy.config.config import load
+from weir.proxy.config.config import Config, load
 from weir.proxy.control.cluster.access import Access
 from weir.proxy.control.cluster.discovery import DiscoveryError, discover
 from weir.proxy.control.stores.topic import topic_store
 from weir.quotas import Entity, QuotaTable
 from weir.quotas.table.quota_table import QuotaKey
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.integration.conftest import StartWeir
-    from tests.integration.weir import Weir
-    from tests.kafka import Cluster
-    from tests.kafka.fixtures import StartCluster
-    from weir.proxy.config.config import Config
 
 pytestmark = [pytest.mark.broker]
 

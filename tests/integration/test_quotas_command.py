@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -11,15 +12,11 @@ from kazoo.client import KazooClient
 from kazoo.security import make_digest_acl
 
 from tests.java.kafka_tools import kafka_tool
+from tests.kafka import Cluster
+from tests.kafka.fixtures import StartCluster
 from weir.cli.exits import DONE, INCOMPLETE
 from weir.cli.main import weir
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable, parse
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.kafka import Cluster
-    from tests.kafka.fixtures import StartCluster
 
 pytestmark = [pytest.mark.broker]
 

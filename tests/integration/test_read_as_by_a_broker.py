@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 import uuid
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
+from typing import Final, TypeAlias
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicCollection, TopicPartition
@@ -14,7 +16,9 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from tests.integration.admin_port import Admin
+from tests.integration.conftest import StartWeir
 from tests.integration.weir_log import assert_no_complaint
+from tests.kafka.fixtures import StartCluster
 from tests.kafka.settings import HOST
 from tests.protocol.mutate import mutate
 from tests.wire.connection import Connection
@@ -30,15 +34,7 @@ from weir.protocol.messages import (
     MetadataRequest,
     ProduceRequest,
 )
-from weir.protocol.values import schema_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from concurrent.futures import Future
-
-    from tests.integration.conftest import StartWeir
-    from tests.kafka.fixtures import StartCluster
-    from weir.protocol.values import Message
+from weir.protocol.values import Message, schema_of
 
 pytestmark = [pytest.mark.broker]
 

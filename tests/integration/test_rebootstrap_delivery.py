@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 from confluent_kafka import Producer
@@ -30,10 +30,8 @@ from tests.integration.traffic import until
 from tests.integration.weir import BROKERS, Weir
 from tests.java import paced
 from tests.java.paced import Pace, Sent
-
-if TYPE_CHECKING:
-    from tests.kafka import Cluster
-    from tests.kafka.fixtures import StartCluster
+from tests.kafka import Cluster
+from tests.kafka.fixtures import StartCluster
 
 pytestmark = [pytest.mark.broker]
 

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.clients import Librdkafka, create_topic, create_topics
+from tests.clients import Acks, Client, Librdkafka, create_topic, create_topics
 from tests.clients.exchange import assert_exchanged, assert_group_goes_on, part, some_messages
 from tests.clients.pairs import PAIRS, VERSIONS
 from tests.clients.worker_client import WorkerClient
+from tests.integration.conftest import StartWeir
 from tests.integration.weir_log import GENEROUS, assert_no_complaint, entries
-
-if TYPE_CHECKING:
-    from tests.clients import Acks, Client
-    from tests.integration.conftest import StartWeir
-    from tests.kafka import Cluster
-    from tests.kafka.fixtures import StartCluster
+from tests.kafka import Cluster
+from tests.kafka.fixtures import StartCluster
 
 pytestmark = [pytest.mark.broker]
 

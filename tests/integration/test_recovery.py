@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import gc
 import socket
+from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.clients import create_topic
 from tests.clients.pairs import VERSIONS
 from tests.integration.aftermath import Aftermath
+from tests.integration.conftest import StartWeir
 from tests.integration.traffic import (
     AT_LEAST_ONCE,
     ONCE,
@@ -26,13 +27,8 @@ from tests.integration.traffic import (
     settle,
 )
 from tests.integration.weir_log import GENEROUS
+from tests.kafka.fixtures import StartCluster
 from tests.kafka.releases import core_at
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.integration.conftest import StartWeir
-    from tests.kafka.fixtures import StartCluster
 
 pytestmark = [pytest.mark.broker]
 

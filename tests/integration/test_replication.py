@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -12,9 +13,6 @@ from tests.integration.admin_port import Admin
 from tests.integration.replicated import ReplicatedCluster
 from tests.integration.traffic import create_spread, wait_in_sync
 from tests.kafka.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 pytestmark = pytest.mark.broker
 

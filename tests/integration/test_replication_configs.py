@@ -6,23 +6,19 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
 
 import pytest
 
+from tests.integration.conftest import StartWeir
 from tests.integration.traffic import create_spread, delete_topic
 from tests.java.config_tool import ADMIN, Call, Transcript, add, delete, kafka_configs, same, show
-from tests.java.tools_process import run_tool
+from tests.java.tools_process import Said, run_tool
+from tests.kafka import Cluster
+from tests.kafka.fixtures import StartCluster
 from tests.kafka.ports import free_range
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from tests.integration.conftest import StartWeir
-    from tests.java.tools_process import Said
-    from tests.kafka import Cluster
-    from tests.kafka.fixtures import StartCluster
 
 pytestmark = [pytest.mark.broker]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import trio
@@ -12,24 +13,19 @@ from structlog.testing import capture_logs
 
 from tests.clients import create_topic
 from tests.java.kafka_tools import kafka_tool
+from tests.kafka import Cluster
+from tests.kafka.fixtures import StartCluster
 from tests.kafka.waiting import eventually
 from tests.proxy.following import until
 from weir.proxy.addresses import Address
 from weir.proxy.control.cluster.access import DIRECT
 from weir.proxy.control.replication.broker_source import BrokerSource
 from weir.proxy.control.replication.cluster_connection import ClusterConnection
+from weir.proxy.control.replication.sources import SourceError, ThrottleSource
 from weir.proxy.control.replication.topic_ids import TopicIds, ask_topic_ids
 from weir.proxy.control.replication.zookeeper_source import ZooKeeperSource
 from weir.proxy.control.zookeeper import ZooKeeperAddress
 from weir.quotas.replication.throttles import ConfigKey, ReplicationThrottles, ResourceType, Role
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.kafka import Cluster
-    from tests.kafka.fixtures import StartCluster
-    from weir.proxy.control.replication.sources import SourceError, ThrottleSource
 
 pytestmark = [pytest.mark.broker]
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -29,10 +31,6 @@ from tests.integration.replicated import ReplicatedCluster
 from tests.integration.traffic import create_spread, until
 from tests.java.config_tool import ADMIN
 from tests.kafka import Cluster
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 pytestmark = [pytest.mark.broker, pytest.mark.measured]
 

@@ -5,26 +5,24 @@ one that does.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
 from tests.clients import KafkaPython, Librdkafka, create_topic
 from tests.clients.admin import Step
 from tests.clients.exchange import some_messages
+from tests.integration.conftest import StartWeir
+from tests.integration.weir import Weir
 from tests.integration.weir_log import assert_no_complaint
 from tests.java.admin import JavaAdmin
 from tests.java.throttle import java_throttles
+from tests.kafka import Cluster
+from tests.kafka.fixtures import StartCluster
 from tests.wire import frames
 from tests.wire.connection import Connection
 from weir.protocol.error_codes import ErrorCode
 from weir.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
-
-if TYPE_CHECKING:
-    from tests.integration.conftest import StartWeir
-    from tests.integration.weir import Weir
-    from tests.kafka import Cluster
-    from tests.kafka.fixtures import StartCluster
 
 pytestmark = [pytest.mark.broker]
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
 from tests.clients import create_topic
 from tests.integration.calibrated import SETTINGS, WINDOW_NUM
-from tests.raw import Behaviour, RawClient, drive, leaders, loops
+from tests.integration.conftest import StartWeir
+from tests.kafka.fixtures import StartCluster
+from tests.raw import Address, Behaviour, RawClient, drive, leaders, loops
 from tests.wire.connection import Connection
-
-if TYPE_CHECKING:
-    from tests.integration.conftest import StartWeir
-    from tests.kafka.fixtures import StartCluster
-    from tests.raw import Address
 
 pytestmark = [pytest.mark.broker, pytest.mark.alone]
 

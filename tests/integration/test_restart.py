@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -14,13 +15,9 @@ from tests.clients.exchange import some_messages
 from tests.clients.sasl import Login
 from tests.integration.admin_port import HOST
 from tests.integration.takeovers import Generations, KafkaPythonLoad, RdkafkaLoad, Running
+from tests.kafka import Cluster
+from tests.kafka.fixtures import StartCluster
 from tests.kafka.sasl import ALICE, PLAIN
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.kafka import Cluster
-    from tests.kafka.fixtures import StartCluster
 
 pytestmark = [pytest.mark.broker]
 

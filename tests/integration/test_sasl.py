@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.clients import Aiokafka, KafkaPython, Librdkafka, create_topics, sasl
+from tests.clients import Aiokafka, Client, KafkaPython, Librdkafka, create_topics, sasl
 from tests.clients.exchange import part, some_messages
 from tests.clients.sasl import Login
+from tests.integration.conftest import StartWeir
 from tests.integration.weir_log import assert_no_complaint
 from tests.integration.with_sasl import CONSUMED, GENEROUS_TO_ALL, PRODUCED, Front, Sharer, assert_untold
 from tests.java.records import Exchange, JavaRecords
+from tests.kafka import Cluster
+from tests.kafka.fixtures import StartCluster
 from tests.kafka.sasl import ALICE, BOB, OAUTHBEARER, ODD, PLAIN, SCRAM_256, SCRAM_512, User, mechanisms
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.clients import Client
-    from tests.integration.conftest import StartWeir
-    from tests.kafka import Cluster
-    from tests.kafka.fixtures import StartCluster
 
 pytestmark = [pytest.mark.broker]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -11,9 +12,11 @@ from tests.clients import Librdkafka, create_topic, sasl
 from tests.clients.admin import Step
 from tests.clients.exchange import some_messages
 from tests.clients.sasl import Login
+from tests.integration.conftest import StartWeir
 from tests.integration.weir_log import assert_no_complaint
 from tests.integration.with_sasl import GENEROUS_TO_ALL, Front, Sharer, assert_untold
 from tests.java.admin import JavaAdmin
+from tests.kafka.fixtures import StartCluster
 from tests.kafka.sasl import ALICE, BOB, PLAIN, SCRAM_256, SCRAM_512, User, upsert_scram
 from tests.raw.sasl import SaslConnection
 from weir.protocol.error_codes import ErrorCode
@@ -23,12 +26,6 @@ from weir.protocol.messages import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.integration.conftest import StartWeir
-    from tests.kafka.fixtures import StartCluster
 
 pytestmark = [pytest.mark.broker]
 

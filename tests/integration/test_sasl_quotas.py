@@ -5,29 +5,24 @@ authentication is a way around them.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.clients import Librdkafka, create_topic, sasl
 from tests.clients.exchange import some_messages
 from tests.clients.sasl import Login
+from tests.integration.conftest import StartWeir
 from tests.integration.with_sasl import PRODUCED, Front, Sharer, assert_untold
-from tests.kafka.sasl import ALICE, BOB, ODD, PLAIN, REAUTHENTICATE_MS, SCRAM_256, SCRAM_512, WEIR
+from tests.kafka.fixtures import StartCluster
+from tests.kafka.sasl import ALICE, BOB, ODD, PLAIN, REAUTHENTICATE_MS, SCRAM_256, SCRAM_512, WEIR, User
+from tests.proxy.metrics_page import Page
 from tests.raw import NEW, Behaviour, RawClient, drive, produce
 from tests.raw.sasl import SaslConnection, entrance
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from tests.integration.conftest import StartWeir
-    from tests.kafka.fixtures import StartCluster
-    from tests.kafka.sasl import User
-    from tests.proxy.metrics_page import Page
 
 pytestmark = [pytest.mark.broker, pytest.mark.measured]
 

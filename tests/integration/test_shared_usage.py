@@ -7,12 +7,15 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import pytest
 
 from tests.clients import create_topic
+from tests.integration.conftest import StartWeir
 from tests.integration.stalling import StallingRelay
 from tests.integration.traffic import (
     ONCE,
@@ -25,16 +28,10 @@ from tests.integration.traffic import (
 )
 from tests.integration.weir import START_S, Weir
 from tests.kafka.cluster import Cluster
+from tests.kafka.fixtures import StartCluster
 from tests.kafka.ports import free_range
 from tests.raw import NEW, Behaviour, Pace, RawClient, drive, leaders, produce
 from tests.raw.rates import mean_rate, trend_rate
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from tests.integration.conftest import StartWeir
-    from tests.kafka.fixtures import StartCluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.measured]
 

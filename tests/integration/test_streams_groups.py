@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import uuid4
 
 import pytest
 
+from tests.integration.conftest import StartWeir
 from tests.integration.mutable import await_partitions, controller, mutable, partitions_at, quota
 from tests.integration.topic_creation import FIVE, NEVER, OK, create
 from tests.integration.weir_log import assert_no_complaint
-from tests.raw import ask
+from tests.kafka.fixtures import StartCluster
+from tests.raw import Address, ask
 from weir.protocol.error_codes import ErrorCode
 from weir.protocol.messages import (
     FindCoordinatorRequest,
@@ -19,11 +21,6 @@ from weir.protocol.messages import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
 )
-
-if TYPE_CHECKING:
-    from tests.integration.conftest import StartWeir
-    from tests.kafka.fixtures import StartCluster
-    from tests.raw import Address
 
 pytestmark = [pytest.mark.broker]
 

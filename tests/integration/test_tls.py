@@ -5,27 +5,23 @@ from __future__ import annotations
 import re
 import tempfile
 import time
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 from confluent_kafka import KafkaError, Producer
 
-from tests.clients import KafkaPython, Librdkafka, create_topic, create_topics, sasl
+from tests.clients import Client, KafkaPython, Librdkafka, create_topic, create_topics, sasl
 from tests.clients.exchange import part, some_messages
 from tests.clients.sasl import Login
+from tests.integration.conftest import StartWeir
 from tests.integration.with_sasl import CONSUMED, GENEROUS_TO_ALL, PRODUCED, Front, Sharer, assert_untold
 from tests.integration.with_tls import VERSION, Place
 from tests.java.records import Exchange, JavaRecords
 from tests.kafka.sasl import ALICE, BOB, ODD, SCRAM_256, SCRAM_512, User
 from tests.kafka.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tests.clients import Client
-    from tests.integration.conftest import StartWeir
 
 pytestmark = [pytest.mark.broker]
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.clients import Librdkafka, create_topic
 from tests.clients.pairs import VERSIONS
+from tests.integration.conftest import StartWeir
 from tests.integration.weir_log import GENEROUS, assert_no_complaint
 from tests.java.kafka_tools import KafkaTools
+from tests.kafka.fixtures import StartCluster
 from tests.kafka.waiting import eventually
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.integration.conftest import StartWeir
-    from tests.kafka.fixtures import StartCluster
 
 pytestmark = [pytest.mark.broker]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
@@ -11,11 +10,9 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from tests.clients import ClientError, Librdkafka, create_topic
 from tests.clients.exchange import some_messages
 from tests.clients.pairs import VERSIONS
+from tests.integration.conftest import StartWeir
 from tests.integration.weir_log import GENEROUS, assert_no_complaint
-
-if TYPE_CHECKING:
-    from tests.integration.conftest import StartWeir
-    from tests.kafka.fixtures import StartCluster
+from tests.kafka.fixtures import StartCluster
 
 pytestmark = [pytest.mark.broker]
 

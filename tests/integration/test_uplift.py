@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
 from tests.clients import ClientError
-from tests.clients.admin import Step
+from tests.clients.admin import Admin, Step
 from tests.clients.exchange import part
 from tests.clients.kafka_python import KafkaPythonAdmin
 from tests.clients.librdkafka_admin import LibrdkafkaAdmin
+from tests.integration.conftest import StartWeir
 from tests.integration.mutable import await_partitions, mutable, quota
 from tests.integration.uplift_story import Teller, tell, versions_at
+from tests.integration.weir import Weir
 from tests.integration.weir_log import assert_no_complaint
 from tests.java.admin import JavaAdmin
 from tests.java.kafka_tools import KafkaTools
+from tests.kafka.fixtures import StartCluster
 from tests.kafka.settings import HOST
+from tests.raw import Address
 from weir.protocol.api import ApiKey
-
-if TYPE_CHECKING:
-    from tests.clients.admin import Admin
-    from tests.integration.conftest import StartWeir
-    from tests.integration.weir import Weir
-    from tests.kafka.fixtures import StartCluster
-    from tests.raw import Address
 
 pytestmark = [pytest.mark.broker]
 

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import msgspec
 import pytest
 
 from tests.integration.topic_contents import PATIENCE_S, Stored, records_in
 from tests.integration.traffic import until
+from tests.kafka.fixtures import StartCluster
 from tests.proxy.usage_rigs import trace_record, usage_record
 from weir.proxy.config.config import load
 from weir.proxy.control.usage.start import recording
 from weir.proxy.control.usage.tally import Kind, Loss
 from weir.proxy.control.usage.topic import PARTITIONS
+from weir.proxy.control.usage.writer import Writer
 from weir.usage import UsageRecord
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.kafka.fixtures import StartCluster
-    from weir.proxy.control.usage.writer import Writer
 
 pytestmark = [pytest.mark.broker]
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
 from tests.clients import KafkaPython, Librdkafka, create_topic
 from tests.clients.exchange import some_messages
 from tests.clients.pairs import VERSIONS
+from tests.integration.conftest import StartWeir
 from tests.integration.tap import HOST, Conversation, Tap
+from tests.kafka.fixtures import StartCluster
 from weir.protocol.api import ApiKey, request_header_version, response_header_version
 from weir.protocol.codec import codec, request_type, response_type
 from weir.protocol.error_codes import ErrorCode
@@ -23,12 +25,6 @@ from weir.protocol.framing import (
     response_body,
 )
 from weir.protocol.messages import ProduceRequest, RequestHeader, ResponseHeader
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.integration.conftest import StartWeir
-    from tests.kafka.fixtures import StartCluster
 
 pytestmark = [pytest.mark.broker]
 

@@ -7,26 +7,30 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.clients import create_topic
-from tests.integration.traffic import ONCE, PySender, RdReceiver, RdSender, assert_all_arrived, flow, settle
+from tests.integration.conftest import StartWeir
+from tests.integration.traffic import (
+    ONCE,
+    PySender,
+    RdReceiver,
+    RdSender,
+    Sender,
+    assert_all_arrived,
+    flow,
+    settle,
+)
+from tests.integration.weir import Weir
 from tests.integration.weir_log import GENEROUS, entries
+from tests.kafka.fixtures import StartCluster
 from tests.raw import NEW, Behaviour, Pace, RawClient, drive, leaders, produce, set_quotas
 from tests.raw.rates import trend_rate
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.integration.conftest import StartWeir
-    from tests.integration.traffic import Sender
-    from tests.integration.weir import Weir
-    from tests.kafka.fixtures import StartCluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.alone]
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tests.integration.mutable import SMALL, burst
 from tests.mutations.client import ask_once
 from tests.mutations.requests import Create, Topic
+from tests.raw import Address
 from weir.protocol.error_codes import ErrorCode
-
-if TYPE_CHECKING:
-    from tests.raw import Address
 
 APP: Final = "app"
 NEVER: Final = 0.001

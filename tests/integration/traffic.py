@@ -25,11 +25,10 @@ from tests.clients import ClientError
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas in a deprecated way
     from kafka import KafkaConsumer, KafkaProducer
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from types import TracebackType
-
     from confluent_kafka import KafkaError, Message
 
 PATIENCE_S: Final = 90.0

@@ -7,25 +7,20 @@ tellings can be compared.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 import msgspec
 
-from tests.raw import ask
+from tests.raw import Address, ask
 from tests.raw.requests import message_set
 from weir.protocol import messages as m
 from weir.protocol.api import ApiKey
 from weir.protocol.error_codes import ErrorCode
-from weir.protocol.values import schema_of
+from weir.protocol.values import Message, schema_of
+from weir.protocol.versions import VersionRange
 from weir.proxy.handlers.api_versions.api_versions import ranges
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tests.raw import Address
-    from weir.protocol.values import Message
-    from weir.protocol.versions import VersionRange
 
 R = TypeVar("R", bound="Message")
 

@@ -7,13 +7,11 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from types import TracebackType
+from typing import Self
 
 from tests.kafka.ports import free_range
 from tests.kafka.processes import Processes
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 START_S = 90.0
 STOP_S = 60.0

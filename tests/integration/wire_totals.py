@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
+from tests.integration.tap import Conversation
 from weir.protocol.api import ApiKey, request_header_version
 from weir.protocol.codec import codec
 from weir.protocol.framing import (
@@ -17,11 +19,6 @@ from weir.protocol.framing import (
     request_body,
 )
 from weir.protocol.messages import ProduceRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from tests.integration.tap import Conversation
 
 
 class Totals(NamedTuple):

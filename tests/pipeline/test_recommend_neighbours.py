@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
@@ -12,9 +14,6 @@ from weir.pipeline.lake import Lake
 from weir.pipeline.recommend.neighbours import found, neighbours
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 HOUR_MS: Final = 3_600_000

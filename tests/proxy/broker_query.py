@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from tests.proxy.wire import new_connection
 from tests.wire.frames import request, response
@@ -12,18 +13,12 @@ from weir.protocol.messages import (
     MetadataRequest,
     MetadataResponse,
 )
+from weir.proxy.connection.connection import Connection
 from weir.proxy.counters import Counters
-from weir.proxy.handlers.broker_query import ask
+from weir.proxy.handlers.broker_query import BrokerQuery, ask
 from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
+from weir.proxy.handlers.plan import Context
 from weir.proxy.handlers.plans import Plans
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from weir.proxy.connection.connection import Connection
-    from weir.proxy.handlers.broker_query import BrokerQuery
-    from weir.proxy.handlers.decisions import Wait
-    from weir.proxy.handlers.plan import Context
 
 VERSION: Final = 5
 """Of DeleteTopics, the request that queries are run for here."""

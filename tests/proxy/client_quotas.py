@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeVar
 
 from tests.proxy.wire import Wire, new_connection
 from tests.wire.frames import body_of, request, response
@@ -11,22 +12,18 @@ from weir.protocol.messages import (
     AlterClientQuotasResponse,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
+    Message,
     MetadataRequest,
     MetadataResponse,
 )
+from weir.proxy.connection.connection import Connection
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.plans import Plans
+from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+from weir.quotas.replication.throttles import ConfigKey
 from weir.quotas.table.entities import Prefix
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from weir.protocol.messages import Message
-    from weir.proxy.connection.connection import Connection
-    from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
-    from weir.quotas.replication.throttles import ConfigKey
-    from weir.quotas.table.quota_table import Quota
+from weir.quotas.table.quota_table import Quota
 
 T = TypeVar("T")
 M = TypeVar("M", bound="Message")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 import pytest
 import trio
@@ -13,9 +14,6 @@ from tests.proxy.stage import Script, set_stage
 from weir.proxy.net.drivers import monotonic_us, run_hosting_trio
 from weir.proxy.net.reactor import Reactor
 from weir.proxy.run import single
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 CLOSE_S: Final = 5.0
 

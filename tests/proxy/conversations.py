@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -35,12 +36,8 @@ from weir.protocol.messages import (
     ProduceResponse,
 )
 from weir.protocol.scanning.field_offsets import FieldOffset, field_offset
+from weir.proxy.connection.connection import Connection
 from weir.quotas import Entity, QuotaKey, QuotaTable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from weir.proxy.connection.connection import Connection
 
 SMALL_BYTES = 400
 """A buffer in which every head fits, and not much more."""

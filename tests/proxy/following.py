@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import trio
 
-if TYPE_CHECKING:
-    from weir.proxy.control.replication.sources import SourceError
-    from weir.proxy.control.stores.store import StoreError
-    from weir.quotas import QuotaTable
-    from weir.quotas.replication.throttles import ReplicationThrottles
+from weir.proxy.control.replication.sources import SourceError
+from weir.proxy.control.stores.store import StoreError
+from weir.quotas import QuotaTable
+from weir.quotas.replication.throttles import ReplicationThrottles
 
 LONG_S = 20.0
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from hypothesis import strategies as st
 
@@ -10,10 +10,8 @@ from tests.protocol.generate import messages
 from tests.wire.frames import framed
 from weir.protocol.api import ApiKey, versions
 from weir.protocol.codec import request_type
-
-if TYPE_CHECKING:
-    from weir.protocol.messages import Message
-    from weir.proxy.connection.connection import Connection
+from weir.protocol.messages import Message
+from weir.proxy.connection.connection import Connection
 
 KEYS: Final = (
     ApiKey.METADATA,

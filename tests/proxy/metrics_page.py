@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 import trio
@@ -19,9 +18,6 @@ from weir.proxy.control.stores.store import StoreHealth
 from weir.proxy.net.reactor import Reactor
 from weir.proxy.server.server import Server
 from weir.quotas import parse
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PLAIN = "text/plain"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"

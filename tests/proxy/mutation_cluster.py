@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 from tests.kfake.cluster import everything
 from tests.kfake.controller import NODE, OK, Controller
 from tests.kfake.direct import Client
-from tests.mutations.requests import Answer, Create, Topic
+from tests.mutations.requests import Answer, Create, Mutation, Topic
 from tests.proxy.wire import new_connection
-from weir.protocol.messages import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
+from weir.protocol.messages import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest, Message
 from weir.protocol.versions import VersionRange
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.mutations.cluster_state import ClusterState
 from weir.proxy.handlers.plans import Plans
 from weir.quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from weir.quotas.client_quotas import mutation_rates
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tests.mutations.requests import Mutation
-    from weir.protocol.messages import Message
 
 RATE: Final = 1.0
 BURST: Final = 10

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
 from hypothesis import strategies as st
 
 from tests.kfake.controller import NODE, Controller
-from tests.mutations.requests import Create, Delete, Grow, Topic
-
-if TYPE_CHECKING:
-    from tests.mutations.requests import Mutation
+from tests.mutations.requests import Create, Delete, Grow, Mutation, Topic
 
 RATE: Final = 2.0
 SAMPLES: Final = 5

@@ -12,20 +12,16 @@ nothing happens, and a connection whose deadline or close a relay would not lear
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
 
 from tests.proxy.wire import FIRST_HOLD_MS, Wire, new_connection
 from tests.wire.frames import told
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.connection.connection import Connection
 from weir.proxy.connection.state import State
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import TracebackType
-    from typing import Self
-
-    from weir.proxy.close_reasons import CloseReason
-    from weir.proxy.connection.connection import Connection
-    from weir.quotas import QuotaTable
+from weir.quotas import QuotaTable
 
 
 class Playbook:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tests.proxy.wire import APP, new_connection
+from weir.protocol.versions import VersionRange
+from weir.proxy.connection.connection import Connection
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.plans import Plans
-from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable, RequestBudget
 from weir.quotas.costs.request_costs import ApiCost, ColdCost, Overrides, shipped
-
-if TYPE_CHECKING:
-    from weir.protocol.versions import VersionRange
-    from weir.proxy.connection.connection import Connection
-    from weir.quotas import RequestBudget
 
 NEVER_COLD: Final = ColdCost(us=0.0, from_us=1e9, full_us=1e9)
 EACH_US: Final = 50.0

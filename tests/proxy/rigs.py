@@ -7,18 +7,16 @@ import socket
 import struct
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from tests.proxy.tls_rigs import secured
 from tests.proxy.wire import new_connection
 from weir.proxy.close_reasons import CloseReason
+from weir.proxy.connection.connection import Connection
 from weir.proxy.net.reactor import Reactor
+from weir.proxy.net.relay import Relay
 from weir.proxy.net.tls_relay import new_relay
-
-if TYPE_CHECKING:
-    from weir.proxy.connection.connection import Connection
-    from weir.proxy.net.relay import Relay
-    from weir.quotas import QuotaTable
+from weir.quotas import QuotaTable
 
 PAUSE_S = 0.01
 """Loopback TCP is not always instantaneous: how long one look waits, at most,"""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from tests.proxy.playbook import Playbook
 from tests.wire.frames import framed, padded, request, response
 from weir.protocol.messages import (
     HeartbeatRequest,
@@ -19,9 +20,6 @@ from weir.protocol.messages import (
 )
 from weir.proxy.connection.connection import ANONYMOUS
 from weir.quotas import Entity, QuotaKey, QuotaTable
-
-if TYPE_CHECKING:
-    from tests.proxy.playbook import Playbook
 
 SECRET: Final = b"t0p-s3cret"
 """In every token that has one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from tests.proxy.wire import new_connection
 from tests.wire.frames import framed
@@ -17,11 +17,8 @@ from weir.proxy.control.snapshots.opened import Opened
 from weir.proxy.control.snapshots.preview import read_preview
 from weir.proxy.control.snapshots.records import Preview
 from weir.proxy.control.snapshots.sources import Sources
-from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+from weir.quotas import DEFAULT, Budget, Entity, QuotaKey, QuotaTable
 from weir.quotas.connections import ConnectionQuotas
-
-if TYPE_CHECKING:
-    from weir.quotas import Budget
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
 ALICE = Entity("alice", "etl")

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import TYPE_CHECKING
 
 from weir.proxy.control.supervisor import Supervisor
 from weir.proxy.counters import Counters
-
-if TYPE_CHECKING:
-    from weir.proxy.logs import Write
+from weir.proxy.logs import Write
 
 
 def supervisor(counters: Counters | None = None) -> Supervisor:

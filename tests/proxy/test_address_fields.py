@@ -7,8 +7,9 @@ in docs/background/security.md.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -19,14 +20,8 @@ from weir.protocol.api import ApiKey
 from weir.protocol.codec import request_type, response_type
 from weir.protocol.errors import EncodeError
 from weir.protocol.messages import DescribeClusterResponse, ProduceRequest
-from weir.protocol.schema import api, api_keys
-from weir.protocol.values import schema_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from weir.protocol.schema import Field, MessageSchema
-    from weir.protocol.values import Message
+from weir.protocol.schema import Field, MessageSchema, api, api_keys
+from weir.protocol.values import Message, schema_of
 
 ADDRESS: Final = re.compile(
     r"(?:^|_)(?:address(?:es)?|domain|endpoints?|host(?:s|name)?|ip|listeners?|ports?|racks?|servers?|ur[il]s?|values?)"

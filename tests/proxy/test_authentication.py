@@ -7,7 +7,8 @@ answer; every dialogue here is one of theirs, or one that a bad client or broker
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Iterable
+from typing import Final, TypeAlias
 
 import pytest
 from hypothesis import given
@@ -56,16 +57,11 @@ from weir.protocol.messages import (
     ProduceResponse,
 )
 from weir.proxy.close_reasons import CloseReason
-from weir.proxy.connection.connection import ANONYMOUS
+from weir.proxy.connection.connection import ANONYMOUS, Connection
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.plans import Plans
 from weir.proxy.handlers.sasl.identity import Identities, IdentityRules
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from weir.proxy.connection.connection import Connection
 
 MUTATIONS: Final = {(Entity(user=DEFAULT), QuotaKey.CONTROLLER_MUTATION_RATE): 1.0}
 KERBEROS: Final = Identities(IdentityRules(hidden="kerberos", unknown_owner="tokens"))

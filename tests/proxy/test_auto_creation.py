@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
@@ -20,10 +20,7 @@ from weir.protocol.versions import VersionRange
 from weir.proxy.handlers.mutations import pending_creations
 from weir.proxy.handlers.mutations.pending_creations import PENDING_MAX_EACH, PENDING_MS, PendingCreations
 from weir.proxy.handlers.mutations.recent_topics import KEPT_MS
-from weir.quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
-
-if TYPE_CHECKING:
-    from weir.quotas import MutationLedger
+from weir.quotas import BrokerQuotas, Entity, MutationLedger, QuotaKey, QuotaTable
 
 SIZE: Final = 3
 """Partitions of a topic that is created by being asked for."""

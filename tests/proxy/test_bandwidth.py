@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 import pytest
@@ -27,11 +27,8 @@ from weir.protocol.messages import (
 )
 from weir.protocol.values import schema_of
 from weir.proxy.close_reasons import CloseReason
-from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
-
-if TYPE_CHECKING:
-    from weir.proxy.connection.connection import Connection
-    from weir.quotas import Budget
+from weir.proxy.connection.connection import Connection
+from weir.quotas import DEFAULT, Budget, Entity, QuotaKey, QuotaTable
 
 PRODUCE_VERSIONS = list(schema_of(ProduceRequest).versions)
 FETCH_VERSIONS = list(schema_of(FetchRequest).versions)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import pytest
 import trio
@@ -10,12 +10,10 @@ import trio.testing
 
 from weir.proxy.addresses import Address
 from weir.proxy.close_reasons import CloseReason
+from weir.proxy.server.establish import Connector
 from weir.proxy.server.refusals import RefusalError
 from weir.proxy.server.target import BOOTSTRAP, Target
 from weir.proxy.workers.bootstrap import FAILED_S, VALID_S, BootstrapBrokers
-
-if TYPE_CHECKING:
-    from weir.proxy.server.establish import Connector
 
 pytestmark = [pytest.mark.trio]
 

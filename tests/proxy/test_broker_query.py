@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 import pytest
 from structlog.testing import capture_logs
@@ -17,12 +18,7 @@ from tests.wire.messages import ping, pong
 from weir.protocol.errors import EncodeError
 from weir.protocol.messages import DeleteTopicsResponse, MetadataRequest, MetadataResponse
 from weir.proxy.close_reasons import CloseReason
-from weir.proxy.handlers.broker_query import ask
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from weir.proxy.handlers.broker_query import BrokerQuery
+from weir.proxy.handlers.broker_query import BrokerQuery, ask
 
 SMALL_BYTES: Final = 400
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -15,13 +15,11 @@ from tests.proxy.fuzzed_requests import asked, closed, damaged
 from tests.proxy.wire import Wire, new_connection
 from tests.wire.frames import head_of, request, response, split
 from weir.protocol.codec import response_type
+from weir.protocol.messages import Message
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.mutations.cluster_state import ClusterState
 from weir.proxy.handlers.plans import Plans
 from weir.quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
-
-if TYPE_CHECKING:
-    from weir.protocol.messages import Message
 
 TABLE: Final = QuotaTable({(Entity(client_id="app"), QuotaKey.CONTROLLER_MUTATION_RATE): 0.5})
 PROPERTY: Final = settings(

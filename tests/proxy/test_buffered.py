@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -11,9 +11,6 @@ from tests.proxy.stage import PING, PONG
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.net.buffered import AGAIN_MS, GRACE_MS, BufferedBytes
 from weir.proxy.net.reactor import Reactor
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 class Relay:

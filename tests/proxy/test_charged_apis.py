@@ -6,7 +6,8 @@ a new Kafka release needs an entry: find out whether it creates, deletes or enla
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping
+from typing import Final
 
 import pytest
 
@@ -16,18 +17,13 @@ from tests.proxy.request_costs import charged_us, time_table, timed
 from tests.proxy.wire import new_connection
 from tests.wire.frames import request
 from weir.protocol.api import ApiKey, versions
-from weir.protocol.messages import EnvelopeRequest, StopReplicaRequest, WriteTxnMarkersRequest
+from weir.protocol.messages import EnvelopeRequest, Message, StopReplicaRequest, WriteTxnMarkersRequest
 from weir.protocol.versions import VersionRange
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.counters import Counters
 from weir.proxy.handlers import mutations
+from weir.proxy.handlers.plan import Plan
 from weir.proxy.handlers.plans import QUERYING_HANDLERS, Plans
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from weir.protocol.messages import Message
-    from weir.proxy.handlers.plan import Plan
 
 K = ApiKey
 

@@ -5,7 +5,8 @@ Codes and texts are those of Kafka's ClientQuotaControlManager, ClientQuotasImag
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import pytest
 from hypothesis import given
@@ -39,6 +40,7 @@ from tests.wire.frames import body_of, header, request, response, split, unknown
 from weir.protocol.api import ApiKey
 from weir.protocol.error_codes import ErrorCode
 from weir.protocol.messages import (
+    AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -50,19 +52,13 @@ from weir.protocol.messages import (
 from weir.protocol.pieces import at_once
 from weir.protocol.primitives import write_uvarint
 from weir.proxy.close_reasons import CloseReason
+from weir.proxy.connection.connection import Connection
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.plans import Plans
 from weir.proxy.handlers.quota_api.alterations import Alterations, read_alterations
 from weir.proxy.handlers.quota_api.client_quotas import AT_ONCE_MAX, DENIED_BYTES_MAX
 from weir.proxy.handlers.quota_api.filters import described, read_filter
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from weir.protocol.messages import AlterClientQuotasRequest
-    from weir.proxy.connection.connection import Connection
-
 
 NOT_ALLOWED: Final = 31
 TOO_LARGE: Final = 44

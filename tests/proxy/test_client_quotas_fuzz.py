@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -16,15 +16,12 @@ from tests.proxy.fuzzed_requests import damaged
 from tests.proxy.wire import Wire
 from tests.wire.frames import body_of, request, split
 from weir.protocol.codec import response_type
-from weir.protocol.messages import AlterClientQuotasRequest, DescribeClientQuotasRequest
+from weir.protocol.messages import AlterClientQuotasRequest, DescribeClientQuotasRequest, Message
 from weir.protocol.pieces import at_once
 from weir.proxy.handlers.quota_api.alterations import read_alterations
 from weir.proxy.handlers.quota_api.filters import described, read_filter
 from weir.quotas import QuotaKey, QuotaTable, parse
 from weir.quotas.table.quota_edit import edited
-
-if TYPE_CHECKING:
-    from weir.protocol.messages import Message
 
 PROPERTY: Final = examples(300)
 KINDS: Final = st.sampled_from(["user", "client-id", "ip", "", "group"])

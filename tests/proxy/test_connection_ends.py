@@ -4,7 +4,8 @@ in every state, and with all that may be under way then.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 import pytest
 
@@ -23,16 +24,11 @@ from weir.protocol.messages import (
     MetadataResponse,
 )
 from weir.proxy.close_reasons import CloseReason
+from weir.proxy.connection.connection import Connection
 from weir.proxy.connection.ending import LINGER_MS
 from weir.proxy.connection.state import State
-from weir.proxy.handlers.broker_query import ask
+from weir.proxy.handlers.broker_query import BrokerQuery, ask
 from weir.proxy.handlers.decisions import Defer, Deferred, Query
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from weir.proxy.connection.connection import Connection
-    from weir.proxy.handlers.broker_query import BrokerQuery
 
 SMALL_BYTES: Final = 1000
 """A buffer that long responses do not fit in."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import gc
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
@@ -27,15 +27,13 @@ from tests.proxy.sasl import (
 from tests.proxy.wire import FIRST_HOLD_MS, Wire, new_connection
 from tests.wire.frames import padded, request, response
 from weir.protocol.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
+from weir.proxy.connection.connection import Connection
 from weir.proxy.connection.inbound import Inbound
 from weir.proxy.connection.outbound import Outbound
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.plans import Plans
 from weir.quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
 from weir.quotas.table.bounded_names import EMPTY
-
-if TYPE_CHECKING:
-    from weir.proxy.connection.connection import Connection
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 RATE: Final = 1000

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import ssl
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Iterator, Sequence
 
 import pytest
 import trio
@@ -58,13 +57,8 @@ from weir.proxy.net.tls.contexts import ContextOfFiles
 from weir.proxy.net.tls.rules import TlsRules
 from weir.proxy.server.problems import Problems
 from weir.proxy.server.server import Server
-from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+from weir.quotas import DEFAULT, Budget, Entity, QuotaKey, QuotaTable
 from weir.quotas.connections import ConnectionQuotas
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
-    from weir.quotas import Budget
 
 NOW_MS = 1_763_775_570_000
 ANY_APP, PRODUCE = Entity(client_id=DEFAULT), QuotaKey.PRODUCER_BYTE_RATE

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from copy import deepcopy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -26,13 +26,11 @@ from weir.protocol.messages import FetchRequest, FetchResponse
 from weir.protocol.values import schema_of
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection import emptied as emptied_module
+from weir.proxy.connection.connection import Connection
 from weir.proxy.connection.state import State
 from weir.proxy.connection.usage_registries import UsageRegistries
 from weir.quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
 from weir.quotas.costs.request_costs import ApiCost
-
-if TYPE_CHECKING:
-    from weir.proxy.connection.connection import Connection
 
 FETCH_KEY: Final = 1
 VERSIONS: Final = list(schema_of(FetchResponse).versions)

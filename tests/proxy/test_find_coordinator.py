@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from types import FrameType
+from typing import Final
 
 import pytest
 
@@ -14,10 +16,6 @@ from weir.protocol.api import ApiKey
 from weir.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.handlers.addresses.rewrite import CACHED_BYTES_MAX, COORDINATORS_MAX
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import FrameType
 
 VERSIONS: Final = [4, 5, 6]
 

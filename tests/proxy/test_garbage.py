@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gc
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator
+from typing import Final
 
 import pytest
 
@@ -16,9 +17,6 @@ from weir.protocol.messages import CreateTopicsRequest, FindCoordinatorRequest, 
 from weir.proxy.connection.usage_registries import UsageRegistries
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.plans import Plans
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 MADE_BY = ("weir.proxy.connection", "weir.proxy.net", "weir.proxy.handlers")
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import pytest
 import trio
@@ -15,9 +16,6 @@ from weir.proxy.control.stores.records import Slot, read_key, write
 from weir.proxy.control.stores.snapshot import read_snapshot, write_snapshot
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable, parse
 from weir.quotas.table.entities import Prefix
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PRODUCE: Final = QuotaKey.PRODUCER_BYTE_RATE
 NAMES: Final = (

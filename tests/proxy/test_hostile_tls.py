@@ -6,7 +6,8 @@ import json
 import ssl
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 import structlog
@@ -24,9 +25,6 @@ from weir.proxy.close_reasons import CloseReason
 from weir.proxy.net.tls.contexts import Pair, server_context, server_name_of
 from weir.quotas import Entity, QuotaKey, QuotaTable, parse
 from weir.quotas.table.quota_file import render
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PLACEHOLDER = "broker-0.kafka.test"
 

@@ -6,7 +6,9 @@ Work is counted, not timed: the number of Python calls in each turn of a reactor
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from types import FrameType
+from typing import Final
 from uuid import UUID
 
 import pytest
@@ -33,11 +35,6 @@ from weir.proxy.handlers.mutations.pending_creations import LOOKED_FOR_MAX, PEND
 from weir.proxy.handlers.plans import Plans
 from weir.proxy.handlers.protected_topics.protected_topics import ProtectedTopics
 from weir.proxy.handlers.whole_requests import ELEMENTS_MAX
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import FrameType
-
 
 COUNT: Final = 3000
 CALLS_MAX: Final = 16_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import trustme
@@ -10,9 +10,6 @@ from confluent_kafka import Consumer
 
 from weir.proxy.config.config import load
 from weir.proxy.control.stores.topic_log import Properties, TopicLog, properties
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SAYS_NOTHING = {"client.id", "log_level", "socket.keepalive.enable", "reconnect.backoff.max.ms"}
 

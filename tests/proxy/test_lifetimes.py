@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import trio
 from structlog.testing import capture_logs
@@ -25,10 +24,8 @@ from weir.proxy.close_reasons import CloseReason
 from weir.proxy.config.settings import Settings
 from weir.proxy.connection.lifetime import JITTER, Lifetime, LifetimeLimits
 from weir.proxy.connection.state import State
+from weir.proxy.net.relay import Relay
 from weir.proxy.server.lifetimes import LOOK_S_MAX, LOOK_S_MIN, RETIRED_SHARE, Lifetimes
-
-if TYPE_CHECKING:
-    from weir.proxy.net.relay import Relay
 
 HOUR_MS = 3_600_000
 

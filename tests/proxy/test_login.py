@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import msgspec
 import pytest
@@ -32,10 +33,6 @@ from weir.proxy.control.cluster.connection import Connection, LoginError, Questi
 from weir.proxy.control.cluster.discovery import first_brokers
 from weir.proxy.control.cluster.login import log_in
 from weir.proxy.run import single
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 ADDRESS: Final = Address("kafka-1", 9092)
 PASSWORD: Final = "pencil-8d1f"  # noqa: S105  # a test's

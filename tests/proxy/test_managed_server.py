@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import pytest
 import trio
@@ -22,9 +23,6 @@ from weir.proxy.control.stores.file import FileStore, read_quota_file
 from weir.proxy.control.stores.quota_manager import QuotaManager
 from weir.proxy.control.stores.store import StoreHealth
 from weir.quotas import Entity, QuotaKey, QuotaTable
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PRODUCE: Final = QuotaKey.PRODUCER_BYTE_RATE
 CHANGE: Final = alter(entry({"client-id": "app"}, {"producer_byte_rate": 1000.0}))

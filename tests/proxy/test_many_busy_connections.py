@@ -12,14 +12,13 @@ from weir.protocol.messages import MetadataRequest
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection.effects import TURN_FRAMES
 from weir.proxy.connection.inbound import Inbound
+from weir.proxy.handlers.plan import Plan
 from weir.proxy.net.poll import WRITE
 from weir.proxy.net.reactor import BUSY_FRAMES, BUSY_SOCKETS, EVENTS_MAX, Reactor
 from weir.proxy.net.relay import Relay
 
 if TYPE_CHECKING:
     import socket
-
-    from weir.proxy.handlers.plan import Plan
 
 BUSY: Final = 150
 FRAMES: Final = 30

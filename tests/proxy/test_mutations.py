@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
 import pytest
@@ -24,7 +24,7 @@ from tests.kfake.controller import (
     UNKNOWN_TOPIC,
     UNKNOWN_TOPIC_ID,
 )
-from tests.mutations.requests import Create, Delete, Grow, Topic
+from tests.mutations.requests import Create, Delete, Grow, Mutation, Topic
 from tests.proxy.broker_versions import broker_of
 from tests.proxy.mutation_cluster import BURST, RATE, Cluster, limited
 from tests.proxy.wire import Wire, new_connection
@@ -41,9 +41,6 @@ from weir.protocol.messages import (
 )
 from weir.protocol.versions import VersionRange
 from weir.proxy.handlers.mutations.mutations import ROUNDS_MAX
-
-if TYPE_CHECKING:
-    from tests.mutations.requests import Mutation
 
 
 def test_a_topic_that_exists_takes_no_token_from_those_behind_it() -> None:

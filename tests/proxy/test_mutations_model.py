@@ -8,7 +8,7 @@ quota, which Weir tells 89.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
 from hypothesis import given
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.kfake.controller import NODE, Bucket, Controller
 from tests.kfake.direct import Client
-from tests.mutations.requests import Answer, Create
+from tests.mutations.requests import Answer, Create, Mutation
 from tests.properties import examples
 from tests.proxy.mutation_steps import RATE, SAMPLES, STEPS, mutation_of
 from tests.proxy.wire import new_connection
@@ -24,9 +24,6 @@ from weir.proxy.counters import Counters
 from weir.proxy.handlers.plans import Plans
 from weir.quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from weir.quotas.client_quotas import mutation_rates
-
-if TYPE_CHECKING:
-    from tests.mutations.requests import Mutation
 
 STRICT_FROM: Final = 6
 """Of CreateTopics."""

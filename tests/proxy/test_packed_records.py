@@ -13,7 +13,7 @@ import zlib
 from math import ceil
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import pytest
 from hypothesis import given
@@ -28,13 +28,11 @@ from weir.protocol.api import ApiKey
 from weir.protocol.messages import ProduceRequest, ProduceResponse
 from weir.protocol.scanning.record_batches import add_unpacked
 from weir.protocol.scanning.unpacked_sizes import CONFIRMED_MAX, GZIP, is_gzip_size_false, unpacked_bytes
+from weir.proxy.connection.connection import Connection
 from weir.proxy.handlers.plan import Plan
 from weir.proxy.handlers.request_time.request_features import CONFIRMED_EVERY, PACKED_MAX, extra
 from weir.quotas.costs.cost import UNANSWERED_US, WAIT_US, confirmed_us
 from weir.quotas.costs.request_costs import CODECS, ApiCost
-
-if TYPE_CHECKING:
-    from weir.proxy.connection.connection import Connection
 
 Codec: TypeAlias = Literal["gzip", "snappy", "lz4", "zstd"]
 PACKED: Final[list[dict[str, Any]]] = json.loads(

@@ -6,7 +6,8 @@ import shutil
 import socket
 import struct
 import subprocess
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -24,9 +25,6 @@ from tests.wire.proxy_headers import LOCAL, PROXY, TCP_4, UNSPEC, ends, header, 
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.config import config
 from weir.proxy.net.proxy_protocol import receive
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LISTED = "10.0.0.0/8, 127.0.0.1"
 ELSEWHERE = "10.0.0.0/8"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final
 
 import pytest
 import trio
@@ -18,21 +20,15 @@ from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.stores.alterations import QuotaAlteration, Request, write_audit
 from weir.proxy.control.stores.file import FileStore, read_quota_file
 from weir.proxy.control.stores.quota_manager import WAITING_MAX, QuotaManager
-from weir.proxy.control.stores.store import StoreError, StoreHealth
+from weir.proxy.control.stores.store import Changed, StoreError, StoreHealth
 from weir.proxy.control.supervisor import WAIT_S_MIN, Task
 from weir.proxy.counters import Counters
+from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from weir.quotas.connections import ConnectionQuotas
 from weir.quotas.replication.throttles import ReplicationThrottles
 from weir.quotas.table import quota_table as table_module
 from weir.quotas.table.limits import Limits
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from pathlib import Path
-
-    from weir.proxy.control.stores.store import Changed
-    from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
 
 PRODUCE: Final = QuotaKey.PRODUCER_BYTE_RATE
 FETCH: Final = QuotaKey.CONSUMER_BYTE_RATE

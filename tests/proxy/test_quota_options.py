@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.proxy.metrics_page import Page, registry_of, scraped, server
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.stores.file import read_quota_file, rewrite
+from weir.proxy.server.server import Server
 from weir.quotas import Entity, QuotaKey
 from weir.quotas.table.options import Options, Pacing, Scope
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from weir.proxy.server.server import Server
 
 __all__ = ["server"]  # a fixture
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pytest
 import trio
@@ -23,9 +23,6 @@ from weir.proxy.net.reactor import (
     TURN_US,
     Reactor,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import msgspec
 import pytest
@@ -18,9 +18,6 @@ from weir.quotas.table.entities import DEFAULT, Prefix
 from weir.quotas.table.options import Options, Pacing, Scope
 from weir.quotas.table.quota_entry import least, most
 from weir.quotas.table.quota_table import QuotaKey, keys_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 PRODUCE, CONSUME = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 ALICE = Entity(user="alice")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
@@ -20,9 +20,6 @@ from weir.proxy.close_reasons import CloseReason
 from weir.proxy.net.latency import SAMPLE
 from weir.proxy.net.poll import READ
 from weir.proxy.net.reactor import BUFFER_BYTES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @pytest.mark.parametrize("pair", PAIRS)

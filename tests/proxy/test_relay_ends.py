@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 from structlog.testing import capture_logs
@@ -13,9 +13,6 @@ from tests.proxy.wire import new_connection, quota_table
 from tests.wire.frames import framed, padded
 from tests.wire.messages import ping, pong, produce
 from weir.proxy.close_reasons import CloseReason
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @pytest.mark.parametrize("pair", PAIRS)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import trio
@@ -17,10 +18,6 @@ from weir.proxy.net.reactor import Reactor
 from weir.proxy.server.reload import RELOADED, Reload
 from weir.proxy.server.server import Server
 from weir.quotas import QuotaTable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 class Running:

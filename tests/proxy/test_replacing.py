@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import stat
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from weir.proxy.atomic_write import PRIVATE, replace
 from weir.proxy.file_watch import stamp
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def mode_of(path: Path) -> int:

@@ -6,7 +6,7 @@ of the validator of the lists (ThrottledReplicaListValidator). The broker's resp
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 from hypothesis import given, settings
@@ -44,12 +44,10 @@ from tests.proxy.throttle_configs import (
 from tests.wire.frames import body_of, framed, header, request, response, unknown_request
 from weir.protocol import messages as m
 from weir.protocol.api import ApiKey, request_header_version, versions
+from weir.protocol.messages import Message
 from weir.protocol.values import schema_of
 from weir.protocol.versions import VersionRange
 from weir.proxy.close_reasons import CloseReason
-
-if TYPE_CHECKING:
-    from weir.protocol.messages import Message
 
 ORDERS: Final = (TOPIC, "orders")
 BILLS: Final = (TOPIC, "bills")

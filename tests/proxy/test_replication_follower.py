@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import pytest
 import trio
@@ -19,16 +19,13 @@ from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.replication import follower as follower_module
 from weir.proxy.control.replication.cluster_connection import ClusterConnection
 from weir.proxy.control.replication.follower import ReplicationFollower, replication_follower
-from weir.proxy.control.replication.sources import Changed, SourceError
+from weir.proxy.control.replication.sources import Changed, SourceError, ThrottleSource
 from weir.proxy.control.replication.table_source import TableSource
 from weir.proxy.control.replication.topic_ids import TopicIds
 from weir.proxy.control.supervisor import Task
 from weir.proxy.handlers.replication.replication import Replication
 from weir.quotas import QuotaTable
 from weir.quotas.replication.throttles import ConfigKey, ReplicationThrottles, ResourceType, Role
-
-if TYPE_CHECKING:
-    from weir.proxy.control.replication.sources import ThrottleSource
 
 REFRESH_S = 30.0
 OLD_ID, NEW_ID = b"a" * 16, b"b" * 16

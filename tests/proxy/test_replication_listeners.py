@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import socket
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 import trio
@@ -13,7 +14,7 @@ from tests.kafka.ports import free_range
 from tests.kfake.cluster import HOST
 from tests.kfake.in_trio import Connection, serve
 from tests.proxy.certificates import context_of, write_ca, write_pair
-from tests.proxy.stage import METADATA, PING, PONG, Stage
+from tests.proxy.stage import METADATA, PING, PONG, Play, Stage
 from tests.wire.frames import request, response
 from weir.protocol.api import ApiKey
 from weir.protocol.messages import MetadataRequest, MetadataResponse
@@ -21,11 +22,6 @@ from weir.proxy.close_reasons import CloseReason
 from weir.proxy.config.config import ConfigError
 from weir.proxy.server import establish, refusals
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.proxy.stage import Play
 
 REPLICATION: Final = 100
 """Added to a broker's node id for its inter-broker listener, so that a stage tells its listeners apart."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import trio
 
 from tests.proxy.metrics_page import Page, registry_of, server
@@ -19,11 +17,9 @@ from weir.proxy.admin.replication.status import (
     read,
 )
 from weir.proxy.control.stores.store import StoreHealth
+from weir.proxy.server.server import Server
 from weir.quotas.replication.replication_quotas import ReplicationQuotas
 from weir.quotas.replication.throttles import NO_THROTTLES, ConfigKey, ResourceType, Role
-
-if TYPE_CHECKING:
-    from weir.proxy.server.server import Server
 
 __all__ = ["server"]  # a fixture
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,9 +13,6 @@ from weir.proxy.config.config import ConfigError
 from weir.proxy.config.request_costs import FILE_BYTES_MAX, RequestTimeRules, request_time_rules
 from weir.proxy.config.settings import Settings
 from weir.quotas.costs.request_costs import ApiCost
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 COSTS = "[apis.Produce]\nus = 20.5\n"
 

@@ -7,7 +7,7 @@ hand: 50 µs each, of which 20 pass at once (`request_costs`).
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -53,16 +53,13 @@ from weir.protocol.messages import (
     ProduceRequest,
     ProduceResponse,
 )
-from weir.proxy.connection.connection import ANONYMOUS
+from weir.proxy.connection.connection import ANONYMOUS, Connection
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.plans import Plans
 from weir.proxy.handlers.request_time.request_time import CLASSES, Charged
 from weir.proxy.handlers.sasl.identity import Identities
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from weir.quotas.costs.request_costs import ApiCost, ColdCost
-
-if TYPE_CHECKING:
-    from weir.proxy.connection.connection import Connection
 
 PARTS: Final = msgspec.json.decode(
     (Path(tests.protocol.__file__).parent / "data" / "throttle_fields.json").read_bytes()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
@@ -29,18 +29,14 @@ from weir.protocol.messages import (
     MetadataRequest,
     MetadataResponse,
 )
+from weir.proxy.connection.connection import Connection
 from weir.proxy.counters import Counters
-from weir.proxy.handlers.broker_query import ask
+from weir.proxy.handlers.broker_query import BrokerQuery, ask
 from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
+from weir.proxy.handlers.plan import Context
 from weir.proxy.handlers.plans import Plans
 from weir.quotas import BrokerQuotas, QuotaTable
 from weir.quotas.costs.request_costs import ApiCost
-
-if TYPE_CHECKING:
-    from weir.proxy.connection.connection import Connection
-    from weir.proxy.handlers.broker_query import BrokerQuery
-    from weir.proxy.handlers.decisions import Wait
-    from weir.proxy.handlers.plan import Context
 
 COSTS: Final = costs(
     {"Metadata": ApiCost(us=100.0, us_per_response_kb=1000.0), "DeleteTopics": ApiCost(us=7.0)}

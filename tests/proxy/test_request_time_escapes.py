@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import struct
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
@@ -27,13 +27,11 @@ from tests.wire.frames import padded, request, response, split, unknown_request
 from tests.wire.messages import ping, pong
 from weir.protocol.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from weir.proxy.close_reasons import CloseReason
+from weir.proxy.connection.connection import Connection
 from weir.proxy.connection.inbound import LOOK_BYTES
 from weir.proxy.connection.state import State
 from weir.quotas import BrokerQuotas
 from weir.quotas.costs.request_costs import ApiCost
-
-if TYPE_CHECKING:
-    from weir.proxy.connection.connection import Connection
 
 WINDOWS_MS: Final = 11_000
 """As long as what was used counts."""

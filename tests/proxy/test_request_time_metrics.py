@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from tests.proxy.metrics_page import PARSERS, scraped, server
@@ -11,10 +9,8 @@ from weir.protocol.api import ApiKey
 from weir.proxy.admin.entities import ENTITIES_MAX
 from weir.proxy.admin.quota_metrics import SERIES_MAX
 from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.server.server import Server
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
-
-if TYPE_CHECKING:
-    from weir.proxy.server.server import Server
 
 __all__ = ["server"]  # a fixture
 

@@ -5,7 +5,7 @@ says, and waited for as long as Kafka's formula says.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import pytest
@@ -13,7 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.properties import examples
-from tests.proxy.conversations import SMALL_BYTES, TABLE, Conversation, comparable, cut, exchanges, whole
+from tests.proxy.conversations import (
+    SMALL_BYTES,
+    TABLE,
+    Conversation,
+    Exchange,
+    comparable,
+    cut,
+    exchanges,
+    whole,
+)
 from tests.proxy.request_costs import VARIOUS, charged_us, costs, percent, time_table, timed
 from tests.proxy.wire import Wire, new_connection
 from tests.quotas.changes import put_in_force
@@ -38,14 +47,11 @@ from weir.protocol.messages import (
     ProduceRequest,
     ProduceResponse,
 )
+from weir.proxy.connection.connection import Connection
 from weir.quotas import Budget, Entity, QuotaKey, QuotaTable
 from weir.quotas.broker_quotas import BrokerQuotas
 from weir.quotas.costs.request_costs import ApiCost, ColdCost
 from weir.quotas.table.entities import Tags
-
-if TYPE_CHECKING:
-    from tests.proxy.conversations import Exchange
-    from weir.proxy.connection.connection import Connection
 
 MODEL: Final = examples(150)
 

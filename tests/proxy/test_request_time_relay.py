@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
 from tests.proxy.request_costs import EACH_US, LIMIT_US, charged_us, spend, time_table, timed
-from tests.proxy.rigs import PAIRS, Rig
+from tests.proxy.rigs import PAIRS, NewPair, Rig
 from tests.quotas.changes import put_in_force
 from tests.wire.frames import split
 from tests.wire.messages import ping, pong
 from weir.quotas import QuotaTable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.proxy.rigs import NewPair
 
 
 @pytest.fixture(params=sorted(PAIRS))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
@@ -11,9 +11,6 @@ from tests.proxy.exceeded_topics import SMALL_BUFFER, exceeded
 from tests.proxy.rigs import Rig
 from tests.proxy.wire import FIRST_HOLD_MS, new_connection
 from tests.wire.messages import produce_to
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @pytest.mark.parametrize("cut", [1, 2, 50, 150])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -35,12 +35,9 @@ from weir.protocol.messages import (
     ShareFetchResponse,
 )
 from weir.protocol.scanning.stream_scanner import UNKNOWN_TAG
-from weir.protocol.values import schema_of
+from weir.protocol.values import Message, schema_of
 from weir.proxy.addresses import Address, AdvertisedAddresses, PortRange
 from weir.proxy.close_reasons import CloseReason
-
-if TYPE_CHECKING:
-    from weir.protocol.values import Message
 
 REQUESTS: Final[dict[type[Message], type[Message]]] = {
     MetadataResponse: MetadataRequest,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import pytest
 from hypothesis import given
@@ -21,15 +21,12 @@ from tests.wire.messages import fetch, fetched, ping, pong, produce, produced
 from weir.protocol.messages import CreateTopicsRequest, MetadataRequest
 from weir.proxy import run
 from weir.proxy.config import config
+from weir.proxy.connection.connection import Connection
 from weir.proxy.connection.state import State
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.handlers.mutations import decoded_requests
-from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+from weir.quotas import DEFAULT, Budget, Entity, MutationBudget, QuotaKey, QuotaTable
 from weir.quotas.table.bounded_names import EMPTY
-
-if TYPE_CHECKING:
-    from weir.proxy.connection.connection import Connection
-    from weir.quotas import Budget, MutationBudget
 
 PROPERTY: Final = examples(200)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import trio
@@ -16,18 +16,13 @@ from tests.proxy.following import Followed, until
 from tests.proxy.throttles import BROKER_1, ORDERS, THROTTLES
 from weir.proxy.config.config import ConfigError, load
 from weir.proxy.control.stores.snapshot import LastKnown, read_snapshot, write_snapshot
-from weir.proxy.control.stores.store import StoreError, UnfitError
+from weir.proxy.control.stores.store import Changed, StoreError, UnfitError
+from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
 from weir.proxy.run import choose
 from weir.quotas import DEFAULT, Entity, QuotaTable
 from weir.quotas.replication.throttles import ReplicationThrottles
 from weir.quotas.table.entities import Prefix
 from weir.quotas.table.quota_table import QuotaKey
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from weir.proxy.control.stores.store import Changed
-    from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
 ALICE, BOB = Entity(user="alice"), Entity(user="bob")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -27,9 +28,6 @@ from weir.proxy.net.reactor import Reactor
 from weir.proxy.net.tls.contexts import ContextOfFiles
 from weir.proxy.server.connection_limiter import ConnectionLimiter
 from weir.proxy.server.data_plane import EXPIRY_S
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class FailingWork:

@@ -7,20 +7,16 @@ import signal
 import socket
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import trio
 from structlog.testing import capture_logs
+from trio.testing import MockClock
 
 from tests.kafka.ports import free_range
 from weir.proxy.control.systemd import READY, WATCHDOG, Systemd
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from trio.testing import MockClock
 
 
 @pytest.fixture(params=["path", "abstract"])

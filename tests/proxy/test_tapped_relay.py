@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from tests.proxy.rigs import Rig, tcp_pair
 from tests.wire.frames import request, response
 from weir.protocol.messages import ApiVersionsRequest, MetadataRequest, MetadataResponse
 from weir.proxy.close_reasons import CloseReason
+from weir.proxy.connection.connection import Connection
+from weir.proxy.net.reactor import Reactor
+from weir.proxy.net.relay import OnEnd, Relay
+from weir.proxy.net.side import Socket
 from weir.proxy.net.tapped_relay import TappedRelay
-
-if TYPE_CHECKING:
-    from weir.proxy.connection.connection import Connection
-    from weir.proxy.net.reactor import Reactor
-    from weir.proxy.net.relay import OnEnd, Relay
-    from weir.proxy.net.side import Socket
 
 
 class Notes:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 import trio
 from structlog.testing import capture_logs
+from trio import Nursery
 
 from tests.quotas.changes import put_in_force
 from weir.proxy.connection.client import Client
@@ -16,13 +15,8 @@ from weir.proxy.control.peers import Connected, local_peers
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.scan import SLICE, Scan
 from weir.proxy.handlers.sasl.identity import Identities
-from weir.quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable
+from weir.quotas import DEFAULT, Budget, Entity, Prefix, QuotaKey, QuotaTable
 from weir.quotas.connections import ConnectionQuotas
-
-if TYPE_CHECKING:
-    from trio import Nursery
-
-    from weir.quotas import Budget
 
 ANY_APP = Entity(client_id=DEFAULT)
 PRODUCE, MUTATIONS = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONTROLLER_MUTATION_RATE

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ssl
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,6 @@ from weir.proxy.addresses import ServerNames
 from weir.proxy.config import config
 from weir.proxy.config.config import ConfigError
 from weir.proxy.net.tls.contexts import Pair, server_context
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CERT = {"tls_cert": "tls.pem"}
 

@@ -7,9 +7,11 @@ import socket
 import ssl
 import struct
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import trio
@@ -29,10 +31,6 @@ from weir.proxy.close_reasons import CloseReason
 from weir.proxy.config.config import ConfigError
 from weir.proxy.connection.connection import ANONYMOUS
 from weir.proxy.net.tls import handshakes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 DOMAIN = "kafka.test"
 

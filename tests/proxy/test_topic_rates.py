@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -17,12 +16,10 @@ from tests.wire.messages import fetched_from, produce_to
 from weir.protocol.api import ApiKey
 from weir.protocol.messages import ApiVersionsRequest, ApiVersionsResponse, FetchRequest
 from weir.proxy.close_reasons import CloseReason
+from weir.proxy.connection.connection import Connection
 from weir.proxy.connection.inbound import Inbound
 from weir.proxy.connection.outbound import Outbound
 from weir.quotas import Entity, QuotaKey, QuotaTable
-
-if TYPE_CHECKING:
-    from weir.proxy.connection.connection import Connection
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 A, B = Entity(topic="a"), Entity(topic="b")

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pytest
 import trio
@@ -22,11 +21,9 @@ from weir.proxy.control.stores.record import Batch, Found, Record
 from weir.proxy.control.stores.records import alteration
 from weir.proxy.control.stores.store import StoreError
 from weir.proxy.control.stores.topic import ClusterFacts, TopicStore, topic_store
+from weir.proxy.handlers.quota_api.quota_admin import Changes
 from weir.quotas import Entity, QuotaTable
 from weir.quotas.table.quota_table import QuotaKey
-
-if TYPE_CHECKING:
-    from weir.proxy.handlers.quota_api.quota_admin import Changes
 
 PRODUCE, CONSUME = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 ALICE, BOB = Entity(user="alice"), Entity(user="bob")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 from hypothesis import given
@@ -23,19 +23,16 @@ from weir.protocol.api import ApiKey, request_header_version
 from weir.protocol.codec import request_type
 from weir.protocol.messages import ApiVersionsRequest, ProduceRequest
 from weir.protocol.scanning.topic_bytes import names_topics
-from weir.protocol.values import schema_of
+from weir.protocol.values import Message, schema_of
 from weir.protocol.versions import VersionRange
 from weir.proxy.close_reasons import CloseReason
+from weir.proxy.connection.connection import Connection
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.mutations.cluster_state import ClusterState
 from weir.proxy.handlers.plan import LOCAL, QUERY
 from weir.proxy.handlers.plans import Plans
 from weir.quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from weir.quotas.client_quotas import mutation_rates
-
-if TYPE_CHECKING:
-    from weir.protocol.values import Message
-    from weir.proxy.connection.connection import Connection
 
 LEFT_OVER: Final = b"\x01\x00\x00 left over"
 ALL_TOPICS_OF_LIBRDKAFKA: Final = bytes.fromhex("00000000010000")

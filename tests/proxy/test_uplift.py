@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -33,16 +34,12 @@ from weir.protocol.messages import (
     SaslHandshakeRequest,
 )
 from weir.protocol.scanning.field_offsets import field_offset
+from weir.protocol.values import Message
 from weir.protocol.versions import VersionRange
+from weir.proxy.connection.connection import Connection
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.plans import Plans
 from weir.proxy.handlers.uplift.uplift_rule import beyond, offered, route
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from weir.protocol.values import Message
-    from weir.proxy.connection.connection import Connection
 
 SETTINGS: Final = settings(
     examples(12),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -22,7 +23,8 @@ from weir.protocol.backing_off import BACKS_OFF_FROM
 from weir.protocol.codec import codec, request_type, response_type
 from weir.protocol.errors import EncodeError
 from weir.protocol.messages import CreateTopicsRequest
-from weir.protocol.version_differences import Change, version_differences
+from weir.protocol.values import Message
+from weir.protocol.version_differences import Change, VersionDifference, version_differences
 from weir.protocol.versions import VersionRange
 from weir.proxy.handlers.uplift.uplift_rule import (
     BY_HAND,
@@ -35,12 +37,6 @@ from weir.proxy.handlers.uplift.uplift_rule import (
     route,
     taken,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from weir.protocol.values import Message
-    from weir.protocol.version_differences import VersionDifference
 
 THROTTLE_TABLE: Final[list[dict[str, Any]]] = json.loads(
     (Path(tests.protocol.__file__).parent / "data" / "throttle_fields.json").read_bytes()

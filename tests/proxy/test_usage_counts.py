@@ -4,24 +4,20 @@ went over the wire, to what quotas are charged with, and to what they answered; 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
+from typing import Any, Final
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.properties import examples
-from tests.proxy.conversations import SMALL_BYTES, TABLE, Conversation, cut, exchanges
+from tests.proxy.conversations import SMALL_BYTES, TABLE, Conversation, Exchange, cut, exchanges
 from tests.proxy.request_costs import VARIOUS, timed
 from tests.proxy.usage_totals import Taken, recorded, total, total_traced
 from tests.proxy.wire import BUFFER_BYTES
+from weir.proxy.connection.connection import Connection
 from weir.proxy.connection.usage_registries import UsageRegistries
 from weir.quotas import Entity, QuotaKey, QuotaTable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.proxy.conversations import Exchange
-    from weir.proxy.connection.connection import Connection
 
 PROPERTY: Final = examples(100)
 CUTS: Final = st.lists(st.integers(1, 700), min_size=1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,11 +12,9 @@ from tests.proxy.usage_totals import Taken, recorded, total
 from tests.proxy.wire import Wire, new_connection
 from tests.wire.messages import ping, pong
 from weir.proxy.connection.usage import FORMER_MAX
+from weir.proxy.connection.usage_counters import ClientUsage
 from weir.proxy.connection.usage_registries import UsageRegistries
-
-if TYPE_CHECKING:
-    from weir.proxy.connection.usage_counters import ClientUsage
-    from weir.proxy.connection.usage_registry import UsageRegistry
+from weir.proxy.connection.usage_registry import UsageRegistry
 
 PROPERTY: Final = examples(150)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 from hypothesis import given
@@ -23,6 +23,7 @@ from tests.wire.frames import framed, head_of, padded, request, response, split
 from weir.protocol.api import ApiKey
 from weir.protocol.codec import response_type
 from weir.protocol.messages import CreateTopicsRequest, DeleteTopicsRequest
+from weir.protocol.versions import VersionRange
 from weir.proxy.connection.usage_registries import UsageRegistries
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.mutations.cluster_state import ClusterState
@@ -30,9 +31,6 @@ from weir.proxy.handlers.plans import Plans
 from weir.proxy.handlers.uplift.uplift_rule import offered
 from weir.quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from weir.quotas.client_quotas import mutation_rates
-
-if TYPE_CHECKING:
-    from weir.protocol.versions import VersionRange
 
 PROPERTY: Final = examples(150)
 APP: Final = Entity(client_id="app")

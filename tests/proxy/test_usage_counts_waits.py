@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 from hypothesis import given
@@ -20,18 +20,15 @@ from tests.proxy.wire import APP, Wire, new_connection, quota_table
 from tests.wire.frames import head_of, padded, request, response, split
 from tests.wire.messages import produced
 from weir.protocol.codec import request_type, response_type
-from weir.protocol.messages import MetadataRequest, ProduceRequest
+from weir.protocol.messages import Message, MetadataRequest, ProduceRequest
+from weir.protocol.versions import VersionRange
+from weir.proxy.connection.connection import Connection
 from weir.proxy.connection.inbound import LOOK_BYTES
 from weir.proxy.connection.usage_registries import UsageRegistries
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.plans import Plans
 from weir.quotas import BrokerQuotas, QuotaKey, QuotaTable
 from weir.quotas.client_quotas import mutation_rates
-
-if TYPE_CHECKING:
-    from weir.protocol.messages import Message
-    from weir.protocol.versions import VersionRange
-    from weir.proxy.connection.connection import Connection
 
 MUTATIONS: Final = frozenset({19, 20, 37})
 

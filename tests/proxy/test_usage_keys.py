@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 import trio
@@ -13,18 +14,14 @@ import trio.testing
 
 from tests.proxy.supervised import supervisor
 from tests.proxy.usage_totals import total
+from weir.proxy.connection.usage import ConnectionUsage
+from weir.proxy.connection.usage_counters import UsageCounters
 from weir.proxy.connection.usage_registries import UsageRegistries
+from weir.proxy.control.usage.outlet import Record
 from weir.proxy.control.usage.recorder import Clocks, Recorder
 from weir.proxy.control.usage.tally import Kind, Tally
 from weir.quotas.table.bounded_names import OVERFLOW
 from weir.usage import UsageRecord
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from weir.proxy.connection.usage import ConnectionUsage
-    from weir.proxy.connection.usage_counters import UsageCounters
-    from weir.proxy.control.usage.outlet import Record
 
 NAMES: Final = ("a", "b", "c", "d", OVERFLOW)
 BROKERS: Final = (None, 0, 1)

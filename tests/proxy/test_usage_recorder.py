@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import pytest
 import trio
@@ -17,9 +16,7 @@ from weir.proxy.control.usage import recorder as module
 from weir.proxy.control.usage.outlet import Record
 from weir.proxy.control.usage.recorder import SLICE, Clocks, Recorder
 from weir.proxy.control.usage.tally import Kind, Loss, Tally
-
-if TYPE_CHECKING:
-    from weir.usage import TraceRecord, UsageRecord
+from weir.usage import TraceRecord, UsageRecord
 
 pytestmark = pytest.mark.trio
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from tests.proxy.usage_totals import Taken, counted_wire
-from tests.proxy.wire import new_connection, quota_table
+from tests.proxy.wire import Wire, new_connection, quota_table
 from tests.wire.frames import framed, header, padded, response
 from tests.wire.messages import fetch, ping, pong, produce, produced
 from weir.protocol.api import ApiKey
 from weir.protocol.messages import FetchResponse
-
-if TYPE_CHECKING:
-    from tests.proxy.wire import Wire
 
 
 def feed(wire: Wire, now_ms: int, client: bytes = b"", broker: bytes = b"") -> None:

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from tests.proxy.usage_rigs import trace_record, usage_record
 from weir.proxy.config.config import load
 from weir.proxy.control.stores.store import StoreError
-from weir.proxy.control.stores.topic_log import properties
+from weir.proxy.control.stores.topic_log import Properties, properties
 from weir.proxy.control.usage.outlet import OutletError
 from weir.proxy.control.usage.tally import Kind, Loss, Tally
 from weir.proxy.control.usage.topic import Topic, sender_properties
@@ -22,8 +22,6 @@ from weir.usage import UsageRecord
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
-
-    from weir.proxy.control.stores.topic_log import Properties
 
 TOPICS = {Kind.USAGE: "usage", Kind.TRACE: "usage-trace"}
 NOW_S = 1_763_775_570.0

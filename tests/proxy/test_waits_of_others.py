@@ -4,7 +4,7 @@ one for its first request, once and for a few seconds (KIP-219; a broker holds b
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
@@ -33,10 +33,7 @@ from weir.protocol.messages import (
 from weir.protocol.values import schema_of
 from weir.proxy.connection.effects import NOTHING
 from weir.proxy.connection.state import State
-from weir.quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
-
-if TYPE_CHECKING:
-    from weir.quotas import Budget
+from weir.quotas import BrokerQuotas, Budget, Entity, QuotaKey, QuotaTable
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 LATER_MS: Final = 12_000

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import resource
 import socket
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING
 
 import pytest
 import trio
@@ -23,9 +22,6 @@ from weir.proxy.close_reasons import CloseReason
 from weir.proxy.net import sockets
 from weir.proxy.server import refusals
 from weir.proxy.workers.messages import Away, Brokers, Client, Drain, Drained, Found, Left
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 pytestmark = [pytest.mark.trio]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 import pytest
 import trio
@@ -40,10 +39,8 @@ from weir.proxy.workers.messages import (
     Quotas,
     Ready,
 )
+from weir.proxy.workers.pool import Pool
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
-
-if TYPE_CHECKING:
-    from weir.proxy.workers.pool import Pool
 
 
 @asynccontextmanager

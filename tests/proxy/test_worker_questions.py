@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import pytest
 import trio
@@ -22,18 +23,14 @@ from weir.proxy.control.snapshots.entities import EntityFilter, read_throttled
 from weir.proxy.control.snapshots.traffic import SILENT_MS, Traffic
 from weir.proxy.counters import Counters
 from weir.proxy.net.reactor import Reactor
+from weir.proxy.server.data_plane import DataPlane
 from weir.proxy.server.server import Server
 from weir.proxy.workers.counts import Counts, add, increase, read, sum_up
+from weir.proxy.workers.handle import Handle
 from weir.proxy.workers.messages import ListConnections, ListPeers, Message, PeersListed, decoded, encoded
 from weir.proxy.workers.questions import WAIT_S, Answerer, PeerLists
 from weir.quotas import Entity, QuotaKey, QuotaTable, Tags
 from weir.quotas.table.options import Options, Scope
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from weir.proxy.server.data_plane import DataPlane
-    from weir.proxy.workers.handle import Handle
 
 ETL = EntityPeers(PRODUCE, Tags("alice", "etl"), 2)
 

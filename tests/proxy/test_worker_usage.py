@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import pytest
 import trio
@@ -12,16 +12,12 @@ import trio.testing
 from tests.proxy.supervised import supervisor
 from weir.proxy.connection.usage_registries import UsageRegistries
 from weir.proxy.control.supervisor import Task
+from weir.proxy.control.usage.outlet import Record
 from weir.proxy.control.usage.tally import Kind
 from weir.proxy.workers.link import Link
 from weir.proxy.workers.messages import Message, TakeTraces, TakeUsage, Used
 from weir.proxy.workers.usage import UsageCollector, UsageSender
 from weir.usage import TraceRecord, UsageRecord
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from weir.proxy.control.usage.outlet import Record
 
 pytestmark = pytest.mark.trio
 

@@ -4,7 +4,8 @@ with Weir in front of a cluster that stores them. kio encodes its responses, if 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from tests.kfake.configs import ConfigCluster, Ops, Resource
 from tests.kfake.direct import Client
@@ -15,20 +16,16 @@ from tests.proxy.wire import new_connection
 from tests.wire.frames import body_of, request, response_frame
 from weir.protocol import messages as m
 from weir.protocol.codec import codec, response_type
+from weir.protocol.messages import Message
 from weir.protocol.values import schema_of
+from weir.protocol.versions import VersionRange
+from weir.proxy.connection.connection import Connection
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.plans import Plans
 from weir.proxy.handlers.protected_topics.protected_topics import ProtectedTopics
+from weir.proxy.handlers.quota_api.quota_admin import ReplicationChanges
 from weir.quotas import QuotaTable
 from weir.quotas.replication.throttles import ConfigKey, ReplicationThrottles, ResourceType
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from weir.protocol.messages import Message
-    from weir.protocol.versions import VersionRange
-    from weir.proxy.connection.connection import Connection
-    from weir.proxy.handlers.quota_api.quota_admin import ReplicationChanges
 
 RETENTION: Final = "retention.ms"
 

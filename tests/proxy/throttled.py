@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tests.proxy.wire import quota_table
-from weir.quotas import BrokerQuotas
-
-if TYPE_CHECKING:
-    from weir.quotas import Budget
+from weir.quotas import BrokerQuotas, Budget
 
 RATE: Final = 1000
 """Bytes/s that the client may produce, and may fetch."""

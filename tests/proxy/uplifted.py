@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import pytest
 
@@ -12,10 +13,6 @@ from weir.protocol.api import ApiKey
 from weir.protocol.messages import ApiVersionsResponse
 from weir.protocol.versions import VersionRange
 from weir.proxy.handlers.uplift.uplift_rule import offered
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 RELEASES: Final = ((0, 10, 2), (1, 1), (2, 8))
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Self
 
 import msgspec
 import pyarrow as pa
@@ -14,10 +15,6 @@ from weir.proxy.control.usage.compression import Compression
 from weir.proxy.control.usage.files import Clocks, FileRules, Files
 from weir.proxy.control.usage.tally import Tally
 from weir.usage import VERSION, TraceRecord, UsageRecord
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import Self
 
 WALL_S = 1_763_775_570.0
 LINES = FileRules(rotate_s=60, rotate_bytes=64 * 1024 * 1024, keep_bytes=0, compression=Compression.NONE)

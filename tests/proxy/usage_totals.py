@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 import msgspec
 
 from tests.proxy.wire import Wire, new_connection
+from weir.proxy.connection.connection import Connection
 from weir.proxy.connection.usage_registries import UsageRegistries
 from weir.usage.records import ByQuota, TraceRecord, UsageRecord
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from weir.proxy.connection.connection import Connection
 
 START_MS: Final = 1_700_000_000_000
 """When the first interval began, as records tell it."""

@@ -10,10 +10,9 @@ from __future__ import annotations
 import heapq
 import random
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from weir.quotas import Budget
+from weir.quotas import Budget
 
 
 @dataclass(frozen=True, slots=True)

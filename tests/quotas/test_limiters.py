@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 from hypothesis import given
@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 
 from weir.quotas import Budget, MutationBudget, RequestBudget, Tags
 from weir.quotas.connections import ConnectionBudget
+from weir.quotas.limiters.limiter import Limiter
 from weir.quotas.limiters.smooth import SmoothBudget
-
-if TYPE_CHECKING:
-    from weir.quotas.limiters.limiter import Limiter
 
 Make = Callable[[float], "Limiter"]
 WHO: Final = Tags("alice", "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import given
@@ -22,9 +22,6 @@ from weir.quotas import (
 )
 from weir.quotas.mutations import MutationLedger, ShadowMutationBudget
 from weir.quotas.table.bounded_names import EMPTY
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 MUTATIONS = QuotaKey.CONTROLLER_MUTATION_RATE

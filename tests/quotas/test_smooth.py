@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 import pytest
 from hypothesis import given
@@ -14,9 +15,6 @@ from weir.quotas import Budget, Tags
 from weir.quotas.limiters.smooth import CREDIT_MS, SmoothBudget, paced
 from weir.quotas.limiters.throttle import INT32_MAX
 from weir.quotas.table.options import Pacing
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 WHO: Final = Tags("alice", "")
 LIMIT: Final = 2_000_000

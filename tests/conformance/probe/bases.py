@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
 
+from weir.conformance.probe.case import Case
 from weir.conformance.probe.malformed import base_name, malformed
 from weir.conformance.probe.requests import Names, well_formed
 from weir.protocol import schema
 from weir.protocol.api import versions
-
-if TYPE_CHECKING:
-    from weir.conformance.probe.case import Case
-    from weir.protocol.versions import VersionRange
+from weir.protocol.versions import VersionRange
 
 NAMES = Names("weir-probe-12345678")
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
+from tests.kafka.fixtures import StartCluster
 from tests.kafka.sasl import ALICE
-from weir.conformance.probe.case import Outcome
+from weir.conformance.probe.case import Outcome, Result
 from weir.conformance.probe.link import Target
 from weir.conformance.probe.login import Login
 from weir.conformance.probe.runner import Options, Run
-
-if TYPE_CHECKING:
-    from tests.kafka.fixtures import StartCluster
-    from weir.conformance.probe.case import Result
 
 HANGS = {"3.9.1": {"bytes-negative-nullable"}, "2.8.2": set[str]()}
 """Release → classes that it never answers, see docs/reference/malformed-requests.md."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
@@ -22,12 +23,8 @@ from weir.protocol.messages import (
     ProduceRequest,
     TxnOffsetCommitRequest,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from weir.protocol.schema import Layout
-    from weir.protocol.versions import VersionRange
+from weir.protocol.schema import Layout
+from weir.protocol.versions import VersionRange
 
 NAMES: Final = Names("weir-probe-00000000", topic_id=uuid.UUID(int=7), node_id=1)
 OFFERED: Final[dict[int, VersionRange]] = {

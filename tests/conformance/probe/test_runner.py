@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,7 +12,7 @@ from tests.conformance.probe.stub_target import stub_target
 from tests.kfake.threads import Brokers
 from tests.wire.frames import framed
 from weir.conformance.probe import runner, scratch
-from weir.conformance.probe.case import Outcome
+from weir.conformance.probe.case import Outcome, Result
 from weir.conformance.probe.link import Target, UnreadableError, decode
 from weir.conformance.probe.login import Login
 from weir.conformance.probe.requests import Names
@@ -28,13 +28,8 @@ from weir.protocol.messages import (
     DeleteTopicsResponse,
     MetadataResponse,
 )
+from weir.protocol.values import Message
 from weir.protocol.versions import VersionRange
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from weir.conformance.probe.case import Result
-    from weir.protocol.values import Message
 
 DELETE = "DeleteTopics/v2"
 SHAPES = ("minimal", "maximal", "random-0")

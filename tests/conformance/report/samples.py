@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from weir.conformance.events import Side
 from weir.conformance.probe.case import Outcome, Result
 from weir.conformance.probe.outcomes import Report
 from weir.conformance.verify import RULES, Finding, R
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def finding(

@@ -6,7 +6,6 @@ import socket
 import struct
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from tests.kfake.cluster import Asked, Cluster
 from tests.kfake.threads import Brokers
@@ -26,11 +25,8 @@ from weir.protocol.messages import (
     ProduceRequest,
     ProduceResponse,
 )
-from weir.protocol.values import ZERO_UUID
+from weir.protocol.values import ZERO_UUID, Message
 from weir.protocol.versions import VersionRange
-
-if TYPE_CHECKING:
-    from weir.protocol.values import Message
 
 PREFIX = "weir-probe-test-"
 REQUEST_THROTTLE_MS = 120

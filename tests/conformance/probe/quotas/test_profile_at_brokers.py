@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import pytest
 
-from tests.integration.conftest import start_weir
-from tests.kafka.fixtures import kafka_cluster
+from tests.integration.conftest import StartWeir, start_weir
+from tests.kafka.fixtures import StartCluster, kafka_cluster
+from weir.conformance.probe.case import Result
 from weir.conformance.probe.link import Link, Target
 from weir.conformance.probe.quotas import QuotaProfile
 from weir.conformance.probe.quotas.waiting import until
@@ -21,13 +22,6 @@ from weir.protocol.messages import (
     MetadataRequest,
     MetadataResponse,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tests.integration.conftest import StartWeir
-    from tests.kafka.fixtures import StartCluster
-    from weir.conformance.probe.case import Result
 
 __all__ = ["kafka_cluster", "start_weir"]
 
