@@ -34,8 +34,6 @@ def produced(size: int, client_id: str) -> bytes:
 
 
 class Producer(Connection):
-    """A client of one broker, at Weir's port for it."""
-
     def __init__(
         self, port: int, client_id: str, tls: Callable[[socket.socket], socket.socket] | None = None
     ) -> None:

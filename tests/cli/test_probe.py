@@ -36,7 +36,6 @@ def probe(stub: Brokers, *options: str | Path) -> Result:
 
 
 def broken(stub: Brokers, version: int = 2) -> None:
-    """Make the stub close the connection at a version of DeleteTopics."""
     usual = stub.cluster.handler(ApiKey.DELETE_TOPICS)
     stub.cluster.handlers[ApiKey.DELETE_TOPICS] = lambda request, found, _now_ms: (
         None if found == version else usual(request, found, 0)

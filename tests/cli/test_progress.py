@@ -11,8 +11,6 @@ from weir.cli.progress import Progress
 
 
 class Screen(io.StringIO):
-    """A terminal that tells when it has been written to."""
-
     def __init__(self) -> None:
         super().__init__()
         self.written = Event()

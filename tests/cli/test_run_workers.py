@@ -406,7 +406,6 @@ def throttled_topics(api: Api) -> set[tuple[str, int | str]]:
 
 
 def worker_of(api: Api, node_id: int) -> int:
-    """The process id of the worker that serves a broker."""
     (pid,) = [each["pid"] for each in api("/api/status")["workers"] if node_id in each["brokers"]]
     return int(pid)
 
@@ -432,7 +431,6 @@ def administered(workers: str, *options: str) -> Iterator[tuple[Weir, list[int],
 
 
 def summed(records: list[UsageRecord]) -> list[UsageRecord]:
-    """One record per broker and client, with the sums of all intervals."""
     found: dict[tuple[int, str], UsageRecord] = {}
     for record in records:
         key = record.broker, record.client_id

@@ -78,8 +78,6 @@ libraries        librdkafka 2.5.0
 
 
 class Shown(NamedTuple):
-    """A program on a fake screen, and the API that it reads."""
-
     program: Program
     pilot: Pilot[None]
     api: FakeApi
@@ -92,7 +90,6 @@ class Shown(NamedTuple):
         return await self.text()
 
     async def reread(self) -> str:
-        """Read again as after the interval, and return the screen."""
         await self.program.reread()
         return await self.text()
 

@@ -30,7 +30,6 @@ def verify(*options: str | Path) -> Result:
 
 @pytest.fixture
 def capture(tmp_path: Path) -> Path:
-    """A producer that writes wrong checksums, twice, and is answered."""
     return written(tmp_path / "wrong.weircap", changed(batch(), right_crc=False, crc=1))
 
 

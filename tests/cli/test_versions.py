@@ -55,7 +55,6 @@ def shown(*arguments: str, ranges: dict[int, tuple[int, int]] = KAFKA_0_10_2) ->
 
 
 def rows(table: str) -> dict[str, str]:
-    """The lines of the table by API key, with single spaces."""
     lines = (line.split() for line in table.splitlines()[1:] if line.strip())
     return {key: " ".join(words) for key, *words in lines}
 

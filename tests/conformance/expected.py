@@ -49,7 +49,6 @@ def probed(
 
 
 def probed_mock() -> list[Result]:
-    """Return the results of well-formed requests at the mock cluster."""
     with mock_cluster() as bootstrap:
         return probed_well_formed(bootstrap)
 
@@ -61,7 +60,6 @@ def probed_well_formed(bootstrap: str) -> list[Result]:
 
 @contextlib.contextmanager
 def mock_cluster() -> Iterator[str]:
-    """Run librdkafka's mock cluster, of one broker; give its address."""
     command = [sys.executable, "-m", "weir.demo.mock_cluster", "1"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

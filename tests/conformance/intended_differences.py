@@ -108,7 +108,6 @@ UNSTABLE: Final = (
 
 
 def stable(found: Iterable[Difference], release: str) -> list[Difference]:
-    """Return the differences without those between outcomes that depend on timing."""
     return [one for one in found if not any(_is_unstable(one, row, release) for row in UNSTABLE)]
 
 

@@ -37,7 +37,6 @@ class Aftermath:
 
     @property
     def reasons(self) -> Counter[str]:
-        """How often Weir logged each reason to close or refuse a connection."""
         return Counter(str(entry["reason"]) for entry in self._ended())
 
     def port(self, node_id: int) -> int:

@@ -11,7 +11,6 @@ _LOCAL, _REMOTE, _STATE, _INODE = 1, 2, 3, 9
 
 
 def open_descriptors(pid: int) -> dict[int, str]:
-    """Every open descriptor of a process, and what it is."""
     found = {}
     for link in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(FileNotFoundError):  # closed meanwhile
@@ -36,7 +35,6 @@ def connected_ports(pid: int) -> set[int]:
 
 
 def _sockets(pid: int) -> list[list[str]]:
-    """The rows of /proc/net/tcp and tcp6 that are this process's."""
     inodes = {
         match[1]
         for target in open_descriptors(pid).values()

@@ -19,7 +19,6 @@ def wait_for_end(stop: threading.Event) -> None:
 
 
 def main() -> None:
-    """Produce 100 records/s."""
     bootstrap, topic = sys.argv[1:]
     producer = KafkaProducer(
         bootstrap_servers=bootstrap, client_id="py", acks="all", bootstrap_timeout_ms=60_000

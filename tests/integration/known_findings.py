@@ -27,7 +27,6 @@ class Known(NamedTuple):
     path: str = ""
 
     def explains(self, client: str, key: Key) -> bool:
-        """Return whether it explains a finding in this client's session."""
         rule, api, version, path = key
         return (self.client, self.rule, self.path) == (client, rule, path) and (
             self.api == ANY or (self.api == api and version in self.versions)

@@ -76,6 +76,5 @@ def await_partitions(cluster: Cluster, expected: Mapping[str, int]) -> None:
 
 
 def delete(cluster: Cluster, names: Iterable[str]) -> None:
-    """Have the broker delete topics, without Weir; return when it has begun."""
     version = 0 if cluster.version == "0.10.2.2" else 1
     ask_once((HOST, cluster.ports[cluster.controller()]), "cleaner", Delete(tuple(names), version))

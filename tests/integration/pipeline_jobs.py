@@ -45,7 +45,6 @@ def commands(*all_arguments: Sequence[str], directory: Path) -> list[Ended]:
 
 
 def outcome(job: str, lake: Path, *arguments: str) -> dict[str, Any]:
-    """What a job says that it has done, which it must have."""
     done = command(job, "--lake", str(lake), "--master", "local[2]", "--json", *arguments)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     said: dict[str, Any] = msgspec.json.decode(done.stdout)

@@ -16,7 +16,6 @@ from weir.cli.main import weir
 
 
 def main() -> None:
-    """Run them one after the other, whatever becomes of them."""
     all_arguments = msgspec.json.decode(sys.stdin.buffer.read(), type=list[list[str]])
     os.chdir(sys.argv[1])
     ended = []

@@ -27,7 +27,6 @@ def alter(port: int, client_id: str, rate: float | None) -> None:
 
 
 def throttled(port: int, client_id: str, topic: str) -> bool:
-    """Whether somebody who sends 40 KB is told to wait."""
     request = produce(NEW, client_id, topic, RECORD_BYTES)
     with SaslConnection((HOST, port), client_id) as connection:
         for _ in range(2):

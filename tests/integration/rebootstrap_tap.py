@@ -85,7 +85,6 @@ class RebootstrapTap:
                 self._in_flight += 1
 
     def answered(self, head: Head, frame: bytes) -> bytes:
-        """Return the frame to send as the response to a request."""
         with self._lock:
             if head.api_key == ApiKey.PRODUCE:
                 self._in_flight -= 1
@@ -102,8 +101,6 @@ class RebootstrapTap:
 
 
 class _Relayed:
-    """A connection of a client, and the one to the Weir."""
-
     def __init__(self, tap: RebootstrapTap, client: socket.socket, server: socket.socket) -> None:
         self._tap = tap
         self._client, self._server = client, server

@@ -53,7 +53,6 @@ Key = tuple[str, str, int, str]
 
 
 def findings(capture: Path) -> dict[Side, dict[Key, Found]]:
-    """Findings of a capture by their sender and their key, notes included."""
     found: dict[Side, dict[Key, Found]] = {side: {} for side in Side}
     for finding in verify(CaptureReader(capture)):
         first, times = found[finding.side].get(finding.key, (finding, 0))

@@ -64,7 +64,6 @@ class ReplicatedCluster:
             self.weir.__exit__(kind, error, trace)
 
     def stop_weir(self) -> None:
-        """End Weir in good order; brokers do not reach each other then."""
         assert self.weir.stop() == 0
 
     def start_weir(self) -> None:

@@ -157,7 +157,6 @@ def _administer(admin: Admin, version: str, topics: list[str]) -> None:
 
 
 def _mutate(admin: Admin, version: str, topic: str) -> None:
-    """Exceed the mutation quota; the next request is refused or waits."""
     steps = [Step("create", {topic: MANY})]
     if version_tuple(version) >= GROWABLE:
         steps.append(Step("grow", {topic: MANY + 1}))

@@ -34,7 +34,6 @@ class StallingRelay:
         """Number of chunks that had to wait."""
 
     def stop(self) -> None:
-        """Pass no byte of the chosen clients from now on."""
         self._passing.clear()
 
     def go_on(self) -> None:

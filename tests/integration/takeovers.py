@@ -48,14 +48,12 @@ class Generations:
         self.number = 0
 
     def log(self, number: int) -> str:
-        """What the Weir of this number has logged, JSON lines."""
         return self._processes.log(str(number)).read_text("utf-8", "replace")
 
     def pid(self, number: int) -> int:
         return self._processes.pid(str(number))
 
     def start(self) -> int:
-        """Start the next Weir, wait until it serves, and return its number."""
         self.wait_for(self.start_only(), '"event": "quotas in force"')
         return self.number
 
@@ -71,12 +69,10 @@ class Generations:
         return self.ended(self.number)
 
     def stop(self) -> int:
-        """Send SIGTERM to the newest Weir, wait, and return its exit code."""
         os.kill(self.pid(self.number), signal.SIGTERM)
         return self.ended(self.number)
 
     def ended(self, number: int) -> int:
-        """Wait until a Weir has ended; return its exit code."""
         return self._processes.wait(str(number), PATIENCE_S)
 
     def wait_for(self, number: int, text: str) -> None:
@@ -108,7 +104,6 @@ class Tally:
     """Longest time from sending a record to its acknowledgement."""
 
     def note(self, sent_s: float, error: object = None) -> None:
-        """Count a record that was sent at this monotonic time."""
         self.longest_s = max(self.longest_s, time.monotonic() - sent_s)
         if error is None:
             self.delivered += 1
@@ -169,15 +164,12 @@ class KafkaPythonLoad:
 
 
 class Running:
-    """Loads in threads of their own; a context manager."""
-
     def __init__(self, *loads: Load) -> None:
         self.loads = loads
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=load.run, args=(self._stop,)) for load in loads]
 
     def wait_for_more(self, count: int = 20) -> None:
-        """Wait until each load has this many more records acknowledged."""
         goals = [load.tally.delivered + count for load in self.loads]
         deadline = time.monotonic() + PATIENCE_S
         while any(load.tally.delivered < goal for load, goal in zip(self.loads, goals, strict=True)):

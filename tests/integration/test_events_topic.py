@@ -51,7 +51,6 @@ def told(admin: Admin) -> Iterator[dict[str, Any]]:
 
 
 def told_until(admin: Admin, kind: str) -> list[dict[str, Any]]:
-    """Return the events up to the first of this kind."""
     found: list[dict[str, Any]] = []
     for event in told(admin):
         found.append(event)
@@ -61,7 +60,6 @@ def told_until(admin: Admin, kind: str) -> list[dict[str, Any]]:
 
 
 def send(weir: Weir, request: Request, topic: str, client_id: str) -> ProduceResponse:
-    """Send a produce request through Weir to the leader of partition 0."""
     leader = leaders((HOST, weir.port), topic)[0]
     with Connection(leader, client_id) as connection:
         return body_of(connection.exchange(request.frame), ProduceResponse, NEW.produce)

@@ -168,7 +168,6 @@ def transcript(release: str, bootstrap: str, calls: Sequence[Call]) -> Transcrip
 
 
 def side_by_side(release: str, cluster: Cluster, weir: Weir, calls: Sequence[Call]) -> list[Transcript]:
-    """What the tool says of the cluster's own quotas, and of Weir's."""
     with ThreadPoolExecutor() as both:
         return list(both.map(lambda at: transcript(release, at.bootstrap, calls), (cluster, weir)))
 
@@ -328,7 +327,6 @@ def test_client_quota_requests_are_answered_as_by_a_broker(cluster: Cluster, wei
                 assert altered(through, change, version) == expected, change
 
         def heard() -> bool:
-            """A broker describes what it has heard of the controller."""
             return described(own, describe(), 1) == described(through, describe(), 1)
 
         until(heard, lambda: "the broker to describe what it has stored")

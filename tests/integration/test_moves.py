@@ -78,7 +78,6 @@ class Crowd:
         settle(self._senders, self._alone, self._members)
 
     def assert_all_arrived(self) -> None:
-        """Nothing is lost; nothing is doubled if the producers promise it."""
         assert_all_arrived(self._senders, self._alone, once=self._once)
         assert_all_arrived(self._senders, self._members, once=self._once, again=True)
 
@@ -214,7 +213,6 @@ def told_by(weir: Weir) -> dict[int, tuple[str, int]]:
 
 
 def about(weir: Weir, node_id: int) -> list[dict[str, object]]:
-    """Weir's log lines that have to do with a broker."""
     return [entry for entry in entries(weir.log) if entry.get("node_id") == node_id]
 
 

@@ -33,7 +33,6 @@ _CHECKSUM: Final = slice(17, 21)
 
 @pytest.fixture(scope="module")
 def stand() -> Iterator[Stand]:
-    """A broker whose account of request time can be read."""
     with standing("3.9.1") as running:
         yield running
 

@@ -102,7 +102,6 @@ def test_librdkafkas_requests_for_the_whole_cluster_pass_under_every_quota(
 
 
 def consumed(config: Config, pattern: str) -> set[bytes | None]:
-    """The records of the topics that the pattern is for."""
     consumer = Consumer({**config, "auto.offset.reset": "earliest"})
     consumer.subscribe([pattern])
     try:

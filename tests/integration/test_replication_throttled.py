@@ -95,7 +95,6 @@ def assert_equal_logs(cluster: Cluster, topic: str, one: int, two: int) -> None:
 
 
 def assert_near(what: str, measured: float, expected: float, within: float) -> None:
-    """The measured value is within a share of the expected one."""
     say(f"{what}: {measured:.4g}, expected {expected:.4g}, ratio {measured / expected:.4f}")
     assert abs(measured / expected - 1) <= within, what
 
@@ -238,7 +237,6 @@ def leader_is_killed(replicated: ReplicatedCluster, copy: Copy) -> None:
 
 
 def follower_is_killed(replicated: ReplicatedCluster, _copy: Copy) -> None:
-    """Broker 2 starts again with a part of the log."""
     replicated.cluster.kill(2)
     replicated.cluster.wait_until_ready()
     replicated.cluster.restart(2)

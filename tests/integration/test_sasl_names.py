@@ -62,7 +62,6 @@ def response(payload: str) -> bytes:
 
 
 def accepted() -> dict[str, bytes]:
-    """Responses that the broker accepts; of whom, it says."""
     alices, bobs = claims(ALICES), claims('{"sub":"bob","exp":%d}')
     payloads = {
         "two subjects": '{"sub":"alice","exp":%d,"sub":"bob"}',

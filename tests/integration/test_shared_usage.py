@@ -63,7 +63,6 @@ RESTARTS: Final = int(os.environ.get("RESTARTS", "5"))
 
 
 def weirs_of(start_weir: StartWeir, bootstrap: str, number: int) -> list[Weir]:
-    """Start Weirs, and wait until they have heard each other."""
     found = [start_weir(bootstrap, SHARED, options=OPTIONS) for _ in range(number)]
     time.sleep(2)  # each hears the others' reports, which come twice a second
     return found
@@ -92,7 +91,6 @@ def steady_rate(clients: Sequence[RawClient], from_s: float) -> float:
 
 
 def rate(clients: Sequence[RawClient], from_s: float, until_s: float) -> float:
-    """The rate of all clients together, as a share of the quota."""
     return sum(mean_rate(client.answers, from_s, until_s) for client in clients) / QUOTA
 
 

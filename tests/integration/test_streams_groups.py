@@ -30,7 +30,6 @@ LOADING: Final = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 def await_coordinator(address: Address, group: str) -> None:
-    """Return when the cluster has its topic for groups and a coordinator."""
     deadline = time.monotonic() + _TIMEOUT_S
     wanted = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
     while ask(address, wanted, FindCoordinatorResponse, 4).coordinators[0].error_code != ErrorCode.NONE:

@@ -25,8 +25,6 @@ NODES: Final = 3
 
 
 class Kill(NamedTuple):
-    """A moment of a take-over at which a worker is killed."""
-
     log: int
     """Number of the Weir that logs the event: 1 for the former one, 2 for the new one."""
     event: str

@@ -97,7 +97,6 @@ def copy(bootstrap: str, source: str, target: str, count: int, *, commit: bool) 
 
 
 def group_of(bootstrap: str, source: str) -> Consumer:
-    """A consumer in the group that is named as its topic."""
     return Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -120,7 +119,6 @@ def read(consumer: Consumer, count: int) -> list[bytes]:
 
 
 def committed_offset(bootstrap: str, *, topic_of: str) -> int | None:
-    """Where the group of this topic would go on in partition 0."""
     consumer = group_of(bootstrap, topic_of)
     with closing(consumer):
         (found,) = consumer.committed([TopicPartition(topic_of, 0)], timeout=TIMEOUT_S)

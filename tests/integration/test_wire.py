@@ -56,7 +56,6 @@ def test_frames_of_real_clients_and_brokers_decode_to_the_last_byte(
 
 
 def understood(conversation: Conversation) -> Counter[str]:
-    """Decode and re-encode each frame; return what was said how often."""
     seen: Counter[str] = Counter()
     expected: list[tuple[int, int, int]] = []
     for frame in frames(conversation.requests):

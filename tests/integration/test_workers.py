@@ -155,7 +155,6 @@ def rate(clients: list[RawClient]) -> float:
 
 
 def workers(weir: Weir) -> list[int]:
-    """The process ids of all workers that have started, the oldest first."""
     return [int(str(line["pid"])) for line in entries(weir.log) if line["event"] == "worker started"]
 
 

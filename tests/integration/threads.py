@@ -7,8 +7,6 @@ from collections.abc import Callable
 
 
 class Threads:
-    """Daemon threads that are started one by one, and awaited together."""
-
     def __init__(self) -> None:
         self._threads: list[threading.Thread] = []
 

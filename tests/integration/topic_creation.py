@@ -20,7 +20,6 @@ CREATE, GROW, DELETE = 6, 3, 5
 
 
 def create(address: Address, name: str, partitions: int, client_id: str = APP) -> int:
-    """Create a topic on a connection of its own; its error code."""
     request = Create((Topic(name, partitions, configs=SMALL),), version=CREATE)
     (code,) = ask_once(address, client_id, request).error_codes
     return code

@@ -274,7 +274,6 @@ def create_spread(bootstrap: str, topic: str, replicas: list[list[int]], min_in_
 
 
 def delete_topic(bootstrap: str, topic: str) -> None:
-    """Delete a topic; return when the cluster no longer lists it."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.delete_topics([topic])[topic].result(PATIENCE_S)
     until(lambda: topic not in admin.list_topics(timeout=10).topics, lambda: f"{topic} to be deleted")

@@ -64,7 +64,6 @@ class Teller:
         self._hidden[value] = "HIDDEN"
 
     def ask(self, request: Message, answer: type[R]) -> R:
-        """Ask, again if the broker is not ready; keep the answer."""
         found = self.get(request, answer)
         self.throttle_ms.add(getattr(found, "throttle_time_ms", 0))
         self.heard.append(

@@ -58,7 +58,6 @@ class Weir:
         return self._processes.log(NAME).read_text("utf-8", "replace")
 
     def written(self) -> dict[Path, bytes]:
-        """Everything that it has on disk, its log among it."""
         return {path: path.read_bytes() for path in self._processes.directory.rglob("*") if path.is_file()}
 
     @property

@@ -72,7 +72,6 @@ class Front:
 
     @property
     def broker(self) -> Address:
-        """Where clients reach broker 0, without asking first where it is."""
         return HOST, self.weir.port + 1
 
     def charged(self) -> dict[Sharer, dict[str, float]]:

@@ -65,7 +65,6 @@ def _begun(kill: Kill, job: str, *options: str) -> subprocess.Popen[str]:
 
 
 def without_repetitions(states: Iterable[T]) -> list[T]:
-    """Return the states without those that equal the state before them."""
     different: list[T] = []
     for state in states:
         if different[-1:] != [state]:

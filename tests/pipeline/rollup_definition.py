@@ -62,7 +62,6 @@ def expected(records: Sequence[Record], seconds: int) -> dict[Key, dict[str, obj
 
 
 def summed(mine: Sequence[tuple[Record, bool]], seconds: int) -> dict[str, object]:
-    """Return the expected row of one entity, broker and period."""
     windows: dict[int, list[tuple[Record, bool]]] = defaultdict(list)
     for record, of_mutations in mine:
         windows[int(number(record, "time_ms")) // WINDOW_MS].append((record, of_mutations))

@@ -68,8 +68,6 @@ class Connected:
 
 
 class World:
-    """Connections through one Weir to one broker, and the time."""
-
     def __init__(
         self,
         table: QuotaTable,

@@ -41,7 +41,6 @@ TIME_TAKEN: Final = re.compile(r"done in [\d.]+ s|" + TIME_OF_RUN.pattern)
 
 
 def run(master: str, directory: Path) -> list[Ended]:
-    """Run all jobs in one process, on the lake in the directory."""
     options = ("--lake", str(directory / "lake"), "--master", master)
     ended = commands(*(("pipeline", job, *options, *more) for job, *more in JOBS), directory=directory)
     return [

@@ -69,7 +69,6 @@ def lacking(name: str) -> str:
 
 
 def judge(lines: list[str | bytes | None], kind: str = "usage", rules: Rules = RULES) -> list[Row]:
-    """Return the parsed rows in the order of the lines."""
     contents = [line.encode() if isinstance(line, str) else line for line in lines]
     names = [str(number) for number in range(len(lines))]
     columns = [pa.array(names), pa.array(contents, pa.binary()), pa.array([TAKEN_MS] * len(lines))]
@@ -81,7 +80,6 @@ def judge(lines: list[str | bytes | None], kind: str = "usage", rules: Rules = R
 
 
 def in_a_file(lines: list[bytes], directory: Path) -> list[Row]:
-    """Return the parsed rows of a file with these lines."""
     path = directory / "usage-1.jsonl"
     path.write_bytes(b"\n".join(lines))
     columns = [pa.array([f"file:{path}"]), pa.array([None], pa.binary()), pa.array([TAKEN_MS])]
@@ -90,7 +88,6 @@ def in_a_file(lines: list[bytes], directory: Path) -> list[Row]:
 
 
 def assert_is(row: Row, record: UsageRecord | TraceRecord) -> None:
-    """Check that a good row has exactly the values of the record."""
     assert row["reason"] is None
     for name, value in msgspec.structs.asdict(record).items():
         assert row[name] == (msgspec.structs.asdict(value) if isinstance(value, ByQuota) else value), name

@@ -25,7 +25,6 @@ HOUR_MS: Final = 3_600_000
 
 
 def queries() -> dict[str, str]:
-    """Return the board's queries by panel, with its variables filled in."""
     values = {"$cluster": "default", "$__from": str(FIRST_MS), "$__to": str(FIRST_MS + HOUR_MS - 1)}
     found = {}
     for panel in BOARD["panels"]:

@@ -50,8 +50,6 @@ QUOTAS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage")
 
 @dataclass
 class Replayed:
-    """The records of a simulation with three quotas in force."""
-
     world: World
     outcome: Outcome
     hours: list[Row]

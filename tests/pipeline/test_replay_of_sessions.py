@@ -27,7 +27,6 @@ def replayed(
     hold: bool = False,
     throttle_ms_max: int = INT32_MAX,
 ) -> Hour:
-    """Return the sums over all hours of one client's budget."""
     rows = []
     for trace in traces:
         if trace.client_id == client_id and GROUP.get(key, trace.api) == trace.api:

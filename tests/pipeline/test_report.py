@@ -41,7 +41,6 @@ def write(spark: SparkSession, path: str, columns: StructType, *rows: dict[str, 
 
 
 def produced(time_ms: int, client_id: str, bytes_: int, **values: object) -> dict[str, object]:
-    """Return a usage record of a second in which a client produced."""
     amounts = {"requests": 1, "bytes_in": bytes_, "bytes_out": 0, "charged_bytes": bytes_}
     return record(time_ms, client_id=client_id, **amounts, **values)
 

@@ -31,7 +31,6 @@ def rendered(found: Findings) -> str:
 
 @pytest.fixture(scope="module")
 def page() -> str:
-    """The report of 40 clients in 15 days."""
     return rendered(large(clients=40, top=5, brokers=3))
 
 

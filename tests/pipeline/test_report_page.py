@@ -56,7 +56,6 @@ def with_capacity(found: Findings) -> Findings:
 
 
 def gauges_of(found: Findings) -> list[tuple[str | None, ...]]:
-    """Return class, label and length of the arc of each gauge."""
     elements = Page(rendered(found)).elements
     classes = [attributes["class"] for name, attributes in elements if name == "li" and attributes]
     labels = [

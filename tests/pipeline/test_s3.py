@@ -33,7 +33,6 @@ TABLES: Final = {"usage": USAGE, "rollup": ROLLUP}
 
 @pytest.fixture
 def endpoint() -> Iterator[str]:
-    """Yield the URL of an S3 server with an empty bucket."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     try:

@@ -31,6 +31,5 @@ def record(time_ms: int, **fields: object) -> dict[str, object]:
 
 
 def ingest(spark: SparkSession, lake: Lake, records: Sequence[Record]) -> None:
-    """Add the records to the lake, in the form that ingest writes."""
     rows = spark.createDataFrame([dict(each) for each in records], tables.USAGE)
     append_once(rows.coalesce(1), lake.usage, str(uuid4()), 0)

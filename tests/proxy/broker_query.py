@@ -46,7 +46,6 @@ def answer(correlation_id: int = 1, cluster: str = "c") -> bytes:
 
 
 def questions(count: int) -> BrokerQuery:
-    """Ask so many questions, and tell what the last one brought."""
     text = None
     for number in range(count):
         topic = MetadataRequest.MetadataRequestTopic(name=f"topic {number}")

@@ -44,7 +44,6 @@ def client_context() -> ssl.SSLContext:
 
 
 def write_pair(directory: Path, *names: str, ca: str = "tests") -> tuple[Path, Path]:
-    """Write a certificate for these names, and its key; return their paths."""
     leaf = authority(ca).issue_cert(*names)
     cert, key = directory / "tls.crt", directory / "tls.key"
     cert.write_bytes(b"".join(blob.bytes() for blob in leaf.cert_chain_pems))
@@ -53,7 +52,6 @@ def write_pair(directory: Path, *names: str, ca: str = "tests") -> tuple[Path, P
 
 
 def write_ca(directory: Path, ca: str = "tests") -> Path:
-    """Write the authority's certificate; return its path."""
     path = directory / f"{ca}.pem"
     authority(ca).cert_pem.write_to_path(str(path))
     return path

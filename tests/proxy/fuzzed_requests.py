@@ -25,7 +25,6 @@ KEYS: Final = (
 
 @st.composite
 def asked(draw: st.DrawFn) -> tuple[Message, int]:
-    """Any request that may become a query, and its version."""
     key = draw(st.sampled_from(KEYS))
     known = versions(key)
     assert known is not None

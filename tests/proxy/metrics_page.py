@@ -35,8 +35,6 @@ def registry_of(quotas: str = EVERYBODY) -> QuotaRegistry:
 
 
 class Page:
-    """A parsed scrape: samples by name, labels as they are."""
-
     def __init__(self, text: bytes, accept: str = PLAIN) -> None:
         self.samples: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
         for family in PARSERS[accept](text.decode("utf-8")):

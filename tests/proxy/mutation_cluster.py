@@ -24,7 +24,6 @@ BURST: Final = 10
 
 
 def limited(rate: float | None = RATE, client_id: str = "app") -> QuotaTable:
-    """A mutation quota of one client-id, in partitions/s; None for none."""
     entity = Entity(client_id=client_id)
     return QuotaTable({} if rate is None else {(entity, QuotaKey.CONTROLLER_MUTATION_RATE): rate})
 
@@ -59,7 +58,6 @@ class Cluster:
         return Client(new_connection(quotas=self.quotas, plans=self.plans, node_id=node_id), self.controller)
 
     def ask(self, now_ms: int, mutation: Mutation, client_id: str = "app") -> Answer:
-        """One request on a connection of its own."""
         (frame,) = self.connect().send(now_ms, mutation.frame(client_id))
         return mutation.answer(frame)
 
@@ -68,7 +66,6 @@ class Cluster:
 
     @property
     def tokens(self) -> float:
-        """The balance of the client "app", at the last request's time."""
         budget = self.quotas.mutations.budget("ANONYMOUS", "app", 0)
         assert budget is not None
         return budget.tokens(self.controller.now_ms)

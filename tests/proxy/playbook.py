@@ -25,8 +25,6 @@ from weir.quotas import QuotaTable
 
 
 class Playbook:
-    """A session, its wire, and what was asserted of them."""
-
     def __init__(
         self,
         table: QuotaTable | None = None,

@@ -37,7 +37,6 @@ def costs(
 
 
 def time_table(limit: float = LIMIT, entity: Entity = APP) -> QuotaTable:
-    """A quota on request time, of one client-id by default."""
     return QuotaTable({(entity, QuotaKey.REQUEST_PERCENTAGE): limit})
 
 

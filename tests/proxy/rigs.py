@@ -79,8 +79,6 @@ def _maybe_secured(pair: tuple[socket.socket, socket.socket], *, tls: bool, serv
 
 
 class Rig:
-    """A relay, and the far ends of its two sockets."""
-
     def __init__(
         self,
         table: QuotaTable | None = None,
@@ -105,7 +103,6 @@ class Rig:
 
     @property
     def reason(self) -> CloseReason | None:
-        """Why the relay has ended, None while it has not."""
         assert len(self.ends) <= 1
         return self.ends[0][0] if self.ends else None
 

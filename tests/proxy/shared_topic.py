@@ -30,8 +30,6 @@ PATIENCE_S = 30.0
 
 
 class Topic:
-    """A topic in memory, which several links read from its beginning."""
-
     def __init__(self) -> None:
         self.records: list[Read] = []
         self.changed = threading.Condition()
@@ -93,7 +91,6 @@ def ignore() -> None:
 
 
 async def run(sharing: UsageSharing, clock: Clock) -> None:
-    """Share until cancelled, with a reactor on the test's clock."""
     reactor = Reactor(lambda: 1000 * clock.now_ms)
     try:
         async with trio.open_nursery() as nursery:

@@ -30,15 +30,12 @@ LONG_S = 20
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what is only counted; the time limit is the stage's."""
     while not condition():  # noqa: ASYNC110  # the server has no event for each of its integers
         await trio.sleep(0.005)
 
 
 @dataclass
 class Stage:
-    """A server, its brokers, and a nursery for more of them."""
-
     server: Server
     cluster: Cluster
     nursery: trio.Nursery
@@ -47,7 +44,6 @@ class Stage:
     clients: list[Connection] = field(default_factory=list)
 
     async def connect(self, node_id: int | None = None) -> Connection:
-        """A client of the bootstrap listener, or of a broker's."""
         port = self.first_port if node_id is None else self.first_port + 1 + node_id
         self.clients.append(Connection(await trio.open_tcp_stream(HOST, port)))
         return self.clients[-1]
@@ -74,7 +70,6 @@ class Stage:
         return Address(HOST, self.first_port + 1 + node_id)
 
     async def closed(self, reason: CloseReason, times: int = 1) -> None:
-        """Wait until so many connections have ended for this reason."""
         await until(lambda: self.server.counters.closed[reason] >= times)
 
 
@@ -85,7 +80,6 @@ Script = Callable[[Stage], Awaitable[None]]
 async def set_stage(
     reactor: Reactor, script: Script | None, brokers: tuple[int, ...], options: dict[str, Any], *, drive: bool
 ) -> None:
-    """Open the curtain, let the script play, clear everything away."""
     with trio.fail_after(LONG_S):
         async with trio.open_nursery() as nursery:
             if drive:

@@ -136,7 +136,6 @@ def put(value: Any, names: list[str]) -> None:
 
 
 def marked(message: type[Message], version: int, path: str) -> Message:
-    """A response with the mark in one of its fields."""
     value = sample(message, version)
     if isinstance(value, DescribeClusterResponse):
         value.endpoint_type = BROKERS

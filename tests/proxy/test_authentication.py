@@ -76,7 +76,6 @@ def shake(play: Playbook, mechanism: str = "PLAIN", error_code: int = 0) -> None
 
 
 def step(play: Playbook, token: bytes, answer: bytes = b"", error_code: int = 0) -> str:
-    """A token and its answer; return who the client is after it."""
     play.relays(authenticate(token), authenticated(answer, error_code))
     return play.session.client.user
 
@@ -457,7 +456,6 @@ HEAD_BYTES: Final = 14
 
 
 def of_length(frame: bytes, length: int) -> bytes:
-    """The head of a request that says it has this length."""
     return struct.pack(">i", length) + frame[4:HEAD_BYTES]
 
 

@@ -25,7 +25,6 @@ from weir.quotas import QuotaTable
 
 
 def values(metrics: list[Metric]) -> dict[tuple[str, ...], float]:
-    """Each sample by its name and the values of its labels."""
     return {
         (sample.name, *sample.labels.values()): sample.value
         for metric in metrics

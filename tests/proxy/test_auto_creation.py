@@ -38,7 +38,6 @@ class Creating(Cluster):
     def ask_for(
         self, now_ms: int, *names: str, version: int = 12, client_id: bytes = b"app", creating: bool = True
     ) -> tuple[dict[str, int], int]:
-        """Ask for topics; the error of each, and the throttle time."""
         wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
         asked = MetadataRequest(topics=wanted, allow_auto_topic_creation=creating)
         (frame,) = self.connect().send(now_ms, request(asked, version, client_id=client_id))

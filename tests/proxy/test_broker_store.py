@@ -38,8 +38,6 @@ LONG_S = 20.0
 
 
 def play(cluster: QuotaCluster, script: Callable[[BrokerStore], Awaitable[T]], brokers: int = 1) -> T:
-    """Run a script with a store that knows the first broker."""
-
     async def main() -> T:
         with trio.fail_after(LONG_S):
             async with trio.open_nursery() as nursery:

@@ -159,7 +159,6 @@ def plan_of(api_key: ApiKey, version: int) -> tuple[bool, bool, bool]:
 
 
 def is_mutation(fill: Callable[[Plan], None]) -> bool:
-    """True if the function belongs to the capability that charges partitions."""
     return fill.__module__.startswith(f"{mutations.__name__}.")
 
 

@@ -26,8 +26,6 @@ TABLE: Final = QuotaTable({EACH: 100.0, WHOLE: 100.0}, options={WHOLE: Options(s
 
 
 class Stand:
-    """A sender on a reactor whose time the test sets."""
-
     def __init__(self, table: QuotaTable = TABLE, own_ms: int = OWN_MS) -> None:
         self.clock = Clock()
         self.reactor = Reactor(self.clock)
@@ -48,7 +46,6 @@ class Stand:
             self.reactor.turn(0)
 
     def told(self) -> dict[str, float]:
-        """Units told by client-id; forgets them."""
         units: dict[str, float] = {}
         for message in self.posted:
             for charge in message.charges:

@@ -45,7 +45,6 @@ EMPTY_BYTES: Final = 66
 
 
 def quotas(*entities: Entity, unnamed: str = "") -> BrokerQuotas:
-    """Of one broker: this rate for each of them, in both directions."""
     rates = {(entity, key): float(RATE) for entity in entities for key in (PRODUCE, FETCH)}
     return BrokerQuotas.create(QuotaTable(rates), unnamed=unnamed)
 

@@ -194,7 +194,6 @@ def test_a_response_to_a_request_for_least_is_delivered_if_the_throttle_is_over(
 
 
 def with_endpoints(value: FetchResponse, *hosts: str) -> FetchResponse:
-    """Return a copy that names brokers 1, 2, ... at these hosts."""
     copy = deepcopy(value)
     copy.node_endpoints = [
         FetchResponse.NodeEndpoint(node_id=number, host=host, port=9092)

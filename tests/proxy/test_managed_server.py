@@ -37,7 +37,6 @@ def path(tmp_path: Path) -> Path:
 
 
 async def manage(stage: Stage, path: Path, admins: frozenset[str] = frozenset({"ANONYMOUS"})) -> QuotaManager:
-    """Have the stage's server keep its quotas in this file."""
     store = FileStore(path)
     table = store.start()
     put_in_force(stage.server.quotas, table)

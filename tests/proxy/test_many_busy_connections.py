@@ -40,7 +40,6 @@ class _Relays:
         self._stack = stack
 
     def relay(self) -> tuple[socket.socket, socket.socket]:
-        """Begin a relay; return the client's and the broker's socket."""
         (client, near), (broker, far) = (map(self._stack.enter_context, tcp_pair()) for _ in range(2))
         connection = new_connection(in_flight_max=1 << 20)
         connection.clock = self.reactor.clock

@@ -54,7 +54,6 @@ def name_of(one: dict[str, Any]) -> str:
 
 
 def plain_batch(length: int = 200) -> bytes:
-    """A batch of magic 2 that is not packed."""
     return struct.pack(">qiibIh", 0, length - 12, -1, 2, 0, 0).ljust(length, b"r")
 
 
@@ -68,12 +67,10 @@ def produce(*batches: bytes, acks: int = 1) -> bytes:
 
 
 def true_us(stream: Stream, frame: bytes) -> float:
-    """The time that a broker needs for a request with this stream."""
     return US + 3.0 * (len(frame) - 4) / 1000 + US_PER_KB[CODECS[stream.codec - 1]] * stream.truth / 1000
 
 
 def connected() -> tuple[Connection, Wire]:
-    """A connection whose request time is charged and not limited."""
     session = timed(time_table(1e9), costs({"Produce": COST}))
     return session, Wire(session)
 
@@ -94,8 +91,6 @@ def charged_for(frame: bytes, latency_us: float, cut: int | None = None) -> floa
 
 
 class Looks:
-    """Estimates of requests, each a new look of one process."""
-
     def __init__(self, seed: int = 1) -> None:
         look = extra(Plan(ApiKey.PRODUCE, VERSION), COST, Random(seed))
         assert look is not None

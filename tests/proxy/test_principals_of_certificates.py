@@ -39,7 +39,6 @@ NAMED: Final = {
 
 
 def name(*parts: tuple[tuple[str, str], ...]) -> x509.Name:
-    """A name of these parts, the first one encoded first."""
     return x509.Name(
         [
             x509.RelativeDistinguishedName([x509.NameAttribute(NAMED[kind], value) for kind, value in part])
@@ -291,7 +290,6 @@ def _ours(rules: str, subject: str) -> str | None:
 
 
 def fuzzed() -> list[tuple[str, str]]:
-    """Rules and subjects put together from parts, the same ones each time."""
     found: list[tuple[str, str]] = []
     parts = st.lists(
         st.sampled_from(

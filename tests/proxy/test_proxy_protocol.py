@@ -31,7 +31,6 @@ ELSEWHERE = "10.0.0.0/8"
 
 
 async def sent(stage: Stage, data: bytes) -> Connection:
-    """A connection of broker 0's listener that begins with these bytes."""
     client = await stage.connect(0)
     await client.stream.send_all(data)
     return client

@@ -28,7 +28,6 @@ SILENT = float("inf")
 
 
 def timed(main: Callable[[], Awaitable[T]]) -> T:
-    """Run a script in simulated time, which passes while all tasks sleep."""
     return trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 
 

@@ -38,8 +38,6 @@ def listing(*topics: str, rate: str = "1000") -> ReplicationThrottles:
 
 
 class Cluster:
-    """The ids that the cluster tells, and what it was asked."""
-
     def __init__(self) -> None:
         self.ids = {"orders": OLD_ID}
         self.missing = ""

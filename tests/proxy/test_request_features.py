@@ -64,7 +64,6 @@ def plan_of(api_key: int, version: int) -> Plan:
 
 
 def produce(version: int, *topics: list[bytes], acks: int = 1, client_id: bytes | None = b"app") -> bytearray:
-    """A request with these topics: the records of each partition."""
     message = ProduceRequest(
         acks=acks,
         topic_data=[

@@ -391,8 +391,6 @@ def test_fetch_is_throttled_by_the_longer_of_byte_rate_and_request_time(size: in
 
 
 def padded_fetch(length: int, number: int = 1) -> bytes:
-    """A response to Fetch v11 of this frame length."""
-
     def of(size: int) -> bytes:
         partition = FetchResponse.PartitionData(records=b"r" * size)
         topic = FetchResponse.FetchableTopicResponse(partitions=[partition])

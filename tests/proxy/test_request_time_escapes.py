@@ -232,7 +232,6 @@ def batch(size: int) -> bytes:
 
 
 def heavy(version: int, partitions: int = 5, size: int = 100_000) -> bytes:
-    """A produce request that costs more than its length shows."""
     partition = [
         ProduceRequest.PartitionProduceData(index=index, records=batch(size)) for index in range(partitions)
     ]

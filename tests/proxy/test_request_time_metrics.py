@@ -33,7 +33,6 @@ def charge(
     now_ms: int = 0,
     node_id: int = 0,
 ) -> int:
-    """What a request of this API costs; the throttle time."""
     quotas = registry.of(node_id)
     return quotas.ledger("ANONYMOUS", client_id, now_ms).charge_request(api_key, us, now_ms)
 

@@ -131,8 +131,6 @@ def exchange(step: Step) -> tuple[bytes, bytes]:
 
 @dataclass
 class Model:
-    """What has been charged, and until when whom has to wait."""
-
     limit: float
     total_us: float = 0.0
     budget: Budget = field(init=False)

@@ -77,7 +77,6 @@ def nodes_of(message: Any, version: int) -> list[Any]:
 
 
 def with_nodes(message: type[Message], version: int, nodes: dict[int, Address]) -> Any:
-    """A response with something in every field, which names these nodes."""
     value: Any = sample(message, version)
     if isinstance(value, DescribeClusterResponse):
         value.endpoint_type = BROKERS
@@ -186,7 +185,6 @@ def _without_unknown_tags(value: Any) -> Any:
 
 
 def _replaced(read: Any, addresses: dict[int, Address]) -> Any:
-    """The same dicts, with other hosts and ports wherever there are some."""
     if isinstance(read, (list, tuple)):
         return type(read)(_replaced(element, addresses) for element in read)
     if not isinstance(read, dict):

@@ -37,7 +37,6 @@ def end(steps: Iterator[None]) -> int:
 
 
 def counts(scan: Scan, now_ms: int) -> list[int]:
-    """The numbers of throttles that one more scan finds, by entity."""
     end(scan.look(scan.number, now_ms))
     return [new.count for new in scan.take(shadow=False).values()]
 

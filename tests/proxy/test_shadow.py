@@ -70,8 +70,6 @@ def test_enforced_and_shadow_request_time_are_both_charged() -> None:
 
 
 class Step(NamedTuple):
-    """A request, how long after the last, and how much it carries."""
-
     pause_ms: int
     kind: str
     size: int
@@ -93,8 +91,6 @@ STORY: Final = st.lists(
 
 
 class Traffic:
-    """A client, Weir and a broker that answers at once."""
-
     def __init__(self, table: QuotaTable, buffer_bytes: int) -> None:
         self.session = new_connection(table, buffer_bytes=buffer_bytes)
         self.wire = Wire(self.session)
@@ -103,7 +99,6 @@ class Traffic:
         self._answered = 0
 
     def do(self, now_ms: int, number: int, step: Step) -> None:
-        """The client sends a request, and gets what comes of it."""
         frame, answer = self._frames(number, step)
         if answer is not None:
             self.answers[number] = answer

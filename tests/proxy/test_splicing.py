@@ -67,7 +67,6 @@ def fetch(number: int = 1) -> bytes:
 
 
 def fetched(sizes: list[int], number: int = 1, *, addresses: bool = False) -> bytes:
-    """A fetch response with a partition of records for each size."""
     partitions = [FetchResponse.PartitionData(records=os.urandom(size)) for size in sizes]
     value = FetchResponse(responses=[FetchResponse.FetchableTopicResponse(partitions=partitions)])
     if addresses:

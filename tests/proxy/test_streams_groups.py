@@ -95,8 +95,6 @@ class StreamsBroker(Controller):
 
 
 class Coordinator(Cluster):
-    """A coordinator of streams groups, and Weir in front of it."""
-
     def __init__(self, *, quota: QuotaKey = QuotaKey.CONTROLLER_MUTATION_RATE) -> None:
         self.broker = StreamsBroker()
         self.broker.add(SOURCE, 4)

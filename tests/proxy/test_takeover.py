@@ -42,8 +42,6 @@ USED = [UsedUnits((1, "produce", False), Tags("u", str(n)), [(5, 7.5)], 3) for n
 
 @dataclass
 class Running:
-    """A running Weir, as far as a take-over sees it."""
-
     sockets: list[socket.socket]
     said: list[str] = field(default_factory=list)
 
@@ -69,7 +67,6 @@ class Running:
 
 @asynccontextmanager
 async def running(path: Path, count: int = 3) -> AsyncIterator[Running]:
-    """A Weir with listeners, that hands over at this path."""
     listening = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     weir = Running(listening)
     giver = Giver(path, weir.estate())
@@ -92,7 +89,6 @@ async def connect(path: Path) -> Link:
 
 
 async def hear(link: Link, word: str) -> list[Message]:
-    """Messages up to this word; their sockets are closed."""
     heard: list[Message] = []
     while not heard or heard[-1] != Word(word):  # type: ignore[arg-type]  # one of its words
         message, received = await link.receive()

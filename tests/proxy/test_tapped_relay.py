@@ -16,8 +16,6 @@ from weir.proxy.net.tapped_relay import TappedRelay
 
 
 class Notes:
-    """A tap that keeps the bytes and ends that the relay reports."""
-
     def __init__(self) -> None:
         self.client = b""
         self.broker = b""

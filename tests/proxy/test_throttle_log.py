@@ -65,7 +65,6 @@ def said(log: ThrottleLog, now_ms: int = 0) -> list[Line]:
 def client(
     registry: QuotaRegistry, client_id: bytes = b"app", peer: str = "10.0.0.1:5", user: str = "alice"
 ) -> Client:
-    """The client of a connection that has sent one request."""
     found = Client(
         registry.of(1),
         Identities(),

@@ -31,8 +31,6 @@ ALICE, BOB = Entity(user="alice"), Entity(user="bob")
 
 @dataclass
 class FakeLog:
-    """A log that all readers and writers share; called from threads."""
-
     records: list[tuple[bytes | None, bytes | None]] = field(default_factory=list)
     broken: bool = False
     """Readers and writers fail."""
@@ -131,8 +129,6 @@ def written(changes: Changes, table: QuotaTable | None = None) -> list[Record]:
 
 @dataclass
 class Follower:
-    """A log, a store on it, and what came of following it."""
-
     log: FakeLog = field(default_factory=FakeLog)
     followed: Followed = field(default_factory=Followed)
     store: TopicStore = field(init=False)
@@ -142,7 +138,6 @@ class Follower:
 
 
 def play(script: Callable[[Follower], Awaitable[None]]) -> None:
-    """A script beside a follower; afterwards nothing is left open."""
     follower = Follower()
 
     async def main() -> None:

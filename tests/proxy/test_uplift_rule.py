@@ -244,7 +244,6 @@ def api_name(api_key: int) -> str:
 
 
 def by_rule() -> list[str]:
-    """A line per API: the versions that the rule takes."""
     lines = []
     for key in KEYS:
         ours = [found for found in TAKEN if found.api_key == key and (key, found.version) not in BY_HAND]

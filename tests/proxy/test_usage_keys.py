@@ -146,8 +146,6 @@ def test_no_two_usage_records_of_an_instance_have_the_same_key() -> None:
 
 @dataclass
 class Sink:
-    """Keeps the records that the recorder passes to the writer."""
-
     records: list[UsageRecord]
     tally: Tally = field(default_factory=Tally)
 

@@ -11,8 +11,6 @@ from weir.proxy.control.usage.tally import PERIOD_S, Kind, Loss, Report, Tally
 
 @dataclass
 class Watch:
-    """A report that is looked at at times of the test's choice."""
-
     tally: Tally = field(default_factory=Tally)
     now_s: float = 0.0
 

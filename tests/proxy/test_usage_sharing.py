@@ -316,7 +316,6 @@ class Takeover:
         self.read_back = -1
 
     def look(self) -> int:
-        """Look; return the number of reports sent so far."""
         self.clock.now_ms += LOOK_MS
         self.sharing.look()
         return self.sharing.own.sequence
@@ -329,7 +328,6 @@ class Takeover:
         self.sharing._heard(News(charges, self.read_back, 2, self.sharing.ignored, returned))
 
     def absorb(self) -> None:
-        """Take what the former Weir says that clients have used."""
         used = [each for each in self.former.used(self.clock.now_ms) if each is not None]
         self.registry.absorb(used, self.clock.now_ms)
         self.sharing.end_takeover()

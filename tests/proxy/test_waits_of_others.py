@@ -42,13 +42,11 @@ ALICE: Final = Entity(user="alice")
 
 
 def overspend(budget: Budget, now_ms: int = 0) -> None:
-    """Another connection of the client is told to wait for a minute."""
     assert budget.charge(70_000, now_ms) > 0
     assert budget.throttled_until_ms >= now_ms + 60_000
 
 
 def exchange(play: Playbook, asked: bytes, answered: bytes = b"") -> None:
-    """The client's request passes at once, and so does the response."""
     play.forwards(asked)
     if answered:
         play.returns(answered)

@@ -73,7 +73,6 @@ def sender_of(registry: QuotaRegistry, reactor: Reactor, posted: list[Charges]) 
 
 
 def charge_clients(registry: QuotaRegistry, number: int, now_ms: int) -> None:
-    """Charge each of this number of clients one byte at broker 1."""
     for client in range(number):
         registry.of(1).ledger("", f"client {client}", now_ms).charge_produce(1, now_ms)
 

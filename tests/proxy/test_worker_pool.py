@@ -107,8 +107,6 @@ async def test_a_bootstrap_client_goes_to_another_broker_if_the_first_cannot_be_
 
 
 class Process:
-    """A worker's process that a test plays: its end of the link."""
-
     pid = 1
     exit_code = -9
 

@@ -194,8 +194,6 @@ def test_the_throttled_entities_of_the_supervisor_have_the_connections_of_worker
 
 
 class Plane:
-    """The parts of a data plane from which counters are read."""
-
     def __init__(self, world: World) -> None:
         self.counters = Counters()
         self.relays = world.relays
@@ -223,7 +221,6 @@ def reactor() -> Iterator[Reactor]:
 
 
 def wait_for_broker(world: World) -> None:
-    """Connect a client whose request waits for broker 2."""
     Wire(world.connect()).feed(0, client=framed(b"\0\x03\0\0\0\0\0\1\xff\xff\0\0\0\0"))
 
 

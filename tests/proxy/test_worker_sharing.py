@@ -18,8 +18,6 @@ BLIND_MS = 3000
 
 
 class Worker:
-    """A worker's limiters, told the news by the supervisor of a Weir."""
-
     def __init__(self, supervisor: UsageSharing, clock: Clock, *, on_loss: str = "share") -> None:
         settings = {"upstream": "a:1", "usage_share_topic": "__weir_usage", "share_on_loss": on_loss}
         self.registry = QuotaRegistry(TABLE)

@@ -42,7 +42,6 @@ class Exchange:
         self.put += [(kind, record) for record in records]
 
     def use(self, client_id: str, *, answered: bool = True) -> None:
-        """Count a request of 100 bytes, and its answer of 10."""
         connection = self.registries.of(1)
         connection.become("alice", client_id)
         counters = connection.usage_counters(0, 0, 9, bytes(20))

@@ -39,7 +39,6 @@ def link_pair() -> tuple[Link, Link]:
 
 
 def charged(registry: QuotaRegistry, *, shared: bool) -> list[Charge]:
-    """The charges since the last look of a new reader."""
     return [charge for charge in Charged(registry).look(NOW_MS, shared=shared) if charge is not None]
 
 

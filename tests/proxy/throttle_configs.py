@@ -156,18 +156,15 @@ class Front:
                 self.wire.wake(0, self.admin.computing.pop())
 
     def send(self, frame: bytes) -> bytes:
-        """The client sends a request; return the bytes that it gets."""
         self.wire.feed(0, client=frame)
         self.run()
         return b"".join(self.client.take())
 
     def ask(self, message: Message, version: int) -> Any:
-        """The client asks; return the response."""
         api_key = schema_of(type(message)).api_key
         return body_of(self.send(request(message, version)), response_type(api_key), version)
 
     def alter(self, message: Message, version: int = 1) -> dict[Resource, int]:
-        """Alter configurations; return the error code of each resource."""
         response = self.ask(message, version)
         found = {(entry.resource_type, entry.resource_name): entry.error_code for entry in response.responses}
         assert len(found) == len(response.responses), "a resource has two results"

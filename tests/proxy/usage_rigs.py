@@ -75,8 +75,6 @@ class Disk:
 
 @dataclass
 class Desk:
-    """A directory that one instance writes to, and the time."""
-
     path: Path
     rules: FileRules = LINES
     instance: str = "weir"
@@ -86,7 +84,6 @@ class Desk:
 
     @classmethod
     def opened(cls, path: Path, rules: FileRules = LINES) -> tuple[Self, Files]:
-        """A directory, and the files in it, open for writing."""
         desk = cls(path, rules)
         files = desk.files()
         files.open()

@@ -49,7 +49,6 @@ class Taken:
         self._going: Iterator[UsageRecord] | None = None
 
     def drain(self) -> list[UsageRecord]:
-        """Take everything; return what this drain has brought."""
         self._finish()
         fresh = list(self.registries.drain(START_MS, 1000, "weir"))
         self.records += fresh

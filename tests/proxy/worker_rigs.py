@@ -38,8 +38,6 @@ def link_pair() -> tuple[Link, Link]:
 
 
 class Heard:
-    """The messages that arrive at one end of a link."""
-
     def __init__(self, link: Link) -> None:
         self.link = link
         self.messages: list[Message] = []
@@ -91,7 +89,6 @@ class Rig(Heard):
         self.reactor.close()
 
     def give(self, node_id: int | None, *, bootstrap: bool = False) -> socket.socket:
-        """Pass a client to the worker; return the client's end."""
         near, far = tcp_pair()
         self.link.post_client(Client(node_id, bootstrap, *PEER), near)
         return far
@@ -137,7 +134,6 @@ def new_pool(server: Server, reactor: Reactor, number: int = 2) -> Pool:
 
 
 def connect(pool: Pool) -> list[Heard]:
-    """Play the processes of all workers: return their ends of the links."""
     ends = []
     for handle in pool.handles:
         ours, theirs = link_pair()

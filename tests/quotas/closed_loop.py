@@ -38,7 +38,6 @@ class Seen(NamedTuple):
 
 
 def run(loop: Loop, budget: Budget) -> Seen:
-    """Run clients that always have something to send, or to fetch."""
     chance = random.Random(loop.seed)
     seen = Seen([], [])
     ready = [(chance.randrange(50), number, False) for number in range(loop.connections)]

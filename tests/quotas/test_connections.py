@@ -21,7 +21,6 @@ def table(**rates: float) -> QuotaTable:
 
 
 def admitted(quotas: ConnectionQuotas, ip: str, count: int, now_ms: int, listener: int | None = 1) -> int:
-    """How many of so many attempts at one moment are admitted."""
     return [quotas.admit(listener, ip, now_ms) for _ in range(count)].count(0)
 
 

@@ -50,7 +50,6 @@ def order(entity: Entity) -> tuple[int, int, int]:
 
 
 def winner(quotas: dict[Entity, float], user: str, client_id: str) -> Entity | None:
-    """The entity whose quota applies, by looking at all of them."""
     fitting = [e for e in quotas if covers(e.user, user) and covers(e.client_id, client_id)]
     return min(fitting, key=order, default=None)
 

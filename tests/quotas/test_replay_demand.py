@@ -88,8 +88,6 @@ def habits(dice: random.Random, key: QuotaKey, count: int) -> Habits:
 
 @dataclass
 class Found:
-    """Comparison of a replay with the truth of one case."""
-
     case: Case
     demands: set[str]
     throttle_ms: tuple[int, int]

@@ -55,8 +55,6 @@ def charge(registry: QuotaRegistry, client_id: str, key: QuotaKey, units: int, n
 
 
 class Shared:
-    """Looks of a process that shares its usage with other Weirs."""
-
     def __init__(self, registry: QuotaRegistry) -> None:
         self.registry = registry
         self.own = OwnUsage("w", 1)
@@ -73,8 +71,6 @@ class Shared:
 
 
 class OfWorker:
-    """Looks of a worker, which tells its supervisor what it finds."""
-
     def __init__(self, registry: QuotaRegistry) -> None:
         self.charged = Charged(registry)
 

@@ -64,7 +64,6 @@ def of_group(*groups: Group) -> list[Case]:
 
 
 def well_formed_of(case: Case) -> Case:
-    """The well-formed request that a malformed one was made from."""
     found = base(case)
     assert found is not None
     return found

@@ -157,7 +157,6 @@ def values(message: object, layout: Layout) -> Iterator[tuple[str, object]]:
 
 
 def named(message: object, layout: Layout, entities: tuple[str, ...]) -> Iterator[str | None]:
-    """The values of fields with one of these entity types."""
     for slot in (*layout.fields, *layout.tagged):
         value = getattr(message, slot.name)
         for each in value if isinstance(value, list) else [value]:

@@ -59,8 +59,6 @@ class Wrong:
 
 
 class Server(Brokers):
-    """Serves on a port of its own; a context manager."""
-
     def __init__(self, wrong: Wrong | None = None) -> None:
         super().__init__(Cluster())
         self.wrong = wrong or Wrong()

@@ -54,7 +54,6 @@ def test_brokers_pass_every_check_of_the_quota_profile(kafka_cluster: StartClust
 
 
 def left_behind(bootstrap: str) -> list[str]:
-    """Client-ids with quotas, and topics, that a probe has named."""
     host, port = bootstrap.split(",")[0].rsplit(":", 1)
     component = DescribeClientQuotasRequest.ComponentData(entity_type="client-id", match_type=2, match=None)
     quotas = DescribeClientQuotasRequest(components=[component], strict=True)
