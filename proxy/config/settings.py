@@ -16,7 +16,9 @@ from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 ABOVE_0: Final = msgspec.Meta(gt=0)
 AT_LEAST_0: Final = msgspec.Meta(ge=0)
 AT_LEAST_1: Final = msgspec.Meta(ge=1)
-AT_LEAST_2: Final = msgspec.Meta(ge=2)
+SAMPLES_MAX: Final = 10_000
+"""Maximum number of samples: each limiter keeps as many numbers."""
+SAMPLE_S: Final = msgspec.Meta(ge=1, le=86_400)
 WAIT_MS: Final = msgspec.Meta(ge=0, le=2**31 - 1)
 """Allowed values of settings that are throttle times (ms): the range of the field in Kafka's protocol."""
 INTERVAL_MS: Final = msgspec.Meta(ge=100, le=3_600_000)
@@ -105,18 +107,18 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         _key("mute: answer, then do not read (KIP-219); hold: delay the answer, as brokers before 2.0."),
     ] = "mute"
     quota_window_num: Annotated[
-        int, AT_LEAST_2, _key("Samples a rate is measured over (quota.window.num).")
+        int, msgspec.Meta(ge=2, le=SAMPLES_MAX), _key("Samples a rate is measured over (quota.window.num).")
     ] = NUM_SAMPLES_DEFAULT
     quota_window_size_seconds: Annotated[
-        int, AT_LEAST_1, _key("Seconds of each sample (quota.window.size.seconds).")
+        int, SAMPLE_S, _key("Seconds of each sample (quota.window.size.seconds).")
     ] = WINDOW_S_DEFAULT
     controller_quota_window_num: Annotated[
         int,
-        AT_LEAST_1,
+        msgspec.Meta(ge=1, le=SAMPLES_MAX),
         _key("The burst of mutations is rate * samples * seconds (controller.quota.window.num)."),
     ] = NUM_SAMPLES_DEFAULT
     controller_quota_window_size_seconds: Annotated[
-        int, AT_LEAST_1, _key("Seconds of each sample (controller.quota.window.size.seconds).")
+        int, SAMPLE_S, _key("Seconds of each sample (controller.quota.window.size.seconds).")
     ] = WINDOW_S_DEFAULT
     request_costs: Annotated[
         str,
@@ -369,7 +371,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     ] = ""
     workers: Annotated[
         int,
-        AT_LEAST_0,
+        msgspec.Meta(ge=0, le=1024),
         _key("Processes that move bytes, each for some brokers; auto: one per core, at most one per broker."),
     ] = 1
     log_level: Annotated[Literal["debug", "info", "warning", "error"], _key("Lowest level to log.")] = "info"

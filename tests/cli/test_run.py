@@ -87,7 +87,7 @@ def written(path: Path, text: str) -> str:
         ),
         (
             ["--upstream", "a:1", "--controller-quota-window-size-seconds", "-1"],
-            ["controller_quota_window_size_seconds is -1, must be at least 1"],
+            ["controller_quota_window_size_seconds is -1, must be 1 to 86400"],
         ),
         (["--upstream", "a:1", "--listen", ":65535"], ["broker_ports", "65535"]),
         (["--config", "no/such/file"], ["no/such/file: cannot read the configuration: No such file"]),
@@ -119,9 +119,12 @@ def test_weir_run_reports_wrong_options_in_one_line(arguments: list[str], words:
         ("uplift = 'no'", "uplift is 'no', must be true or false"),
         ("auto_creation = 'off'", "auto_creation is 'off', must be one of permissive, strict"),
         (
-            f"quota_window_num = {10**400}",
-            "quota_window_num is too large, must be at most 9223372036854775807",
+            f"connections_max = {10**400}",
+            "connections_max is too large, must be at most 9223372036854775807",
         ),
+        ("quota_window_num = 1_000_000_000", "quota_window_num is 1000000000, must be 2 to 10000"),
+        ("controller_quota_window_size_seconds = 100_000", "must be 1 to 86400"),
+        ("workers = 1_000_000", "workers is 1000000, must be 0 to 1024"),
         ("refresh_s = inf", "refresh_s is too large, must be at most 9223372036854775807"),
         ("refresh_s = '\N{ARABIC-INDIC DIGIT THREE}s'", "must be a number of seconds, or a duration"),
         ("quotas = 3", "quotas is 3, must be text in quotes"),
