@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tests.attacks.frames import bigs, every_api, messages
 from tests.attacks.packed import BATCHES
@@ -21,12 +22,7 @@ from weir.protocol.messages import (
     MetadataRequest,
     ProduceRequest,
 )
-from weir.protocol.values import schema_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from weir.protocol.values import Message
+from weir.protocol.values import Message, schema_of
 
 EVERY_QUOTA: Final = """
 [[quota]]

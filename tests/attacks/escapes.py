@@ -5,16 +5,12 @@ Each runs twice at the same time: under a broker's own quota, and under Weir's i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 from tests.raw.client import Behaviour, RawClient
 from tests.raw.client import drive as attempt
 from tests.raw.requests import Outcome, Request
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.wire.connection import Address
+from tests.wire.connection import Address
 
 __all__ = ["Client", "Manner", "attempt", "rude"]
 Manner = Behaviour

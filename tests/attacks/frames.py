@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -12,14 +13,8 @@ from tests.wire.smallest import ZEROS, least
 from weir.protocol.api import ApiKey
 from weir.protocol.codec import codec, request_type, response_type
 from weir.protocol.primitives import write_uvarint
-from weir.protocol.schema import api_keys
-from weir.protocol.values import schema_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from weir.protocol.schema import Layout, Slot
-    from weir.protocol.values import Message
+from weir.protocol.schema import Layout, Slot, api_keys
+from weir.protocol.values import Message, schema_of
 
 _NAMING: Final = {ApiKey.PRODUCE: 12, ApiKey.FETCH: 12}
 """Newest versions that name topics: topics have three bytes there, and rates."""

@@ -6,10 +6,12 @@ import os
 import socket
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from tests.attacks.attacks import Attack
 from tests.attacks.polite import Times, measure
 from tests.attacks.weir import Turns, TurnsFile
 from tests.hostile.files import raise_descriptor_limit, resident_bytes
@@ -18,11 +20,6 @@ from tests.kafka.ports import free_range
 from tests.kafka.processes import Processes
 from tests.kafka.settings import HOST
 from tests.proxy.certificates import write_pair
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.attacks.attacks import Attack
 
 ROOT: Final = Path(__file__).parents[2]
 ATTACKED, POLITE = NODES = (0, 1)

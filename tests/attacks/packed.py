@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tests.wire.frames import request
 from weir.protocol.messages import ProduceRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SIZE: Final = 900_000
 _GZIP, _ZSTD = 1, 4

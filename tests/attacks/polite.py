@@ -5,19 +5,16 @@ from __future__ import annotations
 import math
 import socket
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tests.hostile.stage import ask
 from tests.proxy.certificates import client_context
+from tests.wire.connection import Address
 from tests.wire.frames import request
 from weir.protocol.messages import MetadataRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.wire.connection import Address
 
 PACE_S: Final = 0.02
 PATIENCE_S: Final = 30.0

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, TypeAlias
 from zlib import crc32
 
 from confluent_kafka import Consumer, TopicPartition
@@ -14,18 +15,14 @@ from confluent_kafka import Consumer, TopicPartition
 from bench.frames import record_batch
 from tests.attacks.escapes import Client, Manner, attempt
 from tests.clients import create_topic
+from tests.integration.weir import Weir
+from tests.kafka import Cluster
 from tests.raw import ask, fill
+from tests.wire.connection import Address
 from tests.wire.frames import body_of, request
 from weir.calibration import bodies
 from weir.protocol.framing import LENGTH_BYTES
 from weir.protocol.messages import AlterClientQuotasRequest, AlterClientQuotasResponse, FetchResponse
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from tests.integration.weir import Weir
-    from tests.kafka import Cluster
-    from tests.wire.connection import Address
 
 RATE: Final = 100_000
 """bytes/s"""

@@ -8,8 +8,9 @@ allows in that time if the broker lets less through.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Iterator, Mapping
 from threading import Timer
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import pytest
 
@@ -38,19 +39,14 @@ from tests.attacks.sides import (
     weir_quota,
 )
 from tests.clients import create_topic
+from tests.integration.conftest import StartWeir
 from tests.integration.mutable import SMALL, partitions_at
-from tests.wire.connection import Connection
+from tests.kafka import Cluster
+from tests.kafka.fixtures import StartCluster
+from tests.wire.connection import Address, Connection
 from tests.wire.frames import request
 from weir.calibration import bodies
 from weir.protocol.messages import CreateTopicsRequest, MetadataRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from tests.integration.conftest import StartWeir
-    from tests.kafka import Cluster
-    from tests.kafka.fixtures import StartCluster
-    from tests.wire.connection import Address
 
 pytestmark = [pytest.mark.broker, pytest.mark.measured]
 

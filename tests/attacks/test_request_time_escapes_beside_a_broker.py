@@ -10,7 +10,9 @@ much its client has used, because no throttle time is longer: that is Kafka's ru
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -18,15 +20,10 @@ from bench.request_time.truth import Truth
 from tests.attacks.escapes import Client, Manner, attempt, rude
 from tests.attacks.sides import NAMES, SECONDS, SIDES, UNLIMITED, Found, addresses, judge, limit, limit_user
 from tests.integration.admin_port import Admin
+from tests.integration.conftest import StartWeir
+from tests.kafka.fixtures import StartCluster
 from tests.raw import loops
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from tests.integration.conftest import StartWeir
-    from tests.kafka.fixtures import StartCluster
-    from tests.wire.connection import Address
+from tests.wire.connection import Address
 
 pytestmark = [pytest.mark.broker, pytest.mark.measured]
 

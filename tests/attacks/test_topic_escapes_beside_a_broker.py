@@ -7,7 +7,7 @@ then the bound is what the broker's quota of a client-id lets the same client do
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
@@ -25,10 +25,8 @@ from tests.attacks.sides import (
     topic_of,
     topic_rate,
 )
-
-if TYPE_CHECKING:
-    from tests.integration.conftest import StartWeir
-    from tests.kafka.fixtures import StartCluster
+from tests.integration.conftest import StartWeir
+from tests.kafka.fixtures import StartCluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.measured]
 

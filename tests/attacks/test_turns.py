@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
 import pytest
 
 from tests.attacks.walk import BUSY, TURN_US, Case, cases
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 TRIES: Final = 10
 """The shortest of so many counts: other processes can only make a turn longer."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 import gc
 import socket
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from tests.attacks.frames import bigs, every_api, messages
 from tests.proxy.rigs import tcp_pair
@@ -22,17 +23,13 @@ from weir.protocol.api import ApiKey, versions
 from weir.protocol.framing import LENGTH, LENGTH_BYTES
 from weir.protocol.versions import VersionRange
 from weir.proxy.close_reasons import CloseReason
+from weir.proxy.connection.connection import Connection
 from weir.proxy.connection.usage_registries import UsageRegistries
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.plans import Plans
 from weir.proxy.net.reactor import Reactor
 from weir.proxy.net.relay import Relay
 from weir.quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from weir.proxy.connection.connection import Connection
 
 ENOUGH: Final = 1e12
 """A rate that nobody exceeds: every charge is made, nobody waits."""

@@ -6,19 +6,15 @@ import json
 import re
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from weir.cli.exits import DONE, USAGE
 from weir.cli.main import weir
 from weir.cli.settings.sections import ESSENTIAL
 from weir.proxy.config import config
 from weir.proxy.config.settings import Settings
-
-if TYPE_CHECKING:
-    from click.testing import Result
 
 DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Settings)}
 

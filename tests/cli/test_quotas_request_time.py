@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import socket
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -29,14 +31,8 @@ from weir.proxy.admin.metrics import Sources
 from weir.proxy.admin.readiness import Readiness
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.stores.store import StoreHealth
+from weir.proxy.server.server import Server
 from weir.quotas import parse
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from weir.proxy.server.server import Server
-
 
 __all__ = ["server"]  # a fixture
 

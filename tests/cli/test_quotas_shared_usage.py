@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,17 +19,14 @@ from weir.proxy.admin.readiness import Readiness
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.sharing.sharing import UsageSharing
 from weir.proxy.control.stores.store import StoreHealth
+from weir.proxy.server.server import Server
 from weir.quotas import parse
 from weir.quotas.sharing.others import Charge
 from weir.quotas.sharing.report import limiter_number
 from weir.quotas.table.entities import Tags
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from starlette.types import ASGIApp
-
-    from weir.proxy.server.server import Server
 
 __all__ = ["server"]  # a fixture
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from io import StringIO
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -29,14 +30,11 @@ from weir.proxy.admin.metrics import Sources
 from weir.proxy.admin.readiness import Readiness
 from weir.proxy.admin.replication.status import ReplicationStatus
 from weir.proxy.control.stores.store import StoreHealth
+from weir.proxy.server.server import Server
 from weir.quotas.replication.replication_quotas import ReplicationQuotas
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from starlette.types import ASGIApp
-
-    from weir.proxy.server.server import Server
 
 __all__ = ["server"]  # a fixture
 

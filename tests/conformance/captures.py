@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
 from tests.wire.frames import framed, request, response
-from weir.conformance.events import Bytes, Side
-from weir.conformance.verify import verify
+from weir.conformance.events import Bytes, Event, Side
+from weir.conformance.verify import Finding, verify
 from weir.protocol.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from weir.conformance.events import Event
-    from weir.conformance.verify import Finding
 
 MS: Final = 1_000_000
 """Nanoseconds."""

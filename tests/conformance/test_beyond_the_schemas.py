@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
 from tests.conformance.captures import answered, findings, produced, rules, sent
 from tests.wire.frames import request, response, unknown_request, unknown_response
-from weir.conformance.events import Closed, Dropped, Side
+from weir.conformance.events import Bytes, Closed, Dropped, Event, Side
 from weir.protocol.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -20,9 +20,6 @@ from weir.protocol.messages import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-
-if TYPE_CHECKING:
-    from weir.conformance.events import Bytes, Event
 
 API_VERSIONS: Final = 18
 SASL_HANDSHAKE: Final = 17

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -12,9 +12,6 @@ from weir.cli.pipeline import demo as cli_pipeline_demo
 from weir.demo.client_specs import CLIENTS, quota_table
 from weir.demo.pipeline_verdict import Verdict
 from weir.pipeline.replay.summary import Range
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import pytest
 
 from tests.deploy.exposition import ROOT, exposed_metrics
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 DASHBOARD: Final[dict[str, Any]] = json.loads((ROOT / "deploy/grafana/weir.json").read_text("utf-8"))
 PANELS: Final[list[dict[str, Any]]] = DASHBOARD["panels"]

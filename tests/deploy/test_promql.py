@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -36,8 +37,6 @@ from weir.quotas.replication.replication_quotas import ReplicationQuotas
 from weir.quotas.replication.throttles import Role
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from prometheus_client.core import Metric
 
 PROMTOOL = shutil.which("promtool")

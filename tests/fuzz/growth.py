@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
+from tests.fuzz.target import Grow
 from tests.protocol.generate import sample
 from weir.protocol.codec import codec
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tests.fuzz.target import Grow
-    from weir.protocol.schema import Layout
-    from weir.protocol.values import Message
+from weir.protocol.schema import Layout
+from weir.protocol.values import Message
 
 FILLERS: Final = {
     "zeros": b"\0",

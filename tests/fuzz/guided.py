@@ -7,14 +7,11 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from types import CodeType, FrameType
+from typing import Any, Final
 
 from tests.fuzz.mutate import changed
-
-if TYPE_CHECKING:
-    from types import CodeType, FrameType
-
-    from tests.fuzz.target import Target
+from tests.fuzz.target import Target
 
 OURS: Final = ("/protocol/", "/quotas/", "/proxy/", "/conformance/", "<locate ", "<stream ")
 """Parts of the names of our files, and the beginnings of names of scanners compiled at run time."""

@@ -9,13 +9,11 @@ like any other, until the next `--keep`.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from tests.fuzz.guided import Search
+from tests.fuzz.guided import Search
 
 CORPUS: Final = Path(__file__).with_name("corpus")
 CORPUS_BYTES_MAX: Final = 200_000

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from tests.protocol.mutate import mutate
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Sequence
 
 INPUT_BYTES_MAX: Final = 4096
 BLOCK_BYTES_MAX: Final = 64

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 import structlog
 
-from tests.fuzz.target import Target
+from tests.fuzz.target import Grow, Target
 from tests.fuzz.targets import TARGETS
 from tests.fuzz.work import cost
-
-if TYPE_CHECKING:
-    from tests.fuzz.target import Grow
 
 ELEMENTS = 150
 EVERY = {

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import sys
 import tracemalloc
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import FrameType
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, NamedTuple
 
 
 class Cost(NamedTuple):

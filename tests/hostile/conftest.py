@@ -5,8 +5,9 @@ from __future__ import annotations
 import socket
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -18,10 +19,6 @@ from tests.kafka.fixtures import kafka_cluster, topic
 from tests.kafka.ports import free_range
 from tests.kafka.processes import Processes
 from tests.kafka.settings import HOST
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 __all__ = ["kafka_cluster", "start_weir", "topic"]
 

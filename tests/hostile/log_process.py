@@ -8,17 +8,14 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Callable
 from contextlib import suppress
-from typing import IO, TYPE_CHECKING, Self
+from typing import IO, Self
 
+from tests.hostile.conftest import Brokers
 from tests.hostile.stage import PATIENCE_S, PING, PONG, ask, until
 from tests.kafka.ports import free_range
 from tests.kafka.settings import HOST
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.hostile.conftest import Brokers
 
 NODES = 3
 

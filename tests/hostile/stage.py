@@ -7,18 +7,15 @@ import socket
 import threading
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Final, Self
+from collections.abc import Callable
+from typing import Final, Self
 
 from tests.hostile.files import resident_bytes
 from tests.integration.descriptors import open_count
+from tests.integration.weir import Weir
 from tests.kafka.settings import HOST
 from tests.wire.frames import request, response
 from weir.protocol.messages import HeartbeatRequest, HeartbeatResponse
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.integration.weir import Weir
 
 PATIENCE_S: Final = 60
 """No wait takes so long, unless something is broken."""

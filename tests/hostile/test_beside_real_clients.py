@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import socket
 import threading
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import pytest
 
@@ -14,17 +14,15 @@ from tests.clients.exchange import some_messages
 from tests.clients.pairs import VERSIONS
 from tests.hostile.files import resident_bytes
 from tests.hostile.stage import until
+from tests.integration.conftest import StartWeir
 from tests.integration.descriptors import open_count
+from tests.integration.weir import Weir
+from tests.kafka.fixtures import StartCluster
 from tests.kafka.releases import core_at
 from tests.kafka.settings import HOST
 from tests.proxy.rigs import reset
 from tests.wire.frames import request
 from weir.protocol.messages import FetchRequest, MetadataRequest, ProduceRequest
-
-if TYPE_CHECKING:
-    from tests.integration.conftest import StartWeir
-    from tests.integration.weir import Weir
-    from tests.kafka.fixtures import StartCluster
 
 pytestmark = [pytest.mark.broker]
 

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import selectors
 import socket
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.hostile.files import raise_descriptor_limit
-from tests.hostile.stage import PATIENCE_S, PING, PONG, Neighbour, ask
+from tests.hostile.stage import PATIENCE_S, PING, PONG, Neighbour, Stage, ask
 from tests.integration.descriptors import open_count
 from tests.kafka.settings import HOST
-
-if TYPE_CHECKING:
-    from tests.hostile.stage import Stage
 
 IDLE, BURST = 10_000, 1_000
 RESERVE = 200

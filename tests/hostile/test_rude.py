@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import random
 import socket
-from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.hostile.conftest import Brokers
 from tests.hostile.stage import PING, PONG, Neighbour, Stage, at_end, receive
+from tests.integration.conftest import StartWeir
 from tests.kafka.settings import HOST
 from tests.kfake.process import CUTTING, DEAF
 from tests.proxy.rigs import reset
 from tests.wire.frames import request
 from weir.protocol.messages import FetchRequest, HeartbeatRequest, MetadataRequest, ProduceRequest
 from weir.proxy.net.splicing import PIPE_BYTES
-
-if TYPE_CHECKING:
-    from tests.hostile.conftest import Brokers
-    from tests.integration.conftest import StartWeir
 
 FETCH = request(FetchRequest(), 11)
 MB = 1_000_000

@@ -8,15 +8,12 @@ import os
 import resource
 import subprocess
 import sys
-from typing import IO, TYPE_CHECKING
+from pathlib import Path
+from typing import IO
 
+from tests.hostile.conftest import Brokers
 from tests.hostile.log_process import LoggingWeir
 from tests.hostile.stage import PING, PONG, ask, until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.hostile.conftest import Brokers
 
 CLIENTS = 100
 """Their log lines are longer than `PIPE_BYTES` and `FILE_BYTES`."""

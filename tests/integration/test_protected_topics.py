@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 from confluent_kafka import KafkaException, Producer
@@ -12,8 +12,11 @@ from confluent_kafka.cimpl import NewPartitions
 
 from tests.clients import create_topic
 from tests.integration.admin_port import Admin
+from tests.integration.conftest import StartWeir
 from tests.integration.quota_changes import TIGHT, alter
 from tests.integration.traffic import until
+from tests.integration.weir import Weir
+from tests.kafka.fixtures import StartCluster
 from tests.wire.connection import Connection
 from weir.protocol.messages import (
     DeleteTopicsRequest,
@@ -24,13 +27,6 @@ from weir.protocol.messages import (
 from weir.proxy.control.stores.records import alteration
 from weir.quotas import Entity, QuotaTable
 from weir.quotas.table.quota_table import QuotaKey
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.integration.conftest import StartWeir
-    from tests.integration.weir import Weir
-    from tests.kafka.fixtures import StartCluster
 
 pytestmark = [pytest.mark.broker]
 

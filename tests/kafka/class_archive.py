@@ -11,15 +11,12 @@ import hashlib
 import os
 import subprocess
 import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.kafka.jars import cache_directory
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 _TIMEOUT_S = 120.0
 _QUIET = "-Xlog:cds=off,class+path=off"

@@ -6,10 +6,13 @@ import os
 import struct
 import subprocess
 import time
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
@@ -19,11 +22,6 @@ from tests.kafka.class_archive import ClassArchive, recording
 from tests.kafka.java import java_command
 from tests.kafka.processes import Processes
 from tests.kafka.settings import HOST, Node, Topology, server_properties, zookeeper_properties
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from pathlib import Path
-    from types import TracebackType
 
 _START_S = 120.0
 _POLL_S = 0.05

@@ -9,15 +9,13 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack
+from typing import Protocol, TypedDict, Unpack
 
 import pytest
 
 from tests.kafka.cluster import Cluster, ClusterError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 __all__ = ["ClusterOptions", "StartCluster", "fresh_cluster", "kafka_cluster", "topic"]
 

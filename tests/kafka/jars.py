@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from weir.pipeline.jars import Jar, JarError, fetch_jar, fetched, parse_lock
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = [
     "LOCK_FILES",

@@ -12,7 +12,8 @@ import hashlib
 import hmac
 import json
 import secrets
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from confluent_kafka.admin import AdminClient
@@ -24,9 +25,6 @@ from confluent_kafka.admin._scram import (
 )
 
 from tests.kafka.jars import version_tuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 PLAIN: Final = "PLAIN"
 SCRAM_256: Final = "SCRAM-SHA-256"

@@ -12,14 +12,11 @@ import re
 import shutil
 import tempfile
 import uuid
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.kafka.jars import cache_directory, read_lock
 from tests.kafka.settings import HOST, render
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 CLUSTER_ID = "V2VpclRlc3RDbHVzdGVyMA"  # any 16 bytes in base 64
 _META = "meta.properties"

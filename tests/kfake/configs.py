@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tests.kfake.cluster import Cluster
 from weir.protocol import messages as m
 from weir.protocol.api import ApiKey
 from weir.protocol.codec import response_type
+from weir.protocol.messages import Message
 from weir.protocol.values import schema_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from weir.protocol.messages import Message
 
 TOPIC, BROKER = 2, 4
 """Types of resources."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tests.kfake.cluster import NO_ID, Answer, Cluster, Handler
 from weir.protocol.api import ApiKey
@@ -23,11 +23,9 @@ from weir.protocol.messages import (
     DeleteTopicsResponse,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
+    Message,
 )
 from weir.proxy.addresses import Address
-
-if TYPE_CHECKING:
-    from weir.protocol.messages import Message
 
 OK, UNKNOWN_TOPIC, TIMED_OUT, INVALID_TOPIC = 0, 3, 7, 17
 EXISTS, PARTITIONS, REPLICATION_FACTOR, ASSIGNMENT, CONFIG = 36, 37, 38, 39, 40

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from tests.kfake.cluster import Cluster
 from tests.proxy.wire import Wire
 from tests.wire.frames import split
-
-if TYPE_CHECKING:
-    from tests.kfake.cluster import Cluster
-    from weir.proxy.connection.connection import Connection
+from weir.proxy.connection.connection import Connection
 
 
 class Client:

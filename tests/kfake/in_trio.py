@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING
 
 import trio
 
@@ -13,9 +13,6 @@ from tests.wire.connection import FRAME_BYTES_MAX
 from tests.wire.frames import head_of
 from weir.protocol.api import ApiKey
 from weir.proxy.addresses import Address
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 
 @asynccontextmanager

@@ -7,15 +7,13 @@ import socketserver
 import struct
 import threading
 import time
+from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from tests.kfake.cluster import HOST, Cluster
 from tests.wire.connection import receive_frame
 from weir.proxy.addresses import Address
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 class Brokers:

@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from tests.mutations.client import ask_once, await_topic
 from tests.mutations.requests import NO_ID, Create, Delete, Grow, Mutation, Topic
+from tests.raw import Address
 from weir.protocol.error_codes import ErrorCode
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.raw import Address
 
 RATE: Final = 0.01
 SAMPLES: Final = 10

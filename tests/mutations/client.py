@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from tests.mutations.requests import Create, Topic
-from tests.raw import ask
+from tests.mutations.requests import Answer, Create, Mutation, Topic
+from tests.raw import Address, ask
 from tests.wire.connection import Connection
 from weir.protocol.messages import (
     AlterClientQuotasRequest,
@@ -14,10 +14,6 @@ from weir.protocol.messages import (
     MetadataRequest,
     MetadataResponse,
 )
-
-if TYPE_CHECKING:
-    from tests.mutations.requests import Answer, Mutation
-    from tests.raw import Address
 
 TIMEOUT_S: Final = 60.0
 _QUOTAS_VERSION: Final = 1

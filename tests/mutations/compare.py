@@ -13,20 +13,15 @@ and what follows in its sequence say nothing.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
-from tests.mutations.requests import NO_ID, Create
-from tests.mutations.sequences import MARGIN_S
+from tests.mutations.play import Lane, Played
+from tests.mutations.requests import NO_ID, Create, Result
+from tests.mutations.sequences import MARGIN_S, Step
 from weir.protocol.error_codes import ErrorCode
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tests.mutations.play import Lane, Played
-    from tests.mutations.requests import Result
-    from tests.mutations.sequences import Step
 
 BOUND_MS: Final = 50.0
 _SOME_ID: Final = UUID(int=1)

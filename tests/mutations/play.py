@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
+from uuid import UUID
 
 from tests.mutations.requests import NO_ID, Answer, Create, Delete, Grow, Mutation, Result
+from tests.mutations.sequences import Step
+from tests.raw import Address
 from tests.wire.connection import Connection
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from uuid import UUID
-
-    from tests.mutations.sequences import Step
-    from tests.raw import Address
 
 _TIMEOUT_S: Final = 30.0
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
 from tests.wire import frames
@@ -15,9 +16,6 @@ from weir.protocol.messages import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 TIMEOUT_MS: Final = 30_000
 NO_ID: Final = UUID(int=0)

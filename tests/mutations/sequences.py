@@ -15,14 +15,12 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tests.mutations.requests import DELETE_BY_ID, Create, Delete, Grow, Mutation, Topic
 from weir.protocol.error_codes import ErrorCode
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 RATE: Final = 1.0
 SAMPLES: Final = 3

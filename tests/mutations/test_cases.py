@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
+from tests.integration.conftest import StartWeir
+from tests.kafka.fixtures import StartCluster
 from tests.mutations.cases import CASES, DEFAULT_PARTITIONS, RATE, SAMPLES, SETUP, Stage
 from tests.mutations.client import await_mutation_quota, set_mutation_quota
-
-if TYPE_CHECKING:
-    from tests.integration.conftest import StartWeir
-    from tests.kafka.fixtures import StartCluster
 
 pytestmark = [pytest.mark.broker]
 

@@ -8,8 +8,9 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from tests.hostile.stage import ask
 from tests.kafka.settings import HOST
@@ -17,9 +18,6 @@ from tests.night.scene import METADATA, Scene
 from tests.night.watch import Channels, Expected, Told, Watch
 from tests.proxy.certificates import authority, write_pair
 from tests.wire.messages import produce
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PATIENCE_S: Final = 20.0
 """Time (s) after which a sentence that was not told counts as missing."""

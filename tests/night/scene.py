@@ -9,9 +9,10 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 from tests.kafka.ports import free_range
 from tests.kafka.processes import Processes
@@ -19,9 +20,6 @@ from tests.kafka.settings import HOST
 from tests.night.watch import Expected, Watch
 from tests.wire.frames import request
 from weir.protocol.messages import MetadataRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 ROOT: Final = Path(__file__).parents[2]
 START_S: Final = 120.0

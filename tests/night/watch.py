@@ -7,15 +7,13 @@ import json
 import re
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from tests.kafka.settings import HOST
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 PERIOD_S: Final = 0.1
 """Time (s) between two looks: the precision of all times here."""

@@ -4,8 +4,9 @@ version."""
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable, Iterable
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import pytest
 from hypothesis import strategies as st
@@ -13,14 +14,8 @@ from hypothesis import strategies as st
 from tests.matrix import check_each, named_as
 from weir.protocol.codec import codec, request_type, response_type
 from weir.protocol.encoding import TAG_MAX
-from weir.protocol.schema import api_keys
-from weir.protocol.values import schema_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from weir.protocol.schema import Layout, Slot
-    from weir.protocol.values import Message, Value
+from weir.protocol.schema import Layout, Slot, api_keys
+from weir.protocol.values import Message, Value, schema_of
 
 M = TypeVar("M", bound="Message")
 Strategy = st.SearchStrategy[Any]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
 
 from hypothesis import given
 
@@ -11,10 +10,7 @@ from tests.properties import examples
 from tests.protocol import kio_side
 from tests.protocol.generate import every_version, messages
 from tests.protocol.plain import plain
-from weir.protocol.values import schema_of
-
-if TYPE_CHECKING:
-    from weir.protocol.values import Message
+from weir.protocol.values import Message, schema_of
 
 
 @functools.cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import tracemalloc
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -27,9 +27,7 @@ from weir.protocol.messages import (
     ProduceRequest,
     ProduceResponse,
 )
-
-if TYPE_CHECKING:
-    from weir.protocol.values import Message
+from weir.protocol.values import Message
 
 VERSIONS = every_version()
 IDS = [version_id(*each) for each in VERSIONS]

@@ -10,7 +10,7 @@ import uuid
 import warnings
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import pytest
 from hypothesis import given
@@ -32,11 +32,9 @@ from weir.protocol.values import schema_of
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # of kafka-python
     from kafka.protocol.consumer.fetch import FetchResponse as KafkaPythonFetchResponse
+from collections.abc import Iterable, Mapping
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from weir.protocol.values import Message
+from weir.protocol.values import Message
 
 FETCH_KEY: Final = 1
 VERSIONS: Final = list(schema_of(FetchResponse).versions)

@@ -7,7 +7,7 @@ import json
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 from hypothesis import given, reject
@@ -32,10 +32,7 @@ from weir.protocol.messages import (
     ProduceResponse,
 )
 from weir.protocol.scanning.field_offsets import FieldOffset, field_offset, tag_section
-from weir.protocol.values import schema_of
-
-if TYPE_CHECKING:
-    from weir.protocol.values import Message
+from weir.protocol.values import Message, schema_of
 
 THROTTLE: Final = "throttle_time_ms"
 TABLE: Final[list[dict[str, Any]]] = json.loads(

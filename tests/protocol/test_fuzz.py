@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 import tracemalloc
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,13 +14,10 @@ from hypothesis import strategies as st
 from tests.properties import examples
 from tests.protocol.generate import each_version, every_version, sample
 from tests.protocol.mutate import mutate
-from weir.protocol.codec import codec
+from weir.protocol.codec import Codec, codec
 from weir.protocol.errors import ProtocolError
 from weir.protocol.messages import OffsetFetchRequest
-
-if TYPE_CHECKING:
-    from weir.protocol.codec import Codec
-    from weir.protocol.values import Message
+from weir.protocol.values import Message
 
 VERSIONS = every_version()
 MUTATIONS = 60

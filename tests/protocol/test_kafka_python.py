@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
+from typing import Any, Final
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,11 +14,7 @@ from hypothesis import strategies as st
 from tests.properties import examples
 from tests.protocol.generate import each_version, every_version, messages
 from weir.protocol.codec import codec
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from weir.protocol.values import Message
+from weir.protocol.values import Message
 
 MODULES: Final = (
     *("admin.acl", "admin.client_quotas", "admin.cluster", "admin.configs", "admin.groups", "admin.topics"),

@@ -11,8 +11,9 @@ import os
 import pickle
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
@@ -20,11 +21,7 @@ from tests.protocol import kio_side
 from tests.protocol.generate import each_version, every_version, version_id
 from tests.protocol.kio_samples import KNOWN, jobs, samples
 from weir.protocol.codec import codec
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from weir.protocol.values import Message
+from weir.protocol.values import Message
 
 OLD_KIO: Final = "0.5.0"
 NOT_IN_OLD_KIO: Final = 72

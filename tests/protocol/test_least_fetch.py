@@ -6,7 +6,7 @@ import json
 import random
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 import pytest
@@ -28,9 +28,7 @@ from weir.protocol.values import schema_of
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas as it was done once
     from kafka.protocol.consumer.fetch import FetchRequest as KafkaPythonFetchRequest
-
-if TYPE_CHECKING:
-    from weir.protocol.values import Message
+from weir.protocol.values import Message
 
 FETCH_KEY: Final = 1
 BEFORE: Final = b"header"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Generator
+from typing import TypeVar
 
 import pytest
 
@@ -19,9 +20,6 @@ from weir.protocol.messages import (
 from weir.protocol.pieces import PIECE_BYTES
 from weir.protocol.primitives import write_uvarint
 from weir.protocol.values import message_type, schema_of
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
 
 T = TypeVar("T")
 

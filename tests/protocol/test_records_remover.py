@@ -10,7 +10,7 @@ import warnings
 from copy import deepcopy
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 from hypothesis import given
@@ -31,11 +31,9 @@ from weir.protocol.values import schema_of
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas as it was done once
     from kafka.protocol.consumer.fetch import FetchResponse as KafkaPythonFetchResponse
+from collections.abc import Iterable
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from weir.protocol.values import Message
+from weir.protocol.values import Message
 
 DATA: Final = Path(__file__).parent / "data"
 FETCH_KEY: Final = 1

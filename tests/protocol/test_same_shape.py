@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 from hypothesis import given
@@ -15,12 +15,9 @@ from weir.protocol.codec import codec
 from weir.protocol.errors import ProtocolError
 from weir.protocol.messages import FetchResponse, ProduceResponse, ShareAcknowledgeResponse
 from weir.protocol.scanning.field_offsets import FieldOffset, field_offset, tag_section
+from weir.protocol.scanning.field_scanner import Bytes
 from weir.protocol.scanning.same_shape import SHAPE_BYTES_MAX, FieldFinder
-from weir.protocol.values import schema_of
-
-if TYPE_CHECKING:
-    from weir.protocol.scanning.field_scanner import Bytes
-    from weir.protocol.values import Message
+from weir.protocol.values import Message, schema_of
 
 
 def the_offset(message: type[Message], version: int) -> FieldOffset:

@@ -10,7 +10,7 @@ import json
 import warnings
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 import pytest
@@ -33,11 +33,9 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas as it was done once
     from kafka.protocol.consumer.fetch import FetchResponse as KafkaPythonFetchResponse
     from kafka.protocol.producer import ProduceResponse as KafkaPythonProduceResponse
+from collections.abc import Iterable
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from weir.protocol.values import Message
+from weir.protocol.values import Message
 
 M = TypeVar("M", bound="Message")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 from hypothesis import given
@@ -16,10 +16,7 @@ from weir.protocol.codec import codec
 from weir.protocol.errors import ProtocolError
 from weir.protocol.messages import FetchResponse, MetadataResponse, ProduceRequest, ShareFetchResponse
 from weir.protocol.scanning.topic_bytes import TopicBytes, names_topics
-from weir.protocol.values import schema_of
-
-if TYPE_CHECKING:
-    from weir.protocol.values import Message
+from weir.protocol.values import Message, schema_of
 
 NAMING: Final[list[tuple[type[Message], int]]] = [
     *((ProduceRequest, version) for version in schema_of(ProduceRequest).versions if version < 13),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,9 +17,6 @@ from weir.protocol.messages import FetchRequest, ProduceRequest
 from weir.protocol.scanning.topic_bytes import TopicBytes
 from weir.protocol.scanning.topic_names import NAME_BYTES_MAX, topics_in
 from weir.protocol.values import schema_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 NAMING = [version for version in schema_of(FetchRequest).versions if version < 13]
 """Newer versions have topics' ids."""

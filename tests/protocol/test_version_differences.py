@@ -7,7 +7,7 @@ import dataclasses
 import json
 import typing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -20,6 +20,7 @@ from tests.protocol.kio_side import kio_class
 from weir.protocol import schema
 from weir.protocol.api import ApiKey
 from weir.protocol.codec import codec, request_type, response_type
+from weir.protocol.values import Message
 from weir.protocol.version_differences import (
     THROTTLE_FIELD,
     Change,
@@ -29,9 +30,6 @@ from weir.protocol.version_differences import (
     version_difference,
     version_differences,
 )
-
-if TYPE_CHECKING:
-    from weir.protocol.values import Message
 
 TABLE: Final[list[dict[str, Any]]] = json.loads(
     (Path(__file__).parent / "data" / "throttle_fields.json").read_bytes()

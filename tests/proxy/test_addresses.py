@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import pytest
 
 from weir.proxy.addresses import Address, AddressBook, PortRange
 from weir.proxy.config import config
 from weir.proxy.port_ranges import PortRanges
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def advice(ports: PortRange, node_ids: Sequence[int]) -> str | None:

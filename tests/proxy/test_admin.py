@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import trio
@@ -47,9 +47,6 @@ from weir.proxy.net.poll import WRITE
 from weir.proxy.net.reactor import Reactor
 from weir.proxy.server.server import Server
 from weir.quotas import DEFAULT, Entity, QuotaKey
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 LARGE = b"x" * (64 << 20)
 """More than the kernel holds for a client that does not read."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from tests.kafka.ports import free_range
 from tests.kfake.cluster import HOST
@@ -22,9 +22,6 @@ from weir.proxy.server.connection_limiter import ConnectionLimiter
 from weir.proxy.server.listeners import Listeners
 from weir.proxy.server.target import Target
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
-
-if TYPE_CHECKING:
-    from trio.testing import MockClock
 
 RATE = QuotaKey.CONNECTION_CREATION_RATE
 

@@ -11,7 +11,8 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Final, NoReturn
+from pathlib import Path
+from typing import Final, NoReturn
 
 import pytest
 import trio
@@ -25,9 +26,6 @@ from weir.proxy.control.stores.file import FileStore, read_quota_file, rewrite, 
 from weir.proxy.control.stores.store import StoreError
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from weir.quotas.table.quota_edit import edited
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PRODUCE: Final = QuotaKey.PRODUCER_BYTE_RATE
 FETCH: Final = QuotaKey.CONSUMER_BYTE_RATE

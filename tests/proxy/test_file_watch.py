@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import trio
@@ -13,10 +14,6 @@ from weir.proxy import file_watch
 from weir.proxy import run as proxy_run
 from weir.proxy.config import config
 from weir.proxy.file_watch import FileWatch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 def watch_of(*paths: Path) -> FileWatch:

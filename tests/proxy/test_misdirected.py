@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 import trio
@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from tests.kafka.ports import free_range
 from tests.kfake.cluster import HOST
-from tests.proxy.stage import PING, PONG, Stage, until
+from tests.proxy.stage import PING, PONG, Play, Stage, until
 from tests.scripted import staged
 from tests.wire.frames import body_of, request
 from weir.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
@@ -25,11 +25,6 @@ from weir.proxy.handlers.api_versions.api_versions import OWN_REQUEST
 from weir.proxy.net import own_listeners
 from weir.proxy.net.own_listeners import OwnListeners
 from weir.proxy.server.problems import Problems
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.proxy.stage import Play
 
 OWN_PORT = 9092
 LAN = "10.9.8.7"

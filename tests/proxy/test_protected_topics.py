@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
 import pytest
@@ -28,18 +29,14 @@ from weir import protocol
 from weir.protocol import messages as m
 from weir.protocol.api import ApiKey, response_header_version, versions
 from weir.protocol.codec import response_type
+from weir.protocol.messages import Message
 from weir.proxy.close_reasons import CloseReason
+from weir.proxy.connection.connection import Connection
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.plans import CHANGES_OF_TOPICS, Plans
 from weir.proxy.handlers.protected_topics.produced_topics import NAMED_MAX
 from weir.proxy.handlers.protected_topics.protected_topics import ProtectedTopics
 from weir.quotas import Entity, QuotaKey, QuotaTable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from weir.protocol.messages import Message
-    from weir.proxy.connection.connection import Connection
 
 OURS, THEIRS = "__weir_quotas", "orders"
 REFUSED: Final = 29

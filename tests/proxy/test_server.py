@@ -8,9 +8,10 @@ import os
 import re
 import socket
 import threading
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import trio
@@ -33,9 +34,6 @@ from weir.proxy.net import sockets
 from weir.proxy.net.drivers import monotonic_us
 from weir.proxy.server import establish, listeners, refusals
 from weir.proxy.server.server import Server
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
 
 # Clients and brokers
 

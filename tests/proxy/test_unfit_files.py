@@ -7,8 +7,9 @@ from __future__ import annotations
 import codecs
 import os
 import ssl
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 import trustme
@@ -31,9 +32,6 @@ from weir.proxy.control.stores.snapshot import read_snapshot
 from weir.proxy.control.stores.store import StoreError
 from weir.proxy.net.tls.contexts import Pair, client_context, server_context
 from weir.quotas import Entity, QuotaKey, QuotaTable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 QUOTAS: Final = '[[quota]]\nuser = "alice"\nproducer_byte_rate = 1000\n'
 TABLE: Final = QuotaTable({(Entity("alice"), QuotaKey.PRODUCER_BYTE_RATE): 1000.0})

@@ -7,7 +7,7 @@ import socket
 import ssl
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import trio
@@ -27,13 +27,9 @@ from weir.proxy.workers import worker
 from weir.proxy.workers.exit_codes import REPLACED
 from weir.proxy.workers.link import Link
 from weir.proxy.workers.messages import Start
+from weir.proxy.workers.pool import Pool
 from weir.proxy.workers.worker import Worker, config_of, message_of
 from weir.quotas import QuotaTable
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from weir.proxy.workers.pool import Pool
 
 UPSTREAM = {"upstream": "broker:9092"}
 COSTS = "[apis.Produce]\nus = 77\n"

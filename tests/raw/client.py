@@ -11,17 +11,14 @@ import math
 import selectors
 import socket
 import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from tests.raw.requests import Request
+from tests.wire.connection import Address
 from weir.protocol.framing import LENGTH, LENGTH_BYTES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tests.raw.requests import Request
-    from tests.wire.connection import Address
 
 CONNECT_S: Final = 10.0
 _READ_BYTES: Final = 1 << 18

@@ -7,16 +7,14 @@ at once. Nothing but the throttle time is read from what comes back.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from bench.frames import record_batch
 from tests.raw.requests import Outcome, Request
 from tests.wire import frames
 from weir.calibration import bodies
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 METADATA_VERSION: Final = 9
 PRODUCE_VERSION: Final = 9

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import linear_regression
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tests.raw.client import Answer
+from tests.raw.client import Answer
 
 _STEP_S = 0.05
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from bench.frames import record_batch
 from tests.clients.librdkafka import Librdkafka
@@ -23,11 +24,7 @@ from weir.protocol.messages import (
     MetadataResponse,
     ProduceResponse,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from weir.protocol.values import Message
+from weir.protocol.values import Message
 
 M = TypeVar("M", bound="Message")
 

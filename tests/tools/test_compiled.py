@@ -11,14 +11,12 @@ import runpy
 import subprocess
 import sys
 from importlib.machinery import EXTENSION_SUFFIXES
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import pytest
 
 from tests.tools.compiled_only import ROOT, compiled_files
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 COMPILED: Final = compiled_files()
 SETUP: Final = ROOT / "setup.py"

@@ -10,8 +10,9 @@ import json
 import os
 import urllib.request
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
@@ -20,9 +21,6 @@ from tools.import_schemas import Merged, check, generate, write
 from tools.kafka_source import SchemaError, direct_layout, read_jar
 from weir.protocol import schema
 from weir.protocol.versions import VersionSet
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Json = dict[str, Any]
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 import runpy
 import subprocess
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
 from tests.tools.compiled_only import ROOT
 from tools.release import labels, mistakes
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 README: Final = (ROOT / "README.md").read_text("utf-8")
 URL: Final = "https://example.org/o/weir"

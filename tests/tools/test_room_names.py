@@ -7,15 +7,12 @@ import re
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.rooms import ROOMS
 from tests.tools.compiled_only import ROOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _DOTTED = re.compile(rf"""(["'])(({"|".join(ROOMS)})\.(\w+)(\.\w+)*)\1""")
 

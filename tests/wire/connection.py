@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING, Final, Self, TypeVar
+from types import TracebackType
+from typing import Final, Self, TypeVar
 
 from tests.wire.frames import body_of
 from tests.wire.frames import request as request_frame
 from weir.protocol.framing import LENGTH, LENGTH_BYTES
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from weir.protocol.values import Message
+from weir.protocol.values import Message
 
 M = TypeVar("M", bound="Message")
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from weir.protocol.api import request_header_version, response_header_version
 from weir.protocol.codec import codec
-from weir.protocol.values import schema_of
-
-if TYPE_CHECKING:
-    from weir.protocol.values import Message
+from weir.protocol.values import Message, schema_of
 
 M = TypeVar("M", bound="Message")
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from weir.protocol.codec import codec
-from weir.protocol.values import ZERO_UUID
-
-if TYPE_CHECKING:
-    from weir.protocol.schema import Layout
-    from weir.protocol.values import Message
+from weir.protocol.schema import Layout
+from weir.protocol.values import ZERO_UUID, Message
 
 ZEROS: Final[dict[str, object]] = {
     "string": "",

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import dpkt
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from weir.conformance.capture.tcp import Segment
+from weir.conformance.capture.tcp import Segment
 
 
 def ethernet(segment: Segment) -> dpkt.ethernet.Ethernet:

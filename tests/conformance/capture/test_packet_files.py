@@ -9,8 +9,8 @@ import os
 import struct
 import time
 import tracemalloc
+from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING
 
 import dpkt
 import pytest
@@ -21,9 +21,6 @@ from weir.conformance.capture.packets import Packet, segment_of
 from weir.conformance.capture.pcap import PACKET_BYTES_MAX, read_pcap
 from weir.conformance.capture.tcp import Endpoint, Segment
 from weir.conformance.events import Bytes, Side
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 START_S = 1_700_000_000
 CLIENT, BROKER = Endpoint("10.0.0.1", 50_000), Endpoint("10.0.0.2", 9092)

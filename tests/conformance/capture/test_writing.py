@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 from weir.conformance.capture import CaptureWriter, Run, read
 from weir.conformance.capture.redaction import Redaction
 from weir.conformance.capture.shared_queue import SIZE_MIN, QueueReceiver, QueueSender
 from weir.conformance.capture.writing import Report, Writing
 from weir.conformance.events import Bytes, Closed, Dropped, Event, Opened, Side
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 EVENTS: list[Opened | Closed | Dropped] = [
     Opened(3, 1, "c:1", "s:2", "broker 1"),

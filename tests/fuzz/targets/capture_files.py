@@ -6,15 +6,16 @@ import io
 import os
 import struct
 import tempfile
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import dpkt
 
 from tests.conformance.capture.pcaps import ethernet, write_pcap
-from tests.fuzz.target import Target
+from tests.fuzz.target import Grow, Target
 from weir.conformance.capture import CaptureError, CaptureReader, CaptureWriter, Run, read
 from weir.conformance.capture.blocks import Kind, block, file_head
 from weir.conformance.capture.pcap import read_pcap
@@ -22,11 +23,6 @@ from weir.conformance.capture.reader import read_index, read_selected
 from weir.conformance.capture.tcp import Endpoint, Reassembly, Segment
 from weir.conformance.events import Bytes, Closed, Dropped, Event, Opened, Side
 from weir.conformance.verify import verify
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tests.fuzz.target import Grow
 
 CLIENT: Final = Endpoint("10.0.0.1", 50_000)
 BROKER: Final = Endpoint("10.0.0.2", 9092)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import struct
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tests.conformance.scanners import scan_quickly_and_slowly
 from tests.fuzz.growth import wide
-from tests.fuzz.target import Target, choosing, chosen
+from tests.fuzz.target import Grow, Target, choosing, chosen
 from tests.fuzz.targets.records import STREAMS
 from tests.protocol.generate import every_version, sample
 from tests.wire.frames import NO_TAGS, framed, header, request, response
@@ -24,9 +24,6 @@ from weir.protocol.messages import (
     SaslHandshakeResponse,
 )
 from weir.protocol.values import schema_of
-
-if TYPE_CHECKING:
-    from tests.fuzz.target import Grow
 
 VERSIONS: Final = every_version()
 PER_FRAME_MAX: Final = 100

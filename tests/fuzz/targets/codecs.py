@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tests.fuzz.growth import fillers, wide
-from tests.fuzz.target import Target, choosing, chosen
+from tests.fuzz.target import Grow, Target, choosing, chosen
 from tests.protocol.generate import every_version, sample
 from weir.protocol.codec import codec
 from weir.protocol.errors import ProtocolError, UnencodableError
-
-if TYPE_CHECKING:
-    from tests.fuzz.target import Grow
 
 VERSIONS: Final = every_version()
 

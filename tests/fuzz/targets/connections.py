@@ -7,11 +7,12 @@ choose its kind, the others the cut. Bytes follow an int16 length.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from tests.fuzz.growth import wide
-from tests.fuzz.target import Target
+from tests.fuzz.target import Grow, Target
 from tests.protocol.generate import sample
 from tests.proxy.broker_versions import broker_of
 from tests.proxy.sasl import AP_REQ, bare, handshake, plain, shaken
@@ -20,15 +21,10 @@ from tests.wire.frames import framed, header, request, response
 from weir.protocol.api import ApiKey, response_header_version, versions
 from weir.protocol.codec import codec, request_type, response_type
 from weir.protocol.schema import api_keys
+from weir.proxy.connection.connection import Connection
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.plans import Plans
 from weir.quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.fuzz.target import Grow
-    from weir.proxy.connection.connection import Connection
 
 BUFFER_BYTES, LARGE_BUFFER_BYTES = 2048, 1 << 16
 """Frames that are longer are forwarded in parts."""

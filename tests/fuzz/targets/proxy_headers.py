@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 from tests.fuzz.target import Target
 from tests.wire.proxy_headers import LOCAL, PROXY, TCP_4, TCP_6, UNIX_STREAM, UNSPEC, ends, header, of, tlv
@@ -14,9 +15,6 @@ from weir.proxy.net.proxy_protocol.header import (
     NoHeaderError,
     parse,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def run(data: bytes) -> None:

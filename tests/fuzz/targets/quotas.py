@@ -5,10 +5,11 @@ Documented errors: RecordError for records, ProtocolError for answers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 from tests.fuzz.growth import fillers, wide
-from tests.fuzz.target import Target
+from tests.fuzz.target import Grow, Target
 from tests.protocol.generate import sample
 from weir.protocol.codec import codec
 from weir.protocol.errors import ProtocolError
@@ -21,11 +22,6 @@ from weir.quotas import Entity, QuotaKey
 from weir.quotas.replication.throttles import ResourceType, Role
 from weir.quotas.table.entities import DEFAULT, Prefix
 from weir.quotas.table.replication_entry import Resource
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tests.fuzz.target import Grow
 
 BETWEEN: Final = b"\xff"
 """Separates key and value; JSON in UTF-8 lacks it."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gzip
 import struct
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 from tests.fuzz.growth import FILLERS, fillers, wide
-from tests.fuzz.target import Target, choosing, chosen
+from tests.fuzz.target import Grow, Target, choosing, chosen
 from tests.protocol.generate import sample
 from weir.protocol.codec import codec
 from weir.protocol.messages import ProduceRequest
@@ -15,11 +16,6 @@ from weir.protocol.scanning.produced_records import records_in
 from weir.protocol.scanning.record_batches import BATCH_HEAD_BYTES, add_unpacked
 from weir.protocol.scanning.unpacked_sizes import GZIP, LZ4, SNAPPY, ZSTD, unpacked_bytes
 from weir.protocol.values import schema_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tests.fuzz.target import Grow
 
 RATIO_MAX: Final = {GZIP: 1040, SNAPPY: 24, LZ4: 256, ZSTD: 1 << 19}
 """As in the formats' documents; see `protocol/scanning/unpacked_sizes.py`."""

@@ -5,12 +5,13 @@ An input is a program of `connections`. The byte of the settings chooses the rat
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
 from tests.fuzz.growth import wide
-from tests.fuzz.target import Target
+from tests.fuzz.target import Grow, Target
 from tests.fuzz.targets.connections import (
     BUFFER_BYTES,
     FRAME_BYTES_MAX,
@@ -27,18 +28,13 @@ from tests.wire.frames import request, response
 from weir.protocol.api import ApiKey, response_header_version, versions
 from weir.protocol.codec import codec
 from weir.protocol.messages import FetchRequest, FetchResponse
+from weir.proxy.connection.connection import Connection
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.plans import Plans
 from weir.proxy.handlers.replication.replica_fetcher import ReplicaFetcher
 from weir.proxy.handlers.replication.replication import Replication
 from weir.quotas.replication.replication_quotas import ReplicationQuotas
 from weir.quotas.replication.throttles import ConfigKey, ReplicationThrottles, ResourceType, Role
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.fuzz.target import Grow
-    from weir.proxy.connection.connection import Connection
 
 LEADER, FOLLOWER, SESSION = 0, 2, 7
 RATES: Final = ("0", "1", "1000", str(2**63 - 1))

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 from tests.fuzz.growth import fillers
-from tests.fuzz.target import Target, chosen
+from tests.fuzz.target import Grow, Target, chosen
 from tests.proxy.sasl import AP_REQ, PROOF, SALT, VERIFIED, WRAPPED, bearer, plain, scram_first
 from weir.protocol.errors import TokenError
 from weir.protocol.sasl import GSSAPI, NAME_BYTES_MAX, OAUTHBEARER, PLAIN, SCRAM, SUBJECT, oauthbearer_name
 from weir.proxy.handlers.sasl.exchange import Exchange
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tests.fuzz.target import Grow
 
 MECHANISMS: Final = (PLAIN, *SCRAM, OAUTHBEARER, GSSAPI, "x")
 

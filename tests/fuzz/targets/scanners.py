@@ -6,12 +6,13 @@ Documented error: ProtocolError. Where the codec decodes the same bytes, its res
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tests.fuzz.growth import fillers, wide
-from tests.fuzz.target import Target, choosing, chosen
+from tests.fuzz.target import Grow, Target, choosing, chosen
 from tests.fuzz.targets.codecs import VERSIONS
 from tests.protocol.generate import sample
 from weir.protocol.codec import codec
@@ -32,13 +33,7 @@ from weir.protocol.scanning.records_remover import RecordsRemover
 from weir.protocol.scanning.stream_scanner import EndpointMask, StreamScanner, endpoints_tag
 from weir.protocol.scanning.topic_bytes import TopicBytes, names_topics
 from weir.protocol.scanning.topic_names import topics_in
-from weir.protocol.values import schema_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from tests.fuzz.target import Grow
-    from weir.protocol.values import Message
+from weir.protocol.values import Message, schema_of
 
 KEPT_BYTES_MAX: Final = 1 << 20
 WANTED: Final = frozenset({b"", b"t", "käse".encode()})

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509 import Name, load_pem_x509_certificate
@@ -12,16 +13,11 @@ from cryptography.x509.name import NameAttribute, RelativeDistinguishedName
 from cryptography.x509.oid import NameOID
 
 from tests.fuzz.growth import fillers
-from tests.fuzz.target import Target
+from tests.fuzz.target import Grow, Target
 from tests.proxy.certificates import authority
 from weir.proxy.net.tls.distinguished_name import name_of, subject_of
 from weir.proxy.net.tls.java_pattern import translate
 from weir.proxy.net.tls.principal_mapping import PrincipalMapping, UnmappedError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tests.fuzz.target import Grow
 
 MAPPING: Final = PrincipalMapping.parse(
     "RULE:^CN=(.*?),OU=(.*?)$/$1@$2/L,RULE:^.*[Cc]=([a-z]*).*$/$1/,DEFAULT"
