@@ -102,7 +102,11 @@ def _from_pcap(
     events = read_pcap(file, ports, damages.append)
     first = next(events, None)
     if first is None:
-        raise CommandError(f"{file} has no TCP connections of brokers: name their ports with --broker-port")
+        raise CommandError(
+            damages[0]
+            if damages
+            else f"{file} has no TCP connections of brokers: name their ports with --broker-port"
+        )
     run = Run(
         time_ns=first.time_ns,
         source=file.name,

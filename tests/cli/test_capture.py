@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 from functools import partial
@@ -112,6 +113,14 @@ def test_a_pcap_file_becomes_a_capture_without_credentials(tmp_path: Path) -> No
     assert LOGIN in b"".join(event.data for event in read(kept) if isinstance(event, Bytes))
     nothing = convert(str(tmp_path / "p"), "--from", "pcap", "--broker-port", "1", "--out", str(out))
     assert "no TCP connections of brokers" in error_line(nothing)
+
+
+def test_a_pcap_file_without_a_packet_before_its_damage_says_what_is_damaged(tmp_path: Path) -> None:
+    head = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
+    (tmp_path / "p").write_bytes(head + struct.pack("<IIII", 1, 0, 0xFFFFFFFF, 60))
+    result = convert(str(tmp_path / "p"), "--from", "pcap", "--out", str(tmp_path / "c"))
+    assert "cut or damaged at byte 40: a packet of 4294967295 bytes" in error_line(result)
+    assert not (tmp_path / "c").exists()
 
 
 def test_capture_refuses_a_file_of_something_else(tmp_path: Path) -> None:
