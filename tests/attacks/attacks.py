@@ -150,12 +150,7 @@ ATTACKS: Final = (
         64,
         again(lambda: request(DescribeClientQuotasRequest(components=[], strict=False), 1)),
     ),
-    Attack(
-        "client-ids",
-        "empty produce requests without acks, of 100,300 client-ids",
-        1003,
-        _empty_produces,
-    ),
+    Attack("client-ids", "empty produce requests without acks, of 100,300 client-ids", 1003, _empty_produces),
     Attack(
         "coordinators-1500000",
         "9 MB of keys in one FindCoordinator",

@@ -186,10 +186,7 @@ def limit(broker: Address, *entries: tuple[Entity, float | None], key: str = "")
         for entity, rate in entries
     ]
     answer = ask(
-        broker,
-        AlterClientQuotasRequest(entries=altered, validate_only=False),
-        AlterClientQuotasResponse,
-        1,
+        broker, AlterClientQuotasRequest(entries=altered, validate_only=False), AlterClientQuotasResponse, 1
     )
     assert {each.error_code for each in answer.entries} == {0}
 

@@ -259,11 +259,7 @@ def creations(case: str, broker: Address, topic: str, number: int) -> Found:
 
 
 def created(
-    cluster: Cluster,
-    start_weir: StartWeir,
-    topic: str,
-    cases: Creations,
-    *options: str,
+    cluster: Cluster, start_weir: StartWeir, topic: str, cases: Creations, *options: str
 ) -> list[Found]:
     """Run these cases at once; what got through is the partitions that are there at the end."""
     key = "controller_mutation_rate"

@@ -108,11 +108,7 @@ def member(job: dict[str, Any]) -> dict[str, Any]:
 
 def administer(job: dict[str, Any]) -> dict[str, Any]:
     """Make the calls of an admin client; see `admin.py`. An error is told of all topics of its call."""
-    admin = KafkaAdminClient(
-        bootstrap_servers=job["bootstrap"],
-        client_id=job["client_id"],
-        **_START,
-    )
+    admin = KafkaAdminClient(bootstrap_servers=job["bootstrap"], client_id=job["client_id"], **_START)
     outcomes = [_outcome(admin, step["do"], step["topics"]) for step in job["steps"]]
     admin.close()
     return {"outcomes": outcomes}

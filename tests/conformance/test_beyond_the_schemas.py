@@ -44,10 +44,7 @@ def beaten(number: int) -> Bytes:
 def test_a_request_that_capture_answers_itself_leaves_the_order_of_later_ones() -> None:
     """`weir capture` answers an ApiVersions version that it lacks, and does not record its own answer."""
     newest = sent(unknown_request(API_VERSIONS, NEWER, 0))
-    again = [
-        sent(request(ApiVersionsRequest(), 0, 1)),
-        answered(response(ApiVersionsResponse(), 0, 1)),
-    ]
+    again = [sent(request(ApiVersionsRequest(), 0, 1)), answered(response(ApiVersionsResponse(), 0, 1))]
     assert rules(findings(newest, *again, *beats(*range(2, 200)))) == []
     assert rules(findings(newest, Closed(1, 0, Side.SERVER))) == []
 

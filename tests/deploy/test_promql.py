@@ -57,9 +57,7 @@ RULES: Final[list[dict[str, Any]]] = [
     for group in yaml.safe_load((ROOT / "deploy/alerts.yml").read_text("utf-8"))["groups"]
     for rule in group["rules"]
 ]
-EMPTY: Final = {
-    "Weir's health": ("weir_task_failures_total",),
-}
+EMPTY: Final = {"Weir's health": ("weir_task_failures_total",)}
 """Panel → metrics of those queries that return no series on these scrapes. Only a bug makes one of Weir's own
 tasks fail, and the server of these tests has none.
 """

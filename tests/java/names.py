@@ -21,8 +21,5 @@ class Names(NamedTuple):
 
 def ask_java(release: str, *, names: Sequence[bytes] = (), mappings: Sequence[tuple[str, str]] = ()) -> Names:
     """Have Java write DER names, and Kafka map subjects: (rules, subject)."""
-    job = {
-        "names": [base64.b64encode(name).decode() for name in names],
-        "mappings": list(mappings),
-    }
+    job = {"names": [base64.b64encode(name).decode() for name in names], "mappings": list(mappings)}
     return Names(**run_java(release, "names_worker", "Java's names by Kafka", job))

@@ -6,12 +6,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from py4j.java_gateway import (
-    CallbackServerParameters,
-    GatewayParameters,
-    JavaGateway,
-    launch_gateway,
-)
+from py4j.java_gateway import CallbackServerParameters, GatewayParameters, JavaGateway, launch_gateway
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

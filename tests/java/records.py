@@ -37,7 +37,7 @@ class JavaRecords:
                     "config": {"bootstrap.servers": self._bootstrap} | dict(exchange.config),
                 }
                 for exchange in exchanges
-            ],
+            ]
         }
         found = run_java(self._release, "records_worker", "Java's clients", job)
         return [[base64.b64decode(value) for value in values] for values in found]

@@ -423,10 +423,7 @@ PROBLEMS: Final = {
         "WeirNotReady",
     ),
     "wrong-password": Problem(
-        "Weir's own password is wrong",
-        _wrong_password,
-        Expected("Authentication failed"),
-        "WeirDown",
+        "Weir's own password is wrong", _wrong_password, Expected("Authentication failed"), "WeirDown"
     ),
     "changed-password": Problem(
         "the brokers have another password for Weir",

@@ -29,12 +29,7 @@ METADATA: Final = request(MetadataRequest(topics=[]), 9, client_id=b"night")
 class Scene:
     """A context manager: all processes end with it."""
 
-    def __init__(
-        self,
-        settings: Mapping[str, object],
-        brokers: int = 2,
-        kind: str = "sound",
-    ) -> None:
+    def __init__(self, settings: Mapping[str, object], brokers: int = 2, kind: str = "sound") -> None:
         """`settings` are more keys of the configuration file; `brokers` brokers run, of a kind that
         `tests.kfake.process` names.
         """

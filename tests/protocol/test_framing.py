@@ -35,11 +35,7 @@ FindBody: TypeAlias = Callable[..., int]
 BODY: Final = b"the body"
 BEFORE: Final = b"a frame before"
 CLIENT_IDS: Final = [None, "", "weir", "ä" * 100, "c" * 32_767]
-TAGS: Final = [
-    (),
-    ((0, b""),),
-    ((3, b"x"), (127, b"yy"), (128, b"z" * 128), (2**31 - 2, b"t" * 20_000)),
-]
+TAGS: Final = [(), ((0, b""),), ((3, b"x"), (127, b"yy"), (128, b"z" * 128), (2**31 - 2, b"t" * 20_000))]
 UNBOUNDED: Final = b"\xff\xff\xff\xff\x0f"
 """The varint of 2**32 - 1."""
 

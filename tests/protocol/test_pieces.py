@@ -12,11 +12,7 @@ from weir.protocol import schema
 from weir.protocol.codec import codec
 from weir.protocol.decoding import NUMBERS_MAX, TAGS_MAX
 from weir.protocol.errors import EncodeError, OversizedError, ProtocolError
-from weir.protocol.messages import (
-    CreateTopicsRequest,
-    MetadataRequest,
-    MetadataResponse,
-)
+from weir.protocol.messages import CreateTopicsRequest, MetadataRequest, MetadataResponse
 from weir.protocol.pieces import PIECE_BYTES
 from weir.protocol.primitives import write_uvarint
 from weir.protocol.values import message_type, schema_of

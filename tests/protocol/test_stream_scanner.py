@@ -22,10 +22,7 @@ from tests.properties import examples
 from tests.protocol.generate import each_version, every_version, messages, sample, version_id
 from weir.protocol.codec import codec
 from weir.protocol.errors import ProtocolError
-from weir.protocol.messages import (
-    FetchResponse,
-    ProduceResponse,
-)
+from weir.protocol.messages import FetchResponse, ProduceResponse
 from weir.protocol.scanning.field_offsets import tag_section
 from weir.protocol.scanning.stream_scanner import UNKNOWN_TAG, EndpointMask, StreamScanner, endpoints_tag
 

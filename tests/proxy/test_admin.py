@@ -210,9 +210,7 @@ def test_an_admin_request_is_answered_although_slow_clients_came_before_it_was_s
     served(client)
 
 
-def test_an_admin_request_is_refused_while_all_others_wait_for_weir(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_admin_request_is_refused_while_all_others_wait_for_weir(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(places, "REQUESTS_MAX", 1)
     answer = trio.Event()
     asked = trio.Event()

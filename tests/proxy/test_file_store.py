@@ -222,11 +222,7 @@ def test_the_file_store_does_not_recreate_a_missing_file(path: Path) -> None:
     assert not path.exists()
 
 
-FAILURES: Final = {
-    "mkstemp": errno.EROFS,
-    "fsync": errno.ENOSPC,
-    "replace": errno.EBUSY,
-}
+FAILURES: Final = {"mkstemp": errno.EROFS, "fsync": errno.ENOSPC, "replace": errno.EBUSY}
 
 
 @pytest.mark.parametrize("step", FAILURES)

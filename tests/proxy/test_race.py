@@ -160,9 +160,7 @@ def test_families_take_turns() -> None:
     assert sockets.interleaved([]) == []
 
 
-def test_a_name_with_dead_addresses_costs_a_quarter_of_a_second_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_name_with_dead_addresses_costs_a_quarter_of_a_second_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The addresses of a name may change while Weir runs: they are looked up for each connection."""
     names: list[sockets.Found] = [v6("fd00::1"), v4("10.0.0.1"), v4("10.0.0.2")]
     living: set[object] = {"10.0.0.2"}

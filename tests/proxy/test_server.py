@@ -156,8 +156,7 @@ def test_node_ids_out_of_range_are_an_error_that_names_the_settings(play: Play) 
 
 
 @pytest.mark.parametrize(
-    ("offset", "option", "shy"),
-    [(0, "--listen", False), (0, "--listen", True), (2, "--broker-ports", False)],
+    ("offset", "option", "shy"), [(0, "--listen", False), (0, "--listen", True), (2, "--broker-ports", False)]
 )
 def test_a_taken_port_stops_the_start_with_one_line(play: Play, offset: int, option: str, shy: bool) -> None:
     """One line in all: the command prints the error, and nothing is logged before it."""
@@ -610,10 +609,7 @@ def test_a_failed_accept_is_retried(
 @staged()
 async def test_garbage_from_a_client_ends_only_its_connection(stage: Stage) -> None:
     kept = await stage.connect()
-    for sent in (
-        b"GET / HTTP/1.1\r\nHost: weir\r\n\r\n",
-        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
-    ):
+    for sent in (b"GET / HTTP/1.1\r\nHost: weir\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"):
         client = await stage.connect()
         assert await client.ask(sent + bytes(20)) is None
     assert await kept.ask(PING) == PONG

@@ -14,15 +14,7 @@ from tests.interpreted import interpreted
 from tests.matrix import in_one_test
 from tests.properties import EXPLORING
 from tests.replication.follower import FetchLimits
-from tests.replication.script import (
-    LEADER,
-    FollowerScript,
-    Produce,
-    Script,
-    Throttles,
-    rate,
-    replicas,
-)
+from tests.replication.script import LEADER, FollowerScript, Produce, Script, Throttles, rate, replicas
 from tests.replication.world import BEGIN_MS, World, simulate
 from weir.proxy.handlers.replication.fetched_replicas import FetchedReplica
 from weir.proxy.handlers.replication.replica_fetcher import ReplicaFetcher

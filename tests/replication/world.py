@@ -261,10 +261,7 @@ class Link:
     def connect(self) -> None:
         """Begin with a new connection, and fetch soon."""
         session = new_connection(
-            plans=PLANS,
-            node_id=LEADER,
-            buffer_bytes=self.world.script.buffer_bytes,
-            brokers=frozenset(),
+            plans=PLANS, node_id=LEADER, buffer_bytes=self.world.script.buffer_bytes, brokers=frozenset()
         )
         session.replica_fetcher = ReplicaFetcher(self.world.replication, LEADER)
         self.wire = Wire(session)

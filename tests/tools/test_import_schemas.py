@@ -76,9 +76,7 @@ def names(found: schema.MessageSchema, version: int) -> list[str]:
     return [slot.name for slot in layout.fields + layout.tagged]
 
 
-def test_merged_schemas_keep_old_layouts_for_versions_of_the_old_release(
-    tmp_path: Path,
-) -> None:
+def test_merged_schemas_keep_old_layouts_for_versions_of_the_old_release(tmp_path: Path) -> None:
     old = message("request", [field("A"), field("Gone", versions="0-1"), field("B", versions="1+")], "0-2")
     new = message("request", [field("A"), field("Added", versions="3+"), field("B", versions="1+")], "2-3")
     found = merged(tmp_path, old, new)

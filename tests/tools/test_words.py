@@ -15,9 +15,7 @@ from tests.tools.words import Finding, in_markdown, in_source, in_texts
 
 DEVELOPMENT: Final = ("bench", "tools")
 """Packages for developers. Only their texts are checked: old words in their identifiers are allowed."""
-EXCEPTIONS: Final = {
-    "CHANGELOG.md": "it describes the past in the words of the past",
-}
+EXCEPTIONS: Final = {"CHANGELOG.md": "it describes the past in the words of the past"}
 """Page → reason. Add one only if the words are Kafka's, TCP's or the operating system's."""
 SESSIONS: Final = (
     "proxy/handlers/bandwidth/bandwidth.py",

@@ -306,10 +306,7 @@ def test_a_connection_without_its_beginning_has_missing_bytes() -> None:
 def test_only_connections_of_the_named_ports_are_read() -> None:
     other = Segment(1, CLIENT, Endpoint("10.0.0.3", 443), 1, b"https")
     odd = Endpoint("10.0.0.2", 60_000)
-    events = run(
-        [other, Segment(2, odd, CLIENT, 1, b"answer")],
-        frozenset({60_000}),
-    )
+    events = run([other, Segment(2, odd, CLIENT, 1, b"answer")], frozenset({60_000}))
     assert events[0] == Opened(0, 2, str(CLIENT), str(odd))
     assert sent(events, Side.SERVER) == b"answer"
     assert sent(events, Side.CLIENT) == b""

@@ -35,10 +35,7 @@ class Planted(NamedTuple):
 
 
 def _exchange(asked: Any, answered: Any, version: int) -> tuple[tuple[Side, bytes], ...]:
-    return (
-        (Side.CLIENT, request(asked, version, ID)),
-        (Side.SERVER, response(answered, version, ID)),
-    )
+    return ((Side.CLIENT, request(asked, version, ID)), (Side.SERVER, response(answered, version, ID)))
 
 
 @cache
