@@ -320,7 +320,6 @@ class FakeApi:
     """Bodies of POST requests."""
 
     def application(self) -> Starlette:
-        """Return the ASGI application."""
         gets = {
             "/api/status": self._status,
             "/api/entities": self._entities,
@@ -448,7 +447,6 @@ def _error(status: int, detail: str) -> Response:
 
 @contextmanager
 def served(api: FakeApi, port: int | None = None, base_path: str = "") -> Iterator[str]:
-    """Serve the API in a thread; yield its URL."""
     chosen = free_range(1) if port is None else port
     ready = threading.Event()
     ends: list[tuple[trio.lowlevel.TrioToken, trio.CancelScope]] = []

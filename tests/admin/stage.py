@@ -43,8 +43,6 @@ async def get(port: int, path: str, **headers: str) -> tuple[int, bytes, http.cl
 async def asked(
     port: int, method: str, path: str, headers: dict[str, str], body: bytes | None = None
 ) -> tuple[int, bytes, http.client.HTTPMessage]:
-    """Ask the standard library's client, in a thread."""
-
     def ask() -> tuple[int, bytes, http.client.HTTPMessage]:
         connection = http.client.HTTPConnection(HOST, port, timeout=LONG_S)
         try:
@@ -68,7 +66,6 @@ class Clock:
         """Time (ms) at which the clock stands; None while it runs."""
 
     def now_ms(self) -> int:
-        """Return the time."""
         return self._reactor.now_ms + self.ahead_ms if self.stopped_ms is None else self.stopped_ms
 
 
@@ -98,16 +95,13 @@ class Stage:
         self.clock.stopped_ms = self.clock.now_ms()
 
     def resume_clock(self) -> None:
-        """Let the clock run again."""
         self.clock.stopped_ms = None
 
     async def start(self) -> None:
-        """Let clients connect."""
         await self.nursery.start(self.server.serve)
         self.listening.set()
 
     async def ready(self) -> tuple[int, str]:
-        """Return the answer of /readyz."""
         status, body, _ = await get(self.admin, "/readyz")
         return status, body.decode()
 
@@ -127,7 +121,6 @@ class Stage:
         return status, msgspec.json.decode(answer)
 
     async def look(self, now_ms: int) -> None:
-        """Have the history note the rates of this second."""
         await in_steps(self.state.history.look(now_ms))
 
 

@@ -140,7 +140,6 @@ def test_metrics_and_the_api_agree_about_rates_throttles_brokers_connections_and
 
 @asynccontextmanager
 async def connected(stage: Stage, count: int) -> AsyncIterator[None]:
-    """Have clients connected that have sent a request each."""
     async with AsyncExitStack() as stack:
         for _ in range(count):
             stream = await stack.enter_async_context(await trio.open_tcp_stream(HOST, stage.clients))

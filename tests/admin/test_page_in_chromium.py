@@ -48,20 +48,17 @@ def url(api: FakeApi, tab: Browser) -> Iterator[str]:
 
 
 def shown(tab: Browser, url: str, **window: Any) -> None:
-    """Open the page, and wait for its first numbers."""
     tab.open(url, **window)
     tab.until("document.querySelector('#live').textContent.startsWith('live')")
     tab.until(f"{ROWS}.length")
 
 
 def chosen(tab: Browser, name: str) -> None:
-    """Choose a list, and wait for its rows."""
     tab.click(f"#tab-{name}")
     tab.until(f"document.querySelector('#list').className === '{name}' && {ROWS}.length")
 
 
 def exact(tab: Browser, key: str, column: str) -> float:
-    """Return the number behind a cell of the list."""
     cell = f'document.querySelector(\'tr[data-key="{key}"] td[data-label="{column}"]\')'
     return float(tab.read(f"{cell}.dataset.exact"))
 
@@ -417,7 +414,6 @@ def test_every_control_has_a_name_for_screen_readers(tab: Browser, url: str) -> 
 
 
 def produce(client_id: str) -> bytes:
-    """Return a Produce request of 40 kB."""
     topic, partition = ProduceRequest.TopicProduceData, ProduceRequest.PartitionProduceData
     data = topic(name="t", partition_data=[partition(index=0, records=bytes(40_000))])
     return request(ProduceRequest(acks=1, topic_data=[data]), 8, client_id=client_id.encode())

@@ -57,7 +57,6 @@ def main(names: tuple[str, ...], seconds: float, stacks: bool) -> None:
 
 
 def row(result: Result) -> tuple[str, ...]:
-    """Return the cells of an attack."""
     times = (result.quiet, result.attacked)
     shown = ["/".join(f"{each.ms(share):.1f}" for share in (0.5, 0.99, 1)) for each in times]
     turns = result.turns

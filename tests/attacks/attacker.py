@@ -29,12 +29,9 @@ CONNECTS_PER_ROUND: Final = 50
 
 
 class Attacker:
-    """One connection, made again whenever it is closed."""
-
     def __init__(
         self, attack: Attack, number: int, address: Address, selector: selectors.BaseSelector
     ) -> None:
-        """Connect later."""
         self._attack = attack
         self._address = address
         self._selector = selector
@@ -43,7 +40,6 @@ class Attacker:
         self._sock: socket.socket | None = None
 
     def connect(self) -> None:
-        """Connect without waiting for the end."""
         self._sock = sock = socket.socket()
         sock.setblocking(False)
         sock.connect_ex(self._address)
@@ -82,7 +78,6 @@ class Attacker:
 
 
 def run(attack: Attack, address: Address) -> None:
-    """Attack, for ever."""
     with selectors.DefaultSelector() as selector:
         closed = [Attacker(attack, number, address, selector) for number in range(attack.connections)]
         while True:

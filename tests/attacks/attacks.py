@@ -43,8 +43,6 @@ SLOW_MUTATIONS: Final = '[[quota]]\nclient_id = "<default>"\ncontroller_mutation
 
 @dataclass(frozen=True)
 class Attack:
-    """One kind of attacker."""
-
     name: str
     about: str
     connections: int
@@ -59,7 +57,6 @@ class Attack:
 
     @property
     def tls(self) -> bool:
-        """True if Weir's listeners speak TLS."""
         return self.polite == "handshake"
 
 
@@ -102,7 +99,6 @@ def _delete(names: list[str]) -> Message:
 
 
 def _empty_produces(number: int, names: int = 100) -> Iterator[bytes]:
-    """Empty produce requests without acks, each of another client-id."""
     body = minimal(ProduceRequest, 9)
     frames = [
         request_frame(ApiKey.PRODUCE, 9, body, client_id=f"c{number}-{name}".encode())

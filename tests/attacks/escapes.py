@@ -62,5 +62,4 @@ class Client(RawClient):
         return [(answer.at_s, answer.charged_bytes) for answer in self.answers]
 
     def total(self, until_s: float) -> int:
-        """Return the sum of the counts until then."""
         return sum(units for at_s, units in self.got if at_s <= until_s)

@@ -62,7 +62,6 @@ def every_api(*, all_versions: bool) -> Iterator[tuple[ApiKey, int]]:
 
 
 def messages(api_key: int) -> tuple[type[Message], type[Message]]:
-    """Return the types of an API's request and response."""
     return request_type(api_key), response_type(api_key)
 
 

@@ -30,8 +30,6 @@ WARM_S: Final = 1.0
 
 
 class Result(NamedTuple):
-    """One attack."""
-
     attack: Attack
     quiet: Times
     attacked: Times
@@ -60,7 +58,6 @@ class WatchedWeir(Weir):
         self.admin = admin
 
     def start(self) -> WatchedWeir:
-        """Return once it answers the admin port."""
         self._processes.start("weir", self._command)
         _until_listens(self.admin, self._processes, "weir")
         _until_listens(self.port + 1 + POLITE, self._processes, "weir")
@@ -95,7 +92,6 @@ def run(attack: Attack, seconds: float) -> Result:
 
 
 def _start_brokers(processes: Processes) -> int:
-    """Start the stub brokers; return the first one's port."""
     port = free_range(len(NODES))
     for node in NODES:
         command = [sys.executable, "-m", "tests.kfake.process", "sound"]
@@ -125,7 +121,6 @@ def _until_listens(port: int, processes: Processes, name: str) -> None:
 
 @contextmanager
 def _environment(**values: str) -> Iterator[None]:
-    """Set variables for children."""
     before = {key: os.environ.get(key) for key in values}
     os.environ.update(values)
     try:

@@ -45,8 +45,6 @@ Entity: TypeAlias = "Sequence[tuple[str, str | None]]"
 
 
 class Found(NamedTuple):
-    """What a case came to."""
-
     case: str
     unit: str
     broker: float
@@ -160,17 +158,14 @@ def judge(found: Sequence[Found], *, by_rate: bool = False) -> None:
 
 
 def weir_quota(name: str) -> str:
-    """An entry of Weir's quota file."""
     return f'[[quota]]\nclient_id = "weir-{name}"\nproducer_byte_rate = {RATE}\nconsumer_byte_rate = {RATE}\n'
 
 
 def topic_rate(topic: str) -> str:
-    """An entry of Weir's quota file."""
     return f'[[quota]]\ntopic = "{topic}"\nproducer_byte_rate = {RATE}\nconsumer_byte_rate = {RATE}\n'
 
 
 def addresses(cluster: Cluster, weir: Weir) -> dict[str, Address]:
-    """Where either side limits."""
     return {"broker": ("127.0.0.1", cluster.ports[0]), "weir": ("127.0.0.1", weir.port + 1)}
 
 

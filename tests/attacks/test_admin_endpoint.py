@@ -35,7 +35,6 @@ TOKEN = "correct-horse-battery"  # noqa: S105
 
 
 def _rules(tmp_path: Path) -> dict[str, Any]:
-    """Settings of an endpoint that other machines reach."""
     file = tmp_path / "token"
     file.write_text(TOKEN)
     return {"admin": "0.0.0.0:9644", "admin_token_file": str(file)}
@@ -124,7 +123,6 @@ HOSTILE = {
 
 
 def _reset(stream: trio.SocketStream) -> None:
-    """End a connection by a reset."""
     stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     stream.socket.close()
 
@@ -208,7 +206,6 @@ def test_the_refusal_of_a_long_body_reaches_a_client_that_sends_all_of_it(conten
 
 
 async def _asking(opened: AsyncExitStack, stage: Stage, said: bytes, number: int) -> list[trio.SocketStream]:
-    """Return connections that have sent this request."""
     streams = [
         await opened.enter_async_context(await trio.open_tcp_stream(HOST, stage.admin)) for _ in range(number)
     ]
@@ -322,8 +319,6 @@ def test_silent_tls_connections_that_are_replaced_leave_no_errors_in_the_log(
 
 
 class _Name(str):
-    """A name that counts how often names are compared."""
-
     __slots__ = ()
     compared = 0
 

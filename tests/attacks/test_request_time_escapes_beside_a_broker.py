@@ -102,12 +102,10 @@ def id_of(side: str, case: str) -> str:
 
 
 def frames(client_ids: Sequence[str]) -> Iterator[bytes]:
-    """The same request by each client-id in turn."""
     return itertools.cycle([loops.metadata(client_id, TOPICS).frame for client_id in client_ids])
 
 
 def throttle_ms(frame: bytes) -> int:
-    """The throttle time that a response tells."""
     return THROTTLE_MS(frame).throttle_ms
 
 

@@ -57,8 +57,6 @@ IN_FLIGHT_MAX: Final = 1000
 
 
 class Longest(NamedTuple):
-    """The longest turn of a case."""
-
     us: int
     case: str
 
@@ -67,7 +65,6 @@ class Walk:
     """A relay with every quota on, a client that sends, a broker that answers; a context manager."""
 
     def __init__(self, table: QuotaTable = QUOTAS) -> None:
-        """Connect it."""
         self._reactor = Reactor(cpu_us)
         self._client, relay_client = tcp_pair()
         self._broker, relay_broker = tcp_pair()
@@ -131,8 +128,6 @@ def connection(table: QuotaTable) -> Connection:
 
 @dataclass(frozen=True)
 class Case:
-    """Requests, and the body of each answer to them."""
-
     name: str
     asked: bytes
     api_key: int
@@ -167,7 +162,6 @@ def cases(sizes: tuple[int, ...], pipelined_bytes: int, *, all_versions: bool) -
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep the garbage collector from running."""
     gc.disable()
     try:
         yield

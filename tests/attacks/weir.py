@@ -39,8 +39,6 @@ _ENTRIES: Final = 10
 
 
 class Turns(NamedTuple):
-    """Turns since the file was reset."""
-
     longest_ns: int
     number: int
     long: int
@@ -52,27 +50,21 @@ class Turns(NamedTuple):
 
 
 class TurnsFile:
-    """The file, from either side."""
-
     def __init__(self, path: Path) -> None:
-        """Map the file, which is created if missing."""
         if not path.exists():
             path.write_bytes(bytes(FILE_BYTES))
         with path.open("r+b") as file:
             self._map = mmap.mmap(file.fileno(), FILE_BYTES)
 
     def read(self) -> Turns:
-        """Return the figures."""
         longest_ns, number, long, very_long, size = _HEAD.unpack_from(self._map)
         stack = self._map[_HEAD.size : _HEAD.size + size].decode("utf-8", "replace")
         return Turns(longest_ns, number, long, very_long, stack)
 
     def reset(self) -> None:
-        """Begin again."""
         _HEAD.pack_into(self._map, 0, 0, 0, 0, 0, 0)
 
     def note(self, ns: int, stack: list[str]) -> None:
-        """Count a turn."""
         longest_ns, number, long, very_long, size = _HEAD.unpack_from(self._map)
         if ns > longest_ns:
             text = "".join(stack).encode()[-(FILE_BYTES - _HEAD.size) :]
@@ -83,14 +75,10 @@ class TurnsFile:
 
 
 class Parts:
-    """Parts of a turn's CPU."""
-
     def __init__(self) -> None:
-        """Begin between turns."""
         self.begin()
 
     def begin(self) -> None:
-        """Begin a turn."""
         self._before = resource.getrusage(resource.RUSAGE_THREAD)
         self._collector_ns = 0
 

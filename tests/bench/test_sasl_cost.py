@@ -23,7 +23,6 @@ REQUESTS = 20
 
 
 def session(*greetings: str) -> Wire:
-    """One that has asked nothing but its greetings."""
     wire = Wire(new_connection(parse(sasl.QUOTAS)))
     for greeting in map(bytes.fromhex, greetings):
         wire.feed(0, client=greeting)

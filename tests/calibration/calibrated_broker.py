@@ -105,7 +105,6 @@ class CalibratedBroker(Controller, QuotaCluster):
 
     @property
     def quotas(self) -> dict[str, dict[str, float]]:
-        """Limits by client-id and quota."""
         return {entity["client-id"] or "": values for entity, values in self.stored}
 
     async def connect(self, address: Address, timeout_s: float) -> Connection:

@@ -175,8 +175,6 @@ def test_calibration_skips_apis_that_the_broker_does_not_answer() -> None:
 
 
 class Silent(QuotaProbe):
-    """A probe that finds no cost in any reading."""
-
     async def costs_us(self, pending: Sequence[PendingReading], windows: Windows) -> list[float | str]:
         assert windows == Windows()
         return ["nothing"] * len(pending)

@@ -9,8 +9,6 @@ if TYPE_CHECKING:
 
 
 class Step(NamedTuple):
-    """One call."""
-
     do: Literal["create", "grow", "delete", "describe"]
     topics: Mapping[str, int]
     """With their partitions; what is deleted or described has no use for the number."""
@@ -19,8 +17,6 @@ class Step(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a call came to."""
-
     errors: Mapping[str, str]
     """Each topic's error, as the library names it; "" if there was none."""
     throttle_ms: Mapping[str, int]
@@ -33,7 +29,5 @@ class Outcome(NamedTuple):
 
 
 class Admin(Protocol):
-    """An admin client of one library."""
-
     def run(self, *steps: Step) -> Sequence[Outcome]:
         """Make these calls, one after the other, with one client. Raises ClientError."""

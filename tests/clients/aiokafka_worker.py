@@ -26,7 +26,6 @@ _NO_THROTTLES = {"throttle_max_ms": 0.0, "throttle_ms": []}
 
 
 async def produce(job: dict[str, Any]) -> dict[str, Any]:
-    """Send every message, wait for every answer."""
     producer = AIOKafkaProducer(
         bootstrap_servers=job["bootstrap"],
         client_id=job["client_id"],
@@ -159,8 +158,6 @@ class _Assignment(ConsumerRebalanceListener):  # type: ignore[misc]  # the libra
 
 
 class _Provider(AbstractTokenProvider):  # type: ignore[misc]  # the library has no types
-    """Hands out a token that travelled as text."""
-
     def __init__(self, token: str) -> None:
         self._token = token
 
@@ -192,7 +189,6 @@ async def _poll(
 
 
 def main() -> None:
-    """Do the jobs on stdin."""
     while line := sys.stdin.readline():
         _say(asyncio.run(_do(json.loads(line))) | {"version": __version__})
 

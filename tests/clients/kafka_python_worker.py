@@ -23,7 +23,6 @@ _START: dict[str, Any] = {_START_MS: 60_000}
 
 
 def produce(job: dict[str, Any]) -> dict[str, Any]:
-    """Send every message, wait for every answer."""
     producer = KafkaProducer(
         bootstrap_servers=job["bootstrap"],
         **_START,
@@ -141,8 +140,6 @@ def _await_line(leave: threading.Event) -> None:
 
 
 class _Assignment(ConsumerRebalanceListener):  # type: ignore[misc]  # the library has no types
-    """Tells how many partitions the member has."""
-
     def on_partitions_revoked(self, _revoked: object) -> None:
         _say({"partitions": 0})
 
@@ -196,7 +193,6 @@ class _Throttles(logging.Handler):
 
 
 def main() -> None:
-    """Do the jobs on stdin."""
     throttles = _Throttles()
     logging.getLogger("kafka").addHandler(throttles)
     jobs = {"produce": produce, "consume": consume, "member": member, "administer": administer}

@@ -153,8 +153,6 @@ class Librdkafka:
 
 
 class _Seen:
-    """What librdkafka calls back about."""
-
     def __init__(self) -> None:
         self.throttle_ms: list[float] = []
         self.errors: list[str] = []

@@ -18,8 +18,6 @@ class ClientError(Exception):
 
 
 class Record(NamedTuple):
-    """A record as a consumer got it."""
-
     partition: int
     offset: int
     value: bytes
@@ -51,7 +49,6 @@ class Consumed:
 
     @property
     def values(self) -> list[bytes]:
-        """The records' values, in the order of their arrival."""
         return [record.value for record in self.records]
 
 

@@ -22,7 +22,6 @@ class Login(NamedTuple):
 
 
 def librdkafka(login: Login) -> dict[str, Any]:
-    """For librdkafka."""
     common = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanisms": login.mechanism}
     if login.mechanism == OAUTHBEARER:
         return common | {"oauth_cb": lambda _config: (token(login.user), time.time() + _TOKEN_S)}
@@ -39,7 +38,6 @@ def python(login: Login) -> dict[str, Any]:
 
 
 def java(login: Login) -> dict[str, str]:
-    """For Java's clients and tools."""
     name, password = login.user
     if login.mechanism == OAUTHBEARER:
         module, options = "oauthbearer.OAuthBearer", f'unsecuredLoginStringClaim_sub="{name}"'
@@ -54,5 +52,4 @@ def java(login: Login) -> dict[str, str]:
 
 
 def token(user: User) -> str:
-    """An unsecured token that lives for ten minutes."""
     return unsecured_token({"sub": user.name, "exp": int(time.time()) + _TOKEN_S})

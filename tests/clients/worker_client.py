@@ -93,7 +93,6 @@ class WorkerClient:
 
     @property
     def command(self) -> list[str]:
-        """Command of the process that does jobs."""
         return [sys.executable, "-P", str(self.worker)]
 
     def environment(self) -> dict[str, str]:
@@ -125,7 +124,6 @@ class WorkerClient:
         return result
 
     def _directories(self) -> list[Path]:
-        """What the worker finds before the installed packages."""
         directories = []
         if self.release is not None:
             directories.append(installed(self.name, f"{self.library}=={self.release}"))

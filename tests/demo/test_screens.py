@@ -34,7 +34,6 @@ def results(share: float = 1.0) -> list[Result]:
 
 
 def play(screen: Screen) -> None:
-    """Call the screen's methods as a demonstration does."""
     with screen:
         screen.begin(START)
         screen.open(SCENE)

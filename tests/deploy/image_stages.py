@@ -29,8 +29,6 @@ USER: Final = 65532
 
 
 class Instruction(NamedTuple):
-    """An instruction of a Dockerfile."""
-
     name: str
     text: str
 
@@ -86,8 +84,6 @@ def _prefix(command: str) -> Path | None:
 
 
 class Replay:
-    """A folder in which a Dockerfile is replayed."""
-
     def __init__(self, root: Path, base: Path) -> None:
         """Copy the Python in `base` to the folder."""
         self.root = root

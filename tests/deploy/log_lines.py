@@ -30,8 +30,6 @@ TARGET_FIELDS: Final = frozenset({"node_id", "replication"})
 
 @dataclass(frozen=True)
 class Row:
-    """An event of the table of log lines."""
-
     event: str
     """The event; only its beginning if the table ends the event with `…`."""
     number: int
@@ -41,14 +39,11 @@ class Row:
     fields: frozenset[str]
 
     def describes(self, event: str) -> bool:
-        """Return True if this row is about the event."""
         return event.startswith(self.event) if self.is_beginning else event == self.event
 
 
 @dataclass(frozen=True)
 class Call:
-    """A call that writes a log line."""
-
     place: str
     event: str
     level: str
@@ -59,7 +54,6 @@ class Call:
 
 
 def rows() -> list[Row]:
-    """Return the events of the table."""
     table = PAGE[PAGE.index("| event | level |") :].partition("\n\n")[0]
     found = [row for number, line in enumerate(table.splitlines()[2:]) for row in _rows(number, line)]
     events = {row.event for row in found}
@@ -103,8 +97,6 @@ def words() -> frozenset[str]:
 
 
 class Module:
-    """The log lines of a module."""
-
     def __init__(self, path: Path) -> None:
         self.path = path.relative_to(ROOT)
         self.nodes = list(ast.walk(ast.parse(path.read_text("utf-8"))))
@@ -112,13 +104,11 @@ class Module:
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """All strings and names of arguments in the module."""
         texts = {each.value for each in self.nodes if isinstance(each, ast.Constant)}
         named = {keyword.arg for call in self.called for keyword in call.keywords}
         return frozenset(text for text in texts | named if isinstance(text, str))
 
     def calls(self) -> Iterator[Call]:
-        """Yield the calls that write log lines."""
         for call in self.called:
             if isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) in LOGGERS:
                 if call.func.attr in METHODS:

@@ -52,13 +52,11 @@ def image_command(*arguments: str) -> list[str]:
 
 
 def variables() -> dict[str, str]:
-    """Return the image's environment variables."""
     (line,) = re.findall(r"^ENV (PATH=.*)$", DOCKERFILE, re.MULTILINE)
     return dict(word.split("=", 1) for word in line.split())
 
 
 def labels() -> dict[str, str]:
-    """Return the image's labels, without the prefix of OCI."""
     (block,) = re.findall(r"^LABEL ((?:.*\\\n)*.*)$", DOCKERFILE, re.MULTILINE)
     return dict(re.findall(r'org\.opencontainers\.image\.(\w+)="([^"]*)"', block))
 

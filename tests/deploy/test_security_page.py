@@ -57,5 +57,4 @@ def test_defaults_in_brackets_behind_a_setting_are_those_of_the_settings() -> No
 
 
 def shown(value: object) -> str:
-    """A default as pages write it."""
     return str(value).lower() if isinstance(value, bool) else str(value) or "none"

@@ -86,6 +86,5 @@ def test_systemd_rates_the_exposure_of_the_unit_as_low() -> None:
 
 
 def systemd_analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run systemd-analyze; no systemd need run."""
     assert SYSTEMD_ANALYZE is not None
     return subprocess.run([SYSTEMD_ANALYZE, *arguments], capture_output=True, text=True, check=False)

@@ -26,7 +26,6 @@ FILLERS: Final = {
 
 
 def fillers(prefix: bytes = b"") -> dict[str, Grow]:
-    """Return inputs of one pattern, repeated behind a prefix."""
     return {name: _filler(prefix, filler) for name, filler in FILLERS.items()}
 
 
@@ -48,7 +47,6 @@ def wide(message: type[Message], version: int, prefix: bytes = b"") -> Mapping[s
 
 
 def _arrays(layout: Layout) -> Iterator[tuple[str, ...]]:
-    """Yield the path to each array."""
     for slot in (*layout.fields, *layout.tagged):
         if slot.is_array:
             yield (slot.name,)

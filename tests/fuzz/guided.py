@@ -23,7 +23,6 @@ class Branches:
     """Records the pairs of lines that follow each other, while `settrace` is in force."""
 
     def __init__(self) -> None:
-        """Begin without branches."""
         self.reached: set[int] = set()
         self._numbers: dict[CodeType, int] = {}
         """Number of each code object, shifted to make room for a line; 0 for those that are not ours."""
@@ -58,8 +57,6 @@ class Branches:
 
 @dataclass(slots=True)
 class Finding:
-    """An input that made a target raise."""
-
     data: bytes
     error: str
 

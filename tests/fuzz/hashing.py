@@ -67,8 +67,6 @@ LOADED: Final = '"event": "quotas loaded"'
 
 
 class Exchange(NamedTuple):
-    """A request and its response."""
-
     api_key: int
     asked_bytes: int
     """Length of the request's frame."""
@@ -98,7 +96,6 @@ def exchanges(seed: int, total_bytes: int) -> Iterator[Exchange]:
 
 @cache
 def block() -> bytes:
-    """Return bytes that do not repeat."""
     return random.Random(0).randbytes(BLOCK_BYTES)
 
 
@@ -117,7 +114,6 @@ def body(head: bytes, length: int, number: int) -> Iterator[bytes]:
 
 
 def request_head(exchange: Exchange, correlation_id: int, client_id: bytes) -> bytes:
-    """Return the beginning of a request, without its length."""
     if exchange.api_key == ApiKey.PRODUCE:
         return request(ProduceRequest(acks=1), PRODUCE_VERSION, correlation_id, client_id)[4:]
     if exchange.api_key == ApiKey.FETCH:
@@ -129,7 +125,6 @@ class Stream:
     """A connection that hashes both directions, and cuts what it sends."""
 
     def __init__(self, sock: socket.socket, seed: int) -> None:
-        """Take over a connected socket."""
         self.sent, self.received = hashlib.sha256(), hashlib.sha256()
         self.bytes = 0
         self._sock = sock
@@ -144,7 +139,6 @@ class Stream:
         self._sock.close()
 
     def send(self, pieces: Iterator[bytes]) -> None:
-        """Send a frame, hashed and cut."""
         for piece in pieces:
             self.sent.update(piece)
             self.bytes += len(piece)
@@ -171,7 +165,6 @@ class Stream:
             length -= len(part)
 
     def hash(self, data: bytes | memoryview) -> None:
-        """Count received bytes in."""
         self.received.update(data)
         self.bytes += len(data)
 
@@ -189,7 +182,6 @@ class Stream:
 
 
 def serve(port: int) -> None:
-    """Be the broker, until killed."""
     listener = socket.create_server((HOST, port), backlog=64)
     while True:
         sock, _peer = listener.accept()
@@ -208,7 +200,6 @@ def _serve(sock: socket.socket, port: int) -> None:
 
 
 def _answer_weir(sock: socket.socket, port: int) -> None:
-    """Answer discovery: this broker is the cluster."""
     broker = MetadataResponse.MetadataResponseBroker
     while True:
         (length,) = struct.unpack(">i", sock.recv(4, socket.MSG_WAITALL).ljust(4, b"\0"))
@@ -249,8 +240,6 @@ def _answer_head(exchange: Exchange, number: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A connection's end."""
-
     bytes: int
     """Number of bytes in both directions."""
     throttled: int
@@ -297,7 +286,6 @@ def _throttle_at(exchange: Exchange) -> int | None:
 
 
 def _compare(stream: Stream) -> None:
-    """Ask the broker for its hashes."""
     mine = stream.sent.digest() + stream.received.digest()
     stream.send(iter([struct.pack(">i", 14) + header(UNKNOWN, 1, -1, None, tags=None) + b"last"]))
     theirs = stream.head(8 + len(mine))[8:]
@@ -310,8 +298,6 @@ def _compare(stream: Stream) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A run's figures."""
-
     bytes: int
     seconds: float
     throttled: int

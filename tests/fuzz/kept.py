@@ -35,7 +35,6 @@ def kept_inputs(name: str, directory: Path = CORPUS) -> list[bytes]:
 
 
 def keep(name: str, inputs: Iterable[bytes], directory: Path = CORPUS) -> None:
-    """Replace the files of a target."""
     for file in (directory / name).glob("*"):
         file.unlink()
     for data in inputs:

@@ -12,8 +12,6 @@ Grow: TypeAlias = Callable[[int], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A decoder, with the inputs to begin from."""
-
     name: str
     run: Callable[[bytes], None]
     """Decode the bytes and compare. Raises AssertionError, or any other undocumented error: a finding."""
@@ -29,5 +27,4 @@ def chosen(data: bytes, count: int) -> tuple[int, bytes]:
 
 
 def choosing(index: int, data: bytes) -> bytes:
-    """Return the input that chooses this index."""
     return index.to_bytes(2) + data

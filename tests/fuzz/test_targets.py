@@ -23,7 +23,6 @@ def quiet() -> None:
 
 
 def findings(target: Target, seed: int, inputs: int, *, guided: bool) -> list[str]:
-    """Return the errors of a target's search."""
     found, kept = Search(target, seed), kept_inputs(target.name)
     inputs //= SLOWER.get(target.name, 1)
     if guided:

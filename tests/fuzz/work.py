@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 
 
 class Cost(NamedTuple):
-    """What a call has taken."""
-
     steps: int
     """Number of Python lines run, and of calls of built-in functions."""
     peak_bytes: int

@@ -29,7 +29,6 @@ class Brokers:
     """The process of `tests.kfake.process`, with three brokers."""
 
     def __init__(self, processes: Processes) -> None:
-        """Start it, and return once it listens."""
         self.processes = processes
         self.port = free_range(3)
         command = [sys.executable, "-m", "tests.kfake.process"]
@@ -42,7 +41,6 @@ class Brokers:
         raise AssertionError(f"no stand-in brokers: {processes.log('brokers').read_text()}")
 
     def kill(self) -> None:
-        """End it by force."""
         self.processes.kill("brokers")
 
 
@@ -74,7 +72,6 @@ def brokers_to_kill(request: pytest.FixtureRequest) -> Iterator[Brokers]:
 
 @pytest.fixture
 def stage(brokers: Brokers, start_weir: StartWeir) -> Stage:
-    """A new Weir, for tests that measure its memory."""
     return Stage(start_weir(f"{HOST}:{brokers.port}"))
 
 

@@ -62,7 +62,6 @@ class LoggingWeir:
                 assert ask(sock, PING) == PONG
 
     def lines_lost(self) -> int:
-        """What the metrics page says."""
         with urllib.request.urlopen(f"http://{HOST}:{self.admin_port}/metrics", timeout=PATIENCE_S) as page:
             for line in page.read().decode().splitlines():
                 if line.startswith("weir_log_lines_lost_total "):
@@ -70,7 +69,6 @@ class LoggingWeir:
         raise AssertionError("no metric of lost log lines")
 
     def stop(self) -> int:
-        """Send SIGTERM and return the exit status."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(PATIENCE_S)
 

@@ -43,18 +43,15 @@ class Stage:
         self._log_starts = len(weir.log)  # a port may be used again
 
     def connect(self, node_id: int = 0) -> socket.socket:
-        """A client of a broker's listener."""
         sock = socket.create_connection((HOST, self.weir.port + 1 + node_id), PATIENCE_S)
         self.count(sock)
         return sock
 
     def count(self, sock: socket.socket) -> None:
-        """This connected socket is a client too."""
         host, port = sock.getsockname()
         self._clients.add(f"{host}:{port}")
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
-        """Wait for what Weir only counts."""
         until(
             condition,
             lambda: (
@@ -77,7 +74,6 @@ class Stage:
         return ended
 
     def grown_bytes(self) -> int:
-        """How much more memory Weir has than at first."""
         return resident_bytes(self.weir.pid) - self.resident_bytes
 
     def all_closed(self, expected: dict[str, int]) -> None:
@@ -92,7 +88,6 @@ class Neighbour:
     """A well-behaved client that works all the while; a context manager."""
 
     def __init__(self, stage: Stage) -> None:
-        """Connect it."""
         self._sock = stage.connect()
         self._sock.settimeout(LATENCY_S)
         self._over = threading.Event()
@@ -141,7 +136,6 @@ def ask(sock: socket.socket, frame: bytes) -> bytes:
 
 
 def receive(sock: socket.socket) -> bytes:
-    """The next frame, or what there is of it."""
     head = sock.recv(4, socket.MSG_WAITALL)
     return head + sock.recv(int.from_bytes(head), socket.MSG_WAITALL) if len(head) == 4 else head
 

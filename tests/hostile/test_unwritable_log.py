@@ -48,7 +48,6 @@ def test_clients_are_served_while_nobody_reads_the_pipe_of_the_log(brokers: Brok
 
 
 def iter_until(log: IO[bytes], count: int) -> list[bytes]:
-    """The first lines about ended connections."""
     found: list[bytes] = []
     for line in log:
         if b'"connection closed"' in line:

@@ -13,15 +13,12 @@ _CLOSE_S = 5
 
 
 class Admin:
-    """An AdminClient."""
-
     def __init__(self, java: Any, config: dict[str, str]) -> None:
         self._java = java
         self._package = java.org.apache.kafka.clients.admin
         self._admin = self._package.AdminClient.create(properties(java, config))
 
     def close(self) -> None:
-        """End it."""
         self._admin.close(self._java.java.time.Duration.ofSeconds(_CLOSE_S))
 
     def create(self, topics: dict[str, int], retry: bool) -> tuple[Any, Any]:
@@ -33,23 +30,19 @@ class Admin:
         return result.values(), {name: result.numPartitions(name) for name in topics}
 
     def grow(self, topics: dict[str, int], retry: bool) -> tuple[Any, Any]:
-        """The future of each topic."""
         counts = {name: self._package.NewPartitions.increaseTo(count) for name, count in topics.items()}
         options = self._package.CreatePartitionsOptions().retryOnQuotaViolation(retry)
         return self._admin.createPartitions(counts, options).values(), {}
 
     def delete(self, topics: dict[str, int], retry: bool) -> tuple[Any, Any]:
-        """The future of each topic."""
         options = self._package.DeleteTopicsOptions().retryOnQuotaViolation(retry)
         return self._admin.deleteTopics(list(topics), options).topicNameValues(), {}
 
     def describe(self, topics: dict[str, int], _retry: bool) -> tuple[Any, Any]:
-        """The future of each topic."""
         return self._admin.describeTopics(list(topics)).topicNameValues(), {}
 
 
 def outcome_of(admin: Admin, step: dict[str, Any]) -> dict[str, Any]:
-    """Make a call and wait for all of it."""
     began = time.monotonic()
     outcome: dict[str, Any] = {"errors": {}, "throttle_ms": {}, "partitions": {}}
     futures, counts = getattr(admin, step["do"])(step["topics"], step["retry"])
@@ -75,7 +68,6 @@ def settled(future: Any) -> tuple[Any, Any]:
 
 
 def work(java: Any, job: dict[str, Any]) -> list[dict[str, Any]]:
-    """Make the calls one after another."""
     admin = Admin(java, job["config"])
     outcomes = [outcome_of(admin, step) for step in job["steps"]]
     admin.close()

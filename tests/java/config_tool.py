@@ -20,17 +20,14 @@ _TIMEOUT_S = 120.0
 
 
 def add(entity: Call, configs: str) -> Call:
-    """Set quotas."""
     return ("--alter", *entity, "--add-config", configs)
 
 
 def delete(entity: Call, configs: str) -> Call:
-    """Remove quotas."""
     return ("--alter", *entity, "--delete-config", configs)
 
 
 def show(entity: Call) -> Call:
-    """Describe quotas."""
     return ("--describe", *entity)
 
 

@@ -38,8 +38,6 @@ answers it with the session's id, which the consumer takes for a new session.
 
 
 class FetchSessions(NamedTuple):
-    """Lines that the consumers' fetch sessions logged."""
-
     counts: Counter[str]
     """Number of lines by the names in `_LINES`."""
     strange: list[str]
@@ -47,8 +45,6 @@ class FetchSessions(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """What the consumers saw."""
-
     records: dict[int, list[tuple[int, bytes]]]
     """(offset, value) by partition, in the order of their arrival."""
     sessions: FetchSessions

@@ -25,14 +25,12 @@ class Reader:
         self._consumer = consumer(java, config, "ByteArray", job["topic"], share)
 
     def poll(self) -> None:
-        """Take the records that are here."""
         for record in polled(self._consumer.poll(self._wait)):
             value = base64.b64encode(bytes(record.value())).decode()
             self.records.append((record.partition(), record.offset(), value))
             self.left -= 1
 
     def close(self) -> None:
-        """End the consumer and its fetch session."""
         self._consumer.close()
 
 
@@ -46,7 +44,6 @@ def read(readers: list[Reader], patience_s: float) -> None:
 
 
 def work(java: Any, job: dict[str, Any]) -> list[tuple[int, int, str]]:
-    """Read all, and close the consumers."""
     readers = [Reader(java, job, number) for number in range(len(job["shares"]))]
     read(readers, job["patience_s"])
     for reader in readers:

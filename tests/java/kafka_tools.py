@@ -76,11 +76,9 @@ class KafkaTools:
         return self.run(f"{name}.TopicCommand", "--bootstrap-server", self._bootstrap, *arguments)
 
     def list_topics(self) -> set[str]:
-        """Every topic's name."""
         return {line for line in self.topics("--list").splitlines() if re.fullmatch(r"[\w.-]+", line)}
 
     def partitions(self, topic: str) -> dict[int, int]:
-        """Each partition's leader, as described."""
         row = re.compile(rf"\tTopic: {re.escape(topic)}\tPartition: (\d+)\tLeader: (\d+)\t")
         return {
             int(number): int(leader)
@@ -90,16 +88,13 @@ class KafkaTools:
     # kafka-consumer-groups
 
     def groups(self, *arguments: str) -> str:
-        """kafka-consumer-groups with these arguments."""
         name = "kafka.admin" if self._old else "org.apache.kafka.tools.consumer.group"
         return self.run(f"{name}.ConsumerGroupCommand", "--bootstrap-server", self._bootstrap, *arguments)
 
     def list_groups(self) -> set[str]:
-        """Every group's name."""
         return {line for line in self.groups("--list").splitlines() if re.fullmatch(r"[\w.-]+", line)}
 
     def offsets(self, group: str, topic: str) -> dict[int, tuple[int, int]]:
-        """Each partition's committed offset and end, as described."""
         said = self.groups("--describe", "--group", group)
         row = re.compile(rf"\b{re.escape(topic)} +(\d+) +(\d+) +(\d+) +\d+ ")
         return {int(number): (int(current), int(end)) for number, current, end in row.findall(said)}

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
 
 class Names(NamedTuple):
-    """What came of a job, in its order."""
-
     subjects: list[str]
     names: list[str | None]
     """None where Kafka fails."""

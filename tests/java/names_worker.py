@@ -11,7 +11,6 @@ from tests.java.process import do_job
 
 
 def mapped(java: Any, rules: str, subject: str) -> str | None:
-    """The principal's name, None where Kafka fails."""
     try:
         mapper = java.org.apache.kafka.common.security.ssl.SslPrincipalMapper.fromRules(rules)
         name: str = mapper.getName(subject)
@@ -21,7 +20,6 @@ def mapped(java: Any, rules: str, subject: str) -> str | None:
 
 
 def work(java: Any, job: dict[str, Any]) -> dict[str, Any]:
-    """Find all names."""
     principal = java.javax.security.auth.x500.X500Principal
     subjects = [principal(base64.b64decode(name)).getName() for name in job["names"]]
     return {"subjects": subjects, "names": [mapped(java, *case) for case in job["mappings"]]}

@@ -40,7 +40,6 @@ def started(job: Mapping[str, Any], heap: str = "128m", *, calls_back: bool = Fa
 
 
 def properties(java: Any, config: Mapping[str, str]) -> Any:
-    """Return settings as Java's clients take them."""
     made = java.java.util.Properties()
     for key, value in config.items():
         made.setProperty(key, value)
@@ -55,7 +54,6 @@ def producer(java: Any, config: Mapping[str, str], kind: str) -> Any:
 
 
 def record(java: Any, topic: str, value: object) -> Any:
-    """Return a record without a key for partition 0."""
     made = java.org.apache.kafka.clients.producer.ProducerRecord
     return made(topic, java.java.lang.Integer(0), None, value)
 
@@ -82,7 +80,6 @@ def poll_time(java: Any, job: Mapping[str, Any], poll_ms: int = POLL_MS) -> Any:
 
 
 def polled(records: Any) -> list[Any]:
-    """Return the records of a poll."""
     found, iterator = [], records.iterator()
     while iterator.hasNext():
         found.append(iterator.next())

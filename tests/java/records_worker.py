@@ -18,7 +18,6 @@ def exchange(java: Any, job: dict[str, Any], wait: Any) -> list[str]:
 
 
 def produce(java: Any, job: dict[str, Any]) -> None:
-    """Send every message, wait for every answer."""
     client = producer(java, job["config"] | {"acks": "all"}, "ByteArray")
     try:
         messages = map(base64.b64decode, job["messages"])
@@ -42,7 +41,6 @@ def consume(java: Any, job: dict[str, Any], wait: Any) -> list[str]:
 
 
 def work(java: Any, job: dict[str, Any]) -> list[list[str]]:
-    """Do the exchanges one after another."""
     return [exchange(java, one, poll_time(java, job)) for one in job["exchanges"]]
 
 

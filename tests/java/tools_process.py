@@ -36,8 +36,6 @@ _FIRST = (1, 0)
 
 
 class Said(NamedTuple):
-    """What became of a call."""
-
     status: int
     out: str
     err: str
@@ -108,7 +106,6 @@ class ToolsProcess:
             raise ClientError(f"{main_class} of {self._release} failed:\n{self._complained()}") from error
 
     def close(self) -> None:
-        """End it."""
         with suppress(ProcessLookupError):
             os.killpg(self._child.pid, signal.SIGKILL)
         self._child.wait()

@@ -28,8 +28,6 @@ class Exit:
         raise SystemExitCalled
 
     class Java:
-        """For py4j."""
-
         implements = ("org.apache.kafka.common.utils.Exit$Procedure",)
 
 
@@ -38,8 +36,6 @@ class SystemExitCalled(Exception):  # noqa: N818  # as it is called
 
 
 class Tools:
-    """The tools, and what they print."""
-
     def __init__(self, gateway: Any) -> None:
         java = gateway.jvm
         self._exit = Exit()
@@ -52,7 +48,6 @@ class Tools:
         self._gateway = gateway
 
     def run(self, main_class: str, arguments: list[str]) -> dict[str, Any]:
-        """Call one."""
         for stream in self._streams:
             stream.reset()
         self._exit.status = None
@@ -74,7 +69,6 @@ class Tools:
 
 
 def main() -> None:
-    """Do the calls on stdin, until it ends."""
     job = json.loads(sys.stdin.readline())
     gateway = started(job, "256m", calls_back=True)
     server = gateway.java_gateway_server

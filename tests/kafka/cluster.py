@@ -88,7 +88,6 @@ class Cluster:
 
     @property
     def ports(self) -> dict[int, int]:
-        """Each broker's port by its node id."""
         return {node.node_id: node.port for node in self._topology.members}
 
     @property
@@ -99,7 +98,6 @@ class Cluster:
 
     @property
     def bootstrap(self) -> str:
-        """What clients take as bootstrap.servers."""
         return ",".join(f"{HOST}:{port}" for port in self.ports.values())
 
     @property
@@ -109,7 +107,6 @@ class Cluster:
 
     @property
     def sasl_bootstrap(self) -> str:
-        """What clients that authenticate take as bootstrap.servers."""
         return ",".join(f"{HOST}:{port}" for port in self.sasl_ports.values())
 
     @property
@@ -128,12 +125,10 @@ class Cluster:
 
     @property
     def alive(self) -> set[int]:
-        """Node ids of the brokers whose processes run."""
         return {node_id for node_id in self.ports if self._children.running(_name(node_id))}
 
     @property
     def logs(self) -> Path:
-        """Directory with a log file per process."""
         return self._children.logs
 
     @property
@@ -443,7 +438,6 @@ def _name(node_id: int) -> str:
 
 
 def _jmx_options(port: int) -> list[str]:
-    """What opens JMX and nothing beyond the loopback."""
     jmx = "-Dcom.sun.management.jmxremote"
     return [
         *(f"{jmx}.port={port}", f"{jmx}.rmi.port={port}", f"{jmx}.host={HOST}"),

@@ -69,7 +69,6 @@ class SharedClusters:
         return cluster
 
     def release(self) -> None:
-        """The running test has ended."""
         self._in_use.clear()
 
     def close(self) -> None:

@@ -42,7 +42,6 @@ def free_range(count: int) -> int:
 
 
 def _stretch() -> tuple[int, int]:
-    """From where to where this process takes its ports."""
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     ports = (_HIGHEST - _LOWEST) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     return _LOWEST + worker * ports, _LOWEST + (worker + 1) * ports

@@ -51,7 +51,6 @@ class Processes:
         self._tell(f"+{child.pid}")
 
     def log(self, name: str) -> Path:
-        """Where the child's output goes."""
         return self.logs / f"{name}.log"
 
     def pid(self, name: str) -> int:
@@ -59,7 +58,6 @@ class Processes:
         return self._children[name].pid
 
     def running(self, name: str) -> bool:
-        """Whether the child was started and has not ended."""
         return self.exit_status(name) is None and name in self._children
 
     def exit_status(self, name: str) -> int | None:

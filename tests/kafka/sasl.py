@@ -46,8 +46,6 @@ _TIMEOUT_S: Final = 30.0
 
 
 class User(NamedTuple):
-    """Somebody who may come."""
-
     name: str
     password: str
 

@@ -49,7 +49,6 @@ class Topology:
 
     @property
     def members(self) -> tuple[Node, ...]:
-        """Every broker there is."""
         return self.nodes + self.joined
 
     @property
@@ -152,7 +151,6 @@ def _zookeeper(topology: Topology, node: Node) -> dict[str, str]:
 
 
 def zookeeper_properties(port: int, data: Path) -> str:
-    """The text of ZooKeeper's configuration file."""
     return render(
         {
             "clientPort": str(port),

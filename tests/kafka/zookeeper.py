@@ -20,7 +20,6 @@ def ask(host: str, port: int, word: str, timeout_s: float = 5.0) -> str:
 
 
 def is_ready(host: str, port: int) -> bool:
-    """Whether ZooKeeper serves requests."""
     try:
         return ask(host, port, "ruok") == "imok"
     except OSError:

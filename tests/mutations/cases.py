@@ -30,8 +30,6 @@ SETUP: Final = "setup"
 
 
 class Seen(NamedTuple):
-    """What a request came to."""
-
     codes: tuple[int, ...]
     """Error codes: of creations in the response's order, else sorted, for that order is left to chance."""
     cost: int
@@ -52,11 +50,9 @@ class Stage:
         self._run = time.time_ns()
 
     def name(self) -> str:
-        """Of a topic, or of a client."""
         return f"case-{self._run}-{next(self._numbers)}"
 
     def topic(self, partitions: int = 2) -> str:
-        """The name of a topic that exists."""
         return self._made(partitions)[0]
 
     def topic_id(self, partitions: int = 2) -> UUID:
@@ -88,8 +84,6 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A request, and what is seen of it."""
-
     name: str
     make: Callable[[Stage], Mutation]
     full: Seen

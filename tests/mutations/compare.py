@@ -113,7 +113,6 @@ def _throttle_differences(own: Lane, weir: Lane, index: int) -> Iterator[str]:
 
 
 def _has_throttle(step: Step) -> bool:
-    """Whether the response has a throttle time."""
     first = {"Create": 2, "Grow": 0, "Delete": 1}
     return step.mutation.version >= first[type(step.mutation).__name__]
 

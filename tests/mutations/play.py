@@ -51,12 +51,10 @@ class Lane:
 
     @property
     def client_id(self) -> str:
-        """Whose bucket is charged."""
         return f"{self.side}-{self.name}"
 
     @property
     def next(self) -> Step | None:
-        """The step to send; None if all are answered."""
         return self.steps[len(self.played)] if len(self.played) < len(self.steps) else None
 
     @property
@@ -65,7 +63,6 @@ class Lane:
         return self.begins_s + self.next.at_s if self.next else math.inf
 
     def mutation(self, step: Step) -> Mutation:
-        """What to ask of this side."""
         return prefixed(step.mutation, f"{self.side}-", self.ids if step.by_id else {})
 
     def note(self, mutation: Mutation, frame: bytes, sent_s: float, now_s: float) -> None:
@@ -90,7 +87,6 @@ def prefixed(mutation: Mutation, prefix: str, ids: dict[str, UUID]) -> Mutation:
 
 
 def without_prefix(result: Result, prefix: str) -> Result:
-    """The same as if names had no prefix."""
     message, name = result.error_message, result.name
     return replace(
         result,

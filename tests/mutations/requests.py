@@ -40,14 +40,11 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A response; results in its order."""
-
     throttle_ms: int
     results: tuple[Result, ...]
 
     @property
     def error_codes(self) -> tuple[int, ...]:
-        """Of each topic, in the response's order."""
         return tuple(result.error_code for result in self.results)
 
 

@@ -46,8 +46,6 @@ HIGHEST: Final = {Create: 7, Grow: 3, Delete: 6}
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What the model says of a step."""
-
     codes: Counter[tuple[str, int]]
     """(topic, error code), how often. The topic is "" where it depends on hashes who is refused."""
     wait_s: float | None
@@ -60,8 +58,6 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A request, and when to send it."""
-
     at_s: float
     """Since the sequence began."""
     mutation: Mutation
@@ -94,8 +90,6 @@ class _Charge:
 
 
 class Sequence:
-    """Generates the steps of one client."""
-
     def __init__(self, seed: int, name: str, seconds: float) -> None:
         self.name = name
         self._random = random.Random(seed)
@@ -108,7 +102,6 @@ class Sequence:
         self._full_s = 0.0
 
     def steps(self) -> Iterator[Step]:
-        """Every step in the order of time."""
         at_s = 0.0
         while at_s < self._seconds:
             yield self._step(at_s)
@@ -154,7 +147,6 @@ class Sequence:
         return Expected(Counter(zip(topics, codes, strict=True)), wait_s, full, self._bucket.tokens)
 
     def _note(self, mutation: Mutation, charge: _Charge, code: int, *, in_order: bool) -> None:
-        """Keep what exists now; not what may exist."""
         self._changed_s[charge.topic] = self._bucket.at_s
         if not in_order or (isinstance(mutation, Delete) and not code):
             self._topics.pop(charge.topic, None)
@@ -174,7 +166,6 @@ class Sequence:
         return f"{self.name}-{self._made}"
 
     def _version(self, kind: type[Mutation]) -> int:
-        """Any version, half of the time a strict one."""
         strict, highest = STRICT_FROM[kind], HIGHEST[kind]
         at_least = strict if self._random.random() < 0.6 else 0
         return self._random.randint(at_least, highest)
@@ -205,7 +196,6 @@ class Sequence:
         return Create(tuple(topics), version, validate_only), charges, False
 
     def _begin(self) -> tuple[Mutation, list[_Charge], bool]:
-        """Topics to work on."""
         topics = tuple(Topic(self._name(), size) for size in (1, 1, 1, 2))
         return Create(topics, HIGHEST[Create]), [_Charge(one.name, one.partitions) for one in topics], False
 

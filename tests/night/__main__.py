@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 
 def main(arguments: list[str]) -> None:
-    """Run the named problems, or all."""
     names = [name for name in arguments if not name.startswith("--")] or list(PROBLEMS)
     print(f"{datetime.now(UTC):%Y-%m-%d}\n\n| problem | log | page | event | metric, alert | /readyz |")
     print("| --- | --- | --- | --- | --- | --- |")

@@ -27,8 +27,6 @@ QUOTA: Final = '[[quota]]\nclient_id = "<default>"\nproducer_byte_rate = 1000\n'
 
 
 class Result(NamedTuple):
-    """A planted problem, and what told it."""
-
     found: Channels
     lines: list[Told]
     """All warnings and errors of the log."""
@@ -252,8 +250,6 @@ def _wrong_password(expected: Expected) -> Result:
 
 
 class Problem(NamedTuple):
-    """A problem to plant."""
-
     title: str
     run: Callable[[Expected], Result]
     expected: Expected

@@ -27,8 +27,6 @@ METADATA: Final = request(MetadataRequest(topics=[]), 9, client_id=b"night")
 
 
 class Scene:
-    """A context manager: all processes end with it."""
-
     def __init__(self, settings: Mapping[str, object], brokers: int = 2, kind: str = "sound") -> None:
         """`settings` are more keys of the configuration file; `brokers` brokers run, of a kind that
         `tests.kfake.process` names.
@@ -55,21 +53,17 @@ class Scene:
 
     @property
     def log(self) -> Path:
-        """Path of Weir's log."""
         return self._processes.log("weir")
 
     @property
     def pid(self) -> int:
-        """Process id of Weir."""
         return self._processes.pid("weir")
 
     def worker_pids(self) -> list[int]:
-        """Process ids of the workers."""
         with urllib.request.urlopen(f"http://{HOST}:{self.admin}/api/status", timeout=2) as answer:
             return [int(worker["pid"]) for worker in json.load(answer)["workers"]]
 
     def broker_pid(self, node: int) -> int:
-        """Process id of a broker."""
         return self._processes.pid(f"broker-{node}")
 
     def start_brokers(self, listed: int | None = None) -> None:
@@ -81,11 +75,9 @@ class Scene:
             self._until_listens(self.first_broker + node)
 
     def kill_broker(self, node: int) -> None:
-        """End a broker."""
         self._processes.kill(f"broker-{node}")
 
     def kill_brokers(self) -> None:
-        """End all brokers."""
         for node in range(self.brokers):
             self.kill_broker(node)
 
@@ -125,7 +117,6 @@ class Scene:
         raise TimeoutError(f"nobody listens at {port}: {self.log.read_text('utf-8', 'replace')[-2000:]}")
 
     def _ended(self) -> bool:
-        """Return True if Weir has ended by itself."""
         return self._processes.exit_status("weir") is not None
 
     def client(self, node: int | None = None) -> socket.socket:
@@ -147,7 +138,6 @@ class Scene:
             step()
 
     def run(self, command: list[str]) -> None:
-        """Run a program to its end; it may fail."""
         subprocess.run(command, check=False, capture_output=True, timeout=START_S)
 
     def answers(self) -> bool:
@@ -159,5 +149,4 @@ class Scene:
             return False
 
     def watch(self, expected: Expected, token: str = "") -> Watch:
-        """Watch this Weir from now on."""
         return Watch(self.log, self.admin, expected, token)

@@ -24,8 +24,6 @@ QUIET_S: Final = 60.0
 
 
 class Told(NamedTuple):
-    """One sentence that Weir has told."""
-
     text: str
     after_s: float
     """Time (s) since the problem was planted."""
@@ -75,7 +73,6 @@ class Watch:
         self._reads.wait(PATIENCE_S)
 
     def plant(self, plant: Callable[[], object]) -> None:
-        """Plant the problem; times count from its end."""
         plant()
         self._began_s = time.monotonic()
 

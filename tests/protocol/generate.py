@@ -49,7 +49,6 @@ _UNKNOWN_TAGS: Final = st.dictionaries(st.integers(1000, TAG_MAX), _BYTES, max_s
 
 
 def every_version() -> list[tuple[type[Message], int]]:
-    """Every request and response in each of its versions."""
     types = [make(key) for key in api_keys() for make in (request_type, response_type)]
     return [(message, version) for message in types for version in schema_of(message).versions]
 

@@ -15,7 +15,6 @@ from weir.protocol.values import Message, schema_of
 
 @functools.cache
 def samples(message: type[Message], version: int) -> list[Message]:
-    """Some values of the message, always the same ones."""
     found: list[Message] = []
 
     @examples(6)
@@ -28,13 +27,11 @@ def samples(message: type[Message], version: int) -> list[Message]:
 
 
 def jobs(message: type[Message], version: int) -> list[kio_side.Job]:
-    """The same values for kio."""
     schema = schema_of(message)
     return [(schema.api_key, schema.kind, version, plain(value)) for value in samples(message, version)]
 
 
 def in_kio() -> list[tuple[type[Message], int]]:
-    """The versions that the installed kio has."""
     return [
         (message, version)
         for message, version in every_version()

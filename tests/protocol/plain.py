@@ -11,7 +11,6 @@ from weir.protocol.values import Message, schema_of
 
 
 def plain(value: object) -> Any:
-    """A message as dicts, lists and primitives."""
     if isinstance(value, msgspec.Struct):
         return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, list):

@@ -56,8 +56,6 @@ Noted: TypeAlias = tuple[bytes, int, int, int, int]
 
 
 class Scan:
-    """A scan and the partitions that it has reported."""
-
     def __init__(self, version: int) -> None:
         self.noted: list[Noted] = []
         self.partitions = FetchedPartitions(version, lambda *noted: self.noted.append(noted))
@@ -76,7 +74,6 @@ class Scan:
 
     @property
     def head(self) -> tuple[int | None, int | None]:
-        """The response's error code and session id."""
         return self.partitions.error_code, self.partitions.session_id
 
 
@@ -120,7 +117,6 @@ def drawn(data: st.DataObject, version: int) -> FetchResponse:
 
 
 def response(*topics: str, partitions: int = 1, records: bytes | None = b"records") -> FetchResponse:
-    """Return a response with these topics."""
     return FetchResponse(
         error_code=9,
         session_id=5,

@@ -42,7 +42,6 @@ def decodes(subject: Codec[Any], data: bytes) -> bool:
 
 
 def failure(subject: Codec[Any], data: bytes) -> ProtocolError | None:
-    """The error that decoding raises, if any."""
     try:
         subject.decode(data)
     except ProtocolError as error:
@@ -91,7 +90,6 @@ def test_memory_is_in_proportion_for_the_smallest_elements_there_are() -> None:
 
 
 def peak_bytes(subject: Codec[Any], data: bytes) -> int:
-    """The most memory that decoding takes."""
     tracemalloc.start()
     failure(subject, data)
     peak = tracemalloc.get_traced_memory()[1]

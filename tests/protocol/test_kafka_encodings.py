@@ -62,7 +62,6 @@ def test_fields_that_a_version_lacks_are_refused_or_dropped_as_by_kafka(name: st
 
 
 def has(message: type[Message], version: int, field: str) -> bool:
-    """Whether a version has a place for the field."""
     return field not in [absent.name for absent in codec(message, version).layout.absent]
 
 
@@ -71,7 +70,6 @@ def members(versions: VersionSet) -> list[int]:
 
 
 def encoded(value: Message, version: int) -> str | None:
-    """The bytes in hex; None if they are refused."""
     try:
         return codec(type(value), version).encode(value).hex()
     except EncodeError:

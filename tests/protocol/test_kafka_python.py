@@ -25,7 +25,6 @@ MODULES: Final = (
 
 
 def find_classes() -> dict[str, Any]:
-    """kafka-python's message classes by name."""
     with warnings.catch_warnings():
         warnings.simplefilter(
             "ignore", DeprecationWarning
@@ -66,7 +65,6 @@ def test_kafka_python_writes_the_same_bytes(
 
 
 def convert(value: Any, cls: Any, version: int) -> Any:
-    """kafka-python's object with the same fields."""
     fields = {}
     for field in cls._struct.fields.values():
         if not field.for_version_q(version):

@@ -46,7 +46,6 @@ def test_the_message_stub_has_every_runtime_class_and_field() -> None:
 
 
 def fields(node: ast.ClassDef) -> list[str]:
-    """The fields that a class of the stub declares."""
     return [
         each.target.id
         for each in node.body

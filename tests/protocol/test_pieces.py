@@ -21,7 +21,6 @@ T = TypeVar("T")
 
 
 def run(pieces: Generator[None, None, T]) -> tuple[T, int]:
-    """The result, and the number of pauses."""
     pauses = 0
     while True:
         try:

@@ -149,7 +149,6 @@ def test_an_oauthbearer_token_gives_its_subject(token: bytes) -> None:
 
 
 def unsigned(payload: bytes) -> bytes:
-    """An initial response with an unsecured JWS."""
     return bearer(".".join(base64.b64encode(part).decode() for part in (b'{"alg":"none"}', payload)) + ".")
 
 

@@ -89,7 +89,6 @@ def masked(message: type[Message], version: int, chunks: list[bytes]) -> tuple[b
 
 
 def endpoints(message: type[Message]) -> list[object]:
-    """Two addresses."""
     endpoint = vars(message)["NodeEndpoint"]
     return [
         endpoint(node_id=7, host="broker7", port=9092, rack=None),

@@ -39,8 +39,6 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """How a client goes about it."""
-
     obeys: bool = True
     """Wait out announced throttle times."""
     depth: int = 1
@@ -93,14 +91,12 @@ class RawClient:
         self._sent = 0
 
     def send_from_s(self) -> float:
-        """The earliest time for the next request."""
         if self._pace is None:
             return self._begins_s
         at_s = self._sent * self._pace.request_bytes / self._pace.bytes_per_s
         return max(self._begins_s, min(at_s, self._pace.until_s))
 
     def frame(self) -> bytes:
-        """The next request."""
         return self.request.frame
 
     def sent(self) -> None:
@@ -160,7 +156,6 @@ class _Connection:
         """When to call `send` again; infinity if only readiness will tell."""
 
     def send(self) -> None:
-        """Send what may be sent now."""
         client = self._client
         self.due_s = math.inf
         while self._unanswered < client.behaviour.depth and not self._unsent:
@@ -178,7 +173,6 @@ class _Connection:
                 return
 
     def ready(self, events: int) -> None:
-        """The socket can be read or written."""
         sock = self._sock
         if sock is None:
             return
@@ -202,7 +196,6 @@ class _Connection:
         self._received.clear()
 
     def _pause(self) -> None:
-        """Close, to connect again after the client's pause."""
         self.close()
         self._send_from_s = max(self._send_from_s, self._clock() + self._client.behaviour.pause_s)
 

@@ -34,7 +34,6 @@ def metadata(client_id: str, topics: Sequence[str]) -> Request:
 
 
 def produce(client_id: str, topic: str, partitions: int, acks: int = 1) -> Request:
-    """A small record to each of the first partitions."""
     body = bodies.produce({topic: range(partitions)}, record_batch(_VALUE), acks)
     return _request(frames.request(body, PRODUCE_VERSION, client_id=client_id.encode()), _LAST)
 
@@ -51,7 +50,6 @@ def _request(frame: bytes, throttle_at: int) -> Request:
 
 
 def _counted(throttle_at: int, frame: bytes) -> Outcome:
-    """One request, whatever its size."""
     at = throttle_at if throttle_at >= 0 else len(frame) + throttle_at
     (throttle_ms,) = _INT32.unpack_from(frame, at)
     return Outcome(1, throttle_ms)

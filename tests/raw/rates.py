@@ -12,8 +12,6 @@ _STEP_S = 0.05
 
 
 class Throttling(NamedTuple):
-    """What a client was told."""
-
     responses: int
     """How many had a throttle time above zero."""
     total_s: float

@@ -38,8 +38,6 @@ class RequestError(Exception):
 
 
 class BrokerVersions(NamedTuple):
-    """The versions that a client of some age speaks."""
-
     produce: int
     fetch: int
 
@@ -51,13 +49,10 @@ NEW = BrokerVersions(produce=9, fetch=12)
 
 
 def broker_versions_of(kafka_version: str) -> BrokerVersions:
-    """What to speak with a broker of this release."""
     return NEW if version_tuple(kafka_version) >= (2, 7) else OLD
 
 
 class Outcome(NamedTuple):
-    """What a response came to."""
-
     charged_bytes: int
     """What a quota counts of the exchange; 0 if nothing was delivered."""
     throttle_ms: int

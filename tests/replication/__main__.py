@@ -9,7 +9,6 @@ from tests.replication.world import World, fault
 
 
 def main() -> None:
-    """Run seeds, print what fails."""
     parser = seeds.arguments("python -m tests.replication", __doc__)
     parser.add_argument("--trace", action="store_true", help="print the traceback of a failure")
     options = parser.parse_args()

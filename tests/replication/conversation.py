@@ -23,7 +23,6 @@ class Conversation:
     """A follower's fetches of the topic `t`, partitions by number, and the leader's responses."""
 
     def __init__(self, version: int, throttles: Throttles) -> None:
-        """Begin a connection, with these throttles in force."""
         self.version = version
         self.quotas = ReplicationQuotas(ReplicationThrottles(dict(throttles)))
         replication = Replication(self.quotas)
@@ -42,7 +41,6 @@ class Conversation:
         self.quotas.budget(role, LEADER if role is Role.LEADER else FOLLOWER).charge(size, self.now_ms)
 
     def throttle(self, throttles: Throttles) -> None:
-        """Put other throttles in force."""
         self.quotas.use(ReplicationThrottles(dict(throttles)))
 
     def fetch(self, offsets: Mapping[int, int], forget: tuple[int, ...] = ()) -> dict[int, int] | None:

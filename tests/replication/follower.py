@@ -33,8 +33,6 @@ class FetchLimits:
 
 @dataclass
 class Followed:
-    """A partition that the follower fetches."""
-
     log: Log = field(default_factory=Log)
     epoch: int = 0
     delayed_until_ms: int = 0

@@ -23,12 +23,10 @@ OFFSET_OUT_OF_RANGE: Final = 1
 
 
 def topic_id(topic: str) -> UUID:
-    """Return the id of a topic of the model."""
     return UUID(bytes=topic.encode().rjust(16, b"\1"))
 
 
 def named(request: FetchRequest, version: int) -> dict[Partition, Asked]:
-    """Return the partitions that a fetch names."""
     return {
         (_name(topic, version), asked.partition): asked
         for topic in request.topics
@@ -41,14 +39,11 @@ def _name(topic: FetchRequest.FetchTopic | FetchRequest.ForgottenTopic, version:
 
 
 def replica_id(request: FetchRequest, version: int) -> int:
-    """Return the node id of the follower that fetches."""
     return request.replica_id if version < 15 else request.replica_state.replica_id
 
 
 @dataclass
 class Hosted:
-    """A partition that the leader leads."""
-
     log: Log = field(default_factory=Log)
     epoch: int = 0
     in_sync: dict[int, int] = field(default_factory=dict)
@@ -71,8 +66,6 @@ class Session:
 
 @dataclass
 class Poll:
-    """A fetch that waits for records."""
-
     request: FetchRequest
     version: int
     partitions: dict[Partition, Asked]
@@ -96,7 +89,6 @@ class Leader:
         self._serial = 0
 
     def produce(self, partition: Partition, size: int, now_ms: int) -> None:
-        """Append a batch."""
         hosted, self._serial = self.hosted[partition], self._serial + 1
         count = 1 + self._serial % 3
         hosted.log.append(Batch.create(hosted.log.end, count, hosted.epoch, self._serial, size))

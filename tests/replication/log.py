@@ -45,8 +45,6 @@ def batches(data: bytes) -> Iterator[Batch]:
 
 
 class Log:
-    """A partition's batches, in order and without gaps."""
-
     def __init__(self) -> None:
         self.batches: list[Batch] = []
 
@@ -61,7 +59,6 @@ class Log:
         return self.batches[-1].epoch if self.batches else -1
 
     def append(self, batch: Batch) -> None:
-        """Add a batch, which must begin at the end."""
         assert batch.offset == self.end, f"batch at {batch.offset} appended to a log that ends at {self.end}"
         self.batches.append(batch)
 

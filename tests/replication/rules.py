@@ -24,7 +24,6 @@ class Usage:
         self._sent: deque[tuple[int, int, int]] = deque()
 
     def limit(self, limit: float, now_ms: int) -> None:
-        """Change the rate."""
         self._limits.append((now_ms, limit))
 
     def note(self, follower: int, size: int, now_ms: int, *, slack_ms: int, uncut: int) -> None:
@@ -66,13 +65,11 @@ class Usages:
                 self._usages[key] = Usage(limit, now_ms)
 
     def forget(self, now_ms: int) -> None:
-        """Begin again with the same rates."""
         self._usages.clear()
         self.use(self.rates, now_ms)
 
     def note(
         self, key: tuple[Role, int], follower: int, size: int, now_ms: int, *, slack_ms: int, uncut: int
     ) -> None:
-        """Count a response to a follower."""
         if self.rates[key] < math.inf:
             self._usages[key].note(follower, size, now_ms, slack_ms=slack_ms, uncut=uncut)

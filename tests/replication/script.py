@@ -19,30 +19,22 @@ Throttles: TypeAlias = tuple[tuple[ConfigKey, str], ...]
 
 @dataclass(frozen=True)
 class Produce:
-    """Batches are appended to a partition."""
-
     partition: Partition
     sizes: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Throttle:
-    """Other throttles are put in force."""
-
     values: Throttles
 
 
 @dataclass(frozen=True)
 class Restart:
-    """The leader restarts; partitions may lose their last batches."""
-
     truncated: tuple[tuple[Partition, int], ...] = ()
 
 
 @dataclass(frozen=True)
 class Cut:
-    """A follower's connection ends."""
-
     follower: int
 
 
@@ -53,8 +45,6 @@ class RestartWeir:
 
 @dataclass(frozen=True)
 class Remove:
-    """A follower no longer follows a partition."""
-
     follower: int
     partition: Partition
 
@@ -69,8 +59,6 @@ class Add:
 
 @dataclass(frozen=True)
 class Evict:
-    """The leader evicts a follower's fetch session."""
-
     follower: int
 
 
@@ -114,12 +102,10 @@ def rate(role: Role, value: int, node_id: str = "") -> tuple[ConfigKey, str]:
 
 
 def replicas(role: Role, topic: str, value: str = "*") -> tuple[ConfigKey, str]:
-    """Return the configuration of a topic's throttled replicas."""
     return ConfigKey(ResourceType.TOPIC, topic, role.replicas_key), value
 
 
 def generate(seed: int) -> Script:
-    """Draw a script."""
     return _Draw(seed).script()
 
 

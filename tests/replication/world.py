@@ -52,8 +52,6 @@ BEGIN_MS: Final = 1_000_000
 
 
 class World:
-    """The state of a run."""
-
     def __init__(self, script: Script) -> None:
         self.script = script
         self.rng = Random(script.seed)
@@ -84,7 +82,6 @@ class World:
     # Time
 
     def at(self, when_ms: int, action: Callable[[], None]) -> None:
-        """Have something happen later."""
         self._number += 1
         heapq.heappush(self._queue, (when_ms, self._number, action))
 
@@ -100,7 +97,6 @@ class World:
             action()
 
     def missing(self) -> str:
-        """Describe the replicas that lack records."""
         return ", ".join(
             f"{link.node_id}/v{link.follower.version} {partition}: "
             f"{followed.log.end} of {self.leader.hosted[partition].log.end}"
@@ -206,7 +202,6 @@ class World:
     # A whole run
 
     def execute(self) -> None:
-        """Run the script, and until everything is replicated."""
         self.run(lambda: self.now_ms >= self.quiet_from_ms or not self._queue, self.quiet_from_ms + 60_000)
         self.run(self._is_done, self.now_ms + self._time_max_ms())
         refused = len(self.leader.refusals)
@@ -259,7 +254,6 @@ class Link:
         self.connect()
 
     def connect(self) -> None:
-        """Begin with a new connection, and fetch soon."""
         session = new_connection(
             plans=PLANS, node_id=LEADER, buffer_bytes=self.world.script.buffer_bytes, brokers=frozenset()
         )
@@ -285,7 +279,6 @@ class Link:
         self.world.at(self.world.now_ms + after_ms, act)
 
     def cut(self) -> None:
-        """End the connection, and begin another one."""
         self._generation += 1
         self.world.leader.polls[:] = [poll for poll in self.world.leader.polls if poll.owner is not self]
         self.wire.session.end(self.world.now_ms)
@@ -293,7 +286,6 @@ class Link:
         self.connect()
 
     def follow(self, partition: Partition, *, followed: bool) -> None:
-        """Begin or cease to follow a partition."""
         if followed and partition in self._parked:
             self.follower.followed[partition] = self._parked.pop(partition)
         elif not followed and partition in self.follower.followed:
@@ -303,7 +295,6 @@ class Link:
     # Requests
 
     def fetch(self) -> None:
-        """Send the follower's next fetch."""
         world, version = self.world, self.follower.version
         message = self.follower.fetch(world.now_ms)
         if message is None:
@@ -406,7 +397,6 @@ class Link:
     # Responses
 
     def answer(self, message: FetchResponse, correlation_id: int) -> None:
-        """Send the leader's response."""
         if any(data.records or data.error_code for topic in message.responses for data in topic.partitions):
             self._polls.pop()
         self._answer = response(message, self.follower.version, correlation_id)
@@ -459,8 +449,6 @@ class Link:
 
 
 class _Send:
-    """The way back for the response to one fetch."""
-
     def __init__(self, link: Link, correlation_id: int) -> None:
         self.link = link
         self._correlation_id = correlation_id
@@ -472,7 +460,6 @@ class _Send:
 
 
 def _whole_frames(stream: bytearray) -> list[bytes]:
-    """Remove the complete frames from a stream."""
     found = []
     while len(stream) >= 4:
         size = 4 + struct.unpack_from(">i", stream)[0]
@@ -484,7 +471,6 @@ def _whole_frames(stream: bytearray) -> list[bytes]:
 
 
 def fault(script: Script) -> str | None:
-    """Run a script; return the rule that it breaks."""
     try:
         World(script).execute()
     except AssertionError as error:
@@ -495,5 +481,4 @@ def fault(script: Script) -> str | None:
 
 
 def simulate(seed: int) -> str | None:
-    """Run a seed; return the rule that it breaks."""
     return fault(generate(seed))

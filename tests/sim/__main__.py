@@ -8,7 +8,6 @@ from tests.sim.world import execute, simulate
 
 
 def main() -> None:
-    """Run seeds, print what fails."""
     options = seeds.arguments("python -m tests.sim", __doc__).parse_args()
 
     def fails(seed: int) -> bool:

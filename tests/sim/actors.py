@@ -62,7 +62,6 @@ class Client:
                 self.leave(step.action.how, step.action.part_bytes)
 
     def move(self) -> None:
-        """Read and write what is possible now."""
         up, down, opened = self._conversation.up, self._conversation.down, self._conversation.opened
         if down.waiting and not (down.gone or self._is_reading):
             if opened.read_bytes:
@@ -111,7 +110,6 @@ class Client:
             self.go_on()
 
     def _take(self) -> None:
-        """Read."""
         conversation, before = self._conversation, self._read
         down, opened, answered_ = conversation.down, conversation.opened, conversation.answered
         self._is_reading = False
@@ -143,7 +141,6 @@ class Broker:
         """Number of fetch sessions."""
 
     def move(self) -> None:
-        """Read and write what is possible now."""
         forward, back, requests = (
             self._conversation.forward,
             self._conversation.back,
@@ -158,7 +155,6 @@ class Broker:
             back.accept()
 
     def leave(self, how: str) -> None:
-        """End the connection."""
         forward, back = self._conversation.forward, self._conversation.back
         self._conversation.broker_left = how
         if how == "reset":

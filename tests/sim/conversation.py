@@ -91,14 +91,12 @@ class Conversation:
         """True once a request was forwarded that has a response: until then request time is waited for."""
 
     def sending(self, ask: Ask, frame: bytearray, sent_ms: int) -> None:
-        """The client sends a request."""
         end = len(frame) + (self.requests[-1].end if self.requests else 0)
         self.requests.append(Request(ask, frame, end, sent_ms, ask.size))
         if ask.acks:
             self.awaited.append(self.requests[-1])
 
     def forwarding(self) -> None:
-        """Weir sends more to the broker."""
         for request in self.requests[self._forwarded :]:
             if len(self.forward.stream) < request.end:
                 break
@@ -114,7 +112,6 @@ class Conversation:
                 self._charge(request, len(request.frame) - 4)
 
     def delivering(self) -> None:
-        """Weir sends more to the client."""
         stream, now_ms = self.down.stream, self._world.now_ms
         begin = self.answered[-1].done_at if self.answered else 0
         for request in self.awaited[len(self.answered) :]:
@@ -179,7 +176,6 @@ class Conversation:
             self._caused(request, topic.charge(request.records_bytes, now_ms))
 
     def _caused(self, request: Request, until_ms: int) -> None:
-        """The request has caused a wait."""
         request.own_until_ms = max(request.own_until_ms, until_ms)
         self._own_until_ms = max(self._own_until_ms, until_ms)
 
@@ -270,7 +266,6 @@ class Conversation:
             self._own_until_ms = max(self._own_until_ms, now_ms + WINDOW_MS)
 
     def check_quiet(self) -> None:
-        """Nothing happens any more, though the connection is open."""
         hangs = self.opened.hangs
         if hangs and self.up.accepted < len(self.up.stream):
             return  # its end comes behind bytes that nobody takes
@@ -281,7 +276,6 @@ class Conversation:
             self._check_all_answered()
 
     def check_end(self, reason: str, detail: str) -> None:
-        """The connection is closed, for this reason."""
         begin = self.requests[self._forwarded - 1].end if self._forwarded else 0
         part, cut = self.forward.stream[begin:], self.requests[self._forwarded :][:1]
         if not (cut and cut[0].ask.kind.api == "fetch") and part != self.up.stream[begin:][: len(part)]:
@@ -297,7 +291,6 @@ class Conversation:
             self._check_all_answered()
 
     def _reasons(self) -> set[str]:
-        """Why the connection may be closed."""
         clients = {"": set[str](), "half": {"client_closed"}, "reset": {"client_reset"}}
         brokers = {"": set[str](), "reset": {"broker_reset"}}
         stopped = {"": set[str](), "drain": {"drained"}, "age": {"connection_age"}, "close": {"stopped"}}
@@ -313,7 +306,6 @@ class Conversation:
             self._fail("lost", f"the last {lost} of {len(self.requests)} requests were not forwarded")
 
     def _check_all_answered(self) -> None:
-        """All responses that the broker has sent were delivered."""
         sent = [request for request in self.awaited if request.last_ms >= 0]
         if len(self.answered) < len(sent) or (sent and self.down.accepted < sent[-1].done_at):
             self._fail("lost", f"{len(self.answered)} of {len(sent)} responses were delivered")

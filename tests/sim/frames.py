@@ -36,8 +36,6 @@ HEAD_BYTES: Final = 16
 
 
 class Kind(NamedTuple):
-    """An API in one version."""
-
     api: str
     version: int
 
@@ -155,12 +153,10 @@ def answered(kind: Kind, number: int, size: int, topic: str, throttle_ms: int, s
 
 
 def bounds_at(kind: Kind, client_id: str) -> int:
-    """Return the offset of max_wait_ms in a fetch request."""
     return 4 + 10 + len(client_id) + (kind.version >= 12) + 4  # length, header, tags, replica_id
 
 
 def session_at(kind: Kind, client_id: str) -> int:
-    """Return the offset of session_id in a fetch request."""
     return bounds_at(kind, client_id) + FETCH_BOUNDS.size + 1  # isolation_level
 
 

@@ -46,7 +46,6 @@ class Pipe:
 
     @property
     def waiting(self) -> int:
-        """Number of bytes that can be read."""
         return self.accepted - self.read
 
     def accept(self) -> None:
@@ -123,7 +122,6 @@ class FakeSocket:
         return self._fd
 
     def events(self) -> int:
-        """Return what the socket is ready for."""
         inward, outward = self._inward, self._outward
         if inward.reset:
             return READ | WRITE | BROKEN

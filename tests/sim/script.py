@@ -20,8 +20,6 @@ HOT: Final = "hot"
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """A connection, and how its ends behave."""
-
     client_id: str
     waits: bool = True
     """True if the client waits for its responses before it asks again."""
@@ -49,8 +47,6 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A request."""
-
     kind: Kind
     size: int = 0
     """Number of bytes of the records, in the request or in the response to it."""
@@ -95,8 +91,6 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """All that happens in a run."""
-
     seed: int
     quotas: tuple[SetQuota, ...]
     """From the beginning. Clients without an entry are not limited."""
@@ -109,7 +103,6 @@ class Script:
     """True if throttled responses are delayed."""
 
     def __str__(self) -> str:
-        """The script as Python, without what is as usual."""
         return _python(self)
 
 
@@ -132,7 +125,6 @@ def _python(thing: object) -> str:
 
 
 def generate(seed: int) -> Script:
-    """Draw a script."""
     rng = Random(seed)
     topic_rate = rng.choice((200.0, 2000.0)) if rng.random() < 0.2 else 0.0
     clients = ("a",) if rng.random() < 0.4 else ("a", "b", "free")
@@ -158,7 +150,6 @@ def _quota(rng: Random, client_id: str) -> SetQuota:
 
 
 def _connection(rng: Random, number: int, client_id: str, *, large: bool) -> list[Step]:
-    """Draw the steps of one connection."""
     at_ms = rng.choice((0, 0, 10, 1000, rng.randrange(20_000)))
     slow_reader, slow_sender = rng.random() < 0.15, rng.random() < 0.15
     opened = Open(

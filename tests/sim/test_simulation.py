@@ -126,7 +126,6 @@ SENDMSG: Final[Send] = FakeSocket.sendmsg
 
 
 def found(seeds: int, new_weir: type[Weir] = Weir) -> set[str]:
-    """Return which invariants these many seeds find broken."""
     failures = [simulate(seed, new_weir) for seed in range(seeds)]
     return {failure.invariant for failure in failures if failure is not None}
 

@@ -24,8 +24,6 @@ PLANS: Final = Plans(Counters())
 
 
 class Weir:
-    """A reactor, one broker's quotas, and relays."""
-
     def __init__(self, script: Script, clock_us: Callable[[], int], net: Net) -> None:
         self.reactor = Reactor(clock_us, net)
         self.plans = PLANS
@@ -36,13 +34,11 @@ class Weir:
     def connect(
         self, client: FakeSocket, broker: FakeSocket, on_end: Callable[[CloseReason, str], None]
     ) -> Relay:
-        """Start a relay."""
         session = new_connection(quotas=self.quotas, plans=self.plans, hold=self._script.hold)
         session.clock = self.reactor.clock
         return new_relay(self.reactor, client, broker, session, lambda _relay, *why: on_end(*why))
 
     def set_quota(self, quota: SetQuota) -> None:
-        """Change a client-id's quotas."""
         self._limits[quota.client_id] = quota
         put_in_force(self.quotas, self._table())
 

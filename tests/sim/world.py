@@ -92,7 +92,6 @@ class World:
         return self.failure
 
     def _take(self, step: Step) -> None:
-        """Take a step, other than a client's."""
         action, relay = step.action, self._relays.get(step.connection)
         if isinstance(action, SetQuota):
             self.ledgers["produce", action.client_id].limit = action.produce
@@ -130,7 +129,6 @@ class World:
         client.go_on()
 
     def _until_quiet(self) -> None:
-        """Let time run until nothing happens any more."""
         net, weir, calls, idle_turns = self._net, self._weir, self._calls, 0
         while self.failure is None:
             for _conversation, client, broker in self._ends.values():
@@ -180,7 +178,6 @@ def simulate(seed: int, new_weir: type[Weir] = Weir) -> Failure | None:
 
 
 def execute(script: Script, new_weir: type[Weir] = Weir) -> Failure | None:
-    """Run a script; return what went wrong."""
     was_enabled = gc.isenabled()
     gc.collect(0)
     gc.disable()  # for the check of what is left

@@ -22,7 +22,6 @@ def compiled_files() -> list[str]:
 
 
 def compiled_modules() -> list[str]:
-    """The names of these modules."""
     return [path.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for path in compiled_files()]
 
 
@@ -37,7 +36,6 @@ def pytest_configure() -> None:
 
 
 def pytest_report_header() -> str:
-    """Say what is tested."""
     names = compiled_modules()
     where = Path(str(importlib.import_module(names[0]).__file__)).parents[1]
     return f"compiled: {len(names)} modules in {where}"

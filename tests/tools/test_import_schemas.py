@@ -37,14 +37,12 @@ HEADERS: Final = [
 
 
 def field(name: str, type_: str = "int32", versions: str = "0+", **more: object) -> Json:
-    """A field as Kafka's schemas have it."""
     return {"name": name, "type": type_, "versions": versions, "about": "Prose, with // slashes.", **more}
 
 
 def message(
     kind: str, fields: list[Json], versions: str = "0-2", name: str = "Thing", **more: object
 ) -> Json:
-    """A request or response of API 7."""
     flexible = {"flexibleVersions": "2+"} | more
     name += kind.capitalize()
     return {"apiKey": 7, "type": kind, "name": name, "validVersions": versions, "fields": fields, **flexible}
@@ -71,7 +69,6 @@ def merged(tmp_path: Path, old: Json, new: Json) -> schema.MessageSchema:
 
 
 def names(found: schema.MessageSchema, version: int) -> list[str]:
-    """The fields of a version."""
     layout = found.layout(version)
     return [slot.name for slot in layout.fields + layout.tagged]
 

@@ -14,7 +14,6 @@ _CODE: Final = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
 def pages() -> list[Path]:
-    """Every page beside README and in docs."""
     return sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 

@@ -18,7 +18,6 @@ URL: Final = "https://example.org/o/weir"
 
 
 def rendered(text: str, **project: Any) -> str:
-    """What setup.py makes of a README."""
     made: str = runpy.run_path(str(ROOT / "setup.py"))["readme"]({"version": "1.2.3", **project}, text)
     return made
 
@@ -45,7 +44,6 @@ def test_no_link_of_the_readme_stays_relative_once_the_repository_is_set() -> No
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A checkout that may be released."""
     (tmp_path / "deploy").mkdir()
     files = {
         "pyproject.toml": f'[project]\nversion = "1.2.3"\n[project.urls]\nRepository = "{URL}"\n',

@@ -115,8 +115,6 @@ DOCSTRING: Final = {
 
 
 class Finding(NamedTuple):
-    """An old word or construction."""
-
     line: int
     text: str
     instead: str
@@ -145,7 +143,6 @@ def in_texts(source: str) -> list[Finding]:
 
 
 def in_markdown(text: str) -> list[Finding]:
-    """Return the findings in a Markdown page, code excluded."""
     return _prose(_FENCED.sub(lambda code: "\n" * code[0].count("\n"), text), 1)
 
 

@@ -48,7 +48,6 @@ def run(data: bytes) -> None:
 
 
 def run_records(data: bytes) -> None:
-    """Check the records of a field."""
     index, records = chosen(data, len(FORMATS))
     checker = BatchChecker(records, bounds(*FORMATS[index]))
     checker.check()
@@ -56,7 +55,6 @@ def run_records(data: bytes) -> None:
 
 
 def run_scanners(data: bytes) -> None:
-    """Find the defects of a body, by both scanners."""
     index, body = chosen(data, len(VERSIONS))
     scan_quickly_and_slowly(body, 0, codec(*VERSIONS[index]).layout)
 
@@ -97,7 +95,6 @@ def events_seeds() -> tuple[bytes, ...]:
 
 @cache
 def seeds() -> tuple[bytes, ...]:
-    """Return a sample of every message in every version."""
     return tuple(
         choosing(index, codec(message, version).encode(sample(message, version)))
         for index, (message, version) in enumerate(VERSIONS)
@@ -105,7 +102,6 @@ def seeds() -> tuple[bytes, ...]:
 
 
 def growing() -> dict[str, Grow]:
-    """Return wide messages, for the newest version of each."""
     grown: dict[str, Grow] = {}
     for index, (message, version) in enumerate(VERSIONS):
         if version == schema_of(message).versions.max:
@@ -114,7 +110,6 @@ def growing() -> dict[str, Grow]:
 
 
 def records_seeds() -> tuple[bytes, ...]:
-    """Return a batch of each codec."""
     head = struct.Struct(">qiibIhiqqqhii")
     batches = [b"\x12\0\0\0\1\2v\0\0\0", *STREAMS.values()]
     return tuple(

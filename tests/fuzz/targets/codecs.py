@@ -47,7 +47,6 @@ def _check_offset(error: ProtocolError, least: int, body: bytes) -> None:
 
 @cache
 def seeds() -> tuple[bytes, ...]:
-    """Return a sample of every message in every version."""
     return tuple(
         choosing(index, codec(message, version).encode(sample(message, version)))
         for index, (message, version) in enumerate(VERSIONS)

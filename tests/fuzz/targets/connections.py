@@ -41,8 +41,6 @@ SETTLED_AFTER_MS: Final = 10_000_000
 
 
 class Step(NamedTuple):
-    """A step of a program."""
-
     kind: int
     cut: int
     """Length (bytes) of the pieces that are fed; 0 for one piece."""
@@ -64,7 +62,6 @@ def steps(program: bytes) -> Iterator[Step]:
 
 
 def written(settings: int, *program: tuple[int, int, bytes]) -> bytes:
-    """Return the program of these steps."""
     return bytes([settings]) + b"".join(
         bytes([kind | cut << 3]) + (len(data).to_bytes(2) if kind <= RESPONSE else b"") + data
         for kind, cut, data in program
@@ -87,7 +84,6 @@ def _table() -> QuotaTable:
 
 
 def connection(settings: int) -> Connection:
-    """Return a new connection with these settings."""
     plans = Plans(Counters(), uplift=bool(settings & UPLIFTING), throttles="weir")
     release = RELEASES[settings >> FROM_RELEASE & 3]
     if release is not None:
@@ -105,7 +101,6 @@ def connection(settings: int) -> Connection:
 
 
 def run(program: bytes) -> None:
-    """Run a program, then let all throttles pass."""
     if program:
         run_at(connection(program[0]), program)
 

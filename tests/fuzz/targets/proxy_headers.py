@@ -35,7 +35,6 @@ def run(data: bytes) -> None:
 
 
 def seeds() -> Sequence[bytes]:
-    """Return headers of every kind."""
     return [
         of("192.0.2.7", 56324),
         of("2001:db8::7", 443),

@@ -93,7 +93,6 @@ def answer_seeds() -> Sequence[bytes]:
 
 
 def growing() -> dict[str, Grow]:
-    """Return long and nested JSON."""
     key = b'{"entity":{"user":"'
     return dict(fillers()) | {
         "long names": lambda count: key + b"a" * count + b'"},"mode":"enforce"}\xff{}',
@@ -103,7 +102,6 @@ def growing() -> dict[str, Grow]:
 
 
 def growing_answers() -> dict[str, Grow]:
-    """Return wide answers."""
     assert sample(DescribeClientQuotasResponse, 1).entries
     return dict(wide(DescribeClientQuotasResponse, 1)) | dict(fillers())
 

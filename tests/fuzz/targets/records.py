@@ -46,7 +46,6 @@ def run(data: bytes) -> None:
 
 
 def run_batches(data: bytes) -> None:
-    """Read batches, and a stream of each codec."""
     cut, body = data[:1], bytearray(data[1:])
     end = len(body) * (cut or b"\xff")[0] // 255
     _check_batches(body, 0, len(body), end)
@@ -67,7 +66,6 @@ def _check_batches(body: bytearray, start: int, stop: int, end: int) -> None:
 
 
 def batch(kind: int, stream: bytes) -> bytes:
-    """A batch of magic 2 with this codec."""
     head = struct.pack(">qiibIh", 0, 49 + len(stream), 0, 2, 0, kind)
     return head + bytes(BATCH_HEAD_BYTES - len(head)) + stream
 
@@ -88,7 +86,6 @@ def batch_seeds() -> Sequence[bytes]:
 
 
 def seeds() -> Sequence[bytes]:
-    """Return produce requests with batches of all codecs."""
     made = []
     for index, version in enumerate(VERSIONS):
         value = sample(ProduceRequest, version)
@@ -98,7 +95,6 @@ def seeds() -> Sequence[bytes]:
 
 
 def growing() -> dict[str, Grow]:
-    """Return wide produce requests."""
     grown: dict[str, Grow] = {}
     for index, version in enumerate(VERSIONS):
         grown |= wide(ProduceRequest, version, choosing(index, b"\0"))
@@ -106,7 +102,6 @@ def growing() -> dict[str, Grow]:
 
 
 def growing_batches() -> dict[str, Grow]:
-    """Return endless streams of each codec, and endless batches."""
     grown: dict[str, Grow] = dict(fillers(b"\xff"))
     for kind, stream in STREAMS.items():
         for name, filler in FILLERS.items():

@@ -27,8 +27,6 @@ FIRST: Final = request(M.MetadataRequest(), 1, ID)
 
 
 class Planted(NamedTuple):
-    """Frames with the secret, one after the other."""
-
     frames: tuple[tuple[Side, bytes], ...]
     records: bool = False
     """True if the secret is in records: then these are replaced, and credentials are not."""
@@ -40,7 +38,6 @@ def _exchange(asked: Any, answered: Any, version: int) -> tuple[tuple[Side, byte
 
 @cache
 def planted() -> tuple[Planted, ...]:
-    """Return the places where the secret is planted."""
     config = M.AlterConfigsRequest.AlterableConfig(name="ssl.keystore.password", value=TEXT)
     resource = M.AlterConfigsRequest.AlterConfigsResource(resource_name="r", configs=[config])
     described = M.DescribeConfigsResponse.DescribeConfigsResourceResult(name="sasl.jaas.config", value=TEXT)
@@ -169,7 +166,6 @@ def seeds() -> tuple[bytes, ...]:
 
 
 def malformed_seeds() -> tuple[bytes, ...]:
-    """Return a request of each version."""
     return tuple(
         bytes([version]) + request(M.SaslAuthenticateRequest(auth_bytes=SECRET), version, ID)[12:]
         for version in (0, 1, 2)

@@ -44,7 +44,6 @@ IDS: Final = {"t": UUID(bytes=b"t" * 16), "other": UUID(bytes=b"o" * 16)}
 
 
 def connection(settings: int) -> Connection:
-    """Return a new connection between brokers, with these settings."""
     rate, listed = RATES[settings & 3], "0:0,1:2" if settings & LISTED_ONE else "*"
     values = {
         key: value
@@ -68,7 +67,6 @@ def connection(settings: int) -> Connection:
 
 
 def run(program: bytes) -> None:
-    """Run a program."""
     if program:
         run_at(connection(program[0]), program)
 

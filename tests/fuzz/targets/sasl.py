@@ -39,7 +39,6 @@ def run_claims(data: bytes) -> None:
 
 
 def seeds() -> Sequence[bytes]:
-    """Return an exchange of each mechanism."""
     end = b"\xfe\xfe"
     return [
         b"\0\0" + plain("alice"),
@@ -66,7 +65,6 @@ def claim_seeds() -> Sequence[bytes]:
 
 
 def growing() -> dict[str, Grow]:
-    """Return long tokens of every mechanism."""
     heads = {"plain": b"\0\0\0", "scram": b"\0\1n,,n=a,r=b", "oauth": b"\0\3n,,\x01auth=Bearer e30."}
     patterns = {
         "commas": b",a=b",
@@ -83,7 +81,6 @@ def growing() -> dict[str, Grow]:
 
 
 def growing_claims() -> dict[str, Grow]:
-    """Return JSON that nests, repeats, or is long."""
     return dict(fillers()) | {
         "nested arrays": _endless(b'{"a":', b"["),
         "nested objects": _endless(b"", b'{"a":'),

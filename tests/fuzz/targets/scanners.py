@@ -79,7 +79,6 @@ def _response_body(flexible: bool) -> Callable[[bytes, int, int], int]:
 
 
 def framing_seeds() -> Sequence[bytes]:
-    """Return headers with and without tags."""
     head = bytes.fromhex("00000010 0003 000c 00000007 0003") + b"app"
     return [
         b"\0" + head,
@@ -144,7 +143,6 @@ def _locate_in_less(offset: FieldOffset, body: bytes, expected: int | None) -> N
 
 @cache
 def offset_seeds() -> tuple[bytes, ...]:
-    """Return a sample for each field."""
     return tuple(
         choosing(index, codec(message, version).encode(sample(message, version)))
         for index, (_offset, message, version, _before) in enumerate(_offsets())
@@ -267,7 +265,6 @@ def _removed(message: type[Message], version: int, body: bytes, length: int) -> 
 
 
 def _compare(message: type[Message], version: int, body: bytes, value: Any) -> None:
-    """Compare with the codec, for bytes that it decodes."""
     expected = tag_section(message, version)
     if expected is not None:
         position = expected.locate(body, 0, len(body), True)
@@ -305,7 +302,6 @@ def _reported(value: FetchResponse, version: int) -> list[tuple[object, ...]]:
 
 
 def _counted(message: type[Message], value: Any) -> dict[bytes, int]:
-    """Count records by topic in a decoded message."""
     counted: Counter[bytes] = Counter()
     if message is ProduceRequest:
         named = [(topic.name, topic.partition_data) for topic in value.topic_data]
@@ -327,7 +323,6 @@ def stream_seeds() -> tuple[bytes, ...]:
 
 
 def growing_streams() -> dict[str, Grow]:
-    """Return wide messages and fillers."""
     grown: dict[str, Grow] = {}
     for index, (message, version) in enumerate(_streamed()):
         if version in (3, 11, schema_of(message).versions.max):
@@ -372,7 +367,6 @@ def run_fetches(data: bytes) -> None:
 
 
 def fetch_seeds() -> list[bytes]:
-    """Return a fetch request of every version."""
     return [
         choosing(index, codec(FetchRequest, version).encode(sample(FetchRequest, version)))
         for index, version in enumerate(_fetches())
@@ -380,7 +374,6 @@ def fetch_seeds() -> list[bytes]:
 
 
 def growing_fetches() -> dict[str, Grow]:
-    """Return wide fetch requests."""
     grown: dict[str, Grow] = {}
     for index, version in enumerate(_fetches()):
         grown |= wide(FetchRequest, version, choosing(index, b""))

@@ -42,7 +42,6 @@ def run(data: bytes) -> None:
 
 
 def run_certificates(data: bytes) -> None:
-    """Write the subject of a certificate."""
     try:
         name = subject_of(data)
     except ValueError:
@@ -51,7 +50,6 @@ def run_certificates(data: bytes) -> None:
 
 
 def run_patterns(data: bytes) -> None:
-    """Translate a pattern: it is refused, or compiles."""
     try:
         pattern = translate(data.decode("utf-8", "replace"))
     except ValueError:
@@ -65,33 +63,27 @@ def _map(name: str) -> None:
 
 
 def seeds() -> Sequence[bytes]:
-    """Return a Name, empty and not."""
     return [ALICE.public_bytes(), Name([]).public_bytes()]
 
 
 @cache
 def certificate_seeds() -> Sequence[bytes]:
-    """Return a certificate."""
     return [load_pem_x509_certificate(authority().cert_pem.bytes()).public_bytes(Encoding.DER)]
 
 
 def pattern_seeds() -> Sequence[bytes]:
-    """Return patterns with each construct that is translated."""
     return [rb"^CN=(.*?),OU=(?<unit>[^,&&a]*)$", rb"(?i)\Qa.b\E[\w~|-]{1,3}\Z|\z.", rb"(?:a|b)*+\1\x41\u0041"]
 
 
 def growing() -> dict[str, Grow]:
-    """Return Names of many parts, and of endless bytes."""
     return dict(fillers()) | {"parts": many_parts, "long": lambda count: many_values(b"a" * count)}
 
 
 def many_parts(count: int) -> bytes:
-    """Return a Name of this number of parts."""
     return der(0x30, der(0x31, der(0x30, bytes.fromhex("0603550403 0c0161"))) * count)
 
 
 def many_values(value: bytes) -> bytes:
-    """Return a Name of one part."""
     return der(0x30, der(0x31, der(0x30, bytes.fromhex("0603550403") + der(0x0C, value))))
 
 
