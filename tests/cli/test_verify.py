@@ -163,11 +163,17 @@ def test_verify_refuses_files_that_are_no_capture_or_no_baseline(capture: Path, 
 
 
 @pytest.mark.parametrize(
-    "data", [b'{"findings": [], "x": ' + b"[" * 100_000, b'{"findings": [{"first": {"api": "\xff"}}]}']
+    ("data", "said"),
+    [
+        (b'{"findings": [], "x": ' + b"[" * 100_000, "not an output of weir verify --json: "),
+        (b'{"findings": [{"first": {"api": "\xff"}}]}', "it is not UTF-8, at byte 33: "),
+    ],
 )
-def test_a_baseline_of_deep_json_or_other_text_is_refused(capture: Path, tmp_path: Path, data: bytes) -> None:
+def test_a_baseline_of_deep_json_or_other_text_is_refused(
+    capture: Path, tmp_path: Path, data: bytes, said: str
+) -> None:
     baseline = tmp_path / "known.json"
     baseline.write_bytes(data)
     result = verify(capture, "--baseline", baseline)
     assert result.exit_code == 2
-    assert "known.json: not an output of weir verify --json: " in result.output
+    assert f"known.json: {said}" in result.output
