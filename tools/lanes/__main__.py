@@ -32,7 +32,7 @@ BEGAN_S = time.time()
 AGAIN_MINUTES = 15
 """Time (minutes) for second runs after the time for first ones."""
 COMPILED_PARTS = 3
-"""CI runs one of so many parts of the tests on the compiled data path: all have run uncompiled before."""
+"""Number of parts of the tests on the compiled data path; CI runs one, because all have run uncompiled."""
 PIPE_WIDTH = 160
 """Width (characters) of a table that is not printed to a terminal."""
 
