@@ -5,6 +5,8 @@ itself `localhost`. A connection of Weir to itself would be served by the next o
 is accepted any more.
 """
 
+# mypyc: skip, because it compiles no subclass of OSError.
+
 from __future__ import annotations
 
 import errno
@@ -13,6 +15,7 @@ import socket
 from collections.abc import Iterable
 from typing import Final
 
+from weir.proxy.addresses import Address
 from weir.proxy.net.sockets import unmapped
 
 _NOBODYS: Final = "192.0.2.1"
@@ -21,10 +24,6 @@ _NOBODYS: Final = "192.0.2.1"
 
 class OwnAddressError(OSError):
     """Error: an address leads to Weir itself."""
-
-    def __init__(self, ip: str, port: int) -> None:
-        where = f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
-        super().__init__(errno.ELOOP, f"Weir itself listens at {where}")
 
 
 class OwnListeners:
@@ -54,7 +53,9 @@ class OwnListeners:
 
     def refuse(self, ip: str, port: int) -> OwnAddressError | None:
         """Return the error of a connection to this IP address and port; None if it does not lead to Weir."""
-        return OwnAddressError(ip, port) if self.has(ip, port) else None
+        if not self.has(ip, port):
+            return None
+        return OwnAddressError(errno.ELOOP, f"Weir itself listens at {Address(ip, port)}")
 
 
 def is_local(ip: str) -> bool:

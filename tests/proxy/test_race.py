@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import pytest
@@ -162,21 +162,21 @@ def test_families_take_turns() -> None:
 
 def test_a_name_with_dead_addresses_costs_a_quarter_of_a_second_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The addresses of a name may change while Weir runs: they are looked up for each connection."""
-    names: list[sockets.Found] = [v6("fd00::1"), v4("10.0.0.1"), v4("10.0.0.2")]
-    living: set[object] = {"10.0.0.2"}
-    monkeypatch.setattr(sockets, "_BAD", BadAlternatives())
-    took: list[float] = []
+    ips, living, took = ["192.0.2.1", "192.0.2.2", "192.0.2.3"], {"192.0.2.3"}, list[float]()
 
-    async def look_up(_address: Address) -> Sequence[sockets.Found]:
-        return names
+    async def found(*_args: object, **_kwargs: object) -> list[object]:
+        return [(*v4(ip)[:1], socket.SOCK_STREAM, 6, "", v4(ip)[1]) for ip in ips]
 
-    async def connected(found: sockets.Found) -> socket.socket:
-        if found[1][0] not in living:
-            await trio.sleep_forever()
-        return socket.socket()
+    class Silent:
+        def __init__(self, _sock: socket.socket) -> None:
+            pass
 
-    monkeypatch.setattr(sockets, "look_up", look_up)
-    monkeypatch.setattr(sockets, "_connected", connected)
+        async def connect(self, target: tuple[str, int]) -> None:
+            if target[0] not in living:
+                await trio.sleep_forever()
+
+    monkeypatch.setattr(trio.socket, "getaddrinfo", found)
+    monkeypatch.setattr(trio.socket, "from_stdlib_socket", Silent)
 
     async def connect() -> None:
         began_s = trio.current_time()
@@ -186,8 +186,8 @@ def test_a_name_with_dead_addresses_costs_a_quarter_of_a_second_once(monkeypatch
     async def main() -> None:
         for _ in range(3):
             await connect()
-        names[:] = [v4("10.0.0.3"), v4("10.0.0.4")]
-        living.add("10.0.0.4")
+        ips[:] = ["192.0.2.4", "192.0.2.5"]
+        living.add("192.0.2.5")
         for _ in range(2):
             await connect()
 
