@@ -11,6 +11,38 @@ import pytest
 from tests.cli.conftest import Misused
 from tests.cli.quotas_command import done, run
 
+FILE = """\
+[[quota]]
+user = "alice"
+client_id = "<default>"
+producer_byte_rate = 524288
+
+[[quota]]
+user = "alice"
+producer_byte_rate = 3_000_000
+
+[[quota]]
+client_id_prefix = "etl-"
+mode = "shadow"
+consumer_byte_rate = 1000
+
+[[quota]]
+client_id = "<default>"
+consumer_byte_rate = 2000
+
+[[quota]]
+client_id_prefix = "etl-"
+request_percentage = 12.5
+
+[[quota]]
+topic = "logs"
+producer_byte_rate = 5000
+
+[[quota]]
+ip = "<default>"
+connection_creation_rate = 50
+"""
+
 
 def explained(*arguments: object) -> dict[str, dict[str, Any]]:
     """What `--json` says, by subject and key."""
