@@ -210,10 +210,6 @@ DELETE: Final = request(DeleteTopicsRequest(topic_names=["t"]), 1)
 DELETED: Final = response(DeleteTopicsResponse(), 1)
 
 
-def question() -> bytes:
-    return request(TOPICS, 4)
-
-
 def querying() -> Connection:
     """A connection that asks the broker one thing before it answers DeleteTopics itself."""
 
@@ -335,7 +331,7 @@ def in_state(state: State) -> tuple[Playbook, bytes, bytes]:
         play, asked, answer = Playbook(session=querying()), DELETE, response(MetadataResponse(), 4)
         told = DELETED
     play.client(asked)
-    play.to_broker(question() if state is State.QUERYING else asked)
+    play.to_broker(request(TOPICS, 4) if state is State.QUERYING else asked)
     play.muted_until(play.session.throttled_until_ms)
     play.waits(state)
     return play, answer, told

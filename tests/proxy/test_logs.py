@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 import traceback
-from typing import Literal
+from typing import Final, Literal
 
 import click
 import pytest
@@ -127,22 +127,20 @@ def _lines(file: _File, *lines: str) -> list[str]:
     return file.written.decode().splitlines()
 
 
-def test_log_lines_lost_are_told_behind_the_first_line_that_is_written_again() -> None:
-    full = -errno.ENOSPC
-    assert _lines(_File(full, full), "b1\n", "b2\n", "3\n", "4\n") == ["3", "lost 2", "4"]
+FULL: Final = -errno.ENOSPC
 
 
-def test_a_log_line_written_in_part_is_ended_before_the_next() -> None:
-    assert _lines(_File(2, -errno.EFBIG), "bbb\n".replace("bbb", "bxx"), "2\n") == ["bx", "2", "lost 1"]
-
-
-def test_a_short_write_of_a_log_line_is_continued() -> None:
-    assert _lines(_File(1, 2, 1), "1234567\n", "2\n") == ["1234567", "2"]
-
-
-def test_a_loss_of_log_lines_that_cannot_be_told_is_told_later() -> None:
-    full = -errno.ENOSPC
-    assert _lines(_File(full, 2, full, 2), "b1\n", "2\n", "3\n") == ["2", "3", "lost 1"]
+@pytest.mark.parametrize(
+    ("writes", "lines", "expected"),
+    [
+        pytest.param((FULL, FULL), "b1 b2 3 4", ["3", "lost 2", "4"], id="lost lines: behind the next line"),
+        pytest.param((2, -errno.EFBIG), "bxx 2", ["bx", "2", "lost 1"], id="a part of a line is ended"),
+        pytest.param((1, 2, 1), "1234567 2", ["1234567", "2"], id="a short write is continued"),
+        pytest.param((FULL, 2, FULL, 2), "b1 2 3", ["2", "3", "lost 1"], id="a loss is told later"),
+    ],
+)
+def test_log_lines_survive_failed_writes(writes: tuple[int, ...], lines: str, expected: list[str]) -> None:
+    assert _lines(_File(*writes), *(f"{line}\n" for line in lines.split())) == expected
 
 
 def test_a_descriptor_made_non_blocking_loses_no_log_line() -> None:

@@ -29,23 +29,20 @@ def test_usage_within_the_limit_is_never_charged_again() -> None:
     assert repaid(account, range(300), LIMIT) == []
 
 
-def test_units_that_are_owed_for_a_period_are_charged_again_in_parts_of_four_percent_of_a_window() -> None:
-    """The client owes 2500 units before each request from the eleventh second on."""
+@pytest.mark.parametrize(
+    ("owed", "from_s", "until_s", "expected"),
+    [  # the first client owes 2500 units before each request from the eleventh second on
+        pytest.param(13_500, 11, 67, [400.0] * 5, id="for a period: in parts of 4 percent of a window"),
+        pytest.param(13_500, 14, 100, [], id="by a client that waits as long as it owes: nothing"),
+        pytest.param(1e9, 15, 100, [], id="beyond one and a half windows: no more than these"),
+    ],
+)
+def test_units_that_are_owed_are_charged_again(
+    owed: float, from_s: int, until_s: int, expected: list[float]
+) -> None:
     account = RepaymentAccount(0)
-    account.note(13_500, LIMIT, WINDOW_UNITS, PERIOD_MS, 0)
-    assert repaid(account, range(11, 67), LIMIT) == [400.0] * 5
-
-
-def test_a_client_that_waits_as_long_as_it_owes_is_charged_nothing_again() -> None:
-    account = RepaymentAccount(0)
-    account.note(13_500, LIMIT, WINDOW_UNITS, PERIOD_MS, 0)
-    assert repaid(account, range(14, 100), LIMIT) == []
-
-
-def test_no_more_than_one_and_a_half_windows_can_be_owed() -> None:
-    account = RepaymentAccount(0)
-    account.note(1e9, LIMIT, WINDOW_UNITS, PERIOD_MS, 0)
-    assert repaid(account, range(15, 100), LIMIT) == []
+    account.note(owed, LIMIT, WINDOW_UNITS, PERIOD_MS, 0)
+    assert repaid(account, range(from_s, until_s), LIMIT) == expected
 
 
 def test_a_clock_that_steps_back_pays_nothing_twice() -> None:
