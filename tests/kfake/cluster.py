@@ -85,7 +85,6 @@ class Asked(NamedTuple):
 
     @property
     def body_at(self) -> int:
-        """Where the request's body begins."""
         head = head_of(self.frame)
         flexible = request_header_version(head.api_key, head.version) == 2
         return request_body(self.frame, 0, len(self.frame), flexible=flexible)
@@ -93,8 +92,6 @@ class Asked(NamedTuple):
 
 @dataclass
 class Topic:
-    """A topic that exists."""
-
     partitions: int
     topic_id: UUID
 
@@ -146,17 +143,14 @@ class Cluster:
 
     @property
     def questions(self) -> list[tuple[int, int]]:
-        """API key and version of all requests."""
         heads = [head_of(each.frame) for each in self.received]
         return [(head.api_key, head.version) for head in heads]
 
     def asked_of(self, kind: type[Message]) -> list[int]:
-        """The versions in which this was asked, in order."""
         api_key = schema_of(kind).api_key
         return [each.version for each in self.received if head_of(each.frame).api_key == api_key]
 
     def messages_of(self, *kinds: type[M]) -> list[M]:
-        """The requests of these kinds, in order."""
         keys = {schema_of(kind).api_key for kind in kinds}
         return [cast("M", each.message) for each in self.received if head_of(each.frame).api_key in keys]
 
@@ -199,7 +193,6 @@ class Cluster:
         return self.encode(found, version, head.correlation_id)
 
     def handler(self, api_key: int) -> Handler:
-        """The handler of an API."""
         found = self.handlers[api_key]
         return (lambda *_: found) if isinstance(found, Message) else found
 
@@ -248,7 +241,6 @@ class Cluster:
         return MetadataTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
 
     def described(self, name: str, *, create: bool = False) -> MetadataTopic:
-        """What Metadata tells of a topic."""
         topic = self.topics.get(name)
         if name in self.denied:
             return MetadataTopic(name=name, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)

@@ -47,7 +47,6 @@ class ConfigCluster(Cluster):
         }
 
     def alter_configs(self, request: Any, *_: int) -> Message:
-        """Answer AlterConfigs or IncrementalAlterConfigs."""
         kind: Any = response_type(schema_of(type(request)).api_key)
         results = []
         for entry in request.resources:
@@ -101,7 +100,6 @@ class ConfigCluster(Cluster):
         return 0, values
 
     def describe_configs(self, request: m.DescribeConfigsRequest, *_: int) -> Message:
-        """Answer DescribeConfigs."""
         kind = m.DescribeConfigsResponse
         results = []
         for entry in request.resources:

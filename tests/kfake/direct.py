@@ -9,8 +9,6 @@ from weir.proxy.connection.connection import Connection
 
 
 class Client:
-    """A client, Weir's connection, and a cluster behind it."""
-
     def __init__(self, session: Connection, cluster: Cluster) -> None:
         self.session = session
         self.cluster = cluster
@@ -24,7 +22,6 @@ class Client:
         return self.take()
 
     def answer(self, now_ms: int) -> None:
-        """Let the broker answer what it has received."""
         while self.wire.to_broker:
             asked = split(bytes(self.wire.to_broker))
             self.wire.to_broker.clear()

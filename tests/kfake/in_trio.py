@@ -24,8 +24,6 @@ async def _closing(stream: trio.abc.Stream) -> AsyncIterator[None]:
 
 
 class Connection:
-    """Frames over a stream."""
-
     def __init__(self, stream: trio.abc.Stream) -> None:
         """Take over the stream."""
         self.stream = stream
@@ -86,7 +84,6 @@ async def serve(
 
 
 async def converse(cluster: Cluster, stream: trio.abc.Stream, node_id: int = 0) -> None:
-    """Answer the requests of one connection, until it ends."""
     connection = Connection(stream)
     async with _closing(stream):
         with suppress(trio.BrokenResourceError, trio.ClosedResourceError, ConnectionAbortedError):

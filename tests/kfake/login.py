@@ -42,8 +42,6 @@ LIFETIME_MS: Final = 3_600_000
 
 
 class Verdict(NamedTuple):
-    """What comes of a token."""
-
     answer: bytes = b""
     is_over: bool = True
     user: str | None = None
@@ -96,8 +94,6 @@ class Mechanism:
 
 @dataclass(kw_only=True)
 class SaslBroker(Cluster):
-    """A broker with one connection."""
-
     random: Random
     """Decides where brokers of different releases and settings differ."""
     closed: bool = False
@@ -114,7 +110,6 @@ class SaslBroker(Cluster):
         self.handlers[ApiKey.SASL_AUTHENTICATE] = self._authenticate
 
     def feed(self, data: bytes) -> bytes:
-        """Take bytes, return the answers."""
         self._received += data
         answers = b""
         while not self.closed and len(self._received) >= 4:

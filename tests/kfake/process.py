@@ -118,8 +118,6 @@ class Sound(asyncio.Protocol):
 
 
 class Deaf(asyncio.Protocol):
-    """Reads nothing."""
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         transport.pause_reading()
@@ -136,7 +134,6 @@ class Cutting(Sound):
 
 
 async def serve(kind: str, port: int, nodes: int, *served: int) -> None:
-    """Be these brokers, for ever."""
     loop = asyncio.get_running_loop()
     cluster = new_cluster(kind, port, nodes)
     faulty = {DEAF: Deaf, CUTTING: lambda: Cutting(cluster)} if kind == "hostile" else {}

@@ -29,7 +29,6 @@ class Brokers:
 
     @property
     def address(self) -> str:
-        """The first broker's."""
         return f"{HOST}:{self.ports[0]}"
 
     def __enter__(self) -> Self:
@@ -50,7 +49,6 @@ class Brokers:
             self._stopped.set()
 
     def wait_for_stop(self) -> None:
-        """Return when all have stopped."""
         self._stopped.wait()
 
     def answer(self, connection: socket.socket, frame: bytes, node_id: int) -> None:

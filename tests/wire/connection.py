@@ -20,8 +20,6 @@ FRAME_BYTES_MAX: Final = 100 * 1024 * 1024
 
 
 class Connection:
-    """A context manager. Its methods raise OSError, EOFError, ProtocolError."""
-
     def __init__(self, to: Address | socket.socket, client_id: str = "app", timeout_s: float = 60.0) -> None:
         """On a new connection to an address, or on a socket that somebody else closes."""
         self._borrowed = isinstance(to, socket.socket)
@@ -42,7 +40,6 @@ class Connection:
             self._socket.close()
 
     def send(self, frame: bytes) -> None:
-        """Send a frame without waiting for the answer."""
         self._socket.sendall(frame)
 
     def receive(self) -> bytes:
@@ -55,7 +52,6 @@ class Connection:
         return self.receive()
 
     def ask(self, request: Message, response: type[M], version: int) -> M:
-        """Send a request, and return the response to it."""
         self.send(request_frame(request, version, client_id=self.client_id.encode()))
         return body_of(self.receive(), response, version)
 

@@ -16,7 +16,6 @@ NO_TAGS = b"\x00"
 
 
 def framed(payload: bytes) -> bytes:
-    """A frame: the length, then the payload."""
     return struct.pack(">i", len(payload)) + payload
 
 
@@ -115,15 +114,12 @@ def padded(frame: bytes, length: int = 1 << 20) -> bytes:
 
 @dataclass(frozen=True)
 class Head:
-    """What a request's head says."""
-
     api_key: int
     version: int
     correlation_id: int
 
 
 def head_of(frame: bytes) -> Head:
-    """The head of a request's frame."""
     return Head(*struct.unpack_from(">hhi", frame, 4))
 
 

@@ -14,12 +14,10 @@ from weir.protocol.messages import (
 
 
 def ping(number: int = 1, client_id: bytes | None = b"app", group_id: str = "") -> bytes:
-    """A small request that no byte rate counts."""
     return request(HeartbeatRequest(group_id=group_id), 4, number, client_id)
 
 
 def pong(number: int = 1, throttle_ms: int = 0) -> bytes:
-    """The response to a ping."""
     return response(HeartbeatResponse(throttle_time_ms=throttle_ms), 4, number)
 
 
@@ -42,7 +40,6 @@ def produce_to(number: int = 1, version: int = 9, acks: int = 1, **sizes: int) -
 
 
 def produced(number: int = 1, throttle_ms: int = 0, version: int = 7) -> bytes:
-    """The response to a produce request."""
     return response(ProduceResponse(throttle_time_ms=throttle_ms), version, number)
 
 
@@ -60,7 +57,6 @@ def least(number: int = 1, version: int = 11) -> bytes:
 
 
 def fetched(number: int = 1, size: int = 0, throttle_ms: int = 0, version: int = 11) -> bytes:
-    """A response with so many bytes of records."""
     return fetched_from(number, throttle_ms, version, **{"": size})
 
 

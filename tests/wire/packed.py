@@ -47,7 +47,6 @@ def _varint(value: int) -> bytes:
 
 
 def noise(length: int) -> bytes:
-    """Bytes that no codec makes shorter."""
     return random.Random(length).randbytes(length)
 
 

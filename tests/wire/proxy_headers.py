@@ -25,7 +25,6 @@ def ends(source: str, port: int, destination: str = "", destination_port: int = 
 
 
 def tlv(kind: int, value: bytes) -> bytes:
-    """Return a TLV."""
     return bytes([kind]) + len(value).to_bytes(2, "big") + value
 
 

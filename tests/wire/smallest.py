@@ -19,7 +19,6 @@ ZEROS: Final[dict[str, object]] = {
 
 
 def minimal(message: type[Message], version: int) -> bytes:
-    """Return the body of a message with defaults only."""
     subject = codec(message, version)
     return subject.encode(least(message, message, subject.layout))
 
