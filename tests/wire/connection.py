@@ -20,6 +20,8 @@ FRAME_BYTES_MAX: Final = 100 * 1024 * 1024
 
 
 class Connection:
+    """A context manager. Its methods raise OSError, EOFError, ProtocolError."""
+
     def __init__(self, to: Address | socket.socket, client_id: str = "app", timeout_s: float = 60.0) -> None:
         """On a new connection to an address, or on a socket that somebody else closes."""
         self._borrowed = isinstance(to, socket.socket)
