@@ -6,7 +6,7 @@ Semantics, error codes and most texts are those of a KRaft controller (Configura
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -70,11 +70,14 @@ def stored_names(resource: ResourceId, stored: Mapping[ConfigKey, str]) -> list[
     return [name for name in KEYS_OF[resource.kind] if resource.key(name) in stored]
 
 
-def may_change(resource: ResourceId, ops: Iterable[Op], stored: Mapping[ConfigKey, str]) -> bool:
-    """Return False if these operations certainly leave the stored values as they are. The values themselves
-    are only compared, so this is quick for long values.
+def may_change(resource: ResourceId, ops: Sequence[Op], stored: Mapping[ConfigKey, str]) -> bool:
+    """Return False if these operations certainly leave the stored values as they are, and are not to be
+    refused as duplicates. The values themselves are only compared, so this is quick for long values.
     """
-    return any(not _keeps(op, stored.get(resource.key(op.name))) for op in ops)
+    keys = [resource.key(op.name) for op in ops]
+    if len(set(keys)) < len(keys):
+        return True
+    return any(not _keeps(op, stored.get(key)) for op, key in zip(ops, keys, strict=True))
 
 
 def _keeps(op: Op, value: str | None) -> bool:
