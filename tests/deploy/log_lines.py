@@ -115,8 +115,9 @@ class Module:
                     yield from self._written(call, call.args[0], METHODS[call.func.attr], [call])
             elif ast.unparse(call.func) in {"Outage", "partial"} and "Outage" in ast.unparse(call):
                 given = {keyword.arg: keyword.value for keyword in call.keywords}
-                level = ast.literal_eval(given.get("level", ast.Constant("error")))
-                yield from self._written(call, call.args[-2], level, self._methods("failed"), OUTAGE_FIELDS)
+                failed = self._methods("failed")
+                for level in _levels(given.get("level", ast.Constant("error"))):
+                    yield from self._written(call, call.args[-2], level, failed, OUTAGE_FIELDS)
                 yield from self._written(call, call.args[-1], "info", self._methods("over"), OUTAGE_FIELDS)
 
     def _methods(self, name: str) -> list[ast.Call]:
@@ -147,3 +148,8 @@ class Module:
             return [*self._texts(event.body), *self._texts(event.orelse)]
         module = importlib.import_module("weir." + ".".join(self.path.with_suffix("").parts))
         return [str(getattr(module, ast.unparse(event), ""))]
+
+
+def _levels(expression: ast.expr) -> Iterator[str]:
+    """Yield the levels that an expression chooses from."""
+    yield from (str(each.value) for each in ast.walk(expression) if isinstance(each, ast.Constant))

@@ -141,9 +141,12 @@ class AddressCheck:
         for address, reason in misdirected.items():
             outage = self._outages.get(address)
             if outage is None:
-                level = "error" if address in self._address_book.without_broker else "warning"
-                broken = "address leads to no broker, not used"
-                outage = Outage(log, broken, "address is used again", level=level)
+                outage = Outage(
+                    log,
+                    "address leads to no broker, not used",
+                    "address is used again",
+                    level="error" if address in self._address_book.without_broker else "warning",
+                )
                 self._outages[address] = outage
             node_id = self._address_book.node_at(address)
             remedy = "correct upstream" if node_id is None else "correct the broker's advertised.listeners"
