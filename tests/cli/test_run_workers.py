@@ -161,6 +161,7 @@ def test_changed_quotas_and_settings_come_into_force_at_all_workers_on_sighup(tm
         stop(weir)
 
 
+@pytest.mark.slow
 def test_a_new_certificate_is_presented_by_all_workers(tmp_path: Path) -> None:
     first, key = write_pair(tmp_path, HOST)
     with running_workers("2", "--tls-cert", str(first), "--tls-key", str(key)) as (weir, ports):
@@ -235,7 +236,7 @@ def test_clients_that_name_their_broker_by_sni_reach_the_worker_of_that_broker(t
                 listed = {each["client_id"]: each["broker"] for each in json.load(answer)["connections"]}
             assert {name: listed[name] for name in names} == {name: node for node, name in enumerate(names)}
             unknown = named_producer(port, "broker-9.kafka.test")
-            with pytest.raises(ConnectionError):
+            with pytest.raises((ConnectionError, EOFError)):
                 unknown.produce(500)
             assert weir.logged("connection refused")["reason"] == "server_name_unknown"
             # Else a client could choose a worker that does not have its budget. Broker 0 serves bootstrap.
@@ -246,6 +247,7 @@ def test_clients_that_name_their_broker_by_sni_reach_the_worker_of_that_broker(t
                 client.close()
 
 
+@pytest.mark.slow
 def test_an_unreachable_broker_with_a_server_name_ends_only_its_clients(tmp_path: Path) -> None:
     cert, key = write_pair(tmp_path, HOST, "*.kafka.test")
     port = free_range(1)
@@ -256,7 +258,7 @@ def test_an_unreachable_broker_with_a_server_name_ends_only_its_clients(tmp_path
             weir.logged("listening")
             for _ in range(2):
                 client = named_producer(port, "broker-1.kafka.test")
-                with pytest.raises(ConnectionError):
+                with pytest.raises((ConnectionError, EOFError)):
                     client.produce(500)
                 client.close()
                 client = named_producer(port, "broker-0.kafka.test")
@@ -334,6 +336,7 @@ def until(condition: Callable[[], object]) -> None:
         time.sleep(0.1)  # between two looks; nothing is decided by it
 
 
+@pytest.mark.slow
 def test_throttled_entities_have_the_connections_of_all_workers(tmp_path: Path) -> None:
     quotas = tmp_path / "quotas.toml"
     quotas.write_text('[[quota]]\nclient_id = "<default>"\nproducer_byte_rate = 100\n')
@@ -355,6 +358,7 @@ def test_throttled_entities_have_the_connections_of_all_workers(tmp_path: Path) 
             client.close()
 
 
+@pytest.mark.slow
 def test_each_workers_process_has_metrics_of_its_cpu_time_and_memory() -> None:
     with administered("2") as (weir, _ports, api):
         weir.logged("admin endpoint listening")
