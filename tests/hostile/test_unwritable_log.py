@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import IO
 
+import pytest
+
 from tests.hostile.conftest import Brokers
 from tests.hostile.log_process import LoggingWeir
 from tests.hostile.stage import PING, PONG, ask, until
@@ -19,6 +21,8 @@ CLIENTS = 100
 """Their log lines are longer than `PIPE_BYTES` and `FILE_BYTES`."""
 PIPE_BYTES = 4096
 FILE_BYTES = 4096
+
+pytestmark = [pytest.mark.slow]
 
 
 def test_clients_are_served_while_the_log_is_a_pipe_without_a_reader(brokers: Brokers) -> None:
