@@ -91,9 +91,9 @@ def modules(marks: Iterable[str]) -> list[str]:
     return [str(path.relative_to(ROOT)) for path in found]
 
 
-def _broker_workers() -> str:
-    """Return the number of workers: three for two cores, because brokers and clients wait most of the
-    time.
+def _busy_workers() -> str:
+    """Return the number of workers that keep the cores busy: three for two cores, because tests with sockets,
+    processes and brokers wait half of their time.
     """
     return str(min(8, max(2, (os.cpu_count() or 2) * 3 // 2)))
 
@@ -110,6 +110,7 @@ FAST: Final = Lane(
     "no broker, no Spark",
     "not broker and not oracle and not spark and not alone",
     core="not slow",
+    workers=_busy_workers(),
 )
 SPARK: Final = Lane(
     "spark",
@@ -124,7 +125,7 @@ BROKERS: Final = Lane(
     "real brokers and clients",
     f"{_ANY_BROKER} and not measured and not alone",
     named=_BROKERS,
-    workers=_broker_workers(),
+    workers=_busy_workers(),
     options=ONE_BY_ONE,
 )
 MEASURED: Final = Lane(
