@@ -56,8 +56,8 @@ class Aftermath:
     def check(self) -> None:
         """Nothing is left of the clients, and nothing happened that should not. Ends Weir."""
         until(
-            lambda: open_count(self._weir.pid) == self._before,
-            lambda: f"{self._before} descriptors, not {open_descriptors(self._weir.pid)}",
+            lambda: open_count(self._weir.pid) <= self._before,  # Weir looks at addresses meanwhile
+            lambda: f"{self._before} descriptors at most, not {open_descriptors(self._weir.pid)}",
         )
         assert self._listening() == self._wanted()
         assert self._weir.stop() == 0

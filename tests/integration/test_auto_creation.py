@@ -19,6 +19,7 @@ from tests.integration.mutable import (
 from tests.integration.topic_creation import FIVE, NEVER, OK, REFUSED, create
 from tests.integration.weir_log import assert_no_complaint
 from tests.kafka.fixtures import StartCluster
+from tests.kafka.releases import core_at
 from tests.kafka.settings import HOST
 from tests.kafka.waiting import eventually
 from tests.raw import Address, ask
@@ -42,8 +43,7 @@ def metadata(address: Address, version: int, *names: str) -> MetadataResponse:
     return ask(address, request, MetadataResponse, version)
 
 
-@pytest.mark.core
-@pytest.mark.parametrize("version", METADATA)
+@pytest.mark.parametrize("version", core_at(METADATA, core=("0.10.2.2", "3.9.1")))
 def test_clients_that_request_missing_topics_are_charged_for_automatic_creation(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:

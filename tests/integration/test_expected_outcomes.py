@@ -23,7 +23,6 @@ from tests.conformance.intended_differences import missing, stable, unintended
 from tests.integration.conftest import StartWeir
 from tests.integration.with_sasl import Front
 from tests.kafka.fixtures import StartCluster
-from tests.kafka.releases import core_at
 from tests.kafka.sasl import ALICE
 from weir.conformance.probe.expectations import differences
 from weir.conformance.probe.login import Login
@@ -48,7 +47,7 @@ def test_a_broker_gives_the_expected_outcomes(fresh_cluster: StartCluster, relea
 
 
 @pytest.mark.broker
-@pytest.mark.parametrize("release", core_at(RELEASES, core=("4.2.0",)))
+@pytest.mark.parametrize("release", RELEASES)
 def test_weir_differs_from_the_broker_in_intended_outcomes_only(
     fresh_cluster: StartCluster, start_weir: StartWeir, release: str
 ) -> None:

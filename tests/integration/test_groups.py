@@ -207,7 +207,7 @@ def joins(version: str, bootstrap: str, topic: str) -> dict[str, Join]:
 
 
 @pytest.mark.oracle
-@pytest.mark.parametrize("version", core_at(VERSIONS, core=("3.9.1", "4.2.0")))
+@pytest.mark.parametrize("version", core_at(VERSIONS, core=("4.2.0",)))
 def test_each_record_is_handled_once_while_members_join_and_leave_groups(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:

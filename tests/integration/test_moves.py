@@ -33,6 +33,7 @@ from tests.integration.weir_log import GENEROUS, entries
 from tests.java.kafka_tools import kafka_tool
 from tests.kafka import Cluster, wire
 from tests.kafka.fixtures import StartCluster
+from tests.kafka.releases import core_at
 from tests.kafka.settings import HOST
 
 pytestmark = [pytest.mark.broker]
@@ -125,8 +126,7 @@ def test_clients_survive_killed_group_coordinators_and_controllers(
     aftermath.check()
 
 
-@pytest.mark.core
-@pytest.mark.parametrize("version", [OLD, MIDDLE, NEW])
+@pytest.mark.parametrize("version", core_at([OLD, MIDDLE, NEW], core=(OLD, NEW)))
 def test_clients_follow_a_partition_to_another_broker(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str, tmp_path: Path
 ) -> None:

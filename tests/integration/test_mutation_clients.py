@@ -18,6 +18,7 @@ from tests.integration.weir_log import assert_no_complaint
 from tests.java.admin import JavaAdmin
 from tests.java.kafka_tools import KafkaTools
 from tests.kafka.fixtures import StartCluster
+from tests.kafka.releases import core_at
 
 pytestmark = [pytest.mark.broker]
 
@@ -68,8 +69,7 @@ def test_kafka_topics_prints_the_quota_error(
     assert_no_complaint(weir.log)
 
 
-@pytest.mark.core
-@pytest.mark.parametrize("version", BROKERS)
+@pytest.mark.parametrize("version", core_at(BROKERS, core=("3.9.1",)))
 def test_kafka_python_reports_error_89(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:

@@ -14,6 +14,7 @@ from tests.integration.conftest import StartWeir
 from tests.integration.weir_log import GENEROUS, assert_no_complaint, entries
 from tests.kafka import Cluster
 from tests.kafka.fixtures import StartCluster
+from tests.kafka.releases import core_at
 
 pytestmark = [pytest.mark.broker]
 
@@ -93,8 +94,7 @@ def stored_codecs(cluster: Cluster, topic: str) -> set[int]:
     return codes
 
 
-@pytest.mark.core
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", core_at(VERSIONS, core=("3.9.1",)))
 def test_every_broker_of_a_cluster_is_reached_through_weir(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:

@@ -28,7 +28,6 @@ from tests.integration.traffic import (
 )
 from tests.integration.weir_log import GENEROUS
 from tests.kafka.fixtures import StartCluster
-from tests.kafka.releases import core_at
 
 pytestmark = [pytest.mark.broker]
 
@@ -55,7 +54,7 @@ def is_refused(sock: socket.socket) -> bool:
 
 
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
-@pytest.mark.parametrize("version", core_at(VERSIONS, core=("3.9.1",)))
+@pytest.mark.parametrize("version", VERSIONS)
 def test_clients_lose_nothing_when_their_broker_is_killed_and_restarted(
     fresh_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:

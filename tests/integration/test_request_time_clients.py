@@ -19,6 +19,7 @@ from tests.java.admin import JavaAdmin
 from tests.java.throttle import java_throttles
 from tests.kafka import Cluster
 from tests.kafka.fixtures import StartCluster
+from tests.kafka.releases import core_at
 from tests.wire import frames
 from tests.wire.connection import Connection
 from weir.protocol.error_codes import ErrorCode
@@ -77,8 +78,7 @@ def test_javas_admin_client_waits_for_request_time_throttles_and_completes(
     assert_no_complaint(throttled.log)
 
 
-@pytest.mark.core
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", core_at(VERSIONS, core=("0.10.2.2", "4.2.0")))
 def test_librdkafka_reports_request_time_throttles_in_its_statistics(throttled: Weir, topic: str) -> None:
     statistics: list[dict[str, Any]] = []
     options = ONE_AT_A_TIME | {

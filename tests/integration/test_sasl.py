@@ -17,6 +17,7 @@ from tests.integration.with_sasl import CONSUMED, GENEROUS_TO_ALL, PRODUCED, Fro
 from tests.java.records import Exchange, JavaRecords
 from tests.kafka import Cluster
 from tests.kafka.fixtures import StartCluster
+from tests.kafka.releases import core_at
 from tests.kafka.sasl import ALICE, BOB, OAUTHBEARER, ODD, PLAIN, SCRAM_256, SCRAM_512, User, mechanisms
 
 pytestmark = [pytest.mark.broker]
@@ -92,8 +93,7 @@ class Scene:
         return names
 
 
-@pytest.mark.core
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", core_at(VERSIONS, core=("0.10.2.2", "4.2.0")))
 def test_records_arrive_over_sasl_and_the_authenticated_user_is_charged(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path, version: str
 ) -> None:

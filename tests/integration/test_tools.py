@@ -12,6 +12,7 @@ from tests.integration.conftest import StartWeir
 from tests.integration.weir_log import GENEROUS, assert_no_complaint
 from tests.java.kafka_tools import KafkaTools
 from tests.kafka.fixtures import StartCluster
+from tests.kafka.releases import core_at
 from tests.kafka.waiting import eventually
 
 pytestmark = [pytest.mark.broker]
@@ -22,8 +23,7 @@ PATIENCE_S = 30.0
 """Controllers answer before every broker knows."""
 
 
-@pytest.mark.core
-@pytest.mark.parametrize("version", NEW)
+@pytest.mark.parametrize("version", core_at(NEW, core=("4.2.0",)))
 def test_kafka_topics_creates_describes_grows_and_deletes_topics(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:

@@ -13,6 +13,7 @@ from tests.clients.pairs import VERSIONS
 from tests.integration.conftest import StartWeir
 from tests.integration.weir_log import GENEROUS, assert_no_complaint
 from tests.kafka.fixtures import StartCluster
+from tests.kafka.releases import core_at
 
 pytestmark = [pytest.mark.broker]
 
@@ -39,8 +40,7 @@ def transact(producer: Producer, topic: str, messages: list[bytes], *, commit: b
     (producer.commit_transaction if commit else producer.abort_transaction)(TIMEOUT_S)
 
 
-@pytest.mark.core
-@pytest.mark.parametrize("version", TRANSACTIONAL)
+@pytest.mark.parametrize("version", core_at(TRANSACTIONAL, core=("4.2.0",)))
 def test_read_committed_consumers_see_committed_records_only(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:

@@ -20,6 +20,7 @@ from tests.integration.weir_log import assert_no_complaint
 from tests.java.admin import JavaAdmin
 from tests.java.kafka_tools import KafkaTools
 from tests.kafka.fixtures import StartCluster
+from tests.kafka.releases import core_at
 from tests.kafka.settings import HOST
 from tests.raw import Address
 from weir.protocol.api import ApiKey
@@ -32,8 +33,7 @@ LENT_AT_MOST: Final = 5
 """CreateTopics and DeleteTopics of 0.10.2.2 are offered five versions further."""
 
 
-@pytest.mark.core
-@pytest.mark.parametrize("version", OLD)
+@pytest.mark.parametrize("version", core_at(OLD, core=("0.10.2.2",)))
 def test_uplifted_responses_agree_in_every_version_with_and_without_quota(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:

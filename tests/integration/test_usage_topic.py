@@ -10,6 +10,7 @@ import pytest
 from tests.integration.topic_contents import PATIENCE_S, Stored, records_in
 from tests.integration.traffic import until
 from tests.kafka.fixtures import StartCluster
+from tests.kafka.releases import core_at
 from tests.proxy.usage_rigs import trace_record, usage_record
 from weir.proxy.config.config import load
 from weir.proxy.control.usage.start import recording
@@ -58,8 +59,7 @@ def check(found: dict[int, list[Stored]], sent: list[UsageRecord]) -> None:
     assert len(set.union(*partitions.values())) > 1
 
 
-@pytest.mark.core
-@pytest.mark.parametrize("release", ["0.10.2.2", "3.9.1"])
+@pytest.mark.parametrize("release", core_at(["0.10.2.2", "3.9.1"], core=("3.9.1",)))
 def test_the_usage_topic_has_every_record_once_and_each_clients_in_order(
     release: str, kafka_cluster: StartCluster, topic: str
 ) -> None:

@@ -13,6 +13,7 @@ from tests.clients.pairs import VERSIONS
 from tests.integration.conftest import StartWeir
 from tests.integration.tap import HOST, Conversation, Tap
 from tests.kafka.fixtures import StartCluster
+from tests.kafka.releases import core_at
 from weir.protocol.api import ApiKey, request_header_version, response_header_version
 from weir.protocol.codec import codec, request_type, response_type
 from weir.protocol.error_codes import ErrorCode
@@ -29,8 +30,7 @@ from weir.protocol.messages import ProduceRequest, RequestHeader, ResponseHeader
 pytestmark = [pytest.mark.broker]
 
 
-@pytest.mark.core
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", core_at(VERSIONS, core=("0.10.2.2", "4.2.0")))
 def test_frames_of_real_clients_and_brokers_decode_to_the_last_byte(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:
