@@ -13,6 +13,7 @@ from tests.integration.conftest import StartWeir
 from tests.integration.weir import Weir
 from tests.kafka import Cluster
 from tests.kafka.fixtures import StartCluster
+from tests.kafka.releases import core_at
 from tests.raw import NEW, Answer, Behaviour, RawClient, drive, fetch, fill, leaders, produce
 from tests.raw.rates import mean_rate, trend_rate
 
@@ -75,8 +76,7 @@ class Load:
         return trend_rate(arrived, arrived[BURST // SIZE].at_s, arrived[-1].at_s)
 
 
-@pytest.mark.core
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", core_at(VERSIONS, core=("0.10.2.2", "4.2.0")))
 def test_real_clients_are_held_to_their_byte_rates(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:

@@ -12,6 +12,7 @@ from tests.clients import create_topic
 from tests.clients.pairs import VERSIONS
 from tests.integration.conftest import StartWeir
 from tests.kafka.fixtures import StartCluster
+from tests.kafka.releases import core_at
 from tests.raw import (
     Address,
     Behaviour,
@@ -120,8 +121,7 @@ class Group:
         return any(answer.throttle_ms > 0 for client in self.clients for answer in client.answers)
 
 
-@pytest.mark.core
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", core_at(VERSIONS, core=("3.9.1", "4.2.0")))
 def test_every_quota_level_is_enforced_and_shared_by_its_clients(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:
