@@ -29,7 +29,7 @@ def too_long(chosen: Iterable[Case]) -> dict[str, int]:
     return found
 
 
-@pytest.mark.slow  # counts CPU time, of which a busy machine needs several times as much
+@pytest.mark.slow  # it counts CPU time, and a busy machine needs several times as much
 def test_a_turn_is_short_whatever_api_floods_a_connection() -> None:
     assert too_long(cases((SMALL,), 64_000, all_versions=False)) == {}
 

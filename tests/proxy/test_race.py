@@ -1,4 +1,4 @@
-"""Hosts with several addresses, of which some are dead (RFC 8305): in simulated time, without packets."""
+"""Hosts with several addresses, some of them dead (RFC 8305): in simulated time, without packets."""
 
 from __future__ import annotations
 

@@ -22,9 +22,7 @@ from tools.lanes.results import Outcome
 from tools.lanes.runner import Background, run_checks, run_compiled, run_lane
 from tools.lanes.summary import show
 
-ELSEWHERE = (
-    "Compiled modules are tested by `make check-compiled`, the rest by `make test-all` (half an hour)."
-)
+ELSEWHERE = "Compiled modules are tested by `make check-compiled`, the rest by `make test-all`."
 CHECKS_NAME = "checks"
 RUNNABLE = {lane.name: lane for lane in LANES}
 BEGAN = time.monotonic()
