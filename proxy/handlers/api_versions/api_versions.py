@@ -20,9 +20,10 @@ from weir.protocol.api import ApiKey, versions
 from weir.protocol.codec import codec
 from weir.protocol.error_codes import ErrorCode
 from weir.protocol.errors import ProtocolError
-from weir.protocol.framing import INCOMPLETE, LENGTH_BYTES, REQUEST_HEAD, RESPONSE_HEAD, request_body
+from weir.protocol.framing import INCOMPLETE, LENGTH_BYTES, REQUEST_HEAD, request_body
 from weir.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 from weir.protocol.versions import VersionRange
+from weir.proxy.handlers.broker_query import framed_body, response_frame
 from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Reply, Wait
 from weir.proxy.handlers.plan import Context, Plan, ResponseEdit
 from weir.proxy.handlers.topics.topic_rates import capped
@@ -155,8 +156,8 @@ def plan_own_request(plan: Plan, client_id: str) -> None:
         if not complete:
             return WAIT
         (*_rest, correlation_id) = REQUEST_HEAD.unpack_from(data, frame)
-        body = codec(ApiVersionsResponse, 0).encode(ApiVersionsResponse(error_code=OWN_REQUEST))
-        return Reply(RESPONSE_HEAD.pack(LENGTH_BYTES + len(body), correlation_id) + body)
+        answer = ApiVersionsResponse(error_code=OWN_REQUEST)
+        return Reply(response_frame(ApiKey.API_VERSIONS, 0, correlation_id, answer))
 
     plan.admit = admit
 
@@ -204,8 +205,7 @@ def refuse_version(
     if not complete:
         return WAIT
     (*_rest, correlation_id) = REQUEST_HEAD.unpack_from(data, frame)
-    body = _refusal()
-    return Reply(RESPONSE_HEAD.pack(LENGTH_BYTES + len(body), correlation_id) + body)
+    return Reply(framed_body(ApiKey.API_VERSIONS, 0, correlation_id, _refusal()))
 
 
 @cache
