@@ -9,6 +9,7 @@ from prometheus_client.core import Metric
 from weir.proxy.admin.exposition import WEIR
 from weir.proxy.control.sharing.sharing import UsageSharing
 from weir.quotas.sharing.blindness import Sight
+from weir.quotas.sharing.others import REASONS
 
 
 def families(sharing: UsageSharing) -> Iterator[Metric]:
@@ -36,7 +37,6 @@ def families(sharing: UsageSharing) -> Iterator[Metric]:
     yield WEIR.counter(
         "share_ignored",
         "Reports and usages of others that were not charged.",
-        {reason: sharing.ignored[reason] for reason in ("unreadable", "negative", "senders", "limiters")}
-        | {"waiting": sharing.limiters.dropped},
+        {reason: sharing.ignored[reason] for reason in REASONS} | {"waiting": sharing.limiters.dropped},
         "reason",
     )

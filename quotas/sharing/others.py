@@ -28,6 +28,16 @@ SILENT_MS: Final = 1500
 """Time (ms) between two reports of a Weir above which reports were lost: one is due every 500 ms."""
 LATE_MS: Final = 3000
 """Time (ms) after such a silence in which reports tell usage of the time before: lost ones are repeated."""
+JUMP_MAX: Final = 1000
+"""Maximum number of reports that may be missing between two of a Weir, besides one for each ms between them.
+A Weir sends at most 20 reports (of 200,000 limiters) every 50 ms.
+"""
+REFUSED_MS: Final = 3000
+"""Time (ms) for which reports of a Weir, or its totals of a limiter, may contradict former ones. They are
+believed after that: a forged report has preceded them.
+"""
+REASONS: Final = ("unreadable", "forged", "jumped", "repeated", "negative", "senders", "limiters")
+"""Reasons for ignoring reports and usages."""
 MERGED_MS: Final = 500
 """Charges of a limiter within this time (ms) are added up, and count from the first one on."""
 
@@ -58,15 +68,34 @@ def add_charge(charges: list[Charge], charge: Charge, within_ms: int) -> None:
 class _Sender:
     """Last totals of one incarnation of a Weir."""
 
-    __slots__ = ("heard_ms", "late_until_ms", "sequence", "totals")
+    __slots__ = ("heard_ms", "late_until_ms", "refused_ms", "sequence", "totals")
 
-    def __init__(self) -> None:
+    def __init__(self, sequence: int) -> None:
         self.heard_ms = 0
+        """Time (ms) of the last report that was not ignored."""
+        self.refused_ms: int | None = None
+        """Time (ms) of the first report that was ignored since then; None if each was charged."""
         self.late_until_ms = 0
         """Time (ms) until which reports tell usage of the time before."""
-        self.sequence = -1
+        self.sequence = sequence - 1
+        """Sequence of that report. It begins below the first one, so that this one follows."""
         self.totals: dict[int, tuple[float, int]] = {}
         """Number of a limiter → (units, time in ms of the last report about it)."""
+
+    def refusal(self, sequence: int, at_ms: int) -> str:
+        """Return the reason for ignoring a report with this sequence; empty if it is to be charged."""
+        missing = sequence - self.sequence - 1
+        reason = "repeated" if missing < 0 else "jumped" if missing > JUMP_MAX + at_ms - self.heard_ms else ""
+        if not reason:
+            self.refused_ms = None
+        elif self.refused_ms is None:
+            self.refused_ms = at_ms
+        elif at_ms - self.refused_ms >= REFUSED_MS:
+            # If a forged report is taken for one of this Weir, all true ones seem to be repeated. Else true
+            # ones come between the ignored ones, so that this place is not reached.
+            self.refused_ms = None
+            return ""
+        return reason
 
 
 class OthersUsage:
@@ -82,36 +111,54 @@ class OthersUsage:
         self._next_forget_ms = 0
         self.ignored: Counter[str] = Counter()
         """Number of reports and usages that were not charged, by reason."""
+        self.sent = 0
+        """Number of own reports that were sent. Set it before a report is sent, from any thread."""
         self.read_back = -1
         """Sequence of the newest own report that was read back; -1 before the first one."""
         self._returned: list[int] = []
 
     def take(self, report: Report, now_ms: int, at_ms: int | None = None) -> None:
         """Count a report that was read at `now_ms`. Its units count as used at `at_ms`; None for now."""
-        key = (report.weir, report.incarnation)
-        sender = self._senders.get(key)
-        if sender is None:
-            if len(self._senders) >= SENDERS_MAX:
-                self.ignored["senders"] += 1
-                return
-            sender = self._senders[key] = _Sender()
-        at_ms = now_ms if at_ms is None else at_ms
-        if at_ms - sender.heard_ms >= SILENT_MS:
-            sender.late_until_ms = at_ms + LATE_MS
-        sender.heard_ms = at_ms
-        if key == self._own:
-            self.read_back = max(self.read_back, report.sequence)
-            self._returned.append(report.sequence)
+        if self.is_own(report):
+            self._take_own(report.sequence)
             return
-        if report.sequence > sender.sequence:  # else a report that arrives again
-            sender.sequence = report.sequence
+        at_ms = now_ms if at_ms is None else at_ms
+        sender = self._sender(report)
+        if sender is None:
+            self.ignored["senders"] += 1
+        elif reason := sender.refusal(report.sequence, at_ms):
+            self.ignored[reason] += 1
+        else:
+            if at_ms - sender.heard_ms >= SILENT_MS:
+                sender.late_until_ms = at_ms + LATE_MS
+            sender.heard_ms, sender.sequence = at_ms, report.sequence
             self._take(sender, report, now_ms, at_ms)
         self._forget(now_ms)
+
+    def is_own(self, report: Report) -> bool:
+        """Return True if the report names this process. Somebody else may have written it."""
+        return (report.weir, report.incarnation) == self._own
+
+    def _take_own(self, sequence: int) -> None:
+        if sequence >= self.sent:
+            self.ignored["forged"] += 1
+        elif sequence <= self.read_back:
+            self.ignored["repeated"] += 1
+        else:
+            self.read_back = sequence
+            self._returned.append(sequence)
+
+    def _sender(self, report: Report) -> _Sender | None:
+        key = (report.weir, report.incarnation)
+        sender = self._senders.get(key)
+        if sender is None and len(self._senders) < SENDERS_MAX:
+            sender = self._senders[key] = _Sender(report.sequence)
+        return sender
 
     def _take(self, sender: _Sender, report: Report, now_ms: int, at_ms: int) -> None:
         for limiter, total, recent in report.usages:
             before, heard_ms = sender.totals.get(limiter, (-1.0, now_ms))
-            known = before >= 0 and now_ms - heard_ms < KEPT_MS
+            known = before >= 0 and now_ms - heard_ms < (KEPT_MS if total >= before else REFUSED_MS)
             units = total - before if known else recent
             if units < 0:
                 self.ignored["negative"] += 1

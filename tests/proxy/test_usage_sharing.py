@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -75,6 +76,7 @@ async def test_looks_at_limiters_do_not_wake_trio(monkeypatch: pytest.MonkeyPatc
 def read_all(topic: Topic, clock: Clock) -> News:
     found: list[News] = []
     reader = Reader(topic.link, "me", 2, clock, found.append, lambda _error: None)
+    reader.send(b"", 0)
     reader.start()
     try:
         deadline = threading.Event()
@@ -133,6 +135,7 @@ def test_the_reader_goes_on_after_errors_of_any_type(monkeypatch: pytest.MonkeyP
 
     found, failures = threading.Event(), list[StoreError]()
     reading = Reader(open_link, "me", 2, clock, lambda _news: found.set(), failures.append)
+    reading.send(b"", 0)
     reading.start()
     try:
         assert found.wait(30)
@@ -232,28 +235,82 @@ async def test_a_look_that_always_fails_ends_sharing_and_its_thread(monkeypatch:
     assert not thread.is_alive()
 
 
-def test_an_outage_is_over_when_an_own_report_comes_back_and_not_when_the_topic_is_open() -> None:
-    class Silent(TopicLink):
-        def send(self, _data: bytes, /) -> bool:
-            return True
+class Story:
+    """A Weir whose looks and news are called by the test, on its clock."""
 
-    async def story() -> None:
-        topic, clock = Topic(), Clock()
-        one, _registry = sharing_of(topic, clock)
-        links: Iterator[Link] = iter([Silent(topic), Silent(topic), topic.link()])
-        one._reader._open_link = lambda: next(links)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(run, one, clock)
-            await until(lambda: clock_on(clock) and one.weirs == 1)
-            nursery.cancel_scope.cancel()
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.sharing, _registry = sharing_of(Topic(), self.clock)
+        self.ignored = Counter[str]()
 
+    def wait(self, for_ms: int) -> None:
+        for _ in range(for_ms // LOOK_MS):
+            self.clock.now_ms += LOOK_MS
+            self.sharing.look()
+
+    def hear(self) -> None:
+        """Read the newest own report back."""
+        newest = self.sharing.own.sequence - 1
+        self.sharing._heard(News({}, newest, 1, Counter(self.ignored), [newest]))
+
+    @property
+    def problems(self) -> list[object]:
+        return [each.key[1] for each in self.sharing.conditions()]
+
+
+def test_lost_reports_are_logged_and_a_problem_once_the_weir_is_blind_until_one_comes_back() -> None:
+    """Not a topic that exists for a second, nor a machine that does not run Weir for two."""
+    weir = Story()
     with capture_logs() as logs:
-        trio.run(story)
-    events = [line["event"] for line in logs if line["event"].startswith("usage is")]
-    assert events == [
-        "usage is not shared with other Weirs, trying again",
-        "usage is shared with other Weirs again",
+        weir.sharing._note_failure(StoreError("the topic has no leader yet"))
+        weir.wait(4_000)
+        weir.hear()
+        weir.wait(2_500)
+        weir.sharing._note_failure(StoreError("own reports of usage do not come back"))
+        weir.hear()
+        assert (logs, weir.problems) == ([], [])
+        weir.wait(3_000)
+        assert weir.problems == ["usage_not_shared"]
+        weir.sharing._note_failure(StoreError("no broker answers"))
+        weir.hear()
+    assert [(line["event"], line.get("reason")) for line in logs] == [
+        ("usage is not shared with other Weirs, trying again", "own reports do not come back"),
+        ("usage is shared with other Weirs again", None),
     ]
+    assert weir.problems == []
+
+
+def test_a_topic_that_is_opened_again_twice_within_a_minute_is_a_problem() -> None:
+    weir = Story()
+    reader = weir.sharing._reader
+    reader._open_link = Failing
+    for wait_ms in (20_000, 20_000, 30_000):
+        weir.hear()
+        assert "usage_topic_reopened" not in weir.problems
+        with pytest.raises(KeyError):
+            reader._read_on(threading.Event())
+        weir.clock.now_ms += wait_ms
+    assert weir.problems == []
+    with pytest.raises(KeyError):
+        reader._read_on(threading.Event())
+    assert weir.problems == ["usage_topic_reopened"]
+    weir.clock.now_ms += 10_000
+    assert weir.problems == []
+
+
+def test_reports_that_no_weir_has_sent_are_a_problem_for_a_minute() -> None:
+    weir = Story()
+    weir.wait(20)
+    weir.hear()
+    weir.ignored["repeated"] += 9
+    weir.hear()
+    assert weir.problems == []
+    weir.ignored["forged"] += 1
+    weir.hear()
+    assert weir.problems == ["usage_reports_ignored"]
+    weir.clock.now_ms += 60_000
+    weir.hear()
+    assert weir.problems == []
 
 
 def test_a_bug_in_charging_others_usage_does_not_end_the_process() -> None:

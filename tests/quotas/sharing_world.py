@@ -124,6 +124,7 @@ class World:
             return
         weir.shared.look(self.now_ms)
         for report in weir.own.due(self.now_ms):
+            weir.others.sent = weir.own.sequence
             if weir.opens_ms > self.now_ms:
                 weir.own.unsent(report.sequence)
             elif not weir.cut_off and weir.loses_until_ms <= self.now_ms:

@@ -199,6 +199,7 @@ def test_usage_counts_as_long_as_its_own_quota_remembers_also_if_mutations_are_r
 
 def test_own_reports_are_not_charged_but_those_of_a_former_incarnation_are() -> None:
     others = OthersUsage("me", 2)
+    others.sent = 4
     others.take(Report("me", 1, 5, (Usage(7, 50, 50),)), 0)
     others.take(Report("me", 2, 3, (Usage(7, 70, 70),)), 0)
     assert charged(others) == {7: 50}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple, Protocol
@@ -24,6 +24,8 @@ blind.
 """
 STOP_S: Final = 3.0
 """Maximum time (s) to wait for the end of the thread: a call of librdkafka may take longer."""
+OPENINGS: Final = 3
+"""Number of openings of the topic whose times are kept."""
 BACKLOG_S: Final = 5.0
 """Maximum time (s) for which the reports from before the start are collected."""
 
@@ -80,11 +82,12 @@ class Reader:
         called on the reader's thread.
         """
         self._open_link = open_link
-        self._own = (weir, incarnation)
         self._others = OthersUsage(weir, incarnation)
         self._clock_ms = clock_ms
         self._hand_over = hand_over
         self._failed = failed
+        self.opened_ms: Final[deque[int]] = deque(maxlen=OPENINGS)
+        """Times (ms) at which the topic was opened, the oldest first."""
         self._link: Link | None = None
         self._stopping = threading.Event()
         self._backlog: list[tuple[Report, int]] | None = []
@@ -111,9 +114,12 @@ class Reader:
         if self._thread is not None:
             self._thread.join(STOP_S)
 
-    def send(self, data: bytes) -> bool:
-        """Queue a report without waiting; return False if it was dropped. Callable from any thread."""
+    def send(self, data: bytes, sequence: int) -> bool:
+        """Queue the report with this sequence without waiting; return False if it was dropped. Callable from
+        any thread.
+        """
         link = self._link
+        self._others.sent = sequence + 1
         return link is not None and link.send(data)
 
     def _run(self, stopping: threading.Event) -> None:
@@ -144,6 +150,7 @@ class Reader:
                 return
             self._began_ms, self._silent_s = self._clock_ms(), 0.0
             self._link = link
+            self.opened_ms.append(self._began_ms)
             while not stopping.is_set():
                 self._read(link, stopping)
         finally:
@@ -190,7 +197,7 @@ class Reader:
             self._others.take(report, now_ms)
             return
         self._backlog.append((report, record.at_ms))
-        if (report.weir, report.incarnation) == self._own:
+        if self._others.is_own(report) and report.sequence < self._others.sent:
             self._take_backlog(record.at_ms, now_ms)
 
     def _take_backlog(self, present_ms: int, now_ms: int) -> None:

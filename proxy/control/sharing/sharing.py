@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import time
 from collections import Counter
@@ -16,7 +17,7 @@ import trio
 from weir.proxy.config.settings import ConfigError
 from weir.proxy.control.events.conditions import Condition, problem
 from weir.proxy.control.quota_registry import UNSEEN, QuotaRegistry
-from weir.proxy.control.sharing.reader import Link, News, Reader
+from weir.proxy.control.sharing.reader import OPENINGS, Link, News, Reader
 from weir.proxy.control.stores.store import StoreError
 from weir.proxy.control.stores.topic import TOPIC_NAME
 from weir.proxy.control.supervisor import on_timers
@@ -38,6 +39,12 @@ INHERITED_MS: Final = 5000
 """Maximum time (ms) after a take-over for which reports are not charged, if own reports do not come back.
 After that, only charges from before the take-over are left out.
 """
+CUT_OFF: Final = (Sight.BLIND, Sight.NEVER)
+"""States in which reports do not get through."""
+STRANGE: Final = ("unreadable", "forged", "jumped")
+"""Reasons for ignoring reports that no Weir has sent."""
+RECENT_MS: Final = 60_000
+"""Time (ms) for which reports that were ignored, or openings of the topic, count as a problem."""
 
 
 class _Takeover(NamedTuple):
@@ -94,6 +101,8 @@ class UsageSharing:
         self.on_look: list[Callable[[], None]] = []
         """Functions to call after each look."""
         self._trip_ms = 0
+        self._strange_ms = -math.inf
+        """Time (ms) of the latest news of reports that no Weir has sent."""
         self._joined = UNSEEN
         """Stamp of the registry at the last `join`."""
         self._takeover: _Takeover | None = None
@@ -166,7 +175,7 @@ class UsageSharing:
         self.join()
         self.limiters.look(now_ms)
         for report in self.own.due(now_ms):
-            if not self._reader.send(encode(report)):
+            if not self._reader.send(encode(report), report.sequence):
                 self.unsent += 1
                 self.own.unsent(report.sequence)
         for call in self.on_look:
@@ -193,6 +202,8 @@ class UsageSharing:
         self.limiters.absorb(charges, now_ms)
         for call in self.on_absorb:
             call(charges)
+        if any(news.ignored[reason] > self.ignored[reason] for reason in STRANGE):
+            self._strange_ms = now_ms
         self.weirs, self.ignored = news.weirs, news.ignored
         sent_ms = self.own.returned(news.returned)
         if sent_ms is not None:
@@ -221,15 +232,34 @@ class UsageSharing:
 
     def _note_failure(self, error: StoreError) -> None:
         self.failure = str(error)
-        self._outage.failed(reason=self.failure)
+        self._outage.failed(reason=self._reason)
+
+    @property
+    def _reason(self) -> str:
+        return self.failure or "own reports do not come back"
 
     def conditions(self) -> Iterator[Condition]:
-        """Yield the problem that reports do not get through, if it is present."""
-        if self.blindness.sight in (Sight.BLIND, Sight.NEVER):
+        """Yield the problems that are present: reports do not get through, or somebody else writes some."""
+        now_ms, opened_ms = self._clock_ms(), self._reader.opened_ms
+        if self.blindness.sight in CUT_OFF:
             yield problem(
                 "usage_not_shared",
-                f"Quotas are not shared with other Weirs: {self.failure or 'own reports do not come back'}.",
+                f"Quotas are not shared with other Weirs: {self._reason}.",
                 "Repair the cluster, or Weir's permissions on usage_share_topic.",
+            )
+        if len(opened_ms) == OPENINGS and now_ms - opened_ms[0] < RECENT_MS:
+            yield problem(
+                "usage_topic_reopened",
+                "Own reports of usage were lost: Weir has opened usage_share_topic again twice in a minute.",
+                "Look at the brokers' load, and at the leader of the topic's partition.",
+                logged=True,
+            )
+        if now_ms - self._strange_ms < RECENT_MS:
+            yield problem(
+                "usage_reports_ignored",
+                "usage_share_topic has reports that no Weir has sent. Weir ignores them.",
+                "Refuse other writers by an ACL. weir_share_ignored_total has the reasons.",
+                logged=True,
             )
 
 
