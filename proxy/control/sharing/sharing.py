@@ -40,7 +40,7 @@ INHERITED_MS: Final = 5000
 After that, only charges from before the take-over are left out.
 """
 CUT_OFF: Final = (Sight.BLIND, Sight.NEVER)
-"""States in which reports do not get through."""
+"""States in which reports do not get through. A new topic, or a machine without CPU, causes none of them."""
 STRANGE: Final = ("unreadable", "forged", "jumped")
 """Reasons for ignoring reports that no Weir has sent."""
 RECENT_MS: Final = 60_000
@@ -178,6 +178,8 @@ class UsageSharing:
             if not self._reader.send(encode(report), report.sequence):
                 self.unsent += 1
                 self.own.unsent(report.sequence)
+        if self.blindness.sight in CUT_OFF and not self._outage:
+            self._outage.failed(reason=self._reason)
         for call in self.on_look:
             call()
 
@@ -232,7 +234,8 @@ class UsageSharing:
 
     def _note_failure(self, error: StoreError) -> None:
         self.failure = str(error)
-        self._outage.failed(reason=self._reason)
+        if self._outage:
+            self._outage.failed(reason=self._reason)
 
     @property
     def _reason(self) -> str:
