@@ -27,6 +27,8 @@ class Counters:
     """Number of requests that Weir could not read, by API key; they were forwarded unchanged."""
     protected_refused: Counter[int] = field(default_factory=Counter)
     """Number of changes of Weir's own topics that Weir refused, by API key."""
+    topics_unnamed: int = 0
+    """Number of times that a broker gave no name for a topic id when Weir asked."""
     throttles: int = 0
     """Number of times that a client was throttled."""
     authentications_succeeded: Counter[str] = field(default_factory=Counter)

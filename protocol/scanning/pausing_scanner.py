@@ -99,6 +99,15 @@ class PausingSource(Source):
             self.collect("n")
             self.line("name = bytes(part)")
 
+    def keep_id(self) -> None:
+        """Add source that reads a topic id to the variable `topic_id`."""
+        with self.block("if position + 16 <= end:"):
+            self.line("topic_id = bytes(data[position:position + 16])")
+            self.line("position += 16")
+        with self.block("else:"):
+            self.collect(16)
+            self.line("topic_id = bytes(part)")
+
     def records_length(self, slot: Slot, path: str) -> None:
         """Add source that reads the number of bytes of records to the variable `n`; negative for null."""
         width = length_width(slot)

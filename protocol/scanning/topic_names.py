@@ -6,9 +6,9 @@ the time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from weir.protocol.errors import OversizedError
 from weir.protocol.scanning.field_offsets import MessageLike, layout
@@ -25,17 +25,39 @@ ELEMENTS_MAX: Final = 10_000
 number of partitions has about 0.5 MB.
 """
 
+UNKNOWN_MAX: Final = 10_000
+"""Maximum number of topic ids without a known name that a scan of a message reports."""
+
 SHORT: Final = "return short(position - body, True)"
 
-FindTopics: TypeAlias = Callable[[Bytes, int, int, Collection[bytes]], set[bytes]]
-"""Function (data, body, end, wanted) that returns those of the topics `wanted` (UTF-8) that occur in the body
-`data[body:end]`. Raises ProtocolError for a malformed body, and OversizedError beyond `ELEMENTS_MAX`.
-"""
+
+class FindTopics(Protocol):
+    """A function that finds topics in a request."""
+
+    def __call__(
+        self,
+        data: Bytes,
+        body: int,
+        end: int,
+        wanted: Collection[bytes],
+        names: Mapping[bytes, bytes] = ...,
+        unknown: set[bytes] = ...,
+        /,
+    ) -> set[bytes]:
+        """Return those of the topics `wanted` (UTF-8) that occur in the body `data[body:end]`. In a version
+        with topic ids, `names` maps topic ids to names; the ids that it lacks are added to `unknown`.
+        Raises ProtocolError for a malformed body, and OversizedError beyond `ELEMENTS_MAX`.
+        """
 
 
 def is_topic_name(slot: Slot) -> bool:
     """Return True if a field is the name of one topic."""
     return slot.field.entity_type == "topicName" and slot.type == "string" and not slot.is_array
+
+
+def is_topic_id(slot: Slot) -> bool:
+    """Return True if a field is the id of one topic (KIP-516)."""
+    return slot.name == "topic_id" and slot.type == "uuid" and not slot.is_array
 
 
 def topics_in(message: MessageLike, version: int, array: str) -> FindTopics:
@@ -48,6 +70,25 @@ def topics_in(message: MessageLike, version: int, array: str) -> FindTopics:
 
 class _NamingSource(Source):
     """Generates a scanning function that collects wanted topic names."""
+
+    def fields(self, slots: Iterable[Slot], path: str) -> None:
+        """Add source that scans these fields, and looks up topic ids in `names`."""
+        for slot in slots:
+            if is_topic_id(slot):
+                self._look_up()
+            else:
+                super().fields((slot,), path)
+
+    def _look_up(self) -> None:
+        self.flush()
+        self.need(16)
+        self.line("topic_id = bytes(data[position:position + 16])")
+        self.line("position += 16")
+        self.line("name = names.get(topic_id)")
+        with self.block("if name is None:"):
+            self.line("unknown.add(topic_id)")
+        with self.block("elif name in wanted:"):
+            self.line("found.add(name)")
 
     def begin_element(self) -> None:
         """Add source that refuses a request with more than `ELEMENTS_MAX` elements."""
@@ -85,7 +126,7 @@ def _finder(found: Layout, array: str) -> FindTopics:
         raise OversizedError(f"more than {ELEMENTS_MAX} elements", api=found.name, version=found.version)
 
     source = _NamingSource(found, when_short=SHORT)
-    with source.block("def locate(data, body, end, wanted):"):
+    with source.block("def locate(data, body, end, wanted, names=None, unknown=None):"):
         source.line(f"position, found, left = body, set(), {ELEMENTS_MAX}")
         source.fields(found.fields[: last + 1], found.name)
         source.flush()

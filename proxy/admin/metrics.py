@@ -210,6 +210,11 @@ def _sessions(server: Server) -> Iterator[Metric]:
         {_api_name(api): count for api, count in sorted(counters.protected_refused.items())},
         "api",
     )
+    yield WEIR.counter(
+        "topics_unnamed",
+        "Number of times that a broker gave no name for a topic id.",
+        counters.topics_unnamed,
+    )
     yield WEIR.counter("throttles", "Number of times that a client was throttled.", counters.throttles)
 
 

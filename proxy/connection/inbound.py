@@ -442,6 +442,9 @@ class Inbound:
         """
         try:
             counted_to = byte_counter.feed(data, start, stop)
+        except OversizedError as oversized:
+            self._connection.violate(CloseReason.REQUEST_TOO_LARGE, f"{oversized}: split the request")
+            return stop
         except ProtocolError:
             self._count_unread(plan)
             self._forward = self._forward.but()

@@ -11,9 +11,10 @@ not in the request), or need several requests to the broker. A query is a genera
 
 The generator yields questions, is sent the broker's responses, and returns the response for the client. If it
 returns None, the client's request is decided about again. A question that cannot be encoded in its version
-raises EncodeError within the generator. `RunningQuery` makes frames of the questions, and the connection
-sends them. The client's next requests wait until the query has ended, as requests on one connection do at a
-broker.
+raises EncodeError within the generator, and a response that cannot be decoded raises ProtocolError, which
+closes the connection unless the generator catches it. `RunningQuery` makes frames of the questions, and the
+connection sends them. The client's next requests wait until the query has ended, as requests on one
+connection do at a broker.
 
 A generator that yields a `Pending` continues when that work elsewhere is done, such as a change of the quota
 store. A generator that yields None pauses: it continues in a later turn of the transport, so that a large
@@ -197,8 +198,12 @@ class RunningQuery:
             body = yield frame
             assert body is not None
             api_key, version = self.asked
-            message = yield from codec(response_type(api_key), version).decode_in_pieces(body)
-            advance = partial(self._query.send, message)
+            try:
+                message = yield from codec(response_type(api_key), version).decode_in_pieces(body)
+            except ProtocolError as error:
+                advance = partial(self._query.throw, error)
+            else:
+                advance = partial(self._query.send, message)
 
     def _request(self, ask: Question) -> Pieces[bytes]:
         message, version = ask

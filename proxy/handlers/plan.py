@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from weir.proxy.handlers.sasl.exchange import Exchange
     from weir.proxy.handlers.sasl.identity import Identities
     from weir.proxy.handlers.topics.fetch_sessions import FetchSession
+    from weir.proxy.handlers.topics.names_by_id import UnnamedTopics
     from weir.quotas import BrokerQuotas, Budget, ClientLedger, Cost
 
 
@@ -162,7 +163,7 @@ class Context(Protocol):
 
     @property
     def cluster(self) -> ClusterState:
-        """Facts about the cluster's topics that mutation quotas need; all connections share the object."""
+        """Facts about the cluster's topics; all connections share the object."""
 
     def meet_broker(self, broker: Mapping[int, VersionRange]) -> None:
         """Set the broker's versions (API key → range)."""
@@ -208,6 +209,8 @@ class Context(Protocol):
     """Latest fetch session of the connection; None before the first. Kept up to date only while topics have
     rates.
     """
+    unnamed_topics: UnnamedTopics | None
+    """Topic ids of the connection's requests whose names are unknown; None before the first."""
     replica_fetcher: ReplicaFetcher | None
     """State of the connection's replica fetches; None if the connection is not at a replication listener."""
     fetch_length: int
@@ -290,7 +293,7 @@ class ByteCounter(Protocol):
     def feed(self, data: bytearray, start: int, stop: int) -> int:
         """Count the next bytes of the frame's body, `data[start:stop]`. Return the position behind the
         counted bytes: `stop`, or less if the others must wait for the next turn of the reactor. Raises
-        ProtocolError if the bytes are malformed.
+        ProtocolError if the bytes are malformed, OversizedError if a request has too much to count.
         """
 
     def charge(self, now_ms: int, *, told: bool = True) -> int:

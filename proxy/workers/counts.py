@@ -21,7 +21,13 @@ from weir.proxy.server.data_plane import DataPlane
 
 K = TypeVar("K")
 
-_NUMBERS: Final = ("sessions_opened", "requests_not_understood", "throttles", "names_hidden")
+_NUMBERS: Final = (
+    "sessions_opened",
+    "requests_not_understood",
+    "topics_unnamed",
+    "throttles",
+    "names_hidden",
+)
 _BY_API: Final = ("requests_unread", "protected_refused")
 _BY_NAME: Final = ("authentications_succeeded", "authentications_failed", "task_failures")
 

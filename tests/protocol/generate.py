@@ -109,6 +109,9 @@ def _slot(message: type[Message], slot: Slot, tame: bool) -> Strategy:
     return st.none() | value if slot.nullable else value
 
 
+SAMPLE_ID: Final = uuid.UUID(int=1 << 100 | 7)
+
+
 def sample(message: type[M], version: int) -> M:
     """One value with something in every field: arrays of one element, nothing null, one unknown tag."""
     built: M = _sample_struct(message, message, codec(message, version).layout)
@@ -127,7 +130,7 @@ def _sample_slot(message: type[Message], slot: Slot) -> Any:
         "string": "käse",
         "bytes": b"bytes",
         "records": b"records",
-        "uuid": uuid.UUID(int=1 << 100 | 7),
+        "uuid": SAMPLE_ID,
         "bool": True,
         "float64": 0.1,
     }

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.properties import examples
 from tests.protocol.generate import messages, version_id
+from tests.wire.messages import id_of
 from weir.protocol.codec import codec
 from weir.protocol.errors import ProtocolError
 from weir.protocol.messages import FetchResponse, MetadataResponse, ProduceRequest, ShareFetchResponse
@@ -19,12 +21,15 @@ from weir.protocol.scanning.topic_bytes import TopicBytes, names_topics
 from weir.protocol.values import Message, schema_of
 
 NAMING: Final[list[tuple[type[Message], int]]] = [
-    *((ProduceRequest, version) for version in schema_of(ProduceRequest).versions if version < 13),
-    *((FetchResponse, version) for version in schema_of(FetchResponse).versions if version < 13),
+    (message, version)
+    for message in (ProduceRequest, FetchResponse, ShareFetchResponse)
+    for version in schema_of(message).versions
 ]
 NAMING_ID: Final = [version_id(*pair) for pair in NAMING]
 TOPICS: Final = ("a", "bé", "t" * 200)
 WANTED: Final = frozenset(name.encode() for name in TOPICS)
+NAMES: Final = {id_of(name).bytes: name.encode() for name in (*TOPICS[1:], "unwanted")}
+"""The first topic's name is unknown at first."""
 
 
 def produce(*sizes: tuple[str, int | None]) -> ProduceRequest:
@@ -46,7 +51,7 @@ def produce(*sizes: tuple[str, int | None]) -> ProduceRequest:
 
 def fed(message: type[Message], version: int, body: bytes, cuts: list[int]) -> TopicBytes:
     """What is counted in a body that comes in these pieces."""
-    counting = TopicBytes(message, version, WANTED)
+    counting = TopicBytes(message, version, WANTED, NAMES)
     for start, stop in pairwise([0, *sorted(cut % (len(body) + 1) for cut in cuts), len(body)]):
         counting.feed(b"before" + body[start:stop] + b"behind", 6, 6 + stop - start)
     return counting
@@ -56,20 +61,26 @@ def fed(message: type[Message], version: int, body: bytes, cuts: list[int]) -> T
 @examples(30)
 @given(data=st.data(), cuts=st.lists(st.integers(0, 10_000), max_size=12))
 def test_topic_bytes_are_counted_in_chunks_of_any_size(
-    message: type[ProduceRequest | FetchResponse], version: int, data: st.DataObject, cuts: list[int]
+    message: type[ProduceRequest | FetchResponse | ShareFetchResponse],
+    version: int,
+    data: st.DataObject,
+    cuts: list[int],
 ) -> None:
     value = data.draw(messages(message, version))
     expected: Counter[bytes] = Counter()
-    if isinstance(value, ProduceRequest):
-        for topic in value.topic_data:
-            topic.name = data.draw(st.sampled_from((*TOPICS, "unwanted")))
-            expected[topic.name.encode()] += sum(len(part.records or b"") for part in topic.partition_data)
-    elif isinstance(value, FetchResponse):
-        for answer in value.responses:
-            answer.topic = data.draw(st.sampled_from((*TOPICS, "unwanted")))
-            expected[answer.topic.encode()] += sum(len(part.records or b"") for part in answer.partitions)
+    topics: list[Any] = value.topic_data if isinstance(value, ProduceRequest) else value.responses
+    for topic in topics:
+        name = data.draw(st.sampled_from((*TOPICS, "unwanted")))
+        if message is ShareFetchResponse or version >= 13:
+            topic.topic_id = id_of(name)
+        else:
+            setattr(topic, "name" if message is ProduceRequest else "topic", name)
+        partitions = topic.partition_data if message is ProduceRequest else topic.partitions
+        expected[name.encode()] += sum(len(one.records or b"") for one in partitions)
     counting = fed(message, version, codec(message, version).encode(value), cuts)
     assert counting.complete
+    for topic_id in tuple(counting.unknown):
+        counting.count_as(topic_id, TOPICS[0].encode())
     assert Counter(counting.counted) == Counter({name: expected[name] for name in WANTED})
 
 
@@ -110,6 +121,15 @@ def test_newer_fetch_versions_and_share_fetches_name_topics_by_id_only() -> None
     assert [v for v in schema_of(ProduceRequest).versions if not names_topics(ProduceRequest, v)] == [13]
     assert min(v for v in schema_of(FetchResponse).versions if not names_topics(FetchResponse, v)) == 13
     assert not names_topics(ShareFetchResponse, 1)
-    assert not names_topics(MetadataResponse, 9), "it has no records"
-    with pytest.raises(ValueError, match="v13 does not name its topics"):
-        TopicBytes(FetchResponse, 13, WANTED)
+    with pytest.raises(ValueError, match="MetadataResponse v9 has no records"):
+        TopicBytes(MetadataResponse, 9, WANTED)
+
+
+def test_ids_beyond_a_limit_are_neither_kept_nor_counted() -> None:
+    value = produce(*(("", 1) for _ in range(20_000)))
+    for number, topic in enumerate(value.topic_data):
+        topic.topic_id = UUID(int=number + 1)
+    counting = TopicBytes(ProduceRequest, 13, WANTED)
+    body = codec(ProduceRequest, 13).encode(value)
+    counting.feed(body, 0, len(body))
+    assert len(counting.unknown) == len(counting.counted) == 10_000

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.properties import examples
 from tests.protocol.generate import messages
+from tests.wire.messages import id_of, identity
 from weir.protocol.codec import codec
 from weir.protocol.errors import ProtocolError
 from weir.protocol.messages import FetchRequest, ProduceRequest
@@ -18,7 +19,6 @@ from weir.protocol.scanning.topic_bytes import TopicBytes
 from weir.protocol.scanning.topic_names import NAME_BYTES_MAX, topics_in
 from weir.protocol.values import schema_of
 
-NAMING = [version for version in schema_of(FetchRequest).versions if version < 13]
 """Newer versions have topics' ids."""
 
 
@@ -43,24 +43,33 @@ def body(message: FetchRequest | ProduceRequest, version: int) -> bytes:
     return codec(type(message), version).encode(message)
 
 
-@pytest.mark.parametrize("version", NAMING)
+@pytest.mark.parametrize("version", list(schema_of(FetchRequest).versions))
 @examples(30)
 @given(data=st.data())
 def test_the_topic_scan_finds_the_topics_that_decoding_finds(version: int, data: st.DataObject) -> None:
     message: Any = data.draw(messages(FetchRequest, version))
     names = {topic.topic.encode() for topic in message.topics} - {b""}
+    known, unknown = dict[bytes, bytes](), set[bytes]()
+    if version >= 13:
+        ids = {topic.topic_id.bytes for topic in message.topics}
+        known = {one: one.hex().encode() for one in ids if data.draw(st.booleans())}
+        names = set(known.values())
     wanted = names | {b"another"} if data.draw(st.booleans()) else {b"another"}
     encoded = body(message, version)
-    found = topics_in(FetchRequest, version, "topics")(b"x" + encoded, 1, 1 + len(encoded), wanted)
-    assert found == names & wanted
+    find = topics_in(FetchRequest, version, "topics")
+    assert find(b"x" + encoded, 1, 1 + len(encoded), wanted, known, unknown) == names & wanted
+    assert version < 13 or unknown == ids - known.keys()
 
 
-@pytest.mark.parametrize("version", NAMING)
+@pytest.mark.parametrize("version", list(schema_of(FetchRequest).versions))
 def test_the_topic_scan_of_a_cut_request_is_an_error(version: int) -> None:
-    encoded = body(FetchRequest(topics=[FetchRequest.FetchTopic(topic="topic")]), version)
+    topic = FetchRequest.FetchTopic(**identity("topic", version))
+    encoded = body(FetchRequest(topics=[topic]), version)
     find = topics_in(FetchRequest, version, "topics")
     with pytest.raises(ProtocolError):
-        find(encoded, 0, encoded.index(b"topic") + 3, {b"topic"})
+        find(
+            encoded, 0, encoded.index(id_of("topic").bytes if version >= 13 else b"topic") + 3, {b"topic"}, {}
+        )
 
 
 def test_a_topic_name_longer_than_kafkas_strings_is_not_kept() -> None:

@@ -72,7 +72,7 @@ def test_metrics_show_the_processs_counters(server: Server) -> None:
     counters.sessions_open, counters.sessions_opened = 3, 5
     counters.closed_at = Counter({(CloseReason.CLIENT_RESET, None): 2, (CloseReason.BROKER_RESET, 3): 4})
     server.address_book.nodes[3] = Address("kafka-3", 9092)
-    counters.requests_not_understood, counters.throttles = 7, 11
+    counters.requests_not_understood, counters.throttles, counters.topics_unnamed = 7, 11, 5
     counters.requests_unread[3] = 2
     counters.bytes_from_clients[1], counters.bytes_from_brokers[1] = 19, 23
     server.plans.make(0, 9).requests = 13
@@ -84,6 +84,7 @@ def test_metrics_show_the_processs_counters(server: Server) -> None:
     assert page.value("weir_sessions_closed_total", reason="internal_error", broker="3") == 0
     assert len(page.rows("weir_sessions_closed_total")) == 2 * len(CloseReason)
     assert (page["weir_requests_not_understood_total"], page["weir_throttles_total"]) == (7, 11)
+    assert page["weir_topics_unnamed_total"] == 5
     assert page.value("weir_requests_unread_total", api="Metadata") == 2
     assert page.value("weir_received_bytes_total", **{"from": "clients"}) == 19
     assert page.value("weir_received_bytes_total", **{"from": "brokers"}) == 23

@@ -1,41 +1,86 @@
-"""Rates of topics on the wire: what each topic is charged, who waits, whose versions name topics."""
+"""Rates of topics on the wire: what each topic is charged and who waits, with topic names and topic ids."""
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.proxy.wire import APP, Judge, Wire, new_connection
+from tests.proxy import wire as wires
+from tests.proxy.wire import APP, BUFFER_BYTES, Judge, Wire
 from tests.quotas.changes import put_in_force
 from tests.wire import messages
 from tests.wire.frames import body_of, request, response
-from tests.wire.messages import fetched_from, produce_to
+from tests.wire.messages import id_of, identity
 from weir.protocol.api import ApiKey
 from weir.protocol.messages import ApiVersionsRequest, ApiVersionsResponse, FetchRequest
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection.connection import Connection
 from weir.proxy.connection.inbound import Inbound
 from weir.proxy.connection.outbound import Outbound
-from weir.quotas import Entity, QuotaKey, QuotaTable
+from weir.proxy.counters import Counters
+from weir.proxy.handlers.mutations.cluster_state import ClusterState
+from weir.proxy.handlers.plans import Plans
+from weir.quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 A, B = Entity(topic="a"), Entity(topic="b")
 SMALL_BUFFER = 4096
-produced = partial(messages.produced, version=9)
+MANY = {f"n{number}": 0 for number in range(20_000)}
+"""Topics without records: more than a turn scans."""
+CLUSTER = ClusterState()
+for topic in ("a", "b", *MANY):
+    CLUSTER.names_by_id.learn(id_of(topic).bytes, topic.encode())
 
 
-def fetch(correlation_id: int, *topics: str, version: int = 12, least: bool = False) -> bytes:
+class Versions:
+    produce = 9
+    fetch = 12
+
+
+@pytest.fixture(autouse=True, scope="module", params=[(9, 12), (13, 17)], ids=["names", "ids"])
+def versions(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = Versions.produce, Versions.fetch
+    Versions.produce, Versions.fetch = request.param
+    yield
+    Versions.produce, Versions.fetch = before
+
+
+def new_connection(
+    table: QuotaTable | None = None,
+    quotas: BrokerQuotas | None = None,
+    buffer_bytes: int = BUFFER_BYTES,
+    *,
+    hold: bool = False,
+) -> Connection:
+    """A connection that knows the names of all topics here."""
+    plans = Plans(Counters(), cluster=CLUSTER)
+    return wires.new_connection(table, quotas=quotas, buffer_bytes=buffer_bytes, hold=hold, plans=plans)
+
+
+def produce_to(number: int, acks: int = 1, **sizes: int) -> bytes:
+    return messages.produce_to(number, Versions.produce, acks, **sizes)
+
+
+def produced(number: int, throttle_ms: int = 0) -> bytes:
+    return messages.produced(number, throttle_ms, Versions.produce)
+
+
+def fetched_from(number: int, throttle_ms: int = 0, **sizes: int) -> bytes:
+    return messages.fetched_from(number, throttle_ms, Versions.fetch, **sizes)
+
+
+def fetch(correlation_id: int, *topics: str, least: bool = False) -> bytes:
     """A request; with `least`, as the broker gets it while one of the topics is throttled."""
     asked = FetchRequest(
-        topics=[FetchRequest.FetchTopic(topic=topic) for topic in topics],
+        topics=[FetchRequest.FetchTopic(**identity(topic, Versions.fetch)) for topic in topics],
         max_wait_ms=0 if least else 500,
         min_bytes=0 if least else 1,
         max_bytes=1 if least else 1000,
     )
-    return request(asked, version, correlation_id)
+    return request(asked, Versions.fetch, correlation_id)
 
 
 def charged(session: Connection, key: str, topic: str) -> float:
@@ -128,26 +173,16 @@ def test_a_fetch_of_a_throttled_topic_gets_no_records_on_a_new_connection() -> N
     assert bytes(wire.to_broker).endswith(fetch(3, "a"))
 
 
-@pytest.mark.parametrize("key", [PRODUCE, FETCH])
-def test_requests_without_topic_names_are_closed_while_a_topic_rate_is_enforced(key: QuotaKey) -> None:
-    session = new_connection(QuotaTable({(A, key): 100}))
-    Wire(session).feed(0, client=produce_to(1, version=13, a=1) if key is PRODUCE else fetch(1, version=13))
-    assert session.violation is not None
-    assert session.violation.reason is CloseReason.TOPICS_UNNAMED
-
-
-def test_shadow_topic_rates_close_no_connection_and_throttle_no_client() -> None:
+def test_shadow_topic_rates_throttle_no_client() -> None:
     session = new_connection(QuotaTable(None, {(A, FETCH): 100, (A, PRODUCE): 100}))
     wire = Wire(session)
-    wire.exchange(0, fetch(1, "a", version=13), fetched_from(1, version=13))
     wire.exchange(0, produce_to(2, a=9000), produced(2))
     wire.exchange(0, fetch(3, "a"), fetched_from(3, a=9000))
-    assert session.violation is None
-    assert bytes(wire.to_client) == fetched_from(1, version=13) + produced(2) + fetched_from(3, a=9000)
+    assert bytes(wire.to_client) == produced(2) + fetched_from(3, a=9000)
     assert (charged(session, "produce", "a"), charged(session, "fetch", "a")) == (9000, 9000)
 
 
-def test_clients_are_offered_versions_that_name_topics_while_one_has_a_rate() -> None:
+def test_no_rate_of_a_topic_changes_the_offered_versions() -> None:
     session = new_connection(QuotaTable({(A, FETCH): 100}))
     wire = Wire(session)
     told = ApiVersionsResponse(
@@ -164,11 +199,9 @@ def test_clients_are_offered_versions_that_name_topics_while_one_has_a_rate() ->
         answer = body_of(bytes(wire.to_client), ApiVersionsResponse, 3)
         return {entry.api_key: entry.max_version for entry in answer.api_keys}
 
-    assert offered(1) == {0: 12, 1: 12, 3: 4}
+    assert offered(1) == {0: 13, 1: 17, 3: 4}
     put_in_force(session.quotas, QuotaTable())
     assert offered(2) == {0: 13, 1: 17, 3: 4}
-    put_in_force(session.quotas, QuotaTable({(A, PRODUCE): 100}))
-    assert offered(3) == {0: 12, 1: 12, 3: 4}
 
 
 def test_the_first_rate_of_a_topic_holds_for_open_connections() -> None:
@@ -184,7 +217,7 @@ def test_the_first_rate_of_a_topic_holds_for_open_connections() -> None:
 
 def test_a_malformed_produce_request_passes_uncharged_for_the_broker_to_refuse() -> None:
     session = new_connection(QuotaTable({(A, PRODUCE): 100}))
-    frame = bytearray(produce_to(1, a=1000))
+    frame = bytearray(messages.produce_to(1, a=1000))
     position = frame.index(b"\x02a") + 1
     frame[position - 1] = 0x00  # the topic's name is null
     wire = Wire(session)
@@ -222,10 +255,6 @@ def test_topic_rates_charge_and_forward_every_byte_in_any_chunks(
         fetched_from(n, **{name: size}) for n, (name, size) in enumerate(sizes)
     )
     assert charged(session, "fetch", "b") == sum(size for name, size in sizes if name == "b")
-
-
-MANY = {f"n{number}": 0 for number in range(20_000)}
-"""Topics without records: more than a turn scans."""
 
 
 def in_turns(session: Connection, judge: Judge, frame: bytes) -> list[int]:

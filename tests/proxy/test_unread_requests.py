@@ -14,7 +14,7 @@ from tests.kfake.controller import NODE, Controller
 from tests.kfake.direct import Client
 from tests.mutations.requests import Create, Delete, Grow, Topic
 from tests.properties import examples
-from tests.protocol.generate import sample
+from tests.protocol.generate import SAMPLE_ID, sample
 from tests.proxy.client_quotas import Managed
 from tests.proxy.playbook import Playbook
 from tests.proxy.wire import APP, Wire, new_connection
@@ -22,7 +22,6 @@ from tests.wire.frames import framed, header, request
 from weir.protocol.api import ApiKey, request_header_version
 from weir.protocol.codec import request_type
 from weir.protocol.messages import ApiVersionsRequest, ProduceRequest
-from weir.protocol.scanning.topic_bytes import names_topics
 from weir.protocol.values import Message, schema_of
 from weir.protocol.versions import VersionRange
 from weir.proxy.close_reasons import CloseReason
@@ -85,32 +84,32 @@ def versions_of(*keys: ApiKey) -> list[Any]:
     ]
 
 
-def session_of(api_key: ApiKey, version: int, *, old_broker: bool = False) -> Connection:
-    """A session under every quota that lets the version pass; or under none, before an old broker."""
+def session_of(*, old_broker: bool = False) -> Connection:
+    """A session under every quota; or under none, before an old broker."""
     if old_broker:
         oldest: dict[int, VersionRange] = dict.fromkeys(TRANSLATED, VersionRange(0, 0))
         spoken = everything() | oldest
         return new_connection(plans=Plans(Counters(), uplift=True).for_broker(spoken), node_id=NODE)
-    named = api_key not in (ApiKey.PRODUCE, ApiKey.FETCH) or names_topics(request_type(api_key), version)
-    table = QuotaTable(EVERY_QUOTA | (TOPIC_RATES if named else {}))
-    session = new_connection(table, plans=Plans(Counters(), manages_quotas=True), node_id=NODE)
+    session = new_connection(
+        QuotaTable(EVERY_QUOTA | TOPIC_RATES), plans=Plans(Counters(), manages_quotas=True), node_id=NODE
+    )
+    session.cluster.names_by_id.learn(SAMPLE_ID.bytes, b"a")
     session.quota_admin, session.client.peer = Managed(), "192.0.2.1:5000"
     return session
 
 
 def message_of(api_key: ApiKey, version: int) -> Message:
     """A request with something in every field; of Produce, one for a topic with a rate."""
-    if api_key != ApiKey.PRODUCE or not names_topics(ProduceRequest, version):
-        return sample(request_type(api_key), version)
-    partition = ProduceRequest.PartitionProduceData(records=b"r" * 100)
-    return ProduceRequest(
-        acks=1, topic_data=[ProduceRequest.TopicProduceData(name="a", partition_data=[partition])]
-    )
+    message = sample(request_type(api_key), version)
+    if isinstance(message, ProduceRequest):
+        message.acks = 1
+        message.topic_data[0].name = "a" if version < 13 else ""
+    return message
 
 
 def judged(api_key: ApiKey, version: int, tail: bytes, *, old_broker: bool = False) -> tuple[object, ...]:
     """What becomes of a request with this tail; but for the tail itself, and the length of the frame."""
-    session = session_of(api_key, version, old_broker=old_broker)
+    session = session_of(old_broker=old_broker)
     frame = framed(request(message_of(api_key, version), version)[4:] + tail)
     wire = Wire(session)
     wire.feed(0, client=frame)
@@ -190,11 +189,13 @@ def test_garbage_never_closes_the_connection(api_key: ApiKey, version: int, garb
     else:
         flexible = request_header_version(api_key, version) == 2
         frame = framed(header(api_key, version, 1, b"app", tags=b"\0" if flexible else None) + garbage)
-    session = session_of(api_key, version)
+    session = session_of()
     wire = Wire(session)
     with capture_logs():
         wire.feed(0, client=frame)
-    assert session.violation is None
+    if session.violation is not None:  # it happens to be a request with too many tagged fields
+        assert session.violation.reason is CloseReason.REQUEST_TOO_LARGE
+        return
     if session.in_flight[0].plan in (QUERY, LOCAL):
         return  # it happens to be a request
     assert len(wire.to_broker) == len(frame)
@@ -216,7 +217,7 @@ def test_a_request_that_ends_in_the_middle_is_passed_counted_and_logged(
 ) -> None:
     whole = request(sample(request_type(api_key), version), version)
     cut = framed(whole[4:-4])
-    session = session_of(api_key, version)
+    session = session_of()
     with capture_logs() as logged, Playbook(session=session) as play:
         for _ in range(11):
             play.forwards(cut)
@@ -243,7 +244,7 @@ def test_a_request_that_streams_by_and_makes_no_sense_is_counted_once_and_goes_o
     topics = [ProduceRequest.TopicProduceData(name=f"{number}") for number in range(1000)]
     frame = bytearray(request(ProduceRequest(acks=1, topic_data=topics), 9))
     frame[frame.index(b"\x04999")] = 0
-    session = session_of(ApiKey.PRODUCE, 9)
+    session = session_of()
     wire = Wire(session)
     with capture_logs():
         for start in range(0, len(frame), 1000):

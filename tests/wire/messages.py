@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+from uuid import NAMESPACE_DNS, UUID, uuid5
+
 from tests.wire.frames import padded, request, response
 from weir.protocol.messages import (
     FetchRequest,
@@ -28,11 +31,22 @@ def produce(
     return padded(request(ProduceRequest(acks=acks), version, number, client_id), length)
 
 
+def id_of(topic: str) -> UUID:
+    """Id of the topic in these frames, and in tests that teach names."""
+    return uuid5(NAMESPACE_DNS, topic)
+
+
+def identity(topic: str, version: int, field: str = "topic") -> dict[str, Any]:
+    """The fields that identify a topic in this version of Produce or Fetch."""
+    return {"topic_id": id_of(topic)} if version >= 13 else {field: topic}
+
+
 def produce_to(number: int = 1, version: int = 9, acks: int = 1, **sizes: int) -> bytes:
     """A request with so many bytes of records for each topic."""
     topics = [
         ProduceRequest.TopicProduceData(
-            name=name, partition_data=[ProduceRequest.PartitionProduceData(records=b"r" * size)]
+            **identity(name, version, "name"),
+            partition_data=[ProduceRequest.PartitionProduceData(records=b"r" * size)],
         )
         for name, size in sizes.items()
     ]
@@ -66,7 +80,7 @@ def fetched_from(
     """A response with so many bytes of records of each topic."""
     topics = [
         FetchResponse.FetchableTopicResponse(
-            topic=name, partitions=[FetchResponse.PartitionData(records=b"r" * size)]
+            **identity(name, version), partitions=[FetchResponse.PartitionData(records=b"r" * size)]
         )
         for name, size in sizes.items()
     ]

@@ -26,7 +26,6 @@ from weir.protocol.versions import VersionRange
 from weir.proxy.handlers.broker_query import framed_body, response_frame
 from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Reply, Wait
 from weir.proxy.handlers.plan import Context, Plan, ResponseEdit
-from weir.proxy.handlers.topics.topic_rates import capped
 
 _ERROR_CODE = Struct(">h")
 """Struct of the error code, the first field of an ApiVersions response in every version."""
@@ -57,7 +56,7 @@ def plan_api_versions(plan: Plan) -> None:
     and Weir know, and versions that Weir translates for the broker (uplift). The last result is cached.
     """
     codec_ = codec(ApiVersionsResponse, plan.version)
-    cached: tuple[bytes, bytes, dict[int, VersionRange], tuple[bool, bool]] | None = None
+    cached: tuple[bytes, bytes, dict[int, VersionRange], bool] | None = None
 
     def rewrite(
         context: Context, data: bytearray, body: int, end: int, complete: bool
@@ -70,14 +69,13 @@ def plan_api_versions(plan: Plan) -> None:
         context.speaks_api_versions_3 = context.speaks_api_versions_3 or plan.version >= _SAYS_WHO
         if refused(data, body, end):
             return None
-        named, added = kind = context.quotas.topics is not None, context.speaks_api_versions_3
-        if cached is None or data[body:end] != cached[0] or kind != cached[3]:
+        added = context.speaks_api_versions_3
+        if cached is None or data[body:end] != cached[0] or added != cached[3]:
             message = codec_.decode(data, body, end)
             broker = ranges(message)
             context.meet_broker(broker)
-            offered = context.broker_versions.offered(added=added)
-            _tell(message, capped(offered) if named else offered)
-            cached = (bytes(data[body:end]), codec_.encode(message), broker, kind)
+            _tell(message, context.broker_versions.offered(added=added))
+            cached = (bytes(data[body:end]), codec_.encode(message), broker, added)
         else:
             context.meet_broker(cached[2])
         return ResponseEdit(body, end, cached[1])

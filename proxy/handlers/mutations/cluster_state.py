@@ -1,5 +1,5 @@
-"""Facts about the topics of one cluster that partition mutation quotas need: recent changes, pending
-automatic creations, and Metadata requests that recently could not create a topic.
+"""Facts about the topics of one cluster: their names by id, and recent changes, pending automatic creations
+and Metadata requests that recently could not create a topic, which partition mutation quotas need.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 
 from weir.proxy.handlers.mutations.pending_creations import PendingCreations
 from weir.proxy.handlers.mutations.recent_topics import RecentTopics
+from weir.proxy.handlers.topics.names_by_id import NamesById
 
 HARMLESS_MS: Final = 1000
 """Time (ms) for which Weir remembers that a Metadata request could not create a topic, and does not decode an
@@ -64,12 +65,11 @@ class HarmlessRequests:
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """Facts about the topics of one cluster that partition mutation quotas need. All connections of a process
-    share the object.
-    """
+    """Facts about the topics of one cluster. All connections of a process share the object."""
 
     strict_auto_creation: bool = False
     """True if clients with a negative balance may not create topics by Metadata requests."""
     pending_creations: PendingCreations = field(default_factory=PendingCreations)
     recent_topics: RecentTopics = field(default_factory=RecentTopics)
     harmless_requests: HarmlessRequests = field(default_factory=HarmlessRequests)
+    names_by_id: NamesById = field(default_factory=NamesById)

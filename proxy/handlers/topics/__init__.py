@@ -2,10 +2,9 @@
 
 `topic_rates` wraps the plans of `proxy.handlers.bandwidth`, and counts the bytes of frames that are forwarded
 in parts: it is the example of a byte counter. `fetch_sessions` knows the topics of fetches that name no
-topics.
+topics. `names_by_id` has the names of topics that have ids instead.
 
 - A topic's rate is charged in addition to the client's quota: it protects the topic from all clients
   together. If a topic's rate were a level of the quota table, a client's own quota would override it.
-- Versions that name topics by id only (Produce and Fetch from v13) are not offered while a topic has a
-  rate, because a cache of topic ids can be wrong.
+- No version is withheld while a topic has a rate, because many clients learn versions once.
 """

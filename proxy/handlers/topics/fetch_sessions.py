@@ -7,7 +7,7 @@ topics of other fetch sessions from responses.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from struct import Struct
 from typing import Final, TypeAlias
 
@@ -15,10 +15,14 @@ from weir.protocol.messages import FetchRequest
 from weir.protocol.scanning.field_offsets import field_offset
 from weir.protocol.scanning.topic_names import topics_in
 
-About: TypeAlias = "Callable[[FetchSession, bytearray, int, int, Collection[bytes]], set[bytes] | None]"
-"""Function (session, data, body, end, wanted) that returns the topics of a fetch, limited to the topics in
-`wanted`; None if the fetch may have any topic. The fetch has body `data[body:end]`. Raises ProtocolError if
-the body is malformed.
+About: TypeAlias = (
+    "Callable[[FetchSession, bytearray, int, int, Collection[bytes], Mapping[bytes, bytes], set[bytes]], "
+    "set[bytes] | None]"
+)
+"""Function (session, data, body, end, wanted, names, unknown) that returns the topics of a fetch, limited to
+the topics in `wanted`; None if the fetch may have any topic. The fetch has body `data[body:end]`. If it has
+topic ids, `names` gives their names, and the ids that `names` lacks are added to `unknown`. Raises
+ProtocolError if the body is malformed.
 """
 
 UNKNOWN: Final = -1
@@ -76,9 +80,7 @@ class FetchSession:
 
 
 def about(version: int) -> About:
-    """Return the function that finds the topics of fetches in this version. Fetches in this version name
-    topics and do not use topic ids.
-    """
+    """Return the function that finds the topics of fetches in this version."""
     topics_of = topics_in(FetchRequest, version, "topics")
     session_id, epoch = (
         field_offset(FetchRequest, version, name) for name in ("session_id", "session_epoch")
@@ -86,17 +88,29 @@ def about(version: int) -> About:
     if session_id is None or epoch is None:
 
         def named_each_time(
-            session: FetchSession, data: bytearray, body: int, end: int, wanted: Collection[bytes]
+            session: FetchSession,
+            data: bytearray,
+            body: int,
+            end: int,
+            wanted: Collection[bytes],
+            names: Mapping[bytes, bytes],
+            unknown: set[bytes],
         ) -> set[bytes] | None:
-            session.topics = topics_of(data, body, end, wanted)
+            session.topics = topics_of(data, body, end, wanted, names, unknown)
             return session.topics
 
         return named_each_time
 
     def told(
-        session: FetchSession, data: bytearray, body: int, end: int, wanted: Collection[bytes]
+        session: FetchSession,
+        data: bytearray,
+        body: int,
+        end: int,
+        wanted: Collection[bytes],
+        names: Mapping[bytes, bytes],
+        unknown: set[bytes],
     ) -> set[bytes] | None:
-        named = topics_of(data, body, end, wanted)
+        named = topics_of(data, body, end, wanted, names, unknown)
         if epoch.read(data, epoch.locate(data, body, end, True)) in (_NO_EPOCH, 0):
             session.begin(named)
             return named

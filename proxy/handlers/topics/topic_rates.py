@@ -5,8 +5,10 @@ longest throttle counts. The bytes of a topic's records are counted as the frame
 last byte. The head of a response larger than the buffer was already forwarded when the charge is made; the
 response to the next fetch then tells the throttle time.
 
-Newer versions have topic ids instead of names (KIP-516). While any topic has a rate, these versions are not
-offered to clients. A connection that already uses one is closed, so that the client negotiates again.
+Newer versions have topic ids instead of names (KIP-516). A request waits while Weir asks the broker for the
+names of its unknown ids (`names_by_id`). Ids in bytes that arrive behind those that were read, or in
+responses, cannot wait: the bytes of a topic whose name is still unknown at the end of the frame are not
+charged, and the connection's next request asks for the name.
 
 While a topic is over its rate, fetches of the topic get no records, on any connection. A connection's first
 records for such a topic are held for a limited time, whether or not they arrive in the connection's first
@@ -20,21 +22,19 @@ topic.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
-from weir.protocol.api import ApiKey
 from weir.protocol.errors import OversizedError, ProtocolError
 from weir.protocol.framing import INCOMPLETE, request_body
 from weir.protocol.messages import FetchResponse, Message, ProduceRequest
 from weir.protocol.scanning.least_fetch import ask_least
-from weir.protocol.scanning.topic_bytes import TopicBytes, names_topics
+from weir.protocol.scanning.topic_bytes import TopicBytes
+from weir.protocol.scanning.topic_names import UNKNOWN_MAX
 from weir.protocol.values import schema_of
-from weir.protocol.versions import VersionRange
-from weir.proxy.close_reasons import CloseReason
 from weir.proxy.handlers.bandwidth.bandwidth import asked_least
-from weir.proxy.handlers.decisions import WAIT, Decision, Forward, Hold, Wait
-from weir.proxy.handlers.plan import ByteCounter, Context, Plan, Tell, TurnClock
+from weir.proxy.handlers.decisions import WAIT, Decision, Forward, Hold, Query, Wait
+from weir.proxy.handlers.plan import ByteCounter, Context, Plan, Tell
+from weir.proxy.handlers.topics.asked_names import ask_first, meet_unnamed
 from weir.proxy.handlers.topics.fetch_sessions import About, FetchSession, about
 from weir.proxy.handlers.unread import passed_unread
 from weir.quotas import ClientLedger
@@ -51,22 +51,41 @@ METERED_UNREAD: Final = Forward(charged=True, serial=True, unread=True)
 class TopicByteCounter:
     """A `ByteCounter` that counts and charges the bytes of one frame by topic."""
 
-    __slots__ = ("_bytes", "_clock", "_rates")
+    __slots__ = ("_bytes", "_context", "_rates")
 
-    def __init__(self, clock: TurnClock, rates: TopicRates, message: type[Message], version: int) -> None:
+    def __init__(self, context: Context, rates: TopicRates, message: type[Message], version: int) -> None:
         """Begin to count the bytes of topics that have a rate, in a frame of this message and version."""
-        self._clock = clock
+        self._context = context
         self._rates = rates
-        self._bytes = TopicBytes(message, version, rates.names)
+        self._bytes = TopicBytes(message, version, rates.names, context.cluster.names_by_id.recent)
 
     def feed(self, data: bytearray, start: int, stop: int) -> int:
         """Count the body's next bytes, `data[start:stop]`, as many elements as the turn allows. Return the
-        position behind the counted bytes. Raises ProtocolError if the body is malformed.
+        position behind the counted bytes. Raises ProtocolError if the body is malformed, OversizedError if
+        too many names are unknown.
         """
-        elements_max = self._clock.elements_left()
-        counted_to = self._bytes.feed(data, start, stop, elements_max)
-        self._clock.note_scanned(elements_max - self._bytes.elements_left)
+        counted_to = self._scan(data, start, stop)
+        if len(self._bytes.unknown) >= UNKNOWN_MAX:  # further ones would not be charged
+            raise OversizedError(f"{UNKNOWN_MAX} topic ids that Weir does not know")
         return counted_to
+
+    def _scan(self, data: bytearray, start: int, stop: int) -> int:
+        clock = self._context.clock
+        elements_max = clock.elements_left()
+        counted_to = self._bytes.feed(data, start, stop, elements_max)
+        clock.note_scanned(elements_max - self._bytes.elements_left)
+        return counted_to
+
+    def unnamed(self) -> set[bytes]:
+        """Return the ids, among the counted topics, of topics whose names are unknown."""
+        unknown = self._bytes.unknown
+        if unknown:
+            names = self._context.cluster.names_by_id
+            for topic_id in tuple(unknown):
+                name = names.name(topic_id)
+                if name is not None:
+                    self._bytes.count_as(topic_id, name if name in self._rates.names else None)
+        return unknown
 
     def first_hold_ms(self, context: Context) -> int:
         """Return the time (ms) for which to hold those bytes of a request that were not counted yet; 0 for no
@@ -74,14 +93,20 @@ class TopicByteCounter:
         over its rate.
         """
         seen = context.client.topics_produced
-        new = [name for name in self._bytes.begun if name not in seen]
+        new = self._bytes.begun.keys() - seen - self._bytes.unknown
         if not new:
             return 0
         seen.update(new)
         return context.first_hold_ms(self._rates.throttled_until_ms(name.decode() for name in new))
 
     def charge(self, now_ms: int, *, told: bool = True) -> int:
-        """Charge the counted bytes to their topics, and return the throttle time (ms)."""
+        """Charge the counted bytes to their topics, and return the throttle time (ms). Have the connection's
+        next request ask for the names that are unknown.
+        """
+        if unnamed := self.unnamed():
+            meet_unnamed(self._context, unnamed)
+            for topic_id in tuple(unnamed):
+                self._bytes.count_as(topic_id, None)
         return self._rates.charge(self._bytes.counted, now_ms, told=told)
 
     def cut(self, now_ms: int) -> None:
@@ -97,14 +122,14 @@ class FetchByteCounter(TopicByteCounter):
 
     def __init__(self, context: Context, rates: TopicRates, version: int) -> None:
         """Begin to count the bytes of topics that have a rate, in a response of this version."""
-        super().__init__(context.clock, rates, FetchResponse, version)
+        super().__init__(context, rates, FetchResponse, version)
         self._session = context.fetch_session
 
     def feed(self, data: bytearray, start: int, stop: int) -> int:
         """Count the body's next bytes, `data[start:stop]`, and pass them to the fetch session. Return the
         position behind the counted bytes. Raises ProtocolError if the body is malformed.
         """
-        counted_to = super().feed(data, start, stop)
+        counted_to = self._scan(data, start, stop)
         if self._session is not None:
             self._session.answered(data, start, counted_to)
         return counted_to
@@ -113,12 +138,13 @@ class FetchByteCounter(TopicByteCounter):
         """Charge the counted bytes, and add their topics to the fetch session; return the throttle
         time (ms).
         """
+        throttle_ms = super().charge(now_ms, told=told)  # first: it names the topics
         session = self._session
         if session is not None:
             if not session.is_known:
                 session.adopt()
             session.topics.update(self._bytes.counted)
-        return super().charge(now_ms, told=told)
+        return throttle_ms
 
     def cut(self, now_ms: int) -> None:
         """Charge the records that were forwarded of a response whose other bytes will not come, because the
@@ -134,22 +160,25 @@ def plan_produce(plan: Plan) -> None:
     inner, version = plan.admit, plan.version
     if inner is None:
         raise AssertionError("bandwidth comes before topic rates")
-    named = names_topics(ProduceRequest, version)
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
         decision, topics = inner(context, data, frame, end, complete), context.client.ledger.topics
         if topics is None or not topics.produce.names or not isinstance(decision, Forward):
             return decision
-        if not named:
-            return _unnamed(context, plan, topics.produce) or decision
         if not complete and end - frame < context.buffer_bytes and _may_hold(context, topics.produce):
             return WAIT
-        byte_counter = TopicByteCounter(context.clock, topics.produce, ProduceRequest, version)
+        byte_counter = TopicByteCounter(context, topics.produce, ProduceRequest, version)
         try:
             body = request_body(data, frame, end, flexible=plan.flexible_request)
             counted_to = byte_counter.feed(data, body, end)
+        except OversizedError:
+            raise
         except ProtocolError:
             return passed_unread(decision)
+        unnamed = byte_counter.unnamed()
+        query = ask_first(context, unnamed) if unnamed or context.unnamed_topics is not None else None
+        if query is not None:
+            return query
         hold_ms = byte_counter.first_hold_ms(context)
         if hold_ms > 0:
             return Hold(hold_ms)
@@ -172,24 +201,21 @@ def plan_fetch(plan: Plan) -> None:
     inner, version = plan.admit, plan.version
     if inner is None:
         raise AssertionError("bandwidth comes before topic rates")
-    named = names_topics(FetchResponse, version)
-    topics_of, least, over = about(version) if named else None, ask_least(version), plan.over
+    topics_of, least, over = about(version), ask_least(version), plan.over
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
         decision, topics = inner(context, data, frame, end, complete), context.client.ledger.topics
         if topics is None or not topics.fetch.names or not isinstance(decision, Forward):
             return decision
-        if topics_of is None:
-            return _unnamed(context, plan, topics.fetch) or decision
         if not topics.fetch.enforces:
-            return decision.but(charged=True)
+            return ask_first(context, ()) or decision.but(charged=True)
         body = request_body(data, frame, end, flexible=plan.flexible_request) if complete else INCOMPLETE
         if body == INCOMPLETE:
             return WAIT
-        decision = _metered(context, topics_of, topics.fetch, data, body, end)
-        if decision is METERED_FETCH and _over(context, context.client.ledger) > context.now_ms:
+        metered = _metered(context, topics_of, topics.fetch, data, body, end)
+        if metered is METERED_FETCH and _over(context, context.client.ledger) > context.now_ms:
             return asked_least(plan, least, data, frame, end, complete)
-        return decision
+        return metered
 
     def over_with_topics(context: Context, ledger: ClientLedger) -> int:
         until_ms = 0 if over is None else over(context, ledger)
@@ -200,25 +226,30 @@ def plan_fetch(plan: Plan) -> None:
         return None if rates is None else FetchByteCounter(context, rates, version)
 
     plan.admit, plan.whole = admit, True
-    if named:
-        plan.byte_counter, plan.over, plan.tell = byte_counter, over_with_topics, _with_topics(plan.tell)
+    plan.byte_counter, plan.over, plan.tell = byte_counter, over_with_topics, _with_topics(plan.tell)
 
 
 def _metered(
     context: Context, topics_of: About, rates: TopicRates, data: bytearray, body: int, end: int
-) -> Forward:
+) -> Forward | Query:
     """Track the fetch session of the fetch with body `data[body:end]`. Return the decision to forward the
-    fetch and to count its response by topic. Raises OversizedError if the fetch has too many topics.
+    fetch and to count its response by topic, or a query for the names of its topics. Raises OversizedError if
+    the fetch has too many topics.
     """
     session = context.fetch_session = context.fetch_session or FetchSession()
+    names, unnamed = context.cluster.names_by_id, set[bytes]()
     try:
-        asked = topics_of(session, data, body, end, rates.names)
+        asked = topics_of(session, data, body, end, rates.names, names.recent, unnamed)
     except OversizedError:
         raise
     except ProtocolError:
         return METERED_UNREAD
     session.is_known = asked is not None
-    return METERED_FETCH
+    if not unnamed and context.unnamed_topics is None:
+        return METERED_FETCH
+    if asked is not None:
+        asked.update(name for one in unnamed if (name := names.name(one)) in rates.names and name is not None)
+    return ask_first(context, unnamed) or METERED_FETCH
 
 
 def _over(context: Context, ledger: ClientLedger) -> int:
@@ -263,40 +294,8 @@ def _named(session: FetchSession) -> list[str] | None:
     return [name.decode() for name in session.topics] if session.is_known else None
 
 
-def capped(offered: Mapping[int, VersionRange]) -> dict[int, VersionRange]:
-    """Return the versions that Weir offers while topics have rates: only versions in which requests name
-    their topics.
-    """
-    return {
-        api_key: VersionRange(versions.min, min(versions.max, _NAMING_MAX.get(api_key, versions.max)))
-        for api_key, versions in offered.items()
-    }
-
-
 def prepare() -> None:
-    """Compile the scanners of all versions that name topics: 25 ms in all."""
+    """Compile the scanners of all versions: 30 ms in all."""
     for message in (ProduceRequest, FetchResponse):
         for version in schema_of(message).versions:
-            if names_topics(message, version):
-                TopicBytes(message, version, ())
-
-
-def _naming_max(message: type[Message]) -> int:
-    return max(version for version in schema_of(message).versions if names_topics(message, version))
-
-
-_NAMING_MAX: Final[Mapping[int, int]] = {
-    ApiKey.PRODUCE: _naming_max(ProduceRequest),
-    ApiKey.FETCH: _naming_max(FetchResponse),
-}
-
-
-def _unnamed(context: Context, plan: Plan, rates: TopicRates) -> Wait | None:
-    """Close the connection if a topic's rate is enforced: the connection uses a version without topic names,
-    and its client will negotiate versions again. Return None if no rate is enforced, WAIT after closing.
-    """
-    if not rates.enforces:
-        return None
-    detail = f"{ApiKey(plan.api_key).name} v{plan.version} does not name its topics, and some have rates"
-    context.violate(CloseReason.TOPICS_UNNAMED, detail)
-    return WAIT
+            TopicBytes(message, version, ())

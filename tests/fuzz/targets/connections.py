@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from tests.fuzz.growth import wide
 from tests.fuzz.target import Grow, Target
-from tests.protocol.generate import sample
+from tests.protocol.generate import SAMPLE_ID, sample
 from tests.proxy.broker_versions import broker_of
 from tests.proxy.sasl import AP_REQ, bare, handshake, plain, shaken
 from tests.proxy.wire import Wire, new_connection
@@ -85,6 +85,8 @@ def _table() -> QuotaTable:
 
 def connection(settings: int) -> Connection:
     plans = Plans(Counters(), uplift=bool(settings & UPLIFTING), throttles="weir")
+    if settings & LARGE:
+        plans.cluster.names_by_id.learn(SAMPLE_ID.bytes, "käse".encode())
     release = RELEASES[settings >> FROM_RELEASE & 3]
     if release is not None:
         plans = plans.for_broker(broker_of(release))

@@ -14,7 +14,7 @@ from typing import Any, Final
 from tests.fuzz.growth import fillers, wide
 from tests.fuzz.target import Grow, Target, choosing, chosen
 from tests.fuzz.targets.codecs import VERSIONS
-from tests.protocol.generate import sample
+from tests.protocol.generate import SAMPLE_ID, sample
 from weir.protocol.codec import codec
 from weir.protocol.errors import ProtocolError
 from weir.protocol.framing import INCOMPLETE, client_id_end, request_body, response_body
@@ -31,12 +31,14 @@ from weir.protocol.scanning.field_offsets import FieldOffset, field_offset, tag_
 from weir.protocol.scanning.least_fetch import ask_least
 from weir.protocol.scanning.records_remover import RecordsRemover
 from weir.protocol.scanning.stream_scanner import EndpointMask, StreamScanner, endpoints_tag
-from weir.protocol.scanning.topic_bytes import TopicBytes, names_topics
+from weir.protocol.scanning.topic_bytes import TopicBytes
 from weir.protocol.scanning.topic_names import topics_in
 from weir.protocol.values import Message, schema_of
 
 KEPT_BYTES_MAX: Final = 1 << 20
 WANTED: Final = frozenset({b"", b"t", "käse".encode()})
+NAMES: Final = {bytes(16): b"t", SAMPLE_ID.bytes: "käse".encode(), b"\1" * 16: b"unwanted"}
+"""Names of topic ids."""
 
 
 def chunks(data: bytes, length: int) -> Iterator[bytes]:
@@ -235,9 +237,9 @@ def _array_masked(message: type[Message], version: int, body: bytes, length: int
 
 
 def _topic_bytes(message: type[Message], version: int, body: bytes, length: int) -> object:
-    if message not in (ProduceRequest, FetchResponse) or not names_topics(message, version):
+    if message not in (ProduceRequest, FetchResponse, ShareFetchResponse):
         return None
-    counter = TopicBytes(message, version, WANTED)
+    counter = TopicBytes(message, version, WANTED, NAMES)
     for chunk in chunks(body, length):
         counter.feed(chunk, 0, len(chunk))
     return dict(counter.counted), counter.complete
@@ -347,12 +349,16 @@ def run_fetches(data: bytes) -> None:
     index, body = chosen(data, len(_fetches()))
     version = _fetches()[index]
     value = decoded(FetchRequest, version, body)
+    wanted, unknown = WANTED - {b""}, set[bytes]()
     try:
-        found: object = topics_in(FetchRequest, version, "topics")(body, 0, len(body), WANTED - {b""})
+        found: object = topics_in(FetchRequest, version, "topics")(body, 0, len(body), wanted, NAMES, unknown)
     except ProtocolError:
         found = None
     if value is not None and version < 13:
-        assert found == {topic.topic.encode() for topic in value.topics} & WANTED - {b""}
+        assert found == {topic.topic.encode() for topic in value.topics} & wanted
+    elif value is not None:
+        ids = {topic.topic_id.bytes for topic in value.topics}
+        assert (found, unknown) == ({NAMES[one] for one in ids & NAMES.keys()} & wanted, ids - NAMES.keys())
     changed = bytearray(body)
     try:
         ask_least(version)(changed, 0, len(changed), True)

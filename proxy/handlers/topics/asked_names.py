@@ -1,0 +1,56 @@
+"""Questions to the broker for the names of topic ids, on the client's own connection."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from uuid import UUID
+
+from weir.protocol.errors import ProtocolError
+from weir.protocol.pieces import each
+from weir.proxy.handlers.broker_query import BrokerQuery
+from weir.proxy.handlers.decisions import Query
+from weir.proxy.handlers.mutations.topic_queries import Found, broker_topics
+from weir.proxy.handlers.plan import Context
+from weir.proxy.handlers.topics.names_by_id import UnnamedTopics
+
+
+def ask_first(context: Context, unknown: Collection[bytes]) -> Query | None:
+    """Return a query for the names of these topic ids, and of those that the connection has met before. None
+    if there is nothing to ask now.
+    """
+    topics = context.unnamed_topics
+    if topics is None:
+        if not unknown:
+            return None
+        topics = context.unnamed_topics = UnnamedTopics()
+    names = context.cluster.names_by_id
+    wanted = topics.to_ask(unknown, context.now_ms)
+    wanted = {topic_id for topic_id in wanted if names.name(topic_id) is None}
+    return Query(ask_names(context, topics, wanted), again=True) if wanted else None
+
+
+def meet_unnamed(context: Context, unknown: Collection[bytes]) -> None:
+    """Have the connection's next request ask for the names of these topic ids."""
+    if context.unnamed_topics is None:
+        context.unnamed_topics = UnnamedTopics()
+    context.unnamed_topics.meet(unknown)
+
+
+def ask_names(context: Context, topics: UnnamedTopics, wanted: Collection[bytes]) -> BrokerQuery:
+    """Ask the broker for the names of topic ids, and learn them. If Weir cannot read the answer, the topics
+    have no names for now.
+    """
+    names = context.cluster.names_by_id
+
+    def learn(found: Found) -> None:
+        names.learn(found.topic_id.bytes, found.name.encode())
+
+    try:
+        there = yield from broker_topics(context, (), [UUID(bytes=topic_id) for topic_id in wanted])
+        yield from each(learn, there.by_id.values())
+    except ProtocolError:  # the connection lives on: the client has not asked
+        pass
+    unnamed = [one for one in wanted if names.name(one) is None]
+    context.counters.topics_unnamed += len(unnamed)
+    topics.not_named(unnamed, context.now_ms)
+    return None

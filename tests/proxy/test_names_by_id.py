@@ -1,0 +1,187 @@
+"""Names of topics that requests identify by id: the table, and questions to the broker for the others."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+from uuid import UUID
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.kfake.cluster import Cluster
+from tests.kfake.direct import Client
+from tests.proxy.wire import new_connection
+from tests.wire.frames import request
+from tests.wire.messages import fetched_from, id_of, identity, produce_to, produced
+from weir.protocol.api import ApiKey
+from weir.protocol.messages import FetchRequest, MetadataRequest
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.counters import Counters
+from weir.proxy.handlers.plans import Plans
+from weir.proxy.handlers.topics.names_by_id import NamesById, UnnamedTopics
+from weir.quotas import Entity, QuotaKey, QuotaTable
+
+PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
+RATES: Final = QuotaTable({(Entity(topic="a"), key): 10**9 for key in (PRODUCE, FETCH)})
+LEAST: Final = 6
+"""Names of the table of this size that were used last and must stay: half of it."""
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 20)), max_size=200))
+def test_the_table_of_names_is_bounded_and_keeps_the_half_that_was_used_last(
+    steps: list[tuple[bool, int]],
+) -> None:
+    """A model: all that was ever learned, ordered by use."""
+    names, learned = NamesById(2 * LEAST), OrderedDict[int, bytes]()
+    for learns, number in steps:
+        topic_id, name = UUID(int=number).bytes, f"topic-{number}".encode()
+        kept = number in list(learned)[-LEAST:]
+        if learns:
+            names.learn(topic_id, name)
+            learned[number] = name
+        elif (found := names.name(topic_id)) is not None or kept:
+            assert found == learned[number]
+        if number in learned and names.name(topic_id) is not None:
+            learned.move_to_end(number)
+        assert len(names) <= 2 * LEAST
+
+
+def test_a_topic_that_was_made_again_under_its_name_is_known_by_both_ids() -> None:
+    names = NamesById()
+    for number in (1, 2):
+        names.learn(UUID(int=number).bytes, b"a")
+    assert [names.name(UUID(int=number).bytes) for number in (1, 2)] == [b"a", b"a"]
+
+
+def test_brokers_without_topic_ids_teach_no_name() -> None:
+    names = NamesById()
+    names.learn(bytes(16), b"a")
+    assert names.name(bytes(16)) is None
+
+
+def test_topic_ids_without_a_name_are_bounded_on_each_connection() -> None:
+    topics = UnnamedTopics()
+    for number in range(0, 100_000, 5000):
+        some = [UUID(int=each).bytes for each in range(number, number + 5000)]
+        topics.not_named(some, 0)
+        topics.meet(some)
+    assert len(topics.to_ask((), 0)) <= 10_000
+
+
+class Play:
+    """A client of brokers that have the topics `a` and `b`, and a rate for `a`."""
+
+    def __init__(self, table: QuotaTable = RATES, *, buffer_bytes: int = 256 * 1024) -> None:
+        self.cluster = Cluster()
+        for name in ("a", "b"):
+            self.cluster.add(name, topic_id=id_of(name))
+        self.plans = Plans(Counters())
+        self.table, self.buffer_bytes = table, buffer_bytes
+        self.reconnect()
+
+    def reconnect(self) -> None:
+        session = new_connection(self.table, plans=self.plans, buffer_bytes=self.buffer_bytes)
+        self.client = Client(session, self.cluster)
+
+    def charged(self, key: QuotaKey) -> int:
+        topics = self.client.session.quotas.topics
+        assert topics is not None
+        rates = topics.produce if key is PRODUCE else topics.fetch
+        return sum(int(budget.charged) for budget in rates.budgets())
+
+    @property
+    def asked(self) -> int:
+        """Number of topic ids that the brokers were asked about."""
+        return sum(len(one.topics or ()) for one in self.cluster.messages_of(MetadataRequest))
+
+
+def fetch(*topics: str, session_id: int = 0, epoch: int = -1) -> bytes:
+    named = [FetchRequest.FetchTopic(**identity(topic, 13)) for topic in topics]
+    return request(FetchRequest(topics=named, session_id=session_id, session_epoch=epoch), 13)
+
+
+def test_an_unknown_topic_id_is_asked_for_once_by_all_connections_and_charged_from_the_first_on() -> None:
+    play = Play()
+    for number in range(3):
+        play.client.send(0, produce_to(number, 13, a=100, b=50))
+        play.client.send(0, fetch("a", "b"))
+        play.reconnect()
+    assert play.asked == 2
+    assert play.client.session.quotas is not None
+    frames = [each.frame for each in play.cluster.received]
+    assert frames.count(produce_to(2, 13, a=100, b=50)) == 1
+
+
+def test_a_produce_request_with_an_unknown_topic_id_is_charged_after_the_question() -> None:
+    play = Play()
+    play.client.send(0, produce_to(1, 13, a=100, b=50), produce_to(2, 13, a=10))
+    assert play.charged(PRODUCE) == 110
+    assert play.asked == 2
+
+
+def test_a_fetch_with_an_unknown_topic_id_is_charged_after_the_question() -> None:
+    play = Play()
+    play.cluster.handlers[ApiKey.FETCH] = lambda *_: body(fetched_from(1, 0, 13, a=100, b=50))
+    play.client.send(0, fetch("a", "b"))
+    assert (play.charged(FETCH), play.asked) == (100, 2)
+
+
+def body(frame: bytes) -> bytes:
+    """The body of a response whose header has tagged fields."""
+    return frame[9:]
+
+
+def test_a_topic_that_was_deleted_and_made_again_is_charged_under_its_new_id() -> None:
+    play = Play()
+    play.client.send(0, produce_to(1, 13, a=100))
+    again = play.cluster.add("a", topic_id=id_of("c"))
+    play.client.send(0, produce_to(2, 13, c=100))
+    assert again.topic_id == id_of("c")
+    assert (play.charged(PRODUCE), play.asked) == (200, 2)
+
+
+def test_a_topic_that_the_client_may_not_describe_is_forwarded_and_asked_for_once_a_second() -> None:
+    play = Play()
+    play.cluster.denied.add("a")
+    for now_ms in (0, 1, 999, 1000, 1500):
+        play.client.send(now_ms, produce_to(1, 13, a=100))
+    assert (play.charged(PRODUCE), play.asked) == (0, 2)
+    assert play.plans.cluster.names_by_id.name(id_of("a").bytes) is None
+    assert play.client.session.counters.topics_unnamed == 2
+    play.cluster.denied.clear()
+    play.client.send(2000, produce_to(2, 13, a=100))
+    assert (play.charged(PRODUCE), play.asked) == (100, 3)
+
+
+def test_an_answer_that_weir_cannot_read_closes_no_connection() -> None:
+    play = Play()
+    play.cluster.handlers[ApiKey.METADATA] = lambda *_: b"\0\0\0\0\0"
+    (frame,) = play.client.send(0, produce_to(1, 13, a=100))
+    assert frame == produced(1, version=13)
+
+
+def test_topic_ids_that_arrive_behind_forwarded_bytes_are_asked_for_by_the_next_request() -> None:
+    play = Play(buffer_bytes=4096)
+    play.client.send(0, produce_to(1, 13, b=20_000, a=6000))
+    assert (play.charged(PRODUCE), play.asked) == (0, 1)
+    play.client.send(0, produce_to(2, 13, b=20_000, a=6000))
+    assert (play.charged(PRODUCE), play.asked) == (6000, 2)
+
+
+def test_topic_ids_of_a_response_are_asked_for_by_the_next_fetch() -> None:
+    """The fetch goes on with a fetch session of another connection, and names no topics."""
+    play = Play()
+    play.cluster.handlers[ApiKey.FETCH] = lambda *_: body(fetched_from(1, 0, 13, 7, a=100))
+    for _ in range(2):
+        play.client.send(0, fetch(session_id=7, epoch=3))
+    assert (play.charged(FETCH), play.asked) == (100, 1)
+
+
+def test_a_produce_request_with_too_many_unknown_topic_ids_is_refused() -> None:
+    """It has more topics than Weir scans in a turn, so it is forwarded in parts."""
+    play = Play()
+    wire, frame = play.client.wire, produce_to(1, 13, **{f"n{number}": 0 for number in range(20_000)})
+    wire.feed(0, client=frame)
+    play.client.answer(0)
+    assert wire.closed(0) is CloseReason.REQUEST_TOO_LARGE
