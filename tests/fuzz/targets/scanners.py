@@ -272,7 +272,7 @@ def _compare(message: type[Message], version: int, body: bytes, value: Any) -> N
         position = expected.locate(body, 0, len(body), True)
         assert _tags_found(message, version, body, len(body)) == position
     if _topic_bytes(message, version, body, len(body)) is not None:
-        assert _topic_bytes(message, version, body, len(body)) == (_counted(message, value), True)
+        assert _topic_bytes(message, version, body, len(body)) == (_counted(message, version, value), True)
     if message in LAST_ENDPOINTS:
         hidden: Any = decoded(message, version, _array_masked(message, version, body, len(body)))  # type: ignore[arg-type]  # bytes
         if value.node_endpoints:
@@ -303,15 +303,19 @@ def _reported(value: FetchResponse, version: int) -> list[tuple[object, ...]]:
     ]
 
 
-def _counted(message: type[Message], value: Any) -> dict[bytes, int]:
+def _counted(message: type[Message], version: int, value: Any) -> dict[bytes, int]:
+    """Return the bytes by the name of wanted topics, and by the ids that have no name."""
     counted: Counter[bytes] = Counter()
-    if message is ProduceRequest:
-        named = [(topic.name, topic.partition_data) for topic in value.topic_data]
-    else:
-        named = [(topic.topic, topic.partitions) for topic in value.responses]
-    for name, partitions in named:
-        if name.encode() in WANTED:
-            counted.update({name.encode(): sum(len(partition.records or b"") for partition in partitions)})
+    for topic in value.topic_data if message is ProduceRequest else value.responses:
+        if message is ShareFetchResponse or version >= 13:
+            name = NAMES.get(topic.topic_id.bytes, topic.topic_id.bytes)
+            is_counted = name in WANTED or topic.topic_id.bytes not in NAMES
+        else:
+            name = (topic.name if message is ProduceRequest else topic.topic).encode()
+            is_counted = name in WANTED
+        if is_counted:
+            partitions = topic.partition_data if message is ProduceRequest else topic.partitions
+            counted[name] += sum(len(partition.records or b"") for partition in partitions)
     return {name: size for name, size in counted.items() if size}
 
 
