@@ -58,8 +58,6 @@ IDLE_MS: Final = 3_600_000
 """Time (ms) of silence after which a connection may be forgotten."""
 NEVER: Final = 2**62
 """Time (ms) that is later than every event of a replay."""
-SHARE_FETCH: Final = 78
-"""API key of ShareFetch (KIP-932)."""
 WAKE, _CHARGE = 0, 1
 """Kinds of events. At equal times, a connection's wait ends (0) before a request is charged (1)."""
 _ALL_CLIENTS: Final = Tags("", "")
@@ -177,7 +175,7 @@ class _Fetches(_HeldFetches):
     __slots__ = ()
 
     def answered(self, replay: Replay, connection: Connection, asked: Asked, now_ms: int) -> None:
-        rest_ms = 0 if asked[5] == SHARE_FETCH else self.over_until_ms - now_ms
+        rest_ms = self.over_until_ms - now_ms
         if asked[2] and rest_ms <= 0:
             super().answered(replay, connection, asked, now_ms)
             return

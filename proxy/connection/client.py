@@ -92,7 +92,6 @@ class Client:
         "authenticated",
         "brokers",
         "exchange",
-        "first_fetch_seen",
         "first_hold_end_ms",
         "first_produce_seen",
         "first_request_seen",
@@ -175,11 +174,6 @@ class Client:
         """Time (ms) at which every hold of a first request of this connection must end; None before the first
         hold.
         """
-        self.first_fetch_seen = False
-        """True once this connection's first share fetch was admitted. Until then the request may be held for
-        throttles of byte rates that other connections of its client have caused. Other fetches are not held:
-        a client over its quota gets responses without records.
-        """
         self.topics_produced: set[bytes] = set()
         """Names, in UTF-8, of the topics with a rate to which this connection has begun to produce."""
         self.parse_cache = ParseCache()
@@ -259,7 +253,7 @@ class Client:
         and clear everything cached for the former principal.
         """
         if user != self.user or not self.authenticated:
-            self.first_request_seen = self.first_produce_seen = self.first_fetch_seen = False
+            self.first_request_seen = self.first_produce_seen = False
             self.topics_produced.clear()
             self.first_hold_end_ms = None
         self.user = user

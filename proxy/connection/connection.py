@@ -423,7 +423,7 @@ class Connection:
 
     def first_hold_ms(self, until_ms: int) -> int:
         """Return the time (ms) for which to hold the connection's first request of a kind (any request,
-        produce, share fetch) because other connections of the client have caused a throttle until `until_ms`.
+        produce) because other connections of the client have caused a throttle until `until_ms`.
 
         All first requests of a connection share one `first_hold_ms_max`.
         """

@@ -96,8 +96,8 @@ class RequestInFlight:
         self.correlation_id = correlation_id
         self.plan = plan
         self.ledger: ClientLedger | None = None
-        """Quotas of the client, to which the response's bytes are charged; None if these bytes are not
-        charged.
+        """Quotas of the client, to which the response's bytes are still to be charged; None if they are not
+        to be charged any more.
         """
         self.byte_counter: ByteCounter | None = None
         """Counter of the response's bytes that was made for this request; None without a counter, and once
@@ -156,6 +156,10 @@ class RequestInFlight:
         self.ledger = None
         self.tell(until_ms)
 
+    def forget_ledger(self) -> None:
+        """Forget the quotas of the response's bytes: they were charged."""
+        self.ledger = None
+
     def forget_byte_counter(self) -> None:
         """Forget the counter of the response's bytes: the connection has taken it over, or needs none."""
         self.byte_counter = None
@@ -198,6 +202,8 @@ class RequestInFlight:
         processes the request nevertheless. Record the charge as usage.
         """
         ledger, usage_counters = self.time_ledger, self.usage_counters
+        if self.ledger is not None and self.plan.on_leave is not None:
+            self.plan.on_leave(self.ledger)
         if self.unconfirmed_us:
             self.cost_us += min(self.unconfirmed_us, UNANSWERED_US)
             self.unconfirmed_us = 0.0

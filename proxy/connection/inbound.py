@@ -25,7 +25,7 @@ from weir.proxy.connection.charges import LocalResponse, count_request
 from weir.proxy.connection.in_flight import CHARGED, PLAIN, RequestInFlight
 from weir.proxy.connection.state import NEXT, OPEN, QUERYING, SASL_REQUEST, SERIAL, SERIAL_REQUEST
 from weir.proxy.connection.tokens import from_client
-from weir.proxy.connection.usage_counters import PRODUCER, TOPIC, UsageCounters
+from weir.proxy.connection.usage_counters import CONSUMER, PRODUCER, TOPIC, UsageCounters
 from weir.proxy.handlers.broker_query import RunningQuery
 from weir.proxy.handlers.decisions import FORWARD, Decision, Defer, Forward, Hold, Query, Reply, Wait
 from weir.proxy.handlers.plan import ByteCounter, Plan
@@ -479,6 +479,8 @@ class Inbound:
             throttle_ms = forward.byte_counter.charge(connection.now_ms)
             if throttle_ms > 0:
                 self._throttle(record, throttle_ms, TOPIC)
+        if forward.throttle_ms:
+            self._throttle(record, forward.throttle_ms, CONSUMER)
         if record.until_ms and (plan.throttle is None or not forward.answered):
             connection.tell_next(record.until_ms)
         if not forward.answered:

@@ -407,6 +407,7 @@ class Outbound:
                 throttle_ms = charge(record.ledger, length, connection.now_ms)
                 if throttle_ms > 0:
                     until_ms = max(until_ms, self._mute(CONSUMER, throttle_ms))
+            record.forget_ledger()
         if self._measured_until_ms:
             until_ms, self._measured_until_ms = max(until_ms, self._measured_until_ms), 0
         report_ms = max(until_ms - connection.now_ms, 0)

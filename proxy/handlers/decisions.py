@@ -32,6 +32,7 @@ class Forward:
         "response_counter",
         "sasl",
         "serial",
+        "throttle_ms",
         "unread",
     )
 
@@ -44,6 +45,7 @@ class Forward:
         exempt: bool = False,
         unread: bool = False,
         sasl: bool = False,
+        throttle_ms: int = 0,
         byte_counter: ByteCounter | None = None,
         counted_to: int = 0,
         frame: bytes | None = None,
@@ -64,6 +66,10 @@ class Forward:
         """True if Weir cannot read the body: the request is forwarded unchanged, and counted."""
         self.sasl = sasl
         """True if the request is part of a SASL exchange, which may change the client's principal."""
+        self.throttle_ms = throttle_ms
+        """Throttle time (ms) of the client that its response tells, because the client is over a quota on
+        fetches; 0 for none.
+        """
         self.byte_counter = byte_counter
         """Counter of the bytes of the request; the bytes are charged when the request is complete. None if no
         bytes are to be counted.
@@ -95,6 +101,7 @@ class Forward:
             exempt=self.exempt,
             unread=self.unread if unread is None else unread,
             sasl=self.sasl,
+            throttle_ms=self.throttle_ms,
             byte_counter=byte_counter,
             counted_to=counted_to,
         )

@@ -61,10 +61,6 @@ class Client(Protocol):
     """
     topics_produced: set[bytes]
     """Names, in UTF-8, of the topics with a rate to which this connection has produced."""
-    first_fetch_seen: bool
-    """True once this connection's first share fetch was admitted. Until then the share fetch may be held for
-    throttles that other connections of its client have caused.
-    """
 
     @property
     def user(self) -> str:
@@ -387,6 +383,10 @@ class Plan:
     on_response: tuple[Charge, ...] = ()
     """Functions that charge a response. If several charges throttle, the longest throttle counts, never the
     sum (Kafka 2.0 and later).
+    """
+    on_leave: Callable[[ClientLedger], None] | None = None
+    """Function to call for a request whose response was not charged, because the connection has ended before;
+    None for no call.
     """
     over: Callable[[Context, ClientLedger], int] | None = None
     """Function that returns the time (ms) until which the client of a response is over its quota because of

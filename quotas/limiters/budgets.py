@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from weir.quotas.limiters.counters import CountingLimiter
 from weir.quotas.limiters.limiter import UNLIMITED
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 
 __all__ = ["UNLIMITED", "Budget"]
 
+SHARE_OWED_MIN: Final = 0.02
+"""Part of `fetch_max_bytes` for which share fetches always ask, so that a client at its limit does not need a
+request for each batch: 0.2 of ten seconds.
+"""
+
 
 class Budget(CountingLimiter):
     """Usage and limit of the clients that share `tags`; one object for all their connections.
@@ -35,10 +41,12 @@ class Budget(CountingLimiter):
         "_is_shadow",
         "_num_samples",
         "_rate",
+        "_shared_until_ms",
         "_spare_total",
         "_throttle_ms_max",
         "_window_s",
         "fetch_max_bytes",
+        "share_fetches",
         "throttled_until_ms",
     )
 
@@ -62,6 +70,10 @@ class Budget(CountingLimiter):
         """Time (ms) at which the latest of the throttle times ends; the creation time if no request was
         throttled.
         """
+        self.share_fetches = 0
+        """Number of share fetches (KIP-932) of these clients that are at the broker."""
+        self._shared_until_ms = 0.0
+        """Time (ms) at which the limit has paid for all responses of share fetches."""
         self._rate = Rate(num_samples, 1000 * window_s)
         self._num_samples = num_samples
         self._window_s = window_s
@@ -80,6 +92,31 @@ class Budget(CountingLimiter):
         self.charged_ms = now_ms
         rate = self._rate.add(value, now_ms, self._spare_total)
         return 0 if rate <= self.limit else self._exceeded(rate, now_ms)
+
+    def share_fetch_max_bytes(self, now_ms: int) -> int:
+        """Return the number of bytes for which the next share fetch may ask: at least 1, for which a broker
+        sends a batch.
+
+        Responses of share fetches are always delivered, and several may be under way before the first is
+        charged. So a share fetch asks for no more than the limit owes it within one window, and each one that
+        is at the broker halves that: all together ask for less than twice as much.
+        """
+        owed = 1 - (self._shared_until_ms - now_ms) / self._rate.span_ms
+        return max(int(self.fetch_max_bytes * min(max(owed, SHARE_OWED_MIN), 1.0)) >> self.share_fetches, 1)
+
+    def owe(self, units: float, now_ms: int) -> int:
+        """Note that `units`, which were charged, came in the response of a share fetch. Return the time (ms)
+        for which its clients are over the limit.
+
+        A rate forgets an excess that is older than its window, but parallel responses can exceed the limit by
+        several windows at once. So these clients also wait until the limit has paid for all but one window.
+        """
+        owed_ms = units * 1000.0 / self.limit if self.limit else math.inf
+        paid_ms = max(self._shared_until_ms, now_ms) + owed_ms
+        self._shared_until_ms = min(paid_ms, now_ms + self._throttle_ms_max)
+        until_ms = int(self._shared_until_ms) - self._rate.span_ms
+        self.throttled_until_ms = max(self.throttled_until_ms, until_ms)
+        return max(self.throttled_until_ms - now_ms, 0)
 
     def _exceeded(self, rate: float, now_ms: int) -> int:
         """Compute and count the throttle time of a charge after which `rate` (units per second) is above the

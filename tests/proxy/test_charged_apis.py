@@ -22,6 +22,7 @@ from weir.protocol.versions import VersionRange
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.counters import Counters
 from weir.proxy.handlers import mutations
+from weir.proxy.handlers.bandwidth.bandwidth import begin_share_fetch
 from weir.proxy.handlers.plan import Plan
 from weir.proxy.handlers.plans import QUERYING_HANDLERS, Plans
 
@@ -155,7 +156,8 @@ def plan_of(api_key: ApiKey, version: int) -> tuple[bool, bool, bool]:
     """What a plan charges: the request's bytes, the response's bytes, partitions."""
     plan = Plans(Counters()).make(api_key, version)
     fills = QUERYING_HANDLERS.get(api_key, ())
-    return bool(plan.on_arrival), bool(plan.on_response), any(is_mutation(fill) for fill in fills)
+    charges = [charge for charge in plan.on_arrival if charge is not begin_share_fetch]
+    return bool(charges), bool(plan.on_response), any(is_mutation(fill) for fill in fills)
 
 
 def is_mutation(fill: Callable[[Plan], None]) -> bool:

@@ -12,11 +12,11 @@ from tests.matrix import in_one_test
 from tests.proxy.playbook import Playbook
 from tests.proxy.request_costs import LIMIT_US, spend, timed
 from tests.proxy.sasl import log_in
-from tests.proxy.throttled import RATE, fetch_budget, produce_budget, throttled_quotas
+from tests.proxy.throttled import RATE, produce_budget, throttled_quotas
 from tests.proxy.wire import APP, FIRST_HOLD_MS, new_connection, quota_table
 from tests.quotas.changes import put_in_force
 from tests.wire.frames import body_of, padded, request, response
-from tests.wire.messages import length_of, ping, pong, produce, produced
+from tests.wire.messages import ping, pong, produce, produced
 from weir.protocol.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -27,10 +27,7 @@ from weir.protocol.messages import (
     MetadataRequest,
     MetadataResponse,
     ProduceRequest,
-    ShareFetchRequest,
-    ShareFetchResponse,
 )
-from weir.protocol.values import schema_of
 from weir.proxy.connection.effects import NOTHING
 from weir.proxy.connection.state import State
 from weir.quotas import BrokerQuotas, Budget, Entity, QuotaKey, QuotaTable
@@ -133,51 +130,6 @@ def test_a_first_produce_request_is_not_held_if_that_is_configured() -> None:
         play.forwards(produce(1, 100))
         play.muted_until(60_100)
         play.returns(produced(1), told=produced(1, throttle_ms=60_100))
-
-
-SHARE_VERSIONS: Final = list(schema_of(ShareFetchRequest).versions)
-
-
-@in_one_test
-@pytest.mark.parametrize("version", SHARE_VERSIONS)
-@pytest.mark.parametrize("hold", [False, True])
-def test_the_first_share_fetch_is_held_once_and_delivered_in_full(version: int, hold: bool) -> None:
-    """It acquires its records: they would be lost to others until the broker's lock on them times out."""
-    partition = ShareFetchResponse.PartitionData(records=b"r" * 700)
-    topic = ShareFetchResponse.ShareFetchableTopicResponse(partitions=[partition])
-    quotas = throttled_quotas(fetch_s=60)
-
-    def asked(number: int) -> bytes:
-        return request(ShareFetchRequest(max_bytes=900, max_wait_ms=500), version, number)
-
-    def answered(number: int) -> bytes:
-        return response(ShareFetchResponse(responses=[topic]), version, number)
-
-    with Playbook(session=new_connection(quotas=quotas, hold=hold)) as play:
-        play.at(LATER_MS).client(asked(1))
-        play.muted_until(LATER_MS + FIRST_HOLD_MS)
-        assert play.tick() == LATER_MS + FIRST_HOLD_MS
-        play.to_broker(asked(1))
-        play.returns(answered(1))
-        exchange(play, asked(2), answered(2))
-        cost = length_of(answered(1)) - 1
-        assert fetch_budget(quotas).charged == 70_000 + 2 * cost
-
-
-def test_a_share_fetch_response_that_arrives_over_the_quota_is_delivered_in_full() -> None:
-    """Others of its client have used the quota up since it was asked for: it tells the throttle itself."""
-    partition = ShareFetchResponse.PartitionData(records=b"r" * 700)
-    topic = ShareFetchResponse.ShareFetchableTopicResponse(partitions=[partition])
-    quotas = BrokerQuotas.create(quota_table(fetch=RATE))
-    with Playbook(session=new_connection(quotas=quotas)) as play:
-        asked = request(ShareFetchRequest(max_bytes=900), 1)
-        play.forwards(asked)
-        overspend(fetch_budget(quotas))
-        answer = response(ShareFetchResponse(responses=[topic]), 1)
-        wait_ms = 60_000 + length_of(answer) - 1
-        play.broker(answer)
-        play.to_client(response(ShareFetchResponse(responses=[topic], throttle_time_ms=wait_ms), 1))
-        play.muted_until(wait_ms)
 
 
 # Told: in the first response that can

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from weir.quotas.limiters.budgets import Budget
-from weir.quotas.replay import SHARE_FETCH, Asked, Replay, _Time
+from weir.quotas.replay import Asked, Replay, _Time
 from weir.quotas.replay_hours import HOUR_MS, Hour, Hours
 from weir.quotas.table.entities import Tags
 from weir.quotas.table.quota_table import QuotaKey
@@ -132,13 +131,10 @@ def test_replay_gives_up_a_fetch_that_is_told_again_and_again_to_wait() -> None:
     assert (hour.violations, hour.charges) == (1 + 3 + 1 + 2, 1 + 3 + 1 + 2)
 
 
-@pytest.mark.parametrize(("hold", "api_key"), [(False, SHARE_FETCH), (True, 1)], ids=["share", "hold"])
-def test_share_fetches_and_fetches_in_hold_mode_are_delivered_over_the_quota(
-    hold: bool, api_key: int
-) -> None:
+def test_fetches_in_hold_mode_are_delivered_over_the_quota() -> None:
     """As produce: 15,100 bytes: 5.1 s; 15,200 at second 1, where the window is 10 s again: 5.2."""
-    replay = Replay(FETCH, 1000, hold=hold)
-    hour = of(replay, *((at, value, one, 0, 0, api_key) for at, value, one in SIDE_BY_SIDE))
+    replay = Replay(FETCH, 1000, hold=True)
+    hour = of(replay, *((at, value, one, 0, 0, 1) for at, value, one in SIDE_BY_SIDE))
     assert (hour.throttle_ms, hour.last_ms, hour.charges) == (5100 + 5200, 1000, 3)
 
 

@@ -94,7 +94,8 @@ class Client:
             SESSION.pack_into(frame, session_at(ask.kind, opened.client_id), number, epoch)
             self._session = (number, epoch + (number > 0))
         conversation.sending(ask, frame, now_ms + (opened.pieces - 1) * opened.pause_ms)
-        cuts = sorted(self._rng.randrange(len(frame)) for _ in range(opened.pieces - 1))
+        is_whole = ask.kind.api == "share_fetch"  # or who is over could change while it arrives
+        cuts = [] if is_whole else sorted(self._rng.randrange(len(frame)) for _ in range(opened.pieces - 1))
         self._is_sending = True
         for number, (start, stop) in enumerate(pairwise([0, *cuts, len(frame)])):
             send = partial(self._send, frame[start:stop], is_last=number == len(cuts))
@@ -184,6 +185,8 @@ class Broker:
         most = 2000  # a small share fetch is charged with its head, but delivered when it is whole
         if request.ask.size > BUFFER_BYTES:
             most = request.ask.size
+        if request.acquires_none:
+            most = 0
         frame = self._conversation.forward.stream[request.end - len(request.frame) : request.end]
         if kind.api == "fetch":
             most = max(FETCH_BOUNDS.unpack_from(frame, bounds_at(kind, client_id))[2], 1000)

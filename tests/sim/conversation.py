@@ -10,7 +10,17 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tests.sim.frames import FETCH_BOUNDS, INT32, SESSION, bounds_at, emptied, session_at, throttle_ms
+from tests.sim.frames import (
+    FETCH_BOUNDS,
+    INT32,
+    SESSION,
+    SHARE_RECORDS,
+    bounds_at,
+    emptied,
+    session_at,
+    share_records_at,
+    throttle_ms,
+)
 from tests.sim.model import HOLD_MS_MAX, WINDOW_MS, Ledger
 from tests.sim.net import Pipe
 from tests.sim.script import HOT, Ask, Open, Script
@@ -39,6 +49,8 @@ class Request:
     """When the wait ends that it has caused."""
     others_until_ms: int = 0
     """When the waits of its client end, as they were when it was forwarded."""
+    acquires_none: bool = False
+    """True for a share fetch that was forwarded while its client was over."""
     answer: bytearray | None = None
     """The broker's answer."""
     first_ms: int = -1
@@ -81,7 +93,7 @@ class Conversation:
         """When all waits end that this connection has caused."""
         self._serial_until_ms = 0
         """When the last response came that may have held back later requests: its cost was not known."""
-        self._firsts = {"produce", "share_fetch", HOT}
+        self._firsts = {"produce", HOT}
         """APIs, and the topic with a rate, whose next request is the connection's first, and so may wait for
         others for a while.
         """
@@ -106,6 +118,8 @@ class Conversation:
             self._forwarded += 1
             self._firsts.discard(request.ask.kind.api)
             self._has_begun |= request.ask.acks != 0
+            if request.ask.kind.api == "share_fetch":
+                self._share(request)
             if request.ask.kind.api == "produce":
                 if request.records_bytes:
                     self._firsts.discard(request.ask.topic)
@@ -149,7 +163,7 @@ class Conversation:
         It takes them out if the client is over when the response comes, also where there are none.
         """
         kind, now_ms = request.ask.kind, self._world.now_ms
-        if not kind.is_fetch:
+        if not kind.is_fetch or request.acquires_none:
             return
         if kind.api == "fetch" and not self._script.hold:
             empty = emptied(kind, answer, request.ask.topic)
@@ -165,13 +179,22 @@ class Conversation:
                 self._fail("fetch", "records for a client that is over its quota")
         self._charge(request, len(answer) - 4 - kind.uncharged_bytes)
 
+    def _share(self, request: Request) -> None:
+        """A share fetch is forwarded: for no records if its client is over, which it is told at once."""
+        ledger, now_ms = self._ledger("fetch", self.opened.client_id), self._world.now_ms
+        if request.acquires_none != (ledger is not None and ledger.until_ms > now_ms) and self._exact:
+            self._fail("fetch", f"a share fetch asks for {'no ' * request.acquires_none}records")
+        if request.acquires_none and ledger is not None:
+            self._caused(request, ledger.shared_ms(now_ms))
+
     def _charge(self, request: Request, size: int) -> None:
         """Charge a request, or its response, to its client, and its records to their topic."""
         ask, now_ms = request.ask, self._world.now_ms
         api = "fetch" if ask.kind.is_fetch else "produce"
         client, topic = self._ledger(api, self.opened.client_id), self._ledger(api, HOT)
         if client is not None:
-            self._caused(request, client.charge(size, now_ms))
+            charge = client.share if ask.kind.api == "share_fetch" else client.charge
+            self._caused(request, charge(size, now_ms))
         if topic is not None and ask.topic == HOT and request.records_bytes and ask.kind.api != "share_fetch":
             self._caused(request, topic.charge(request.records_bytes, now_ms))
 
@@ -206,6 +229,10 @@ class Conversation:
         """A request was forwarded as it was sent, but for the bounds of a fetch, and a session begun."""
         kind, client_id = request.ask.kind, self.opened.client_id
         frame = self.forward.stream[request.end - len(request.frame) : request.end]
+        if kind.api == "share_fetch":
+            at = share_records_at(client_id)
+            request.acquires_none = INT32.unpack_from(frame, at)[0] == 0
+            INT32.pack_into(frame, at, SHARE_RECORDS)
         if kind.api == "fetch" and frame != request.frame:
             at = bounds_at(kind, client_id)
             sent = FETCH_BOUNDS.unpack_from(request.frame, at)

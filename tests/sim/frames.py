@@ -31,6 +31,8 @@ FETCH_BOUNDS: Final = Struct(">iii")
 """max_wait_ms, min_bytes, max_bytes."""
 SESSION: Final = Struct(">ii")
 """session_id, session_epoch."""
+SHARE_RECORDS: Final = 500
+"""max_records of a share fetch."""
 HEAD_BYTES: Final = 16
 """At least the length, correlation id, tags and throttle time of a fetch response."""
 
@@ -107,7 +109,9 @@ def _shared(size: int, _topic: str) -> Message:
 _REQUESTS: Final[dict[str, Callable[[int, int, str], Message]]] = {
     "produce": _produce,
     "fetch": _fetch,
-    "share_fetch": lambda *_: ShareFetchRequest(group_id="g", member_id="m", max_bytes=1),  # nothing to cap
+    "share_fetch": lambda *_: ShareFetchRequest(
+        group_id="g", member_id="m", max_bytes=1, max_records=SHARE_RECORDS
+    ),  # nothing to cap
     "metadata": lambda *_: MetadataRequest(topics=[]),
     "heartbeat": lambda *_: HeartbeatRequest(group_id="g"),
 }
@@ -158,6 +162,11 @@ def bounds_at(kind: Kind, client_id: str) -> int:
 
 def session_at(kind: Kind, client_id: str) -> int:
     return bounds_at(kind, client_id) + FETCH_BOUNDS.size + 1  # isolation_level
+
+
+def share_records_at(client_id: str) -> int:
+    """Return the offset of max_records: behind header, tags, group, member, epoch and FETCH_BOUNDS."""
+    return 4 + 10 + len(client_id) + 1 + 2 + 2 + 4 + FETCH_BOUNDS.size
 
 
 def throttle_ms(kind: Kind, frame: bytearray) -> int:

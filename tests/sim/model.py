@@ -11,7 +11,9 @@ WAIT_MS_MAX: Final = 2**31 - 1
 
 
 HOLD_MS_MAX: Final = 5000
-"""For how long the first produce, or share fetch, of a connection may wait for others."""
+"""For how long the first produce of a connection may wait for others."""
+SHARE_WAIT_MS_MAX: Final = 5000
+"""How long a share fetch may be told to wait."""
 
 
 class Ledger:
@@ -22,6 +24,8 @@ class Ledger:
         self.charged = 0
         self.until_ms = 0
         """When the last wait ends that was caused here."""
+        self._paid_ms = 0.0
+        """When the limit has paid for all share fetches."""
         self._samples: list[list[float]] = []
         """[start, last event, value] of each slot."""
         self._current = 0
@@ -45,3 +49,16 @@ class Ledger:
         until_ms = now_ms + wait_ms if wait_ms > 0 else 0
         self.until_ms = max(self.until_ms, until_ms)
         return until_ms
+
+    def share(self, size: int, now_ms: int) -> int:
+        """Charge a share fetch; return when its connection's wait ends. All share fetches of a client wait
+        until the limit has paid for all bytes but those of ten seconds.
+        """
+        self.charge(size, now_ms)
+        self._paid_ms = max(self._paid_ms, now_ms) + size * 1000 / self.limit
+        self.until_ms = max(self.until_ms, int(self._paid_ms) - (SAMPLES - 1) * WINDOW_MS)
+        return self.shared_ms(now_ms)
+
+    def shared_ms(self, now_ms: int) -> int:
+        """Return until when a share fetch is told to wait, 0 if it is not."""
+        return min(self.until_ms, now_ms + SHARE_WAIT_MS_MAX) if self.until_ms > now_ms else 0

@@ -8,12 +8,17 @@ that pipelines fetches would get all responses before its first throttle.
 A fetch of a client over its quota, on any of its connections, gets the throttle time and no records, as from
 a broker. The request still goes to the broker, whose fetch session must learn of changed partitions, but it
 is changed to ask for as few bytes as possible. A response also loses its records if other connections of the
-client have exceeded the quota since the request. Share fetches acquire records, so their responses are
-delivered.
+client have exceeded the quota since the request.
 
-The first produce or share fetch of a connection may be held, for a limited time, because of throttles that
-other connections of its client have caused: reconnecting does not avoid a quota. Later requests are throttled
-only by their own connection's charges, as at a broker. In hold mode, responses are delayed with their
+A share fetch acquires its records, so its response is always delivered. While the client is over its quota,
+Weir asks for 0 records, and brokers then acquire none (`SharePartition.acquire`). Rejected: holding the
+request, because acknowledgements in it, and behind it, would wait while the locks on their records expire.
+For the same reason a share fetch is told only `SHARE_THROTTLE_MS_MAX`; the client then asks again.
+Fetches that are under way count as well: see `Budget.share_fetch_max_bytes`.
+
+The first produce request of a connection may be held, for a limited time, because of throttles that other
+connections of its client have caused: reconnecting does not avoid a quota. Later requests are throttled only
+by their own connection's charges, as at a broker. In hold mode, responses are delayed with their
 records, as by brokers before KIP-219.
 
 Shadow quotas are charged too, but delay and change nothing.
@@ -21,7 +26,7 @@ Shadow quotas are charged too, but delay and change nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from weir.protocol.errors import ProtocolError
 from weir.protocol.framing import INCOMPLETE, client_id_end, request_body
@@ -41,6 +46,11 @@ CHARGED_UNREAD = Forward(charged=True, serial=True, unread=True)
 CHARGED_UNANSWERED = Forward(charged=True, answered=False)
 UNANSWERED = Forward(answered=False)
 UNREADABLE = -2
+SHARE_THROTTLE_MS_MAX: Final = 5_000
+"""Longest throttle time (ms) that a share fetch is told. A client that waits longer could not acknowledge
+before its acquired records are delivered to others: brokers lock them for 30 s by default, and groups may
+choose 15 s (`group.share.min.record.lock.duration.ms`). Processing the records takes a part of that time.
+"""
 _NOT_LOCATED: dict[int, Decision | Wait] = {INCOMPLETE: WAIT, UNREADABLE: CHARGED_UNREAD}
 _PRODUCE = {
     (False, True): FORWARD,
@@ -106,9 +116,13 @@ def plan_fetch(plan: Plan) -> None:
 
 def plan_share_fetch(plan: Plan) -> None:
     """Charge the bytes of a share consumer's fetches (KIP-932) to the fetch quota, and limit their
-    `max_bytes`.
+    `max_bytes`. Ask for no records while the client is over the quota, except in version 0 (an early access
+    of Kafka 4.0), which cannot.
     """
     max_bytes = field_offset(ShareFetchRequest, plan.version, "max_bytes")
+    max_records = field_offset(ShareFetchRequest, plan.version, "max_records")
+    if max_bytes is None:
+        raise AssertionError("every share fetch has max_bytes")
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
         ledger = context.client.identify(data, frame, end, context.now_ms)
@@ -117,15 +131,26 @@ def plan_share_fetch(plan: Plan) -> None:
         budget = ledger.fetch
         if budget is None:
             return _unlimited(context, plan, ledger, data, frame, end)
-        if not context.client.first_fetch_seen:
-            context.client.first_fetch_seen = True
-            hold_ms = context.first_hold_ms(budget.throttled_until_ms)
-            if hold_ms > 0:
-                return Hold(hold_ms)
-        return _capped(context, plan, max_bytes, budget, data, frame, end, complete)
+        body = request_body(data, frame, end, flexible=plan.flexible_request)
+        position = (
+            body if body == INCOMPLETE else _located(max_records or max_bytes, data, body, end, complete)
+        )
+        if position < 0:
+            return _NOT_LOCATED[position]
+        if max_records is not None and budget.throttled_until_ms > context.now_ms:
+            max_records.write(data, position, 0)
+            throttle_ms = min(budget.tell_rest(context.now_ms), SHARE_THROTTLE_MS_MAX)
+            return Forward(serial=True, throttle_ms=throttle_ms)
+        position = max_bytes.locate(data, body, end, complete)
+        most = budget.share_fetch_max_bytes(context.now_ms)
+        if max_bytes.read(data, position) > most:
+            max_bytes.write(data, position, most)
+        return CHARGED_SERIAL
 
     plan.admit = admit
-    plan.on_response += (_charge_fetch_flexible if plan.flexible_response else ClientLedger.charge_fetch,)
+    plan.on_arrival += (begin_share_fetch,)
+    plan.on_response += (_charge_share_fetch,)
+    plan.on_leave = _leave_share_fetch
 
 
 def _unlimited(
@@ -210,6 +235,28 @@ def _first_hold_ms(context: Context, ledger: ClientLedger) -> int:
     """
     budget = ledger.produce
     return 0 if budget is None else context.first_hold_ms(budget.throttled_until_ms)
+
+
+def begin_share_fetch(ledger: ClientLedger, _length: int, _now_ms: int) -> int:
+    """Count a share fetch that is forwarded now; charge nothing."""
+    if ledger.fetch is not None:
+        ledger.fetch.share_fetches += 1
+    return 0
+
+
+def _charge_share_fetch(ledger: ClientLedger, length: int, now_ms: int) -> int:
+    """Charge the response of a share fetch. Return the throttle time (ms) that the client is told."""
+    _charge_fetch_flexible(ledger, length, now_ms)
+    budget = ledger.fetch
+    if budget is None:  # only a quota in shadow mode
+        return 0
+    budget.share_fetches -= 1
+    return min(budget.owe(length - 1, now_ms), SHARE_THROTTLE_MS_MAX)
+
+
+def _leave_share_fetch(ledger: ClientLedger) -> None:
+    if ledger.fetch is not None:
+        ledger.fetch.share_fetches -= 1
 
 
 def _charge_fetch_flexible(ledger: ClientLedger, length: int, now_ms: int) -> int:
