@@ -8,7 +8,7 @@ that clients were already told stay the same. Look-ups see the new limits at onc
 connection looks up get the new limits a slice at a time (`refresh`); only metrics show them. A client that a
 change moves to another level (such as from an entry for its user to one for its client-id) gets a new limiter
 there. The old limiter is kept with its usage, and is used again if the change is undone before the limiter
-expires.
+expires. If no default entry has changed, a change concerns only the limiters with the tags of its entries.
 
 Shadow entries, which are counted but not enforced, have limiters of their own, beside the enforced limiters
 (`ClientQuotas.shadow`). Shadow limiters are charged in the same way, but no client waits for them. A new
@@ -36,7 +36,7 @@ from weir.quotas.limiters.request_time import RequestBudget
 from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from weir.quotas.limiters.smooth import paced
 from weir.quotas.mutations import MutationBudget, ShadowMutationBudget
-from weir.quotas.registry import LimiterRegistry, Totals
+from weir.quotas.registry import SLICE, LimiterRegistry, Totals
 from weir.quotas.table.bounded_names import OVERFLOW, bounded_tags, is_bounded, overflow_tags
 from weir.quotas.table.entities import Tags
 from weir.quotas.table.limits import NONE, Limit
@@ -67,14 +67,15 @@ class ClientQuotas(Generic[A_co]):
     """The limits of one quota key, and its limiters on one broker, or in one cluster."""
 
     __slots__ = (
+        "_all_stale",
         "_changes",
         "_is_shadow",
-        "_is_stale",
         "_limits",
         "_make",
         "_note",
         "_registry",
         "_scope",
+        "_stale",
         "cluster",
         "key",
         "on_created",
@@ -116,8 +117,10 @@ class ClientQuotas(Generic[A_co]):
         self._limits = NONE
         self._changes = 0
         """Number of times that new limits replaced the limits in force."""
-        self._is_stale = False
-        """True if some limiters may still have limits from before the last call of `use`."""
+        self._stale: set[Tags] = set()
+        """Tags of limiters that may still have limits from before the last call of `use`."""
+        self._all_stale = False
+        """True if any limiter may still have such limits."""
         self._registry: LimiterRegistry[A_co] = LimiterRegistry()
         self._note: Callable[[Tags], None] | None = None
         """Function that adds the tags of a limiter to the list that `watch` has returned; None without."""
@@ -283,7 +286,12 @@ class ClientQuotas(Generic[A_co]):
             return
         if table.is_prepared or not limits.same_as(self._limits):
             self._changes += 1
-        self._limits, self._is_stale = limits, len(self._registry) > 0
+        changed = limits.changed_tags(self._limits)
+        if changed is None:
+            self._all_stale = len(self._registry) > 0
+        else:
+            self._stale.update(tags for tags in changed if self._registry.get(tags) is not None)
+        self._limits = limits
 
     def refresh(self) -> Iterator[None]:
         """Give the limits of the table that was last passed to `use` to limiters that were not looked up
@@ -291,8 +299,14 @@ class ClientQuotas(Generic[A_co]):
         """
         if self.shadow is not None:
             yield from self.shadow.refresh()
-        if self._is_stale:
-            self._is_stale = False
+        stale, self._stale = self._stale, set()
+        if not self._all_stale:
+            for number, tags in enumerate(stale, start=1):
+                self.apply_part(tags)
+                if number % SLICE == 0:
+                    yield
+        else:
+            self._all_stale = False
             for limiters in self._registry.slices():
                 for limiter in limiters:
                     if self._registry.has(limiter):

@@ -86,7 +86,12 @@ class TopicRates:
         """Use the rates of `table` from now on. Usage stays, also if an entry changes between enforced and
         shadow.
         """
-        self._table = table
+        before, self._table = self._table, table
+        if table.pacing is before.pacing and all(
+            table.topics(self.key, shadow=shadow) is before.topics(self.key, shadow=shadow)
+            for shadow in (False, True)
+        ):
+            return  # the cluster's rates are those of the same tables
         enforced, shadow = self._own
         was = {**shadow, **enforced}
         enforced = self._made(table, enforced, was, now_ms, is_shadow=False)

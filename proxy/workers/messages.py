@@ -52,6 +52,17 @@ class Quotas(msgspec.Struct, tag=True, frozen=True):
     """True if every entry is a shadow entry."""
 
 
+class QuotasChanged(msgspec.Struct, tag=True, frozen=True):
+    """Changes of the quota table in force, or a part of them."""
+
+    pickled: bytes
+    """A `QuotaDelta`."""
+    in_shadow: bool
+    """True if every entry is a shadow entry."""
+    is_last: bool
+    """True if this part is the last one: the changes of all parts come into force together."""
+
+
 class Brokers(msgspec.Struct, tag=True, frozen=True):
     """Known brokers, and addresses that lead to no broker."""
 
@@ -260,6 +271,7 @@ class Pickled(msgspec.Struct, tag=True, frozen=True):
 Message: TypeAlias = (
     Start
     | Quotas
+    | QuotasChanged
     | Brokers
     | Client
     | Charges

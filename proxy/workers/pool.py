@@ -32,10 +32,10 @@ from weir.proxy.workers.bootstrap import BootstrapBrokers
 from weir.proxy.workers.former_usage import FormerUsage
 from weir.proxy.workers.handle import LOOK_S, Handle, Plan, Reason
 from weir.proxy.workers.questions import FLUSH_S, ConnectionLists, PeerLists, Questions
+from weir.proxy.workers.quota_follower import changes_of, message_of
 from weir.proxy.workers.refusing import RefusingListeners
 from weir.proxy.workers.sharing import SharingSender
 from weir.proxy.workers.usage import Put, UsageCollector
-from weir.proxy.workers.worker import message_of
 from weir.quotas import QuotaTable
 from weir.quotas.handover import UsedUnits
 
@@ -73,6 +73,8 @@ class Pool:
         self._manager = manager
         self._reactor = reactor
         self.handles = [self._handle(index) for index in range(number)]
+        self._told = dict.fromkeys(range(number), (QuotaTable(), False))
+        """Number of the worker → (quota table, True if in shadow), as its process knows them."""
         self._owners: dict[int | None, int] = {}
         """Number of the worker that serves each broker."""
         self._former = FormerUsage(server.quotas, lambda: reactor.now_ms)
@@ -219,7 +221,7 @@ class Pool:
 
     # Messages to workers
 
-    def _first(self) -> Iterator[messages.Message]:
+    def _first(self, number: int) -> Iterator[messages.Message]:
         """Yield the first messages to a worker's process."""
         config = self._server.config
         yield messages.Start(
@@ -229,33 +231,36 @@ class Pool:
             next(self._processes) * CONNECTIONS_EACH,
             config.own_client_id,
         )
-        yield self._quotas()
+        registry = self._server.quotas
+        self._told[number] = registry.table, registry.in_shadow
+        yield message_of(registry.table, in_shadow=registry.in_shadow)
 
     def _state(self, number: int) -> Iterator[messages.Message | None]:
         """Yield the messages to a worker's process that is ready, and None after each step.
 
-        The quotas come first, because former usage is of their limiters. No own client uses quotas of the
-        worker's brokers meanwhile; what other Weirs report meanwhile does not reach these limiters. All else
-        may change, so it comes last, in one step, with the quotas again if these have changed.
+        Changes of the quotas come first, because former usage is of their limiters. No own client uses quotas
+        of the worker's brokers meanwhile; what other Weirs report meanwhile does not reach these limiters.
+        All else may change, so it comes last, in one step, with further changes of the quotas.
         """
-        registry = self._server.quotas
-        table, in_shadow = registry.table, registry.in_shadow
-        yield self._quotas()
+        yield from self._quota_changes(number)
         sent: set[int | None] = set()
         while brokers := [node for node in self.brokers_of(number) if node not in sent]:
             sent.update(brokers)
             yield from self._former.at_brokers(brokers)
         yield messages.Limits(self._server.config.settings)
-        if registry.table is not table or registry.in_shadow != in_shadow:
-            yield self._quotas()
+        yield from self._quota_changes(number)
         yield self._brokers()
         if self._sharing is not None:
             yield self._sharing.state()
         yield from self._former.shared()
 
-    def _quotas(self) -> messages.Quotas:
+    def _quota_changes(self, number: int) -> Iterator[messages.Message]:
+        """Yield the changes of the quotas in force since the latest call for this worker."""
         registry = self._server.quotas
-        return message_of(registry.table, in_shadow=registry.in_shadow)
+        table, in_shadow = self._told[number]
+        if registry.table is not table or registry.in_shadow != in_shadow:
+            self._told[number] = registry.table, registry.in_shadow
+            yield from changes_of(registry.table.delta(table), in_shadow=registry.in_shadow)
 
     def _brokers(self) -> messages.Brokers:
         addresses = self._server.address_book
@@ -274,7 +279,10 @@ class Pool:
         self._send(self._brokers())
 
     def _send_quotas(self, _table: QuotaTable) -> None:
-        self._send(self._quotas())
+        for handle in self.handles:
+            if handle.alive:
+                for message in self._quota_changes(handle.number):
+                    handle.post(message)
 
     def _send_limits(self, config: Config) -> None:
         self._send(messages.Limits(config.settings))
@@ -357,7 +365,7 @@ class Pool:
 
     def _handle(self, number: int) -> Handle:
         plan = Plan(
-            self._first,
+            partial(self._first, number),
             partial(self._state, number),
             partial(self._take, number),
             partial(self._lost, number),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import pickle
 import signal
 import socket
 from collections.abc import Awaitable, Callable
@@ -41,10 +40,10 @@ from weir.proxy.workers.charges_sender import ChargesSender
 from weir.proxy.workers.link import Link, LinkError
 from weir.proxy.workers.questions import Answerer
 from weir.proxy.workers.quota_admin import ForwardingQuotaAdmin
+from weir.proxy.workers.quota_follower import QuotaFollower, table_of
 from weir.proxy.workers.sharing import SharingFollower
 from weir.proxy.workers.usage import UsageSender
 from weir.quotas import QuotaTable
-from weir.quotas.replication.throttles import ReplicationThrottles
 from weir.quotas.sharing.shared import LOOK_MS
 
 log = structlog.get_logger("weir")
@@ -103,6 +102,7 @@ class Worker:
         self._answerer = Answerer(sources, link.post)
         shared = config.settings.usage_share_topic
         self._sharing = SharingFollower(registry, config.settings, reactor.now_ms) if shared else None
+        self._quotas = QuotaFollower(registry)
         self._draining = trio.Event()
         self._admin = ForwardingQuotaAdmin(link, registry, config.admins, connections)
         self.plane.quota_admin = self._admin
@@ -155,8 +155,9 @@ class Worker:
             elif isinstance(message, messages.Flush):
                 await in_steps(self._charges_sender.send_rest())
                 self._link.post(messages.Flushed(message.number))
-            elif isinstance(message, messages.Quotas):
-                await self._use_quotas(message)
+            elif isinstance(message, messages.QuotasChanged):
+                await self._quotas.take(message)
+                self._admin.table = self._registry.table
             else:
                 self._take(message)
 
@@ -212,14 +213,6 @@ class Worker:
         self._address_book.note_single(message.is_single)
         self._address_book.misdirect({Address(host, port): why for host, port, why in message.misdirected})
         self._address_book.take({node_id: Address(host, port) for node_id, host, port in message.brokers})
-
-    async def _use_quotas(self, message: messages.Quotas) -> None:
-        registry, table = self._registry, table_of(message)
-        registry.in_shadow = message.in_shadow
-        await trio.to_thread.run_sync(registry.prepare, table)
-        registry.use(table)
-        self._admin.table = table
-        await in_steps(registry.refresh())
 
     # Messages to the supervisor
 
@@ -323,24 +316,6 @@ def without_limits(settings: Settings) -> Settings:
         upstream_sasl_password_file="",
         upstream_sasl_username="",
     )
-
-
-def table_of(message: messages.Quotas) -> QuotaTable:
-    """Return the table in a message."""
-    values, shadow, options, shadow_options, replication = pickle.loads(message.pickled)  # noqa: S301  # ours
-    return QuotaTable(values, shadow, options, shadow_options, replication=ReplicationThrottles(replication))
-
-
-def message_of(table: QuotaTable, *, in_shadow: bool) -> messages.Quotas:
-    """Return a message with this table."""
-    parts = (
-        dict(table.values),
-        dict(table.shadow),
-        dict(table.options()),
-        dict(table.options(shadow=True)),
-        dict(table.replication.values),
-    )
-    return messages.Quotas(pickle.dumps(parts), in_shadow)
 
 
 def main(fd: int) -> None:

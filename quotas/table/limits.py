@@ -1,6 +1,7 @@
 """Limits: the quotas of one key, prepared for lookup: the limit of a client, and the clients that share it.
 
->>> limits = Limits([(Entity("alice"), 10.0), (Entity(client_id=Prefix("etl-")), 5.0)])
+>>> etl = Entity(client_id=Prefix("etl-"))
+>>> limits = Limits({Entity("alice"): QuotaValue(10.0), etl: QuotaValue(5.0)})
 >>> limits.resolve("alice", "etl-1") == Limit(10.0, Tags("alice", ""))
 True
 >>> limits.resolve("bob", "etl-1") == Limit(5.0, Tags("", "", client_id_prefix="etl-"))
@@ -9,14 +10,20 @@ True
 
 from __future__ import annotations
 
+from itertools import count
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from weir.quotas.table.entities import DEFAULT, LEVELS, Entity, Level, Name, Part, Prefix, Tags
+from weir.quotas.table.immutable_map import ImmutableMap
 from weir.quotas.table.options import PLAIN, Options, Pacing, Scope
+from weir.quotas.table.quota_delta import QuotaValue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Mapping
+
+_Key: TypeAlias = tuple[str, str]
+"""(user, client-id or prefix) of an entry; "" for a part that the entry does not name."""
 
 
 class Limit(NamedTuple):
@@ -56,12 +63,9 @@ class _LevelQuotas(NamedTuple):
     """
     prefix_chars: int
     """Number of characters in each client-id prefix that these entries name; 0 if they name no prefixes."""
-    values: dict[tuple[str, str], float]
-    """(user, client-id or prefix) → value; "" for a part that the entries do not name."""
-    shadows: set[tuple[str, str]]
-    """Keys of `values`, (user, client-id or prefix), whose entries are shadow entries."""
-    options: dict[tuple[str, str], Options]
-    """(user, client-id or prefix) → options; only for entries that have options."""
+    values: ImmutableMap[_Key, float]
+    marks: ImmutableMap[_Key, _Mark]
+    """Only for shadow entries, and for entries that have options."""
 
     @classmethod
     def of(cls, level: Level, prefix_chars: int) -> _LevelQuotas:
@@ -71,10 +75,22 @@ class _LevelQuotas(NamedTuple):
             level.user is Part.NAMED,
             level.client_id is Part.NAMED,
             prefix_chars,
-            {},
-            set(),
-            {},
+            ImmutableMap(),
+            ImmutableMap(),
         )
+
+
+class _Mark(NamedTuple):
+    """Mode and options of an entry."""
+
+    is_shadow: bool = False
+    options: Options = PLAIN
+
+
+CHANGED_MAX: Final = 1000
+"""Number of changed entities above which their limiters are not looked up one by one."""
+_PLAIN_MARK: Final = _Mark()
+_VERSIONS: Final = count()
 
 
 class Limits:
@@ -83,64 +99,112 @@ class Limits:
     A lookup costs one dict access per level in use; for a level with prefixes, one per length of prefixes.
     """
 
-    __slots__ = ("_has_options", "_is_shadow", "_levels", "_pacing", "_unleveled")
+    __slots__ = (
+        "_by_level",
+        "_changed",
+        "_former",
+        "_has_options",
+        "_is_shadow",
+        "_levels",
+        "_pacing",
+        "_unleveled",
+        "_version",
+    )
 
     def __init__(
         self,
-        quotas: Iterable[tuple[Entity, float]] = (),
-        shadow: Iterable[tuple[Entity, float]] = (),
-        options: Mapping[tuple[Entity, bool], Options] = MappingProxyType({}),
+        values: Mapping[Entity, QuotaValue] = MappingProxyType({}),
         pacing: Pacing = Pacing.KAFKA,
     ) -> None:
-        """Prepare the values (units per second) of the enforced entries `quotas` and the entries `shadow` for
-        lookup. If an entity is in both, its shadow entry counts. `options`: (entity, True for its shadow
-        entry) → options. `pacing`: default of entries without pacing.
+        """Prepare the values (units per second) of enforced entries for lookup. `pacing`: default of entries
+        without pacing.
         """
         self._pacing = pacing
-        self._has_options = pacing is not Pacing.KAFKA or bool(options)
-        levels: dict[tuple[Level, int], _LevelQuotas] = {}
+        self._has_options = False
+        self._by_level: dict[tuple[Level, int], _LevelQuotas] = {}
         """(level, number of characters in the level's prefixes or 0) → all quotas of that level."""
-        self._unleveled: dict[tuple[str, Name], tuple[float, bool]] = {}
+        self._levels: tuple[_LevelQuotas, ...] = ()
+        self._unleveled: ImmutableMap[tuple[str, Name], tuple[float, bool]] = ImmutableMap()
         """(`topic` or `ip`, name) → (value, True for a shadow entry), for the entries of topics and IP
         addresses, which are not among the levels (kinds of entities of users and client-ids).
         """
         self._is_shadow = False
-        for entity, value in quotas:
-            self._add(levels, entity, value, False, options.get((entity, False), PLAIN))
-        for entity, value in shadow:
-            self._is_shadow = True
-            self._add(levels, entity, value, True, options.get((entity, True), PLAIN))
-        in_order = sorted(levels.items(), key=lambda item: (LEVELS.index(item[0][0]), -item[0][1]))
-        self._levels = tuple(quotas for _level, quotas in in_order)
+        self._version = next(_VERSIONS)
+        """Number that only these limits have, of those in this process."""
+        self._former = self._version
+        """Version of the limits that these were made from, by changes of the entities `_changed`."""
+        self._changed: Collection[Entity] = ()
+        self._apply(values, ())
 
-    def _add(
-        self,
-        levels: dict[tuple[Level, int], _LevelQuotas],
-        entity: Entity,
-        value: float,
-        is_shadow: bool,
-        options: Options,
-    ) -> None:
-        user, client_id = entity.user, entity.client_id
-        if user is None and client_id is None:
+    def applied(self, changes: Mapping[Entity, QuotaValue | None], shadow: Collection[Entity] = ()) -> Limits:
+        """Return the limits after these changes; None removes an entry. Entities in `shadow` get shadow
+        entries, the others enforced ones. An entity has one entry here. Costs as much as the changes.
+        """
+        made = Limits(pacing=self._pacing)
+        made._by_level, made._unleveled = dict(self._by_level), self._unleveled
+        made._is_shadow = self._is_shadow
+        made._former, made._changed = self._version, changes.keys()
+        made._apply(changes, shadow)
+        return made
+
+    def _apply(self, changes: Mapping[Entity, QuotaValue | None], shadow: Collection[Entity]) -> None:
+        self._is_shadow = self._is_shadow or len(shadow) > 0
+        unleveled: dict[tuple[str, Name], tuple[float, bool] | None] = {}
+        leveled: dict[tuple[Level, int], dict[_Key, tuple[float, _Mark] | None]] = {}
+        for entity, value in changes.items():
+            user, client_id, is_shadow = entity.user, entity.client_id, entity in shadow
             if entity.topic is not None:
-                self._unleveled[_TOPIC, entity.topic] = value, is_shadow
+                unleveled[_TOPIC, entity.topic] = value and (value.value, is_shadow)
             elif entity.ip is not None:
-                self._unleveled[_IP, entity.ip] = value, is_shadow
-            return
-        name = _plain(client_id)
-        prefix_chars = len(name) if isinstance(client_id, Prefix) else 0
-        level = Level(Part.of(user), Part.of(client_id))
-        its = levels.get((level, prefix_chars))
-        if its is None:
-            its = levels[level, prefix_chars] = _LevelQuotas.of(level, prefix_chars)
-        key = _plain(user), name
-        its.values[key] = value
-        if is_shadow:
-            its.shadows.add(key)
-        its.options.pop(key, None)  # options of the enforced entry
-        if options != PLAIN:
-            its.options[key] = options
+                unleveled[_IP, entity.ip] = value and (value.value, is_shadow)
+            else:
+                name = _plain(client_id)
+                prefix_chars = len(name) if isinstance(client_id, Prefix) else 0
+                level = Level(Part.of(user), Part.of(client_id))
+                its = leveled.setdefault((level, prefix_chars), {})
+                its[_plain(user), name] = value and (value.value, _Mark(is_shadow, value.options))
+        self._unleveled = self._unleveled.updated(unleveled)
+        for place, entries in leveled.items():
+            self._apply_to_level(place, entries)
+        in_order = sorted(self._by_level.items(), key=lambda item: (LEVELS.index(item[0][0]), -item[0][1]))
+        self._levels = tuple(quotas for _level, quotas in in_order)
+        self._has_options = self._pacing is not Pacing.KAFKA or any(level.marks for level in self._levels)
+
+    def _apply_to_level(
+        self, place: tuple[Level, int], entries: Mapping[_Key, tuple[float, _Mark] | None]
+    ) -> None:
+        """Change the entries of one level; forget the level with its last entry, so that no lookup pays."""
+        level = self._by_level.get(place) or _LevelQuotas.of(*place)
+        marks: dict[_Key, _Mark | None] = {}
+        for key, entry in entries.items():
+            mark = _PLAIN_MARK if entry is None else entry[1]
+            if mark != _PLAIN_MARK or key in level.marks:
+                marks[key] = None if mark == _PLAIN_MARK else mark
+        values = level.values.updated({key: entry and entry[0] for key, entry in entries.items()})
+        if values:
+            self._by_level[place] = level._replace(values=values, marks=level.marks.updated(marks))
+        else:
+            self._by_level.pop(place, None)
+
+    def changed_tags(self, before: Limits) -> list[Tags] | None:
+        """Return the tags of the limiters that may have another limit than in `before`. None stands for any
+        limiter: these limits were not made from `before`, a default entry has changed, or too many entries.
+        """
+        changed = self._changed
+        if self._former != before._version or len(changed) > CHANGED_MAX:
+            return None
+        if any(DEFAULT in (entity.user, entity.client_id, entity.ip) for entity in changed):
+            return None
+        return [
+            Tags(
+                _plain(entity.user),
+                "" if isinstance(entity.client_id, Prefix) else _plain(entity.client_id),
+                entity.client_id.start if isinstance(entity.client_id, Prefix) else "",
+                entity.topic or "",
+                _plain(entity.ip),
+            )
+            for entity in changed
+        ]
 
     def resolve(self, user: str, client_id: str) -> Limit | None:
         """Return the limit of a client; None if the client has no limit.
@@ -155,14 +219,14 @@ class Limits:
         tags = Tags(
             user if level.per_user else "", client_id if level.per_client_id and not prefix else "", prefix
         )
-        is_shadow = self._is_shadow and key in level.shadows
+        is_shadow = self._is_shadow and level.marks.get(key, _PLAIN_MARK).is_shadow
         if not self._has_options:
             return Limit(value, tags, is_shadow)
         pacing, scope = self._options(level, key)
         return Limit(value, tags, is_shadow, pacing, scope)
 
     def _options(self, level: _LevelQuotas, key: tuple[str, str]) -> tuple[Pacing, Scope]:
-        pacing, scope = level.options.get(key, PLAIN)
+        pacing, scope = level.marks.get(key, _PLAIN_MARK).options
         return pacing or self._pacing, scope
 
     def named(self, user: str, client_id: str) -> Tags:
@@ -178,7 +242,7 @@ class Limits:
     def _find(self, user: str, client_id: str) -> tuple[_LevelQuotas, tuple[str, str], float] | None:
         levels = self._levels if user and client_id else self._levels_for(user, client_id)
         for level in levels:
-            _, _, names_user, names_client_id, prefix_chars, values, _, _ = level
+            _, _, names_user, names_client_id, prefix_chars, values, _ = level
             name = client_id if names_client_id else client_id[:prefix_chars] if prefix_chars else ""
             key = (user if names_user else "", name)
             value = values.get(key)
@@ -226,7 +290,7 @@ class Limits:
         if found is None:
             return None
         level, key, value = found
-        return value if (key in level.shadows) == self._is_shadow else None
+        return value if level.marks.get(key, _PLAIN_MARK).is_shadow == self._is_shadow else None
 
     def options_of(self, tags: Tags) -> tuple[Pacing, Scope]:
         """Return pacing and scope of the limit for the clients that share `tags`. Return Kafka's pacing and
@@ -244,7 +308,7 @@ class Limits:
         prefix_chars = len(prefix)
         has_user, has_client_id = user != "", client_id != "" or prefix_chars > 0
         for level in self._levels:
-            per_user, per_client_id, names_user, names_client_id, its_chars, values, _, _ = level
+            per_user, per_client_id, names_user, names_client_id, its_chars, values, _ = level
             if per_user == has_user and per_client_id == has_client_id and its_chars == prefix_chars:
                 key = (user if names_user else "", client_id if names_client_id else prefix)
                 value = values.get(key)
@@ -267,11 +331,6 @@ class Limits:
         if level.prefix_chars:
             return Entity(its_user, Prefix(name))
         return Entity(its_user, (name if level.names_client_id else DEFAULT) if level.per_client_id else None)
-
-    @property
-    def has_options(self) -> bool:
-        """True if a limit may have another pacing or scope than Kafka's."""
-        return self._has_options
 
     def same_as(self, other: Limits) -> bool:
         """Return True if these limits and `other` have the same values and options for the same entities."""

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from enum import Enum
-from itertools import chain
-from types import MappingProxyType
+from itertools import count
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from weir.quotas.replication.throttles import NO_THROTTLES, ReplicationThrottles
 from weir.quotas.table.entities import Entity, Tags
+from weir.quotas.table.immutable_map import ImmutableMap
 from weir.quotas.table.limits import NONE, Limits
 from weir.quotas.table.options import PLAIN, Options, Pacing
+from weir.quotas.table.quota_delta import NO_DELTA, QuotaDelta, QuotaValue, difference
+from weir.quotas.table.quota_entries import QuotaEntries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from weir.quotas.replication.throttles import ConfigKey
 
@@ -55,6 +56,9 @@ Quota: TypeAlias = tuple[Entity, QuotaKey]
 """Key of a configured value: an entity, and the kind of quota."""
 
 
+_VERSIONS: Final = count()
+
+
 class QuotaTable:
     """An immutable set of configured quotas. Tables with the same quotas are equal, in any order.
 
@@ -64,19 +68,22 @@ class QuotaTable:
 
     Replication throttles (KIP-73) are part of the table, so that every store keeps them with the quotas. They
     have no mode: `in_shadow` does not change them.
+
+    A table made from another one by a delta shares its values, and also the lookups that the other one has
+    computed, with the changed values replaced. So the cost of a change depends on the number of changed
+    values, not on the number of values.
     """
 
     __slots__ = (
         "_all_in_shadow",
-        "_keys",
+        "_enforced",
         "_limits",
-        "_options",
         "_paced",
         "_shadow",
         "_shadow_limits",
-        "_shadow_options",
+        "_step",
         "_topics",
-        "_values",
+        "_version",
         "is_prepared",
         "pacing",
         "replication",
@@ -96,65 +103,62 @@ class QuotaTable:
         `pacing` is the default of entries without pacing. Raises ValueError if a value is not a finite number
         above 0.
         """
-        self._values = dict(values or {})
-        self._shadow = dict(shadow or {})
-        for (entity, key), value in chain(self._values.items(), self._shadow.items()):
-            if not 0 < value < math.inf:
-                raise ValueError(f"{key.value} of {entity} must be a finite number above 0, not {value}")
-        self._options = _kept(options, self._values)
-        self._shadow_options = _kept(shadow_options, self._shadow)
+        self._enforced = QuotaEntries(values, options)
+        self._shadow = QuotaEntries(shadow, shadow_options)
         self.pacing = pacing
         """Kind of limiter (Kafka's or smooth) of byte rates whose entries set no pacing."""
         self.replication = replication
         """Replication throttles of brokers and topics (KIP-73)."""
-        self._keys = frozenset(key for _entity, key in chain(self._values, self._shadow))
         self._limits: dict[QuotaKey, Limits] = {}
         self._shadow_limits: dict[QuotaKey, Limits] = {}
-        self._topics: dict[tuple[QuotaKey, bool], Mapping[str, float]] = {}
+        self._topics: dict[tuple[QuotaKey, bool], ImmutableMap[str, float]] = {}
         self._all_in_shadow: QuotaTable | None = None
         self._paced: QuotaTable | None = None
+        self._version = next(_VERSIONS)
+        """Number that only this table has, of those in this process."""
+        self._step = self._version, NO_DELTA
+        """Version of a former table, and the delta that leads from that table to this one."""
         self.is_prepared = False
-        """True once `prepared` has run. Limits that are equal to those of the former table are then the same
+        """True if `prepared` has run. Limits that are equal to those of the former table are then the same
         objects, so that a comparison by `is` finds the changed limits.
         """
 
     @property
     def values(self) -> Mapping[Quota, float]:
         """Enforced values, read-only: (entity, key) → value, in the order of configuration."""
-        return MappingProxyType(self._values)
+        return self._enforced.values
 
     @property
     def shadow(self) -> Mapping[Quota, float]:
         """Values of shadow entries, which are counted but not enforced: (entity, key) → value. Read-only."""
-        return MappingProxyType(self._shadow)
+        return self._shadow.values
 
     def options(self, *, shadow: bool = False) -> Mapping[Quota, Options]:
         """Return the options of enforced values, or of shadow values: (entity, key) → options. Read-only;
         values without options are missing.
         """
-        return MappingProxyType(self._shadow_options if shadow else self._options)
+        return self._side(shadow).options
 
     def options_of(self, entity: Entity, *, shadow: bool = False) -> Options:
         """Return the options of an entity's enforced entry, or of its shadow entry."""
-        options = self._shadow_options if shadow else self._options
+        options = self._side(shadow).options
         if not options:
             return PLAIN
         return next((options[entity, key] for key in keys_of(entity) if (entity, key) in options), PLAIN)
 
     def entities(self) -> Iterator[tuple[Entity, dict[QuotaKey, float]]]:
         """Yield each entity that has enforced values, with key → value."""
-        return _grouped(self._values)
+        return self._enforced.by_entity()
 
     def shadow_entities(self) -> Iterator[tuple[Entity, dict[QuotaKey, float]]]:
         """Yield each entity that has shadow values, with key → value."""
-        return _grouped(self._shadow)
+        return self._shadow.by_entity()
 
     def limits(self, key: QuotaKey) -> Limits:
         """Return the enforced limits of one key, prepared for lookup at the first call."""
         limits = self._limits.get(key)
         if limits is None:
-            options = _by_entity(self._options, key, is_shadow=False)
-            limits = self._limits[key] = Limits(_chosen(self._values, key), (), options, self.pacing)
+            limits = self._limits[key] = Limits(self._enforced.of(key), self.pacing)
         return limits
 
     def shadow_limits(self, key: QuotaKey) -> Limits:
@@ -166,12 +170,8 @@ class QuotaTable:
         """
         limits = self._shadow_limits.get(key)
         if limits is None:
-            shadow = list(_chosen(self._shadow, key))
-            options = {
-                **_by_entity(self._options, key, is_shadow=False),
-                **_by_entity(self._shadow_options, key, is_shadow=True),
-            }
-            limits = Limits(_chosen(self._values, key), shadow, options, self.pacing) if shadow else NONE
+            shadow = self._shadow.of(key)
+            limits = self.limits(key).applied(shadow, shadow) if shadow else NONE
             self._shadow_limits[key] = limits
         return limits
 
@@ -187,18 +187,18 @@ class QuotaTable:
         """
         topics = self._topics.get((key, shadow))
         if topics is None:
-            chosen = _chosen(self._shadow if shadow else self._values, key)
-            topics = {entity.topic: rate for entity, rate in chosen if entity.topic is not None}
-            self._topics[key, shadow] = topics
+            topics = self._topics[key, shadow] = self._side(shadow).topics(key)
         return topics
 
     def prepared(self, before: QuotaTable) -> QuotaTable:
-        """Prepare all limits for lookup, and return this table. Any thread may call this before other threads
-        use the table: 100,000 entries take half a second.
+        """Prepare all limits for lookup, and the delta that leads from `before`; return this table. Any
+        thread may call this before other threads use the table: 100,000 entries take half a second, or no
+        time if the table was made from `before`.
 
         Limits that are equal in the former table `before` become the same objects as there, so that limiters
         with these limits need no update.
         """
+        self.delta(before)
         if not self.is_prepared:
             for key in QuotaKey:
                 self._limits[key] = _old_if_same(self.limits(key), before.limits(key))
@@ -209,6 +209,77 @@ class QuotaTable:
             self.is_prepared = True
         return self
 
+    def delta(self, before: QuotaTable) -> QuotaDelta:
+        """Return the delta that leads from `before` to this table. If this table was not made from `before`,
+        the first call compares both tables.
+        """
+        if before is self:
+            return NO_DELTA
+        if self._step[0] != before._version:
+            throttles, former = self.replication.values, before.replication.values
+            delta = QuotaDelta(
+                difference(before._enforced, self._enforced),
+                difference(before._shadow, self._shadow),
+                {
+                    key: throttles.get(key)
+                    for key in {**former, **throttles}
+                    if former.get(key) != throttles.get(key)
+                },
+            )
+            self._step = before._version, delta
+        return self._step[1]
+
+    def applied(self, delta: QuotaDelta) -> QuotaTable:
+        """Return the table after these changes, at a cost that depends only on the number of changes. Raises
+        ValueError if a value is not a finite number above 0, or a throttle does not exist.
+        """
+        made = QuotaTable(pacing=self.pacing, replication=self.replication)
+        if delta.replication:
+            made.replication = self.replication.altered(delta.replication)
+        made._enforced = self._enforced.applied(delta.enforced)
+        made._shadow = self._shadow.applied(delta.shadow)
+        made._step = self._version, delta
+        made._take_lookups(self, delta)
+        return made
+
+    def _take_lookups(self, before: QuotaTable, delta: QuotaDelta) -> None:
+        """Take what the former table has computed, with the changed values replaced."""
+        changed = {**delta.enforced, **delta.shadow}.keys()
+        for key, limits in before._limits.items():
+            values = {entity: new for (entity, its_key), new in delta.enforced.items() if its_key is key}
+            self._limits[key] = limits.applied(values) if values else limits
+        for key, limits in before._shadow_limits.items():
+            entities = [entity for entity, its_key in changed if its_key is key]
+            self._shadow_limits[key] = self._changed_shadow_limits(limits, key, entities)
+        for (key, is_shadow), topics in before._topics.items():
+            side = delta.shadow if is_shadow else delta.enforced
+            rates: dict[str, float | None] = {
+                entity.topic: new and new.value
+                for (entity, its_key), new in side.items()
+                if its_key is key and entity.topic is not None
+            }
+            self._topics[key, is_shadow] = topics.updated(rates)
+        if before._all_in_shadow is not None:
+            in_shadow = {quota: self._shadow.get(quota) or self._enforced.get(quota) for quota in changed}
+            self._all_in_shadow = before._all_in_shadow.applied(QuotaDelta({}, in_shadow, delta.replication))
+        if before._paced is not None:
+            self._paced = before._paced.applied(delta)
+        self.is_prepared = before.is_prepared
+
+    def _changed_shadow_limits(self, limits: Limits, key: QuotaKey, changed: Collection[Entity]) -> Limits:
+        if not self._shadow.has(key):
+            return NONE
+        if limits is NONE:  # the first shadow entries of this key
+            shadow = self._shadow.of(key)
+            return self.limits(key).applied(shadow, shadow)
+        values = {entity: self._shadow.get((entity, key)) for entity in changed}
+        in_shadow = {entity for entity, value in values.items() if value is not None}
+        values |= {entity: self._enforced.get((entity, key)) for entity in changed if entity not in in_shadow}
+        return limits.applied(values, in_shadow) if values else limits
+
+    def _side(self, shadow: bool) -> QuotaEntries:  # enforced entries, or shadow entries
+        return self._shadow if shadow else self._enforced
+
     def altered(
         self, changes: Mapping[Quota, float | None], *, shadow: bool = False, options: Options | None = None
     ) -> QuotaTable:
@@ -216,41 +287,35 @@ class QuotaTable:
         The changed entries get `options`, or keep their own if `options` is None. Raises ValueError if a
         value is not a finite number above 0.
         """
-        merged = {**(self._shadow if shadow else self._values), **changes}
-        kept = {quota: value for quota, value in merged.items() if value is not None}
-        said = dict(self._shadow_options if shadow else self._options)
-        for entity in {entity for entity, _key in changes}:
+        side: dict[Quota, QuotaValue | None] = {}
+        for entity in dict.fromkeys(entity for entity, _key in changes):
             its = self.options_of(entity, shadow=shadow) if options is None else options
-            said.update({(entity, key): its for key in keys_of(entity)})
-        throttles = self.replication
-        if shadow:
-            return QuotaTable(self._values, kept, self._options, said, self.pacing, replication=throttles)
-        return QuotaTable(kept, self._shadow, said, self._shadow_options, self.pacing, replication=throttles)
+            for key in QuotaKey:
+                before = self._side(shadow).get((entity, key))
+                value = changes.get((entity, key), before and before.value)
+                after = None if value is None else QuotaValue(value, its)
+                if after != before:
+                    side[entity, key] = after
+        return self.applied(QuotaDelta({}, side) if shadow else QuotaDelta(side))
 
     def replication_altered(self, changes: Mapping[ConfigKey, str | None]) -> QuotaTable:
         """Return a table with changed replication throttles (None removes one), and the same quotas. Raises
         ValueError for a throttle that does not exist, or a value of another form.
         """
-        return QuotaTable(
-            self._values,
-            self._shadow,
-            self._options,
-            self._shadow_options,
-            self.pacing,
-            replication=self.replication.altered(changes),
-        )
+        return self.applied(QuotaDelta(replication=changes))
 
     def in_shadow(self) -> QuotaTable:
         """Return a table in which every entry is a shadow entry (counted, not enforced), made at the first
         call. An enforced entry is left out if its entity already has a shadow entry for the same quota.
         """
         if self._all_in_shadow is None:
-            enforced = {quota: its for quota, its in self._options.items() if quota not in self._shadow}
+            enforced, shadow = self._enforced, self._shadow
             self._all_in_shadow = QuotaTable(
                 None,
-                {**self._values, **self._shadow},
+                {**enforced.values, **shadow.values},
                 None,
-                {**enforced, **self._shadow_options},
+                {quota: its for quota, its in enforced.options.items() if quota not in shadow.values}
+                | dict(shadow.options),
                 self.pacing,
                 replication=self.replication,
             )
@@ -263,23 +328,17 @@ class QuotaTable:
         if self.pacing is pacing:
             return self
         if self._paced is None:
-            self._paced = QuotaTable(
-                self._values,
-                self._shadow,
-                self._options,
-                self._shadow_options,
-                pacing,
-                replication=self.replication,
-            )
+            paced = self._paced = QuotaTable(pacing=pacing, replication=self.replication)
+            paced._enforced, paced._shadow = self._enforced, self._shadow
         return self._paced
 
     def has(self, key: QuotaKey) -> bool:
         """Return True if a value of this key is configured, enforced or in shadow."""
-        return key in self._keys
+        return self._enforced.has(key) or self._shadow.has(key)
 
     def __len__(self) -> int:
         """Return the number of configured values: enforced, in shadow, and of replication throttles."""
-        return len(self._values) + len(self._shadow) + len(self.replication)
+        return len(self.values) + len(self.shadow) + len(self.replication)
 
     def __eq__(self, other: object) -> bool:
         """Return True if both tables have the same quotas and replication throttles. 100,000 equal entries
@@ -290,23 +349,21 @@ class QuotaTable:
         if not isinstance(other, QuotaTable):
             return NotImplemented
         return (
-            self._values == other._values
+            self._enforced == other._enforced
             and self._shadow == other._shadow
-            and self._options == other._options
-            and self._shadow_options == other._shadow_options
             and self.pacing is other.pacing
             and self.replication == other.replication
         )
 
     def __hash__(self) -> int:
         """Return the hash of the values; equal tables have equal hashes."""
-        return hash((frozenset(self._values.items()), frozenset(self._shadow.items()), self.replication))
+        return hash((self._enforced, self._shadow, self.replication))
 
     def __repr__(self) -> str:
         """Return a text with all values and options, for test failures."""
-        said = f"QuotaTable({self._values!r}, shadow={self._shadow!r}"
-        if self._options or self._shadow_options:
-            said += f", options={self._options!r}, shadow_options={self._shadow_options!r}"
+        said = f"QuotaTable({self.values!r}, shadow={self.shadow!r}"
+        if self._enforced.options or self._shadow.options:
+            said += f", options={self._enforced.options!r}, shadow_options={self._shadow.options!r}"
         if self.pacing is not Pacing.KAFKA:
             said += f", pacing={self.pacing!r}"
         return f"{said}, replication={self.replication!r})" if len(self.replication) else f"{said})"
@@ -314,27 +371,3 @@ class QuotaTable:
 
 def _old_if_same(new: Limits, old: Limits) -> Limits:
     return old if new.same_as(old) else new
-
-
-def _kept(options: Mapping[Quota, Options] | None, values: Mapping[Quota, float]) -> dict[Quota, Options]:
-    """Return the options without those that equal the defaults, and without those of quotas that have no
-    value in `values`.
-    """
-    return {quota: its for quota, its in (options or {}).items() if quota in values and its != PLAIN}
-
-
-def _by_entity(
-    options: Mapping[Quota, Options], key: QuotaKey, *, is_shadow: bool
-) -> dict[tuple[Entity, bool], Options]:
-    return {(entity, is_shadow): its for (entity, its_key), its in options.items() if its_key is key}
-
-
-def _chosen(values: Mapping[Quota, float], key: QuotaKey) -> Iterator[tuple[Entity, float]]:
-    return ((entity, value) for (entity, its_key), value in values.items() if its_key is key)
-
-
-def _grouped(values: Mapping[Quota, float]) -> Iterator[tuple[Entity, dict[QuotaKey, float]]]:
-    grouped: dict[Entity, dict[QuotaKey, float]] = {}
-    for (entity, key), value in values.items():
-        grouped.setdefault(entity, {})[key] = value
-    return iter(grouped.items())

@@ -27,8 +27,8 @@ from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChange
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from weir.quotas.connections import ConnectionQuotas
 from weir.quotas.replication.throttles import ReplicationThrottles
-from weir.quotas.table import quota_table as table_module
 from weir.quotas.table.limits import Limits
+from weir.quotas.table.quota_entries import QuotaEntries
 
 PRODUCE: Final = QuotaKey.PRODUCER_BYTE_RATE
 FETCH: Final = QuotaKey.CONSUMER_BYTE_RATE
@@ -327,9 +327,7 @@ class Work:
         monkeypatch.setattr(Limits, "__init__", self._noting("makes limits", Limits.__init__))
         monkeypatch.setattr(Limits, "same_as", self._noting("compares limits", Limits.same_as))
         monkeypatch.setattr(QuotaTable, "__init__", self._noting("makes a table", QuotaTable.__init__))
-        monkeypatch.setattr(
-            "weir.quotas.table.quota_table._chosen", self._noting("searches a table", table_module._chosen)
-        )
+        monkeypatch.setattr(QuotaEntries, "of", self._noting("searches a table", QuotaEntries.of))
 
         def compare(one: QuotaTable, other: object) -> bool:
             self._note("compares tables" if one is not other else None)

@@ -19,6 +19,7 @@ from tests.scripted import staged
 from weir.proxy.addresses import Address
 from weir.proxy.build import VERSION
 from weir.proxy.close_reasons import CloseReason
+from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.supervisor import Task
 from weir.proxy.counters import Counters
 from weir.proxy.server.refusals import RefusalError
@@ -37,9 +38,11 @@ from weir.proxy.workers.messages import (
     Left,
     Message,
     Quotas,
+    QuotasChanged,
     Ready,
 )
 from weir.proxy.workers.pool import Pool
+from weir.proxy.workers.quota_follower import PART_MAX, QuotaFollower
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 
 
@@ -423,7 +426,7 @@ async def test_a_new_process_gets_usage_in_steps_also_of_brokers_that_are_new_me
 
 
 @staged(brokers=(0,))
-async def test_a_new_process_gets_quotas_before_usage_and_again_if_they_change_meanwhile(
+async def test_a_new_process_gets_changed_quotas_before_usage_and_those_of_meanwhile_at_the_end(
     stage: Stage,
 ) -> None:
     """A worker drops usage of limiters that its quotas do not have."""
@@ -432,16 +435,50 @@ async def test_a_new_process_gets_quotas_before_usage_and_again_if_they_change_m
     registry.of(0).ledger("", "c1", now_ms).charge_produce(50, now_ms)
     async with pool_of(stage) as (pool, _ends):
         pool._owners[0] = 0
-        kept = [type(each) for each in pool._state(0) if each is not None]
+        handle = pool.handles[0]
+        link, handle._link = handle._link, None  # it gets its state before it counts as ready
         messages = pool._state(0)
         found = [next(messages)]
         registry.use(QuotaTable())
         found += messages
-    assert kept.index(Quotas) < kept.index(Charges)
-    assert kept.count(Quotas) == 1
-    changed = [each for each in found if isinstance(each, Quotas)]
-    assert len(changed) == 2
-    assert changed[0] != changed[1]
+        handle._link = link
+    kinds = [type(each) for each in found if each is not None]
+    assert kinds[:2] == [QuotasChanged, Charges]
+    assert kinds[2:].count(QuotasChanged) == 1
+    worker = QuotaRegistry(QuotaTable())
+    tables = []
+    for each in found:
+        if isinstance(each, QuotasChanged):
+            await QuotaFollower(worker).take(each)
+            tables.append(worker.table)
+    assert tables == [EACH, QuotaTable()]
+
+
+@staged(brokers=(0,))
+async def test_a_changed_value_reaches_workers_alone_and_the_values_of_a_change_together(
+    stage: Stage,
+) -> None:
+    values = {(Entity(f"user-{n}"), QuotaKey.PRODUCER_BYTE_RATE): 1.0 for n in range(3 * PART_MAX)}
+    registry = stage.server.quotas
+    registry.use(QuotaTable(values))
+    worker = QuotaRegistry(registry.table)
+    follower = QuotaFollower(worker)
+    async with pool_of(stage) as (pool, ends):
+        for number in range(len(ends)):
+            list(pool._first(number))
+        for changed in ([7], range(2 * PART_MAX)):
+            for end in ends:
+                end.messages.clear()
+            before = worker.table
+            registry.use(registry.table.altered({list(values)[n]: 2.0 + len(changed) for n in changed}))
+            await until(lambda: all(any(each.is_last for each in end.of(QuotasChanged)) for end in ends))
+            sent = ends[0].of(QuotasChanged)
+            assert len(sent) == -(-len(changed) // PART_MAX)
+            for message in sent:
+                assert worker.table is before
+                await follower.take(message)
+            assert worker.table == registry.table
+            assert worker.table.delta(before).number == len(changed)
 
 
 @pytest.mark.trio

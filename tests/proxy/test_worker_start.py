@@ -28,7 +28,8 @@ from weir.proxy.workers.exit_codes import REPLACED
 from weir.proxy.workers.link import Link
 from weir.proxy.workers.messages import Start
 from weir.proxy.workers.pool import Pool
-from weir.proxy.workers.worker import Worker, config_of, message_of
+from weir.proxy.workers.quota_follower import message_of
+from weir.proxy.workers.worker import Worker, config_of
 from weir.quotas import QuotaTable
 
 UPSTREAM = {"upstream": "broker:9092"}
@@ -116,7 +117,7 @@ def test_contents_of_key_files_are_kept_with_workers_only(tmp_path: Path) -> Non
     assert alone.in_force is None
     pool = started({**options, "workers": 2})
     assert pool is not None
-    (start, _quotas) = pool._first()
+    (start, _quotas) = pool._first(0)
     assert isinstance(start, Start)
     (files,) = start.tls
     assert files is not None

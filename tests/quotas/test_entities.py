@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.quotas.calls import calls_made
+from tests.quotas.limits import limits_of
 from tests.quotas.vectors import THROTTLE, Resolution, Sanitized, table
 from weir.quotas.table.entities import DEFAULT, LEVELS, Entity, Level, Name, Part, Tags
-from weir.quotas.table.limits import Limit, Limits
+from weir.quotas.table.limits import Limit
 from weir.quotas.table.names import sanitize
 from weir.quotas.table.quota_table import QuotaKey
 
@@ -54,7 +55,7 @@ clients = st.tuples(st.one_of(st.just(""), names), st.one_of(st.just(""), names)
 def test_a_limit_found_for_a_client_is_found_by_its_tags(
     quotas: dict[Entity, float], client: tuple[str, str]
 ) -> None:
-    limits = Limits(quotas.items())
+    limits = limits_of(quotas)
     limit = limits.resolve(*client)
     if limit is not None:
         assert limits.of(limit.tags) == limit.value
@@ -65,8 +66,8 @@ def test_a_limit_found_for_a_client_is_found_by_its_tags(
 def test_limits_are_equal_if_they_give_equal_values_to_equal_entities(
     one: dict[Entity, float], other: dict[Entity, float]
 ) -> None:
-    assert Limits(one.items()).same_as(Limits(other.items())) is (one == other)
-    assert Limits(one.items()).same_as(Limits(reversed(one.items())))
+    assert limits_of(one).same_as(limits_of(other)) is (one == other)
+    assert limits_of(one).same_as(limits_of(dict(reversed(one.items()))))
 
 
 @pytest.mark.parametrize("parts", [(None, None), ("", None), (None, ""), ("alice", "")])
@@ -79,9 +80,9 @@ def test_an_entity_without_parts_or_with_an_empty_name_is_refused(
 
 def test_a_limit_lookup_costs_the_same_among_100_000_entities() -> None:
     users, client_ids = ("alice", DEFAULT, None), ("app", DEFAULT, None)
-    levels = [(Entity(*both), 1.0) for both in product(users, client_ids) if any(both)]
-    few = Limits(levels)
-    many = Limits([*((Entity(f"u{n}", f"c{n}"), 1.0) for n in range(100_000)), *levels])
+    levels = {Entity(*both): 1.0 for both in product(users, client_ids) if any(both)}
+    few = limits_of(levels)
+    many = limits_of({**{Entity(f"u{n}", f"c{n}"): 1.0 for n in range(100_000)}, **levels})
     assert many.resolve("u99999", "c99999") == Limit(1.0, Tags("u99999", "c99999"))
     costs = {calls_made(partial(limits.resolve, "nobody", "nothing")) for limits in (few, many)}
     assert len(costs) == 1

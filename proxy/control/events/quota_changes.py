@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 from weir.proxy.control.events.records import Publish, QuotaChange, QuotaChanged
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.slices import slices
 from weir.proxy.control.throttled import SLICE
+from weir.quotas import QuotaTable
+from weir.quotas.table.quota_delta import QuotaDelta
 from weir.quotas.table.quota_table import Quota
 
 SHOWN_MAX: Final = 20
@@ -22,40 +24,40 @@ class QuotaChanges:
         """Begin with the table that is in force now."""
         self._registry = registry
         self._publish = publish
-        self._before = registry.table
+        self._newest = registry.table
+        self._steps: list[tuple[QuotaTable, QuotaDelta]] = []
+        """(Table, delta that leads to the next table), for each new table since the previous event."""
+        registry.on_update.append(self._note)
+
+    def _note(self, _in_force: QuotaTable) -> None:
+        before, self._newest = self._newest, self._registry.table
+        self._steps.append((before, self._newest.delta(before)))
 
     def look(self) -> Iterator[None]:
-        """Publish an event if another table has come into force since the previous call. The work is done in
-        steps of about a millisecond; the caller serves sockets at each yield.
+        """Publish an event if values have changed since the previous call. The work is done in steps of about
+        a millisecond; the caller serves sockets at each yield.
         """
-        before, after = self._before, self._registry.table
-        if before is after:
-            return
-        self._before = after
-        changed, shown = 0, list[QuotaChange]()
-        for shadow in (False, True):
-            old, new = (before.shadow, after.shadow) if shadow else (before.values, after.values)
-            for change in _differences(old, new, shadow=shadow):
-                if change is None:
+        steps, self._steps = self._steps, []
+        first: dict[tuple[bool, Quota], float | None] = {}
+        """(True for a shadow entry, quota) → value before its first change."""
+        for before, delta in steps:
+            for shadow, side in ((False, delta.enforced), (True, delta.shadow)):
+                values = before.shadow if shadow else before.values
+                for part in slices(side, SLICE):
+                    for quota in part:
+                        first.setdefault((shadow, quota), values.get(quota))
                     yield
-                else:
+        after, changed, shown = self._newest, 0, list[QuotaChange]()
+        for entries in slices(first.items(), SLICE):
+            for (shadow, quota), was in entries:
+                value = (after.shadow if shadow else after.values).get(quota)
+                if value != was:
                     changed += 1
-                    shown += [change][: SHOWN_MAX - len(shown)]
+                    if len(shown) < SHOWN_MAX:
+                        shown.append(_change(quota, was, value, shadow=shadow))
+            yield
         if changed:
             self._publish(QuotaChanged(quotas=len(after), changed=changed, changes=tuple(shown)))
-
-
-def _differences(
-    old: Mapping[Quota, float], new: Mapping[Quota, float], *, shadow: bool
-) -> Iterator[QuotaChange | None]:
-    """Yield each changed value; None where the caller may serve sockets."""
-    for quotas, gone in ((new, False), (old, True)):
-        for part in slices(quotas, SLICE):
-            for quota in part:
-                before, after = old.get(quota), new.get(quota)
-                if before != after and (after is None or not gone):
-                    yield _change(quota, before, after, shadow=shadow)
-            yield None
 
 
 def _change(quota: Quota, before: float | None, after: float | None, *, shadow: bool) -> QuotaChange:

@@ -215,7 +215,7 @@ class QuotaManager:
         """Precompute the slow part of putting the table in force. Return False, and compute nothing, if the
         table equals the one in force. Runs in a thread.
         """
-        if table == self._table:
+        if not table.delta(self._table).number:
             return False
         self._quota_registry.prepare(table)
         return True

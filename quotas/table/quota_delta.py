@@ -1,0 +1,65 @@
+"""QuotaDelta: the differences between two quota tables, as stores, supervisor and workers pass them on.
+
+Kafka's counterpart is `org.apache.kafka.image.ClientQuotasDelta`.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from weir.quotas.table.options import PLAIN, Options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from weir.quotas.replication.throttles import ConfigKey
+    from weir.quotas.table.quota_entries import QuotaEntries
+    from weir.quotas.table.quota_table import Quota
+
+
+class QuotaValue(NamedTuple):
+    """A configured value (units per second, or percent of one thread), with its entry's options."""
+
+    value: float
+    options: Options = PLAIN
+
+
+Changes: TypeAlias = "Mapping[Quota, QuotaValue | None]"
+"""Quota → value after the change; None if the value is removed."""
+
+
+class QuotaDelta(NamedTuple):
+    """Changed values of enforced entries, of shadow entries, and of replication throttles."""
+
+    enforced: Changes = MappingProxyType({})
+    shadow: Changes = MappingProxyType({})
+    replication: Mapping[ConfigKey, str | None] = MappingProxyType({})
+
+    @property
+    def number(self) -> int:
+        """Number of changed values."""
+        return len(self.enforced) + len(self.shadow) + len(self.replication)
+
+    def parts(self, size: int) -> Iterator[QuotaDelta]:
+        """Yield deltas of at most `size` values of each kind; one without values if there are no changes."""
+        enforced, shadow = list(self.enforced.items()), list(self.shadow.items())
+        replication = list(self.replication.items())
+        for start in range(0, max(1, len(enforced), len(shadow), len(replication)), size):
+            part = slice(start, start + size)
+            yield QuotaDelta(dict(enforced[part]), dict(shadow[part]), dict(replication[part]))
+
+
+NO_DELTA: Final = QuotaDelta()
+
+
+def difference(before: QuotaEntries, after: QuotaEntries) -> dict[Quota, QuotaValue | None]:
+    """Return the changes that lead from `before` to `after`. Compares all values: 100,000 take 0.2 s."""
+    changes: dict[Quota, QuotaValue | None] = {}
+    if before is not after:
+        for quota in after.values:
+            new = after.get(quota)
+            if new != before.get(quota):
+                changes[quota] = new
+        changes |= dict.fromkeys(quota for quota in before.values if quota not in after.values)
+    return changes
