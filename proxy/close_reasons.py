@@ -35,8 +35,8 @@ class CloseReason(StrEnum):
     REQUEST_TOO_SHORT = "request_too_short"
     REQUEST_VERSION_UNKNOWN = "request_version_unknown"
     TOPICS_UNNAMED = "topics_unnamed"
-    """The client used a request version that has no topic names, while topics have rates. The client may
-    reconnect, and Weir then offers it only versions with topic names.
+    """A client that is no admin has sent records for topic ids whose names are unknown, while topics are
+    protected, in a request that Weir could not answer with an error, for the reasons of TOPIC_PROTECTED.
     """
     TOPIC_PROTECTED = "topic_protected"
     """A client that is no admin has sent records for one of Weir's own topics, in a request that Weir could

@@ -47,7 +47,6 @@ from weir.proxy.handlers.quota_api.quota_admin import NoQuotaAdmin, QuotaAdmin
 from weir.proxy.handlers.replication.replica_fetcher import ReplicaFetcher
 from weir.proxy.handlers.sasl.identity import ANONYMOUS as ANONYMOUS
 from weir.proxy.handlers.topics.fetch_sessions import FetchSession
-from weir.proxy.handlers.topics.names_by_id import UnnamedTopics
 from weir.quotas.limiters.throttle import INT32_MAX
 
 if TYPE_CHECKING:
@@ -148,7 +147,6 @@ class Connection:
         "state",
         "throttled_until_ms",
         "unconfirmed_us",
-        "unnamed_topics",
         "violation",
     )
 
@@ -266,8 +264,6 @@ class Connection:
         """True if the client has sent ApiVersions in v3 or newer."""
         self.fetch_session: FetchSession | None = None
         """State of the client's fetch session (KIP-227), tracked while topics have rates."""
-        self.unnamed_topics: UnnamedTopics | None = None
-        """Topic ids of the client's requests whose names are unknown; None before the first."""
         self.replica_fetcher: ReplicaFetcher | None = None
         """State of the connection's replica fetches; None unless the connection is at a replication listener.
         """

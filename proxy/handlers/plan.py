@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from weir.proxy.handlers.sasl.exchange import Exchange
     from weir.proxy.handlers.sasl.identity import Identities
     from weir.proxy.handlers.topics.fetch_sessions import FetchSession
-    from weir.proxy.handlers.topics.names_by_id import UnnamedTopics
     from weir.quotas import BrokerQuotas, Budget, ClientLedger, Cost
 
 
@@ -205,8 +204,6 @@ class Context(Protocol):
     """Latest fetch session of the connection; None before the first. Kept up to date only while topics have
     rates.
     """
-    unnamed_topics: UnnamedTopics | None
-    """Topic ids of the connection's requests whose names are unknown; None before the first."""
     replica_fetcher: ReplicaFetcher | None
     """State of the connection's replica fetches; None if the connection is not at a replication listener."""
     fetch_length: int

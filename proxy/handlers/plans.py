@@ -244,8 +244,7 @@ class Plans(dict[tuple[int, int], Plan]):
         """
         own = QUOTA_APIS if self.manages_quotas and added else ()
         offered = uplift_rule.offered(self.broker or {}, uplift=self.uplift, own=own)
-        offered = {key: both for key, both in offered.items() if key not in UNREADABLE_APIS}
-        return produced_topics.capped(offered) if self.protected else offered
+        return {key: both for key, both in offered.items() if key not in UNREADABLE_APIS}
 
     def make(self, api_key: int, version: int) -> Plan:
         """Make the plan of an (API key, version). Keep the plan only if Weir's schemas describe that version.

@@ -60,13 +60,15 @@ def test_brokers_without_topic_ids_teach_no_name() -> None:
     assert names.name(bytes(16)) is None
 
 
-def test_topic_ids_without_a_name_are_bounded_on_each_connection() -> None:
+def test_topic_ids_without_a_name_are_bounded_and_belong_to_a_principal() -> None:
     topics = UnnamedTopics()
-    for number in range(0, 100_000, 5000):
-        some = [UUID(int=each).bytes for each in range(number, number + 5000)]
-        topics.not_named(some, 0)
-        topics.meet(some)
-    assert len(topics.to_ask((), 0)) <= 10_000
+    for number in range(0, 100_000, 4000):
+        some = [UUID(int=each).bytes for each in range(number, number + 4000)]
+        topics.not_named("alice", some, 0)
+        topics.meet(str(number % 3), some)
+    assert sum(map(len, topics.met.values())) <= 10_000
+    assert topics.to_ask("alice", some, 999) == set()
+    assert topics.to_ask("bob", some, 999) == topics.to_ask("alice", some, 1000) == set(some)
 
 
 class Play:

@@ -24,7 +24,7 @@ from tests.protocol.kio_side import kio_class
 from tests.proxy.mutation_cluster import limited, quotas_of
 from tests.proxy.wire import Wire, new_connection, quota_table
 from tests.wire.frames import body_of, request, response, split, unknown_request
-from tests.wire.messages import ping, pong, produce_to, produced
+from tests.wire.messages import id_of, ping, pong, produce_to, produced
 from weir import protocol
 from weir.protocol import messages as m
 from weir.protocol.api import ApiKey, response_header_version, versions
@@ -34,7 +34,6 @@ from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection.connection import Connection
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.plans import CHANGES_OF_TOPICS, Plans
-from weir.proxy.handlers.protected_topics.produced_topics import NAMED_MAX
 from weir.proxy.handlers.protected_topics.protected_topics import ProtectedTopics
 from weir.quotas import Entity, QuotaKey, QuotaTable
 
@@ -44,6 +43,10 @@ REFUSED: Final = 29
 CLUSTER_AUTHORIZATION_FAILED: Final = 31
 SCHEMAS: Final = Path(protocol.__path__[0]) / "schemas"
 SMALL_BUFFER = 4096
+NAMES: Final = {
+    id_of(name): name for name in (OURS, THEIRS, "a", "b", OURS + "x", OURS[:-1], "x" * len(OURS))
+}
+"""Topics whose ids connections know."""
 STRUCT: Final = "__struct_fields__"
 """Names of a msgspec struct's fields."""
 
@@ -57,6 +60,8 @@ def connection(
     plans = Plans(Counters(), protected=ProtectedTopics(protected, admins))
     session = new_connection(table, plans=plans, buffer_bytes=buffer_bytes)
     session.counters = plans._counters
+    for topic_id, name in NAMES.items():
+        session.cluster.names_by_id.learn(topic_id.bytes, name.encode())
     return session
 
 
@@ -315,6 +320,7 @@ def _codes(value: Any, topic: str = "") -> list[tuple[str, int]]:
         return [code for one in value for code in _codes(one, topic)]
     names = [field.name for field in fields(value)] if is_dataclass(value) else getattr(value, STRUCT, ())
     values = {name: getattr(value, name) for name in names}
+    topic = NAMES.get(values.get("topic_id"), topic)  # type: ignore[arg-type]  # None is no id
     topic = next(
         (str(values[n]) for n in ("name", "topic", "topic_name", "resource_name") if values.get(n)), topic
     )
@@ -498,24 +504,6 @@ def test_remaining_topics_of_a_large_request_are_charged_to_the_mutation_quota()
     assert list(cluster.controller.topics) == [OURS]
 
 
-def test_versions_of_produce_with_topic_ids_are_not_offered_and_refused() -> None:
-    session = connection()
-    entries = [
-        m.ApiVersionsResponse.ApiVersion(api_key=0, min_version=0, max_version=13),
-        m.ApiVersionsResponse.ApiVersion(api_key=1, min_version=0, max_version=17),
-    ]
-    wire = Wire(session)
-    wire.feed(0, client=request(m.ApiVersionsRequest(), 3))
-    wire.feed(0, broker=response(m.ApiVersionsResponse(api_keys=entries), 3))
-    told = body_of(bytes(wire.to_client), m.ApiVersionsResponse, 3)
-    assert {one.api_key: one.max_version for one in told.api_keys if one.api_key < 2} == {0: 12, 1: 17}
-    before = bytes(wire.to_broker)
-    wire.feed(0, client=request(m.ProduceRequest(acks=1), 13))
-    assert session.violation is not None
-    assert session.violation.reason is CloseReason.TOPICS_UNNAMED
-    assert bytes(wire.to_broker) == before
-
-
 def test_a_version_that_weir_does_not_know_closes_the_connection_while_topics_are_protected() -> None:
     for api_key in CHANGES_OF_TOPICS:
         session = connection()
@@ -526,7 +514,7 @@ def test_a_version_that_weir_does_not_know_closes_the_connection_while_topics_ar
 
 # Produce
 
-PRODUCE_VERSIONS: Final = range(NAMED_MAX + 1)
+PRODUCE_VERSIONS: Final = range(14)
 
 
 def test_records_for_a_protected_topic_are_refused_with_all_topics_of_their_request() -> None:
@@ -563,22 +551,23 @@ def test_records_for_other_topics_are_forwarded_and_so_are_an_admins() -> None:
     check_each(PRODUCE_VERSIONS, check)
 
 
+@pytest.mark.parametrize("version", [9, 13])
 @pytest.mark.parametrize("others", [(), ("a", "b")])
 @pytest.mark.parametrize("table", [None, quota_table(produce=10**9)])
 def test_a_protected_topic_is_refused_after_many_requests_for_other_topics(
-    others: tuple[str, ...], table: QuotaTable | None
+    others: tuple[str, ...], table: QuotaTable | None, version: int
 ) -> None:
     """The parse cache must not let it through: requests differ in the topic only."""
     wire = Wire(connection(table=table))
     sent = b""
     for number in range(3):
         names = ["x" * len(OURS), *others]
-        sent += (frame := produce_to(number, **dict.fromkeys(names, 10)))
+        sent += (frame := produce_to(number, version, **dict.fromkeys(names, 10)))
         wire.feed(0, client=frame, broker=b"")
-        wire.feed(0, broker=produced(number, version=9))
-    wire.feed(0, client=produce_to(7, **dict.fromkeys([OURS, *others], 10)))
+        wire.feed(0, broker=produced(number, version=version))
+    wire.feed(0, client=produce_to(7, version, **dict.fromkeys([OURS, *others], 10)))
     assert bytes(wire.to_broker) == sent
-    assert set(codes(split(bytes(wire.to_client))[-1], 0, 9)) == {(n, REFUSED) for n in (OURS, *others)}
+    assert set(codes(split(bytes(wire.to_client))[-1], 0, version)) == {(n, REFUSED) for n in (OURS, *others)}
 
 
 def test_a_long_client_id_does_not_hide_a_protected_topic_from_the_parse_cache() -> None:
@@ -608,9 +597,10 @@ def test_records_without_acks_for_a_protected_topic_close_the_connection() -> No
     assert bytes(wire.to_broker) == bytes(wire.to_client) == b""
 
 
+@pytest.mark.parametrize("version", [9, 13])
 @pytest.mark.parametrize("chunk", [1000, 4096, 100_000])
-def test_a_protected_topic_behind_the_buffer_never_reaches_the_broker_whole(chunk: int) -> None:
-    frame = produce_to(1, a=10_000, b=10_000, **{OURS: 500})
+def test_a_protected_topic_behind_the_buffer_never_reaches_the_broker_whole(chunk: int, version: int) -> None:
+    frame = produce_to(1, version, a=10_000, b=10_000, **{OURS: 500})
     session = connection(buffer_bytes=SMALL_BUFFER)
     wire = Wire(session)
     for start in range(0, len(frame), chunk):
@@ -619,18 +609,20 @@ def test_a_protected_topic_behind_the_buffer_never_reaches_the_broker_whole(chun
     assert session.violation.reason is CloseReason.TOPIC_PROTECTED
     assert len(wire.to_broker) < len(frame) - 500
     assert OURS.encode() not in wire.to_broker
+    assert id_of(OURS).bytes not in wire.to_broker
     assert session.counters.protected_refused == {ApiKey.PRODUCE: 1}
 
 
-def test_a_long_request_with_many_topics_is_forwarded_and_charged_to_topics_with_rates() -> None:
-    frame = produce_to(1, a=30_000, b=30_000)
+@pytest.mark.parametrize("version", [9, 13])
+def test_a_long_request_with_many_topics_is_forwarded_and_charged_to_topics_with_rates(version: int) -> None:
+    frame = produce_to(1, version, a=30_000, b=30_000)
     table = QuotaTable({(Entity(topic="b"), QuotaKey.PRODUCER_BYTE_RATE): 1000})
     wire = Wire(connection(table=table, buffer_bytes=SMALL_BUFFER))
     for start in range(0, len(frame), 1000):
         wire.feed(0, client=frame[start : start + 1000])
     assert bytes(wire.to_broker) == frame
-    wire.feed(0, broker=produced(1, version=9))
-    assert bytes(wire.to_client) == produced(1, throttle_ms=20_000, version=9)
+    wire.feed(0, broker=produced(1, version=version))
+    assert bytes(wire.to_client) == produced(1, throttle_ms=20_000, version=version)
 
 
 def test_refused_records_are_charged_to_the_clients_byte_rate() -> None:
@@ -650,6 +642,66 @@ def test_a_refused_request_with_thousands_of_partitions_closes_the_connection() 
     Wire(session).feed(0, client=request(m.ProduceRequest(acks=1, topic_data=topics), 9))
     assert session.violation is not None
     assert session.violation.reason is CloseReason.TOPIC_PROTECTED
+
+
+# Records for topic ids whose names are unknown
+
+UNKNOWN_TOPIC_ID: Final = 100
+
+
+def unnamed(*admins: str, buffer_bytes: int = 256 * 1024) -> Client:
+    """A client that may not describe `secret`; the names of all topics are unknown."""
+    controller = Controller()
+    for name in (OURS, "secret", "a", "b"):
+        controller.add(name, topic_id=id_of(name))
+    controller.denied.add("secret")
+    plans = Plans(Counters(), protected=ProtectedTopics((OURS,), admins))
+    return Client(new_connection(plans=plans, buffer_bytes=buffer_bytes), controller)
+
+
+@pytest.mark.parametrize("names", [("a",), ("a", "b")])
+def test_records_for_an_unknown_topic_id_are_forwarded_after_one_question(names: tuple[str, ...]) -> None:
+    client = unnamed()
+    for number in range(3):
+        (frame,) = client.send(0, produce_to(number, 13, **dict.fromkeys(names, 10)))
+        assert frame == produced(number, version=13)
+    (asked,) = client.cluster.messages_of(m.MetadataRequest)
+    assert {topic.topic_id for topic in asked.topics or ()} == {id_of(name) for name in names}
+
+
+@pytest.mark.parametrize("others", [(), ("a",)])
+def test_a_protected_topic_is_refused_by_an_id_that_was_unknown(others: tuple[str, ...]) -> None:
+    client = unnamed()
+    (frame,) = client.send(0, produce_to(1, 13, **dict.fromkeys((OURS, *others), 10)))
+    assert codes(frame, 0, 13) == sorted((name, REFUSED) for name in (OURS, *others))
+    assert not client.cluster.asked_of(m.ProduceRequest)
+
+
+@pytest.mark.parametrize("others", [(), ("a",)])
+def test_records_for_a_topic_that_the_client_may_not_describe_are_refused(others: tuple[str, ...]) -> None:
+    """By an ACL that denies Describe alone, a broker would take them, and the topic could be Weir's."""
+    client = unnamed()
+    for now_ms in (0, 500, 1000):
+        (frame,) = client.send(now_ms, produce_to(1, 13, **dict.fromkeys(("secret", *others), 10)))
+        answer = body_of(frame, m.ProduceResponse, 13)
+        found = {topic.topic_id: topic.partition_responses[0].error_code for topic in answer.responses}
+        assert found == dict.fromkeys(map(id_of, ("secret", *others)), UNKNOWN_TOPIC_ID)
+    assert not client.cluster.asked_of(m.ProduceRequest)
+    assert len(client.cluster.asked_of(m.MetadataRequest)) == 2, "once a second"
+    admin = unnamed("ANONYMOUS")
+    admin.send(0, produce_to(1, 13, **dict.fromkeys(("secret", *others), 10)))
+    assert admin.cluster.asked_of(m.ProduceRequest) == [13]
+
+
+def test_an_unknown_topic_id_behind_the_buffer_closes_one_connection_only() -> None:
+    client, frame = unnamed(buffer_bytes=SMALL_BUFFER), produce_to(1, 13, a=20_000, b=500)
+    client.wire.feed(0, client=frame)
+    client.answer(0)
+    violation = client.session.violation
+    assert violation is not None
+    assert violation.reason is CloseReason.TOPICS_UNNAMED
+    again = Client(new_connection(plans=client.session.plans, buffer_bytes=SMALL_BUFFER), client.cluster)
+    assert again.send(0, frame) == [produced(1, version=13)]
 
 
 # Said

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from weir.proxy.handlers.mutations.pending_creations import PendingCreations
 from weir.proxy.handlers.mutations.recent_topics import RecentTopics
-from weir.proxy.handlers.topics.names_by_id import NamesById
+from weir.proxy.handlers.topics.names_by_id import NamesById, UnnamedTopics
 
 HARMLESS_MS: Final = 1000
 """Time (ms) for which Weir remembers that a Metadata request could not create a topic, and does not decode an
@@ -73,3 +73,4 @@ class ClusterState:
     recent_topics: RecentTopics = field(default_factory=RecentTopics)
     harmless_requests: HarmlessRequests = field(default_factory=HarmlessRequests)
     names_by_id: NamesById = field(default_factory=NamesById)
+    unnamed_topics: UnnamedTopics = field(default_factory=UnnamedTopics)

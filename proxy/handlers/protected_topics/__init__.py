@@ -14,14 +14,16 @@ request is larger than the buffer and its protected topic is not the first.
 
 Decisions:
 
-- Produce requests name topics by id from v13 on. These versions are not offered while a topic is protected,
-  and refused: topic ids in a request that is forwarded in parts could not be looked up. For DeleteTopics by
-  id, Weir asks the broker for the protected topics' ids, on the client's connection: no cached id can be
-  stale, and a client that may not describe a topic may not delete it by id either. Rejected for Produce: a
-  cache of ids from Metadata. Weir does not decode the topics of Metadata, and a recreated topic has a new id
-  that Weir does not know yet: a record that a client then writes by id to the quota topic would change
-  quotas. The price is a limit to v12 (each client that knows v13 knows v12, too) and 2.2 us for a request
-  with another topic than the one before.
+- Produce requests have topic ids from v13 on (`topics.names_by_id`). Weir forwards records only for ids whose
+  names are known, because a topic that was deleted and made again has a new id. It asks the broker for an
+  unknown name on the client's connection. If the broker gives none, the topic may be protected: its records
+  are refused with UNKNOWN_TOPIC_ID, all topics of the request together. The broker gives no name for a topic
+  that it does not know, and refuses such records anyway. It gives none either to a client that may not
+  describe the topic. By Kafka's rules such a client may not write to the topic, unless an ACL denies Describe
+  alone; no client library could then find the topic. A large request with an unknown name behind its first
+  part closes the connection, and the client's next request asks for the name.
+- For DeleteTopics by id, Weir asks the broker for the protected topics' ids, on the client's connection. A
+  client that may not describe a topic may not delete the topic by id either.
 - Versions that the schemas lack are refused, for all APIs here.
 - ACLs may be changed (CreateAcls, DeleteAcls): no ACL allows a change through Weir, and a client that may
   alter ACLs may alter the cluster. Fetches, offsets and group APIs are left to the brokers' ACLs, too.

@@ -1,14 +1,19 @@
 """Produce: records for protected topics are refused.
 
-Most requests have one topic, the same as the previous request of their connection. `_NamesProtected` compares
+Most requests have one topic, the same as the previous request of their connection. `NamesProtected` compares
 the request's first bytes with those of the previous request; if they are equal, the request is not parsed. A
 request with several topics is searched for protected names, or its fields are scanned: the whole request if
 it fits into the buffer; else its beginning, and each further part before the part is forwarded.
+
+From v13 on, requests have topic ids (`topics.names_by_id`). A request waits while Weir asks the broker for
+unknown names. A topic whose name stays unknown may be protected. So it gets UNKNOWN_TOPIC_ID unless the
+client is an admin, as from a broker that does not know the topic yet; clients then refresh their metadata.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
 
 from weir.protocol.api import ApiKey
 from weir.protocol.codec import codec
@@ -16,51 +21,37 @@ from weir.protocol.error_codes import ErrorCode
 from weir.protocol.errors import ProtocolError
 from weir.protocol.framing import INCOMPLETE, REQUEST_HEAD, request_body
 from weir.protocol.messages import ProduceRequest, ProduceResponse
-from weir.protocol.primitives import read_int16_length, read_int32_length, read_wrapped_uvarint
 from weir.protocol.scanning.field_offsets import FieldOffset, field_offset
 from weir.protocol.scanning.topic_bytes import TopicBytes, names_topics
 from weir.protocol.scanning.topic_names import topics_in
-from weir.protocol.values import schema_of
-from weir.protocol.versions import VersionRange
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.handlers.broker_query import response_frame
 from weir.proxy.handlers.decisions import WAIT, Decision, Forward, Reply, Wait
+from weir.proxy.handlers.protected_topics.only_topic import (
+    MANY,
+    SEARCHED_BYTES_MAX,
+    NamesProtected,
+    only_topic,
+)
+from weir.proxy.handlers.topics.asked_names import ask_first
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
 
     from weir.proxy.handlers.plan import Admit, ByteCounter, Context, Plan
     from weir.proxy.handlers.protected_topics.protected_topics import ProtectedTopics
 
-NAMED_MAX: Final = max(
-    version for version in schema_of(ProduceRequest).versions if names_topics(ProduceRequest, version)
-)
-"""Last version of Produce whose requests name their topics; later versions have topic ids."""
 OVERHEAD_BYTES_MAX: Final = 16 * 1024
 """Maximum number of bytes, without the records, of a refused produce request that Weir answers with an error
 response. At a larger request Weir closes the connection, because it would have to decode the request for the
 response.
 """
-_LENGTHS_BYTES: Final = 10
-"""Maximum size (bytes) of two fields of a produce request together: the number of topics, and the length of
-the first topic's name.
-"""
-_TIMEOUT_BYTES: Final = 4
-_MANY: Final = -2
-SEARCHED_BYTES_MAX: Final = 16 * 1024
-"""Maximum size (bytes) of a produce request in which Weir searches the bytes for protected names. In a larger
-request, scanning the fields takes less time than such a search.
-"""
 
 
-def capped(offered: Mapping[int, VersionRange]) -> dict[int, VersionRange]:
-    """Return the versions offered while topics are protected: those in which produce requests name their
-    topics.
-    """
-    told = dict(offered)
-    if (produce := told.get(ApiKey.PRODUCE)) is not None:
-        told[ApiKey.PRODUCE] = VersionRange(produce.min, min(produce.max, NAMED_MAX))
-    return told
+@cache
+def has_ids(version: int) -> bool:
+    """Return True if produce requests of this version have topic ids instead of names."""
+    return not names_topics(ProduceRequest, version)
 
 
 def plan_produce(plan: Plan, protected: ProtectedTopics) -> None:
@@ -68,30 +59,11 @@ def plan_produce(plan: Plan, protected: ProtectedTopics) -> None:
     inner, timeout = plan.admit, field_offset(ProduceRequest, plan.version, "timeout_ms")
     if inner is None or timeout is None:
         raise AssertionError("produce requests are admitted by bandwidth, and have a timeout")
-    if plan.version > NAMED_MAX:
-        plan.admit = _with_ids(inner)
-        return
     plan.admit, plan.whole = _guarded(plan, protected, inner, timeout), True
 
 
-def _with_ids(inner: Admit) -> Admit:
-    """Return an `admit` that closes the connections of clients, because their requests have ids instead of
-    names. Brokers' requests are decided by `inner`.
-    """
-
-    def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        if context.client.is_broker:
-            return inner(context, data, frame, end, complete)
-        _length, api_key, version, _id = REQUEST_HEAD.unpack_from(data, frame)
-        detail = f"{ApiKey(api_key).name} v{version} does not name its topics, and some are protected"
-        context.violate(CloseReason.TOPICS_UNNAMED, detail)
-        return WAIT
-
-    return admit
-
-
 def _guarded(plan: Plan, protected: ProtectedTopics, inner: Admit, timeout: FieldOffset) -> Admit:
-    flexible = plan.flexible_request
+    flexible, with_ids = plan.flexible_request, has_ids(plan.version)
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
         if context.client.is_broker:
@@ -100,13 +72,18 @@ def _guarded(plan: Plan, protected: ProtectedTopics, inner: Admit, timeout: Fiel
         position = INCOMPLETE if body == INCOMPLETE else timeout.locate(data, body, end, complete)
         if position == INCOMPLETE:
             return WAIT
-        first, stop = _only_topic(data, position + timeout.size, end, complete, flexible=flexible)
+        first, stop = only_topic(
+            data, position + timeout.size, end, complete, flexible=flexible, with_ids=with_ids
+        )
         if stop == INCOMPLETE:
             return WAIT
-        if stop == _MANY:
+        if stop == MANY:
             return _many(context, plan, protected, inner, data, frame, body, end, complete)
-        if first in protected.on_wire:
-            return _named(context, plan, protected, inner, {first}, data, frame, end, complete)
+        name = context.cluster.names_by_id.name(first) if with_ids else first
+        if name is None:
+            return _unnamed(context, plan, protected, inner, {first}, data, frame, end, complete)
+        if name in protected.on_wire:
+            return _named(context, plan, protected, inner, {name}, data, frame, end, complete)
         return _passed(context, plan, protected, inner, data, frame, end, complete)
 
     return admit
@@ -126,63 +103,9 @@ def _passed(
     topics. If they cache the decision, it is not used for requests that may name a protected topic.
     """
     decision = inner(context, data, frame, end, complete)
-    context.client.cache_unless(plan, _NamesProtected(protected, flexible=plan.flexible_request))
+    names = context.cluster.names_by_id if has_ids(plan.version) else None
+    context.client.cache_unless(plan, NamesProtected(protected, names, flexible=plan.flexible_request))
     return decision
-
-
-class _NamesProtected:
-    """Function object (type `NeedsLook`) that returns True if a produce request may name a protected topic. A
-    cached decision must not be used for such a request.
-    """
-
-    __slots__ = ("_flexible", "_known", "_protected")
-
-    def __init__(self, protected: ProtectedTopics, *, flexible: bool) -> None:
-        self._protected = protected
-        self._flexible = flexible
-        self._known = b""
-        """Bytes from the field timeout_ms to the end of the topic's name, in the latest request with only one
-        topic, which was not protected. A request with the same bytes needs no look.
-        """
-
-    def __call__(self, data: bytearray, position: int, end: int, complete: bool) -> bool:
-        known = self._known
-        if known and data.startswith(known, position) and position + len(known) <= end:
-            return False
-        try:
-            first, stop = _only_topic(data, position + _TIMEOUT_BYTES, end, complete, flexible=self._flexible)
-        except ProtocolError:
-            return True
-        if stop == _MANY and complete and end - position <= SEARCHED_BYTES_MAX:
-            return self._protected.occur(data, position, end)
-        if stop < 0 or first in self._protected.on_wire:
-            return True
-        self._known = bytes(data[position:stop])
-        return False
-
-
-def _only_topic(
-    data: bytearray, position: int, end: int, complete: bool, *, flexible: bool
-) -> tuple[bytes, int]:
-    """Return the name of the request's only topic, and the position behind the name. The array of topics
-    begins at `position`.
-
-    The returned position is INCOMPLETE if more bytes are needed, and `_MANY` if the request has no topic or
-    several. Raises ProtocolError if the bytes are malformed.
-    """
-    if not complete and end - position < _LENGTHS_BYTES:
-        return b"", INCOMPLETE
-    read_count = read_wrapped_uvarint if flexible else read_int32_length
-    count, start = read_count(data, position, end)
-    if count - flexible != 1:
-        return b"", _MANY
-    read_length = read_wrapped_uvarint if flexible else read_int16_length
-    length, start = read_length(data, start, end)
-    length -= flexible
-    if length < 0 or (complete and length > end - start):
-        raise ProtocolError(f"a topic's name of {length} bytes", offset=start)
-    stop = start + length
-    return (b"", INCOMPLETE) if stop > end else (bytes(data[start:stop]), stop)
 
 
 def _many(
@@ -199,17 +122,56 @@ def _many(
     """Return the decision about a produce request with several topics; some may be protected."""
     if not complete and end - frame < context.buffer_bytes:
         return WAIT
-    scan = None
+    scan, names, unknown = None, context.cluster.names_by_id, set[bytes]()
     if not complete:
-        scan = TopicBytes(ProduceRequest, plan.version, protected.on_wire)
+        scan = TopicBytes(ProduceRequest, plan.version, protected.on_wire, names.recent)
         scan.feed(data, body, end)
-        named = set(scan.begun)
-    elif end - body <= SEARCHED_BYTES_MAX and not protected.occur(data, body, end):
+        named = _name(context, protected, scan)
+        unknown = scan.unknown
+    elif (
+        not has_ids(plan.version)
+        and end - body <= SEARCHED_BYTES_MAX
+        and not protected.occur(data, body, end)
+    ):
         named = set()
     else:
-        named = topics_in(ProduceRequest, plan.version, "topic_data")(data, body, end, protected.on_wire)
+        find = topics_in(ProduceRequest, plan.version, "topic_data")
+        named = find(data, body, end, protected.on_wire, names.recent, unknown)
+        found = {topic_id: name for topic_id in unknown if (name := names.name(topic_id)) is not None}
+        named |= protected.on_wire.intersection(found.values())
+        unknown -= found.keys()
     if named:
         return _named(context, plan, protected, inner, named, data, frame, end, complete)
+    if unknown or context.client.user in context.cluster.unnamed_topics.met:
+        return _unnamed(context, plan, protected, inner, unknown, data, frame, end, complete, scan)
+    return _watched(context, plan, protected, inner, scan, data, frame, end, complete)
+
+
+def _name(context: Context, protected: ProtectedTopics, scan: TopicBytes) -> set[bytes]:
+    """Look up the names of topic ids that the scan did not know. Return the protected topics of the scanned
+    bytes.
+    """
+    for topic_id in tuple(scan.unknown):
+        name = context.cluster.names_by_id.name(topic_id)
+        if name is not None:
+            scan.count_as(topic_id, name if name in protected.on_wire else None)
+    return set(scan.begun.keys() - scan.unknown)
+
+
+def _watched(
+    context: Context,
+    plan: Plan,
+    protected: ProtectedTopics,
+    inner: Admit,
+    scan: TopicBytes | None,
+    data: bytearray,
+    frame: int,
+    end: int,
+    complete: bool,
+) -> Decision | Wait:
+    """Return the decision of the other capabilities. `scan` has scanned the bytes of an incomplete request
+    with several topics, and goes on with the others; None for other requests.
+    """
     decision = _passed(context, plan, protected, inner, data, frame, end, complete)
     if scan is None or not isinstance(decision, Forward):
         return decision
@@ -242,6 +204,30 @@ def _named(
     return decision
 
 
+def _unnamed(
+    context: Context,
+    plan: Plan,
+    protected: ProtectedTopics,
+    inner: Admit,
+    unknown: Collection[bytes],
+    data: bytearray,
+    frame: int,
+    end: int,
+    complete: bool,
+    scan: TopicBytes | None = None,
+) -> Decision | Wait:
+    """Return the decision about a produce request with topic ids whose names are unknown, or whose client has
+    sent such ids before: ask the broker for the names. If it gives none for this request, refuse the request,
+    unless the client is an admin.
+    """
+    query = ask_first(context, unknown)
+    if query is not None:
+        return query
+    if unknown and protected.refuses(context.client):
+        return _refuse(context, plan, protected, (), data, frame, end, complete)
+    return _watched(context, plan, protected, inner, scan, data, frame, end, complete)
+
+
 def _refuse(
     context: Context,
     plan: Plan,
@@ -252,11 +238,14 @@ def _refuse(
     end: int,
     complete: bool,
 ) -> Decision | Wait:
-    """Answer the request, once it is complete, with TOPIC_AUTHORIZATION_FAILED for every partition."""
+    """Answer the request, once it is complete, with an error for every partition:
+    TOPIC_AUTHORIZATION_FAILED, or UNKNOWN_TOPIC_ID if the names of its topics are unknown (`names` is empty).
+    """
     ledger = context.client.identify(data, frame, end, context.now_ms)
     if not complete or ledger is None:
         return WAIT
-    protected.refused(context, ApiKey.PRODUCE, names)
+    if names:
+        protected.refused(context, ApiKey.PRODUCE, names)
     body = request_body(data, frame, end, flexible=plan.flexible_request)
     if _overhead_bytes(plan, data, body, end) > OVERHEAD_BYTES_MAX:
         _close(context, names)
@@ -269,21 +258,21 @@ def _refuse(
     throttle_ms = max((charge(ledger, length, context.now_ms) for charge in plan.on_arrival), default=0)
     if throttle_ms > 0:
         throttle_ms = context.mute(throttle_ms) - context.now_ms
-    answer = _refusal(request, throttle_ms)
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if names else ErrorCode.UNKNOWN_TOPIC_ID
+    answer = _refusal(request, code, throttle_ms)
     return Reply(response_frame(plan.api_key, plan.version, correlation_id, answer))
 
 
-def _refusal(request: ProduceRequest, throttle_ms: int) -> ProduceResponse:
+def _refusal(request: ProduceRequest, code: ErrorCode, throttle_ms: int) -> ProduceResponse:
     topic, partition = ProduceResponse.TopicProduceResponse, ProduceResponse.PartitionProduceResponse
     return ProduceResponse(
         throttle_time_ms=throttle_ms,
         responses=[
             topic(
                 name=asked.name,
+                topic_id=asked.topic_id,
                 partition_responses=[
-                    partition(
-                        index=one.index, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, base_offset=-1
-                    )
+                    partition(index=one.index, error_code=code, base_offset=-1)
                     for one in asked.partition_data
                 ],
             )
@@ -293,22 +282,33 @@ def _refusal(request: ProduceRequest, throttle_ms: int) -> ProduceResponse:
 
 
 class _Every:
-    """A stand-in for a set of all topic names: `in` is True for every topic."""
+    """A stand-in for a set of all topic names, and for a table of the names of all ids: every topic is in
+    the set, and every id has a name.
+    """
 
     def __contains__(self, _topic: object) -> bool:
         return True
+
+    def get(self, topic_id: bytes) -> bytes:
+        return topic_id
 
 
 def _overhead_bytes(plan: Plan, data: bytearray, body: int, end: int) -> int:
     """Return the size (bytes) of a complete request without its records. Raises ProtocolError if it is
     malformed.
     """
-    scan = TopicBytes(ProduceRequest, plan.version, _Every())  # type: ignore[arg-type]  # asked for `in` only
+    every: Any = _Every()
+    scan = TopicBytes(ProduceRequest, plan.version, every, every)
     scan.feed(data, body, end)
     return end - body - sum(scan.begun.values())
 
 
 def _close(context: Context, names: Collection[str]) -> None:
+    """Close the connection, because of records for these protected topics, or for topics without a name."""
+    if not names:
+        detail = "records for topic ids whose names the broker does not tell, while topics are protected"
+        context.violate(CloseReason.TOPICS_UNNAMED, detail)
+        return
     detail = f"records for {', '.join(sorted(names))}, which only Weir's admins may write to"
     context.violate(CloseReason.TOPIC_PROTECTED, detail)
 
@@ -339,9 +339,12 @@ class _Watch:
         except ProtocolError as error:
             context.violate(CloseReason.REQUEST_MALFORMED, str(error))
             return stop
-        names = [topic.decode() for topic in self._scan.begun]
-        if names and self._protected.refuses(context.client):
-            self._protected.refused(context, ApiKey.PRODUCE, names)
+        names = [topic.decode() for topic in _name(context, self._protected, self._scan)]
+        unknown = self._scan.unknown
+        if (names or unknown) and self._protected.refuses(context.client):
+            if names:
+                self._protected.refused(context, ApiKey.PRODUCE, names)
+            context.cluster.unnamed_topics.meet(context.client.user, unknown)
             _close(context, names)
         elif self._counter is not None:
             while start < stop:
@@ -352,10 +355,9 @@ class _Watch:
         """Log the protected topics that an admin has changed, and charge the counted bytes; return the
         throttle time (ms).
         """
-        if self._scan.begun:
-            self._protected.changed(
-                self._context, ApiKey.PRODUCE, [topic.decode() for topic in self._scan.begun]
-            )
+        named = _name(self._context, self._protected, self._scan)
+        if named:
+            self._protected.changed(self._context, ApiKey.PRODUCE, [topic.decode() for topic in named])
         return 0 if self._counter is None else self._counter.charge(now_ms, told=told)
 
     def first_hold_ms(self, context: Context) -> int:

@@ -11,32 +11,21 @@ from weir.proxy.handlers.broker_query import BrokerQuery
 from weir.proxy.handlers.decisions import Query
 from weir.proxy.handlers.mutations.topic_queries import Found, broker_topics
 from weir.proxy.handlers.plan import Context
-from weir.proxy.handlers.topics.names_by_id import UnnamedTopics
 
 
 def ask_first(context: Context, unknown: Collection[bytes]) -> Query | None:
-    """Return a query for the names of these topic ids, and of those that the connection has met before. None
-    if there is nothing to ask now.
+    """Return a query for the names of these topic ids, and of those that the client has met before. None if
+    there is nothing to ask now.
     """
-    topics = context.unnamed_topics
-    if topics is None:
-        if not unknown:
-            return None
-        topics = context.unnamed_topics = UnnamedTopics()
-    names = context.cluster.names_by_id
-    wanted = topics.to_ask(unknown, context.now_ms)
-    wanted = {topic_id for topic_id in wanted if names.name(topic_id) is None}
-    return Query(ask_names(context, topics, wanted), again=True) if wanted else None
+    cluster, user = context.cluster, context.client.user
+    if not unknown and user not in cluster.unnamed_topics.met:
+        return None
+    wanted = cluster.unnamed_topics.to_ask(user, unknown, context.now_ms)
+    wanted = {topic_id for topic_id in wanted if cluster.names_by_id.name(topic_id) is None}
+    return Query(_ask_names(context, wanted), again=True) if wanted else None
 
 
-def meet_unnamed(context: Context, unknown: Collection[bytes]) -> None:
-    """Have the connection's next request ask for the names of these topic ids."""
-    if context.unnamed_topics is None:
-        context.unnamed_topics = UnnamedTopics()
-    context.unnamed_topics.meet(unknown)
-
-
-def ask_names(context: Context, topics: UnnamedTopics, wanted: Collection[bytes]) -> BrokerQuery:
+def _ask_names(context: Context, wanted: Collection[bytes]) -> BrokerQuery:
     """Ask the broker for the names of topic ids, and learn them. If Weir cannot read the answer, the topics
     have no names for now.
     """
@@ -52,5 +41,5 @@ def ask_names(context: Context, topics: UnnamedTopics, wanted: Collection[bytes]
         pass
     unnamed = [one for one in wanted if names.name(one) is None]
     context.counters.topics_unnamed += len(unnamed)
-    topics.not_named(unnamed, context.now_ms)
+    context.cluster.unnamed_topics.not_named(context.client.user, unnamed, context.now_ms)
     return None

@@ -9,21 +9,21 @@ name, Weir asks the broker for the name on the client's own connection, before i
   topic is ever renamed. So a known name is never wrong, and needs no time-out. Names that are not used leave
   when newer ones need their room.
 - The broker may give no name: the topic was just deleted, its Metadata is late, or the client may not
-  describe it. Weir then asks again after `ASKED_AGAIN_MS`. Until then the topic has no name on this
-  connection.
+  describe it. Weir then asks again after `ASKED_AGAIN_MS`. Until then the topic has no name for this
+  principal, if Weir does not learn the name otherwise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import Final
 
 NAMES_MAX: Final = 100_000
 """Maximum number of names of a cluster's topics that are kept: 20 MB."""
 ASKED_AGAIN_MS: Final = 1000
-"""Time (ms) for which a connection does not ask again for a name that the broker has not given."""
+"""Time (ms) for which a principal's requests do not ask again for a name that the broker has not given."""
 UNNAMED_MAX: Final = 10_000
-"""Maximum number of topic ids without a name that a connection keeps; at more, all are removed."""
+"""Maximum number of topic ids without a name that are kept; at more, all are removed."""
 ZERO: Final = bytes(16)
 """Topic id of brokers before Kafka 2.8, which have no topic ids."""
 
@@ -66,35 +66,41 @@ class NamesById:
 
 
 class UnnamedTopics:
-    """Topic ids without a known name, of one connection."""
+    """Topic ids without a known name, by principal: ACLs decide which names a client may know. All
+    connections share the object.
+    """
 
-    __slots__ = ("_asked_until_ms", "_met")
+    __slots__ = ("_asked_until_ms", "_met_count", "met")
 
     def __init__(self) -> None:
         """Begin without ids."""
-        self._asked_until_ms: dict[bytes, int] = {}
-        """Topic id → time (ms) until which the broker is not asked again for the name."""
-        self._met: set[bytes] = set()
-        """Ids that were met in bytes that could not wait for the broker's answer."""
+        self._asked_until_ms: dict[tuple[str, bytes], int] = {}
+        """(Principal, topic id) → time (ms) until which the broker is not asked again for the name."""
+        self.met: dict[str, set[bytes]] = {}
+        """Principal → ids that were met in bytes that could not wait for the broker's answer. The principal's
+        next request asks for their names.
+        """
+        self._met_count = 0
 
-    def meet(self, topic_ids: Iterable[bytes]) -> None:
-        """Keep ids that were met when the broker could not be asked; the next request asks."""
-        self._met.update(topic_ids)
-        if len(self._met) > UNNAMED_MAX:
-            self._met.clear()
+    def meet(self, user: str, topic_ids: Collection[bytes]) -> None:
+        """Keep ids that were met when the broker could not be asked."""
+        self._met_count += len(topic_ids)
+        if self._met_count > UNNAMED_MAX:
+            self.met, self._met_count = {}, len(topic_ids)
+        self.met.setdefault(user, set()).update(topic_ids)
 
-    def to_ask(self, topic_ids: Collection[bytes], now_ms: int) -> set[bytes]:
+    def to_ask(self, user: str, topic_ids: Collection[bytes], now_ms: int) -> set[bytes]:
         """Return the ids for whose names the broker is to be asked now: those of `topic_ids` and those met
         before, without those that it was asked for lately.
         """
-        if not topic_ids and not self._met:
-            return set()
-        wanted, self._met = self._met | set(topic_ids), set()
-        return {one for one in wanted if self._asked_until_ms.get(one, 0) <= now_ms}
+        wanted = self.met.pop(user, set()).union(topic_ids)
+        if not self.met:
+            self._met_count = 0
+        return {one for one in wanted if self._asked_until_ms.get((user, one), 0) <= now_ms}
 
-    def not_named(self, topic_ids: Collection[bytes], now_ms: int) -> None:
+    def not_named(self, user: str, topic_ids: Collection[bytes], now_ms: int) -> None:
         """Note that the broker has given no name for these ids."""
         if len(self._asked_until_ms) + len(topic_ids) > UNNAMED_MAX:
             self._asked_until_ms.clear()
         for topic_id in topic_ids:
-            self._asked_until_ms[topic_id] = now_ms + ASKED_AGAIN_MS
+            self._asked_until_ms[user, topic_id] = now_ms + ASKED_AGAIN_MS

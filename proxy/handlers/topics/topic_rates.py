@@ -8,7 +8,7 @@ response to the next fetch then tells the throttle time.
 Newer versions have topic ids instead of names (KIP-516). A request waits while Weir asks the broker for the
 names of its unknown ids (`names_by_id`). Ids in bytes that arrive behind those that were read, or in
 responses, cannot wait: the bytes of a topic whose name is still unknown at the end of the frame are not
-charged, and the connection's next request asks for the name.
+charged, and the client's next request asks for the name.
 
 While a topic is over its rate, fetches of the topic get no records, on any connection. A connection's first
 records for such a topic are held for a limited time, whether or not they arrive in the connection's first
@@ -34,7 +34,7 @@ from weir.protocol.values import schema_of
 from weir.proxy.handlers.bandwidth.bandwidth import asked_least
 from weir.proxy.handlers.decisions import WAIT, Decision, Forward, Hold, Query, Wait
 from weir.proxy.handlers.plan import ByteCounter, Context, Plan, Tell
-from weir.proxy.handlers.topics.asked_names import ask_first, meet_unnamed
+from weir.proxy.handlers.topics.asked_names import ask_first
 from weir.proxy.handlers.topics.fetch_sessions import About, FetchSession, about
 from weir.proxy.handlers.unread import passed_unread
 from weir.quotas import ClientLedger
@@ -100,11 +100,11 @@ class TopicByteCounter:
         return context.first_hold_ms(self._rates.throttled_until_ms(name.decode() for name in new))
 
     def charge(self, now_ms: int, *, told: bool = True) -> int:
-        """Charge the counted bytes to their topics, and return the throttle time (ms). Have the connection's
+        """Charge the counted bytes to their topics, and return the throttle time (ms). Have the client's
         next request ask for the names that are unknown.
         """
         if unnamed := self.unnamed():
-            meet_unnamed(self._context, unnamed)
+            self._context.cluster.unnamed_topics.meet(self._context.client.user, unnamed)
             for topic_id in tuple(unnamed):
                 self._bytes.count_as(topic_id, None)
         return self._rates.charge(self._bytes.counted, now_ms, told=told)
@@ -175,8 +175,7 @@ def plan_produce(plan: Plan) -> None:
             raise
         except ProtocolError:
             return passed_unread(decision)
-        unnamed = byte_counter.unnamed()
-        query = ask_first(context, unnamed) if unnamed or context.unnamed_topics is not None else None
+        query = ask_first(context, byte_counter.unnamed())
         if query is not None:
             return query
         hold_ms = byte_counter.first_hold_ms(context)
@@ -245,9 +244,7 @@ def _metered(
     except ProtocolError:
         return METERED_UNREAD
     session.is_known = asked is not None
-    if not unnamed and context.unnamed_topics is None:
-        return METERED_FETCH
-    if asked is not None:
+    if unnamed and asked is not None:
         asked.update(name for one in unnamed if (name := names.name(one)) in rates.names and name is not None)
     return ask_first(context, unnamed) or METERED_FETCH
 
