@@ -56,6 +56,17 @@ def client_id_end(data: bytes | bytearray, frame: int, end: int) -> int:
     return stop if stop <= end else INCOMPLETE
 
 
+def missing_bytes(data: bytes | memoryview, rest_bytes: int) -> int:
+    """Return the number of bytes that the last frame in `data` lacks, or its length prefix; 0 if the frame is
+    complete. `data` begins with the last `rest_bytes` of an earlier frame.
+    """
+    end, position = len(data), rest_bytes
+    while end - position >= LENGTH_BYTES:
+        (length,) = LENGTH.unpack_from(data, position)
+        position += LENGTH_BYTES + max(length, 0)
+    return position - end if position >= end else LENGTH_BYTES - (end - position)
+
+
 def request_body(data: bytes | bytearray, frame: int, end: int, *, flexible: bool) -> int:
     """Return the start of the body of the request whose frame starts at `frame`; INCOMPLETE if it has not
     arrived. `flexible`: True if the header has tagged fields (header v2). Raises ProtocolError for a

@@ -21,6 +21,8 @@ class Counters:
     """Bytes received by connections that have ended, by node id of the broker; `Server.received_bytes` adds
     those of open connections.
     """
+    unforwarded_bytes: int = 0
+    """Number of bytes that clients had sent and Weir had not forwarded when it ended their connections."""
     requests_not_understood: int = 0
     """Number of requests of an API or a version that the schemas lack; they were forwarded unchanged."""
     requests_unread: Counter[int] = field(default_factory=Counter)

@@ -18,9 +18,10 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from weir.protocol.errors import ProtocolError
+from weir.protocol.framing import missing_bytes
 from weir.proxy.close_reasons import BY_CLIENTS, CloseReason
 from weir.proxy.connection import replies
 from weir.proxy.connection.charges import charge_request_time
@@ -60,6 +61,9 @@ if TYPE_CHECKING:
     from weir.proxy.handlers.replication.replication import Replication
     from weir.proxy.handlers.sasl.identity import Identities
     from weir.quotas import BrokerQuotas
+
+UNLIMITED: Final = 2**31 - 1
+"""Number of bytes to read that is larger than every buffer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +127,7 @@ class Connection:
         "fetch_session",
         "held_until_ms",
         "hold",
+        "hurries",
         "in_flight",
         "left",
         "lifetime",
@@ -196,6 +201,10 @@ class Connection:
         self.state = OPEN
         self.drain_reason = CloseReason.DRAINED
         """Reason with which the connection closes after it was drained."""
+        self.hurries = False
+        """True if no throttle delays this connection any more, because the process ends. Charges are made all
+        the same.
+        """
         self.throttled_until_ms = 0
         """Time (ms) until which no request is taken from the client (KIP-219)."""
         self.held_until_ms = 0
@@ -300,8 +309,18 @@ class Connection:
     # Called by the transport
 
     def may_take(self, now_ms: int) -> bool:
-        """Return True if the client's next request may be taken now."""
+        """Return True if the client's next request may be taken now.
+
+        A draining connection takes the requests whose first bytes were read before, because a request with
+        acks=0 has no acknowledgement that would make its client repeat it. It takes them one after another,
+        because its state no longer tells which responses later requests must wait for.
+        """
         if self.state != OPEN:
+            if self.state == DRAINING:
+                awaits_response = self.in_flight or self.response_rest_bytes
+                return not awaits_response and bool(
+                    self.client_end.kept and self.throttled_until_ms <= now_ms
+                )
             if self.state != THROTTLED or self.throttled_until_ms > now_ms:
                 return False
             self.state = NEXT[THROTTLED][RELEASE]
@@ -322,10 +341,12 @@ class Connection:
         return not (self.client_end.unsent or self.broker_turn_over) and self.held_until_ms <= now_ms
 
     def client_room_bytes(self, now_ms: int) -> int:
-        """Return the maximum number of bytes that the transport may read from the client now. 0 means no
-        maximum: a new request may be taken.
+        """Return the maximum number of bytes that the transport may read from the client now; `UNLIMITED` if
+        a new request may be taken.
         """
-        return 0 if self.may_take(now_ms) else self.request_rest_bytes
+        if self.state == DRAINING:  # the rest of the last request that has begun to arrive
+            return missing_bytes(self.client_end.kept, self.request_rest_bytes)
+        return UNLIMITED if self.may_take(now_ms) else self.request_rest_bytes
 
     def client_left(self) -> None:
         """Tell the connection that the client has closed its half: the connection closes after the responses
@@ -334,9 +355,16 @@ class Connection:
         self.effects.change()
 
     def drain(self, reason: CloseReason = CloseReason.DRAINED) -> None:
-        """Take no further request; close for this reason once all requests in flight are answered."""
+        """Take no request whose first byte was not read; close for this reason once all others are answered.
+
+        If the process ends (`CloseReason.DRAINED`), there is no time to wait for throttles. A client gains
+        little by that: no more than was read goes on early, once, and all of it is charged.
+        """
         if self.state != DRAINING:
             self.drain_reason = reason
+        if reason is CloseReason.DRAINED:
+            self.hurries = True
+            self.throttled_until_ms = self.held_until_ms = self.rest_held_until_ms = 0
         self.transition(Event.DRAIN)
         self.effects.change()
 
@@ -411,7 +439,7 @@ class Connection:
             throttle_ms = self.limits.throttle_ms_max
         until_ms = self.now_ms + throttle_ms
         self.counters.throttles += 1
-        if until_ms > self.throttled_until_ms:
+        if until_ms > self.throttled_until_ms and not self.hurries:
             self.throttled_until_ms = until_ms
         self.state = NEXT[self.state][THROTTLE]
         self.effects.changed = True
@@ -423,7 +451,7 @@ class Connection:
 
         All first requests of a connection share one `first_hold_ms_max`.
         """
-        return max(min(until_ms, self._first_hold_end_ms()) - self.now_ms, 0)
+        return 0 if self.hurries else max(min(until_ms, self._first_hold_end_ms()) - self.now_ms, 0)
 
     def hold_first(self, hold_ms: int) -> None:
         """Hold the first request of a kind for `hold_ms`, the result of `first_hold_ms`."""

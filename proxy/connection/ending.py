@@ -31,7 +31,7 @@ def find_end(connection: Connection, now_ms: int) -> None:
         return
     elif broker.eof and not (broker.kept and not connection.takes_broker(now_ms)):
         _over(connection, CloseReason.BROKER_CLOSED)
-    elif connection.state == DRAINING and connection.idle:
+    elif connection.state == DRAINING and connection.idle and not client.kept:
         _over(connection, connection.drain_reason)
 
 

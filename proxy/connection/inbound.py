@@ -23,7 +23,7 @@ from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection import replies
 from weir.proxy.connection.charges import LocalResponse, count_request
 from weir.proxy.connection.in_flight import CHARGED, PLAIN, RequestInFlight
-from weir.proxy.connection.state import NEXT, OPEN, QUERYING, SASL_REQUEST, SERIAL, SERIAL_REQUEST
+from weir.proxy.connection.state import DRAINING, NEXT, OPEN, QUERYING, SASL_REQUEST, SERIAL, SERIAL_REQUEST
 from weir.proxy.connection.tokens import from_client
 from weir.proxy.connection.usage_counters import CONSUMER, PRODUCER, TOPIC, UsageCounters
 from weir.proxy.handlers.broker_query import RunningQuery
@@ -125,6 +125,7 @@ class Inbound:
         longest = connection.limits.frame_bytes_max
         timed = self._timed = connection.quotas.timed or client.usage is not None
         self._is_near = False
+        draining = connection.state == DRAINING
         start = position = 0
         if connection.request_rest_bytes:
             position = self._finish_request(data, end)
@@ -180,7 +181,7 @@ class Inbound:
                 if position < end:
                     self._end_turn()
                 break
-            if decision is FORWARD and not self._is_near:
+            if decision is FORWARD and not (self._is_near or draining):
                 plan.requests += 1
                 in_flight.append(record)
                 may_go = len(in_flight) < most
@@ -204,6 +205,8 @@ class Inbound:
             connection.client_turn_over = (
                 position < end and not client.sends_sasl_tokens and connection.may_take(now_ms)
             )
+            connection.effects.change()
+        elif draining:  # these may have been the last bytes to wait for
             connection.effects.change()
         if position > start:
             connection.effects.to_broker.append(view[start:position])

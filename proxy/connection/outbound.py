@@ -269,7 +269,6 @@ class Outbound:
             self._stream_rewrite.skip(count)
         if not connection.response_rest_bytes:
             self._stream_rewrite = None
-            replies.send_local(connection)
             if connection.state != OPEN or connection.in_flight:
                 connection.answered()
 
@@ -411,7 +410,7 @@ class Outbound:
         if self._measured_until_ms:
             until_ms, self._measured_until_ms = max(until_ms, self._measured_until_ms), 0
         report_ms = max(until_ms - connection.now_ms, 0)
-        if connection.hold and report_ms:
+        if connection.hold and report_ms and not connection.hurries:
             connection.held_until_ms = until_ms
             connection.effects.change()
         return report_ms

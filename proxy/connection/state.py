@@ -38,7 +38,8 @@ class State(IntEnum):
     that Weir itself prepares.
     """
     DRAINING = 5
-    """State in which no request is taken again: requests in flight are answered, then the connection closes.
+    """State in which no new request is taken: requests that have begun to arrive are forwarded, those in
+    flight are answered, then the connection closes.
     """
     CLOSED = 6
     """State in which no request is taken again, and both sockets are to be closed."""

@@ -8,7 +8,11 @@ discarded until the peer closes too, or for `DISCARD_MS`.
 from __future__ import annotations
 
 import socket
+from array import array
 from collections.abc import Callable
+from contextlib import suppress
+from fcntl import ioctl
+from termios import FIONREAD
 from typing import Final
 
 from weir.proxy.net.poll import READ
@@ -69,3 +73,13 @@ def close_slowly(reactor: Reactor, sock: Socket) -> Lingering | None:
         sock.close()
         return None
     return Lingering(reactor, sock)
+
+
+def unread_bytes(fd: int) -> int:
+    """Return the number of bytes from the peer that this socket has received and nobody has read; 0 if the
+    socket is closed.
+    """
+    found = array("i", [0])
+    with suppress(OSError):
+        ioctl(fd, FIONREAD, found)
+    return found[0]

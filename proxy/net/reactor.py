@@ -244,8 +244,7 @@ class Reactor:
         events = self._left or self.epoll.poll(wait_s, EVENTS_MAX)
         if len(events) == EVENTS_MAX or self._round or self.read_bytes_max:
             self._share_turn(events)
-        self.clock.now_us = now_us = self._clock_us()
-        self.now_ms = now_us // 1000
+        now_us = self.set_clock()
         ready, left = self._ready, len(events)
         for fd, what in events:
             left -= 1
@@ -279,6 +278,14 @@ class Reactor:
         busy = max(self._round_sockets, len(self._round)) + len(self._later) > BUSY_SOCKETS
         self.clock.frames_max = BUSY_FRAMES if busy else TURN_FRAMES
         self.read_bytes_max = BUSY_BYTES if busy else 0
+
+    def set_clock(self) -> int:
+        """Set the time that connections see to the present time (µs), and return it. A turn does so at its
+        beginning; outside of a turn that time may be old, because the latest turn may have waited for long.
+        """
+        self.clock.now_us = now_us = self._clock_us()
+        self.now_ms = now_us // 1000
+        return now_us
 
     def present_us(self) -> int:
         """Return the time (µs) now; `clock` has the time at which the present turn began."""

@@ -21,7 +21,7 @@ from weir.proxy.connection.inbound import Inbound
 from weir.proxy.connection.outbound import Outbound
 from weir.proxy.connection.state import OPEN
 from weir.proxy.net.latency import SAMPLE
-from weir.proxy.net.lingering import Lingering, close_slowly
+from weir.proxy.net.lingering import Lingering, close_slowly, unread_bytes
 from weir.proxy.net.poll import BROKEN, LEFT, READ, WRITE
 from weir.proxy.net.reactor import BUFFER_BYTES, Reactor, Timer
 from weir.proxy.net.side import Half, Side, Socket, unconnected
@@ -67,6 +67,7 @@ class Relay:
         "connection",
         "held_bytes",
         "lingering",
+        "unforwarded_bytes",
     )
 
     def __init__(
@@ -98,6 +99,10 @@ class Relay:
         """Time (µs) at which a measured request was sent to the broker; 0 if none waits for its answer."""
         self.lingering: Lingering | None = None
         """The client's socket, if it stays open for a moment after the relay has ended; else None."""
+        self.unforwarded_bytes = 0
+        """Number of bytes that the client had sent and Weir had not forwarded when Weir ended the connection.
+        Most of these bytes are still in the kernel.
+        """
         self._timer: Timer | None = None
         self._timer_ms = 0
         self.held_bytes = 0
@@ -117,8 +122,9 @@ class Relay:
         return self._client.received_bytes, self._broker.received_bytes
 
     def drain(self, reason: CloseReason = CloseReason.DRAINED) -> None:
-        """Take no more requests; close for this reason when all requests in flight have been answered."""
+        """Read no more requests; close for this reason when those that were read have been answered."""
         if not self._closed:
+            self._reactor.set_clock()  # requests that go on now are charged now
             self.connection.drain(reason)
             self._reactor.run(self._obey, self._failed)
 
@@ -132,6 +138,8 @@ class Relay:
         if self._timer is not None:
             self._timer.cancel()
         client = self._client
+        if reason in DELIVERING or reason is CloseReason.STOPPED:
+            self.unforwarded_bytes = len(client.kept) + unread_bytes(client.fd)
         for side in (client, self._broker):
             self._reactor.unregister(side.fd)
             if side is client and reason in DELIVERING:
@@ -336,8 +344,11 @@ class Relay:
         buffer, view = self._buffer_for(side)
         room = 0
         if side is self._client:
-            room = min(self.connection.client_room_bytes(self._reactor.now_ms), BUFFER_BYTES)
-            room = room or min(self._reactor.read_bytes_max, len(view) - kept)
+            room = min(self.connection.client_room_bytes(self._reactor.now_ms), len(view) - kept)
+            if not room:
+                self._present(side)
+                return
+            room = min(room, self._reactor.read_bytes_max or room)
         count = side.recv_into(view[kept:] if kept else view, room)
         if count:
             side.received_bytes += count

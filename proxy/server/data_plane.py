@@ -219,6 +219,7 @@ class DataPlane:
             if not target.is_replication:
                 self._limiter.leave(client.peer.host)
             self.counters.note_ended(reason, node_id, *relay.received_bytes)
+            self.counters.unforwarded_bytes += relay.unforwarded_bytes
             if relay.lingering is not None:
                 self._lingering.add(relay.lingering)
                 relay.lingering.on_close = partial(self._lingered, relay.lingering)

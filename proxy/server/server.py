@@ -157,8 +157,11 @@ class Server:
             self.plane.close()
 
     async def _end_connections(self) -> None:
-        """Drain. Log how many connections have ended, and how many were cut, also if cancelled."""
+        """Drain. Log how many connections have ended, how many were cut, and how many bytes of clients were
+        not forwarded, also if cancelled.
+        """
         workers, cut_before = self.workers, self._count_cut()
+        unforwarded_before = self.counters.unforwarded_bytes
         connections = len(self._relays) if workers is None else sum(each.connections for each in workers())
         log.info("draining", connections=connections, timeout_s=self.config.settings.drain_timeout_s)
         try:
@@ -166,7 +169,8 @@ class Server:
         finally:
             self.plane.close()
             cut = self._count_cut() - cut_before
-            log.info("stopped", ended=connections - cut, cut=cut)
+            unforwarded_bytes = self.counters.unforwarded_bytes - unforwarded_before
+            log.info("stopped", ended=connections - cut, cut=cut, unforwarded_bytes=unforwarded_bytes)
 
     def _count_cut(self) -> int:
         closed = self.counters.closed

@@ -23,6 +23,7 @@ K = TypeVar("K")
 
 _NUMBERS: Final = (
     "sessions_opened",
+    "unforwarded_bytes",
     "requests_not_understood",
     "topics_unnamed",
     "throttles",

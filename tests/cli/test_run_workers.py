@@ -110,20 +110,19 @@ def test_the_log_says_how_many_connections_ended_and_were_cut_when_weir_stopped(
     tmp_path: Path, workers: str, at_once: bool
 ) -> None:
     quotas = tmp_path / "quotas.toml"
-    names = ["held-0", "held-1"]
-    quotas.write_text("".join(f'[[quota]]\nclient_id = "{name}"\nproducer_byte_rate = 1\n' for name in names))
-    options = ["--quotas", str(quotas), "--throttle-mode", "hold"]
-    options += ["--drain-timeout-s", "60" if at_once else "0.3"]
+    quotas.write_text('[[quota]]\nclient_id = "muted"\nproducer_byte_rate = 1\n')
+    options = ["--quotas", str(quotas), "--drain-timeout-s", "60" if at_once else "0.3"]
     with running_workers(workers, *options) as (weir, ports):
         weir.logged("listening")
-        idle = [Producer(port, "idle") for port in ports]
-        for client in idle:
+        muted = Producer(ports[0], "muted")
+        assert muted.produce(20_000) > 0
+        muted.begin(500)
+        idle = [muted, *(Producer(port, "idle") for port in ports[1:])]
+        half = [Producer(port, "half") for port in ports[:2]]
+        for client in idle[1:] + half:
             client.produce(500)
-        held = [Producer(port, name) for port, name in zip(ports, names, strict=False)]
-        for client in held:
-            client.begin(20_000)
-        for _client in held:
-            weir.logged("throttling begins")
+        for client in half:  # the first request's answer shows that the beginning of the second was read
+            client.exchange(produced(500, "half") + produced(500, "half")[:100])
         weir.process.send_signal(signal.SIGTERM)
         draining = weir.logged("draining")
         assert (draining["connections"], draining["level"]) == (5, "info")
@@ -137,9 +136,10 @@ def test_the_log_says_how_many_connections_ended_and_were_cut_when_weir_stopped(
             assert (ended, cut) in {(3, 2), (2, 3), (1, 4), (0, 5)}
         else:
             assert (ended, cut) == (3, 2)
+            assert stopped["unforwarded_bytes"] == len(produced(500, "muted")) + 2 * 100
         assert stopped["level"] == "info"
         assert weir.process.wait(20) == 0
-    for client in idle + held:
+    for client in idle + half:
         client.close()
 
 

@@ -93,9 +93,13 @@ class Playbook:
         self._events += 1
         return deadline_ms
 
-    def drain(self) -> None:
+    def drain(self, reason: CloseReason = CloseReason.DRAINED) -> None:
+        """The process ends, which lifts all waits; or this connection does, for another reason."""
         self._begin()
-        self.session.drain()
+        self.session.drain(reason)
+        if reason is CloseReason.DRAINED:
+            self._muted_until_ms = 0
+        self.wire.feed(self.now_ms)
 
     # What comes of them
 

@@ -156,7 +156,7 @@ def test_a_broker_query_that_its_version_cannot_encode_raises_an_error() -> None
         play.to_client(deleted(1, "topics"))
 
 
-def test_a_request_is_not_decided_again_while_draining() -> None:
+def test_a_request_is_decided_again_while_draining() -> None:
     def find_out() -> BrokerQuery:
         yield from questions(1)
         return None
@@ -166,6 +166,8 @@ def test_a_request_is_not_decided_again_while_draining() -> None:
         play.to_broker(asked(1))
         play.drain()
         play.broker(answer())
+        play.to_broker(delete(1))
+        play.returns(deleted(1))
         play.closed(CloseReason.DRAINED)
 
 

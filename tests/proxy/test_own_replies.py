@@ -7,10 +7,12 @@ from typing import Final
 from tests.proxy.playbook import Playbook
 from tests.proxy.rigs import Rig
 from tests.proxy.wire import new_connection
-from tests.wire.frames import split, unknown_request
+from tests.wire.frames import padded, split, unknown_request
+from tests.wire.messages import ping, pong
 from weir.protocol.api import ApiKey
 from weir.proxy.connection.effects import TURN_FRAMES
 from weir.proxy.connection.inbound import REPLY_FRAMES, Inbound
+from weir.proxy.connection.outbound import Outbound
 
 MAX: Final = 40
 MANY: Final = 95
@@ -40,6 +42,21 @@ def test_requests_beyond_those_of_a_turn_are_all_answered_in_order() -> None:
         answers = split(bytes(play.wire.to_client))
         play.wire.to_client.clear()
         assert [int.from_bytes(answer[4:8], "big") for answer in answers] == list(range(MANY))
+
+
+def test_a_reply_behind_a_response_goes_out_when_the_kernel_has_passed_the_responses_last_byte() -> None:
+    """A planted bug, a `passed` that wakes no reply, was not found."""
+    session = new_connection()
+    asked = bytearray(ping(1) + unknown_request(ApiKey.API_VERSIONS, 99, 2))
+    head = bytearray(padded(pong(1), 300_000)[:100])
+    Inbound(session).judge(asked, memoryview(asked), len(asked), 7)
+    responses = Outbound(session)
+    responses.judge(head, memoryview(head), len(head), 7)
+    assert len(session.effects.to_client) == 1
+    responses.passed(responses.passable_bytes() - 1, 7)
+    assert len(session.effects.to_client) == 1
+    responses.passed(1, 7)
+    assert [int.from_bytes(each[4:8], "big") for each in session.effects.to_client[1:]] == [2]
 
 
 def test_a_relay_answers_a_pipeline_of_own_replies_without_further_events() -> None:

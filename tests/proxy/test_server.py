@@ -23,8 +23,10 @@ from tests.kfake.cluster import HOST, Cluster
 from tests.kfake.in_trio import Connection, serve
 from tests.proxy.rigs import open_descriptors
 from tests.proxy.stage import PING, PONG, Play, Stage, until
+from tests.proxy.wire import quota_table
 from tests.scripted import staged
 from tests.wire.frames import framed
+from tests.wire.messages import produce
 from weir.proxy.addresses import Address
 from weir.proxy.admin.readiness import Readiness
 from weir.proxy.close_reasons import CloseReason
@@ -656,8 +658,26 @@ async def test_stopping_takes_no_longer_than_the_drain_time(stage: Stage) -> Non
         await until(lambda: "stopped" in [line["event"] for line in logged])
     assert [line for line in logged if line["event"] in {"draining", "stopped"}] == [
         {"event": "draining", "log_level": "info", "connections": 2, "timeout_s": 0.05},
-        {"event": "stopped", "log_level": "info", "ended": 1, "cut": 1},
+        {"event": "stopped", "log_level": "info", "ended": 1, "cut": 1, "unforwarded_bytes": 0},
     ]
+
+
+@staged(table=quota_table(produce=1))
+async def test_stopping_forwards_what_was_read_of_a_throttled_client_and_says_what_the_kernel_holds(
+    stage: Stage,
+) -> None:
+    """Issue 40, point 16: a take-over dropped both in silence."""
+    read, unread = ([produce(n, 1000, acks=0) for n in numbers] for numbers in (range(4), range(4, 7)))
+    client = await stage.connect(0)
+    await client.stream.send_all(b"".join(read))
+    await until(lambda: bool(stage.cluster.asked))
+    await client.stream.send_all(b"".join(unread))
+    with capture_logs() as logged:
+        stage.server.stop()
+        assert await client.frame() is None
+        await until(lambda: "stopped" in [line["event"] for line in logged])
+    assert [each.frame for each in stage.cluster.asked] == read
+    assert [line["unforwarded_bytes"] for line in logged if line["event"] == "stopped"] == [3 * 1004]
 
 
 @staged(brokers=(0, 1))

@@ -178,8 +178,7 @@ class Wire:
     def _step_client(self, now_ms: int) -> bool:
         if not self.session.takes_client(now_ms):
             return False
-        room = self.session.client_room_bytes(now_ms)
-        return self._step(self._client, now_ms, room or len(self._client.unread))
+        return self._step(self._client, now_ms, self.session.client_room_bytes(now_ms))
 
     def _step(self, side: _Side, now_ms: int, most: int) -> bool:
         """Read at most this much and have it judged; whether anything has come of it."""

@@ -258,7 +258,7 @@ class Conversation:
         is_unsure = self._script.hold and request.ask.kind.is_fetch  # held responses are charged before
         if now_ms > until_ms and not is_unsure:
             self._fail("waits", f"request {self._forwarded} ({api}) goes on {now_ms - until_ms} ms too late")
-        if now_ms < self._own_until_ms and self._exact:
+        if now_ms < self._own_until_ms and self._exact and self.stopped != "drain":
             early_ms = self._own_until_ms - now_ms
             self._fail("waits", f"request {self._forwarded} ({api}) goes on {early_ms} ms too early")
 
@@ -287,7 +287,7 @@ class Conversation:
             late_ms -= max(told_ms, request.own_until_ms - request.last_ms)
         if late_ms > 0:
             self._fail("waits", f"response {number} was delivered {late_ms} ms too late")
-        if request.ask.kind.is_fetch or not self._exact:
+        if request.ask.kind.is_fetch or self.stopped or not self._exact:
             self._serial_until_ms = now_ms
         if script.request_percentage and request.ask.kind.throttle_at is None:  # it could not be told
             self._own_until_ms = max(self._own_until_ms, now_ms + WINDOW_MS)
@@ -316,6 +316,8 @@ class Conversation:
             self._check_patience()
         if reason in ("broker_closed", "drained", "connection_age") and self.left in ("", "half"):
             self._check_all_answered()
+        if reason in ("drained", "connection_age"):
+            self._check_all_forwarded(self.up.read)
 
     def _reasons(self) -> set[str]:
         clients = {"": set[str](), "half": {"client_closed"}, "reset": {"client_reset"}}
@@ -327,10 +329,12 @@ class Conversation:
             | stopped[self.stopped]
         )
 
-    def _check_all_forwarded(self) -> None:
-        lost = sum(request.end > self.forward.accepted for request in self.requests)
+    def _check_all_forwarded(self, read_bytes: float = math.inf) -> None:
+        """Requests have gone to the broker, all of which the first byte is within these."""
+        begun = [request for request in self.requests if request.end - len(request.frame) < read_bytes]
+        lost = sum(request.end > self.forward.accepted for request in begun)
         if lost:
-            self._fail("lost", f"the last {lost} of {len(self.requests)} requests were not forwarded")
+            self._fail("lost", f"the last {lost} of {len(begun)} requests were not forwarded")
 
     def _check_all_answered(self) -> None:
         sent = [request for request in self.awaited if request.last_ms >= 0]
