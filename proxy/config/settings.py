@@ -12,6 +12,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
+from weir.quotas.sharing.others import WEIRS_MAX_DEFAULT
 
 ABOVE_0: Final = msgspec.Meta(gt=0)
 AT_LEAST_0: Final = msgspec.Meta(ge=0)
@@ -365,6 +366,11 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         Literal["share", "open"],
         _key("Limits while Weirs do not hear each other. share: this Weir's part; open: the whole limit."),
     ] = "share"
+    share_weirs_max: Annotated[
+        int,
+        msgspec.Meta(ge=2, le=1000),
+        _key("Weirs that share quotas; reports of further ones are ignored."),
+    ] = WEIRS_MAX_DEFAULT
     charges_file: Annotated[
         str,
         _key("File that keeps what clients have used, so that a restart gives no quota again; empty: none."),

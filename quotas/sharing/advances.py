@@ -24,6 +24,11 @@ class Advances:
         self._kept: deque[tuple[int, float]] = deque()
         """(Time in ms, units), the oldest first."""
 
+    @property
+    def units(self) -> float:
+        """Units that were neither reported nor given back yet."""
+        return sum(units for _at_ms, units in self._kept)
+
     def add(self, units: float, now_ms: int) -> None:
         """Note units that are charged now."""
         if units > 0:

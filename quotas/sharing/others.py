@@ -6,11 +6,12 @@ A former incarnation of this Weir counts as another Weir: so a restart gives no 
 
 from __future__ import annotations
 
-import math
 from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Final, NamedTuple
 
-from weir.quotas.sharing.report import Report
+from weir.quotas.sharing.report import Report, Usage
 
 HEARD_MS: Final = 10_000
 """Time (ms) for which a Weir counts as present after its last report."""
@@ -18,12 +19,18 @@ KEPT_MS: Final = 60_000
 """Time (ms) for which the total of a limiter is kept after the last report about it."""
 ACTIVE_MS: Final = 60_000
 """Time (ms) for which a Weir counts as one whose clients use a limiter, after its last report about it."""
-NEVER: Final = (0.0, -math.inf)
-"""Total and time (ms) of a limiter about which there was no report."""
-SENDERS_MAX: Final = 1000
-"""Maximum number of incarnations whose totals are kept."""
+WEIRS_MAX_DEFAULT: Final = 32
+"""Maximum number of Weirs that share quotas, by default."""
+INCARNATIONS_MAX: Final = 4
+"""Maximum number of incarnations of a Weir whose totals are kept. Those that were silent for longest are
+forgotten.
+"""
 TOTALS_MAX: Final = 200_000
 """Maximum number of limiters whose totals are kept, of one incarnation."""
+TOTALS_ALL_MAX: Final = 1_000_000
+"""Maximum number of kept totals: some 300 MB."""
+STEP: Final = 500
+"""Number of usages that are taken in one step, and of limiters that are charged at once: some 2 ms."""
 SILENT_MS: Final = 1500
 """Time (ms) between two reports of a Weir above which reports were lost: one is due every 500 ms."""
 LATE_MS: Final = 3000
@@ -36,7 +43,7 @@ REFUSED_MS: Final = 3000
 """Time (ms) for which reports of a Weir, or its totals of a limiter, may contradict former ones. They are
 believed after that: a forged report has preceded them.
 """
-REASONS: Final = ("unreadable", "forged", "jumped", "repeated", "negative", "senders", "limiters")
+REASONS: Final = ("unreadable", "forged", "jumped", "repeated", "negative", "weirs", "limiters")
 """Reasons for ignoring reports and usages."""
 MERGED_MS: Final = 500
 """Charges of a limiter within this time (ms) are added up, and count from the first one on."""
@@ -101,12 +108,20 @@ class _Sender:
 class OthersUsage:
     """Differences between the reports of other Weirs. One thread uses it."""
 
-    def __init__(self, weir: str, incarnation: int) -> None:
+    def __init__(self, weir: str, incarnation: int, weirs_max: int = WEIRS_MAX_DEFAULT) -> None:
         """Begin without reports; `weir` and `incarnation` name this Weir, whose own reports are not
-        charged.
+        charged. `weirs_max`: maximum number of Weirs, this one included.
         """
         self._own = (weir, incarnation)
-        self._senders: dict[tuple[str, int], _Sender] = {}
+        self._weirs_max = weirs_max
+        self._weirs: dict[str, dict[int, _Sender]] = {weir: {}}
+        """Incarnations by the names of Weirs: of this one, too."""
+        self._users: dict[int, dict[str, int]] = {}
+        """Number of a limiter → other Weirs that use it, with the times (ms) of the last reports, the oldest
+        first.
+        """
+        self._totals = 0
+        """Number of kept totals, or more: forgotten incarnations are subtracted later."""
         self._charges: dict[int, list[Charge]] = {}
         self._next_forget_ms = 0
         self.ignored: Counter[str] = Counter()
@@ -119,20 +134,28 @@ class OthersUsage:
 
     def take(self, report: Report, now_ms: int, at_ms: int | None = None) -> None:
         """Count a report that was read at `now_ms`. Its units count as used at `at_ms`; None for now."""
+        for _step in self.steps(report, now_ms, at_ms):
+            pass
+
+    def steps(self, report: Report, now_ms: int, at_ms: int | None = None) -> Iterator[int]:
+        """Count a report, as `take` does, in steps. Yield the number of usages after each step."""
         if self.is_own(report):
             self._take_own(report.sequence)
             return
         at_ms = now_ms if at_ms is None else at_ms
-        sender = self._sender(report)
+        sender = self._sender(report, at_ms)
         if sender is None:
-            self.ignored["senders"] += 1
+            self.ignored["weirs"] += 1
         elif reason := sender.refusal(report.sequence, at_ms):
             self.ignored[reason] += 1
         else:
             if at_ms - sender.heard_ms >= SILENT_MS:
                 sender.late_until_ms = at_ms + LATE_MS
             sender.heard_ms, sender.sequence = at_ms, report.sequence
-            self._take(sender, report, now_ms, at_ms)
+            for first in range(0, len(report.usages), STEP):
+                usages = report.usages[first : first + STEP]
+                self._take(sender, report.weir, usages, now_ms, at_ms)
+                yield len(usages)
         self._forget(now_ms)
 
     def is_own(self, report: Report) -> bool:
@@ -148,47 +171,77 @@ class OthersUsage:
             self.read_back = sequence
             self._returned.append(sequence)
 
-    def _sender(self, report: Report) -> _Sender | None:
-        key = (report.weir, report.incarnation)
-        sender = self._senders.get(key)
-        if sender is None and len(self._senders) < SENDERS_MAX:
-            sender = self._senders[key] = _Sender(report.sequence)
+    def _sender(self, report: Report, at_ms: int) -> _Sender | None:
+        """Return the incarnation that has sent a report; None if there are too many Weirs."""
+        incarnations = self._weirs.get(report.weir)
+        if incarnations is None:
+            if len(self._weirs) >= self._weirs_max and not self._forget_silent(at_ms - HEARD_MS):
+                return None
+            incarnations = self._weirs[report.weir] = {}
+        sender = incarnations.get(report.incarnation)
+        if sender is None:
+            if len(incarnations) >= INCARNATIONS_MAX:
+                del incarnations[min(incarnations, key=lambda each: incarnations[each].heard_ms)]
+            sender = incarnations[report.incarnation] = _Sender(report.sequence)
         return sender
 
-    def _take(self, sender: _Sender, report: Report, now_ms: int, at_ms: int) -> None:
-        for limiter, total, recent in report.usages:
+    def _forget_silent(self, since_ms: int) -> bool:
+        """Forget the Weir that was silent for longest; return False if each was heard after `since_ms`."""
+        heard = {weir: _heard_ms(found) for weir, found in self._weirs.items() if weir != self._own[0]}
+        longest = min(heard, key=heard.__getitem__)
+        if heard[longest] > since_ms:
+            return False
+        del self._weirs[longest]
+        return True
+
+    def _take(self, sender: _Sender, weir: str, usages: Iterable[Usage], now_ms: int, at_ms: int) -> None:
+        for limiter, total, recent in usages:
             before, heard_ms = sender.totals.get(limiter, (-1.0, now_ms))
             known = before >= 0 and now_ms - heard_ms < (KEPT_MS if total >= before else REFUSED_MS)
             units = total - before if known else recent
             if units < 0:
                 self.ignored["negative"] += 1
                 continue
-            if before < 0 and len(sender.totals) >= TOTALS_MAX:
-                self.ignored["limiters"] += 1
-                continue
+            if before < 0:
+                if len(sender.totals) >= TOTALS_MAX or self._totals >= TOTALS_ALL_MAX:
+                    self.ignored["limiters"] += 1
+                    continue
+                self._totals += 1
             sender.totals[limiter] = (total, now_ms)
+            active = self._active(limiter, weir, now_ms)
             if units > 0:
                 is_late = not known or at_ms < sender.late_until_ms
-                self._charge(limiter, Charge(at_ms, units, self._active(limiter, now_ms), is_late))
+                self._charge(limiter, Charge(at_ms, units, active, is_late))
 
-    def _active(self, limiter: int, now_ms: int) -> int:
-        """Return the number of other Weirs that have reported usage of this limiter within `ACTIVE_MS`. A
-        Weir that has restarted counts once, and a former process of this Weir does not count.
+    def _active(self, limiter: int, weir: str, now_ms: int) -> int:
+        """Note that this Weir uses a limiter. Return the number of other Weirs that have reported usage of
+        the limiter within `ACTIVE_MS`. A Weir that has restarted counts once, and a former process of this
+        Weir does not count.
         """
-        active = {
-            weir
-            for (weir, _), sender in self._senders.items()
-            if now_ms - sender.totals.get(limiter, NEVER)[1] < ACTIVE_MS
-        }
-        return len(active - {self._own[0]})
+        users = self._users.get(limiter)
+        if users is None:
+            users = self._users[limiter] = {}
+        if weir != self._own[0]:
+            users.pop(weir, None)  # the latest one is the last one
+            users[weir] = now_ms
+        while users and now_ms - users[oldest := next(iter(users))] >= ACTIVE_MS:
+            del users[oldest]
+        return len(users)
 
     def _charge(self, limiter: int, charge: Charge) -> None:
         add_charge(self._charges.setdefault(limiter, []), charge, MERGED_MS)
 
+    @property
+    def has_charges(self) -> bool:
+        """True if `charges` would return any."""
+        return bool(self._charges)
+
     def charges(self) -> dict[int, list[Charge]]:
-        """Return what was reported since the last call: the charges of each limiter, the oldest first."""
-        charges, self._charges = self._charges, {}
-        return charges
+        """Return what was reported since the last call: the charges of each limiter, the oldest first. Of
+        more than `STEP` limiters, the next call returns the others.
+        """
+        some = list(islice(self._charges, STEP))
+        return {number: self._charges.pop(number) for number in some}
 
     def returned(self) -> list[int]:
         """Return the sequences of the own reports that were read back since the last call."""
@@ -198,8 +251,7 @@ class OthersUsage:
     def weirs(self, now_ms: int) -> int:
         """Return the number of Weirs, this one included, that were heard within `HEARD_MS`."""
         since_ms = now_ms - HEARD_MS
-        heard = {weir for (weir, _), sender in self._senders.items() if sender.heard_ms > since_ms}
-        return len(heard | {self._own[0]})
+        return sum(weir == self._own[0] or _heard_ms(found) > since_ms for weir, found in self._weirs.items())
 
     def _forget(self, now_ms: int) -> None:
         """Forget totals and incarnations about which no report came for `KEPT_MS`."""
@@ -207,8 +259,22 @@ class OthersUsage:
             return
         self._next_forget_ms = now_ms + KEPT_MS // 6
         old_ms = now_ms - KEPT_MS
-        for key in [each for each, sender in self._senders.items() if sender.heard_ms < old_ms]:
-            del self._senders[key]
-        for sender in self._senders.values():
-            for limiter in [each for each, (_, heard_ms) in sender.totals.items() if heard_ms < old_ms]:
-                del sender.totals[limiter]
+        self._totals = 0
+        for weir, found in list(self._weirs.items()):
+            for incarnation in [each for each, sender in found.items() if sender.heard_ms < old_ms]:
+                del found[incarnation]
+            if not found and weir != self._own[0]:
+                del self._weirs[weir]
+            for sender in found.values():
+                for limiter in [each for each, (_, heard_ms) in sender.totals.items() if heard_ms < old_ms]:
+                    del sender.totals[limiter]
+                self._totals += len(sender.totals)
+        for limiter in [
+            each for each, users in self._users.items() if max(users.values(), default=-1) < old_ms
+        ]:
+            del self._users[limiter]
+
+
+def _heard_ms(incarnations: Mapping[int, _Sender]) -> int:
+    """Return the time (ms) of the last report of any incarnation."""
+    return max((sender.heard_ms for sender in incarnations.values()), default=0)

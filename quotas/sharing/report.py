@@ -7,7 +7,6 @@ nothing. A receiver that knows no former total of a limiter counts `recent` inst
 
 from __future__ import annotations
 
-import math
 import struct
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -95,14 +94,6 @@ def decode(data: bytes) -> Report:
     except struct.error:
         raise ReportError(f"cut off after {len(data)} bytes") from None
     for usage in usages:
-        _check(usage)
+        if not 0 <= usage.recent <= usage.total <= UNITS_MAX:  # nor one that is no number
+            raise ReportError(f"usage of {usage.recent} recent units of {usage.total}")
     return Report(name, incarnation, sequence, usages)
-
-
-def _check(usage: Usage) -> None:
-    """Raise ReportError for numbers that cannot be true."""
-    for units in (usage.total, usage.recent):
-        if not math.isfinite(units) or units < 0 or units > UNITS_MAX:
-            raise ReportError(f"usage of {units} units")
-    if usage.recent > usage.total:
-        raise ReportError(f"{usage.recent} recent units of {usage.total}")

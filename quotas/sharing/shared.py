@@ -100,10 +100,11 @@ class _Usage:
         self.believed += units
         return units
 
-    def expected(self, units: float, limit: float, weirs: int, now_ms: int) -> float:
+    def expected(self, units: float, limit: float, burst: float, weirs: int, now_ms: int) -> float:
         """Return the units that clients of other Weirs are expected to use while own clients suddenly use
         `units`: at each other Weir whose clients use the limiter as many as here, but of all of them at most
-        `LEAD` times as much as in proportion to the recent usage.
+        `LEAD` times as much as in proportion to the recent usage. With what they have reported, at most
+        `burst`.
 
         Not just in proportion. The Weir that came first in the last burst would then expect little of the
         others, and the others would not expect less of it, so all together would use more. But without the
@@ -112,8 +113,11 @@ class _Usage:
         sudden = units - limit * min(now_ms - self.own_ms, SUDDEN_MS) / 1000
         if sudden <= 0 or now_ms - self.active_ms >= ACTIVE_MS:
             return 0.0
-        equal = sudden * min(self.active, weirs - 1)
-        return equal if self.own <= 0 else min(equal, sudden * LEAD * self.others / self.own)
+        expected = sudden * min(self.active, weirs - 1)
+        if self.own > 0:
+            expected = min(expected, sudden * LEAD * self.others / self.own)
+        self.believe(0.0, burst, limit / 1000, now_ms)
+        return max(min(expected, burst - self.believed - self.advances.units), 0.0)
 
     @property
     def share(self) -> float | None:
@@ -307,7 +311,7 @@ class SharedLimiters:
         if usage is None:
             return
         if isinstance(limiter, Budget):
-            self._advance(limiter, usage, units, number, now_ms)
+            self._advance(quotas, limiter, usage, units, number, now_ms)
             if units:
                 self._repay(quotas, number, limiter, units, now_ms)
         if units:
@@ -315,13 +319,16 @@ class SharedLimiters:
             usage.note(units * _scale(limiter), 0.0, now_ms)
             usage.own_ms = now_ms
 
-    def _advance(self, budget: Budget, usage: _Usage, units: float, number: int, now_ms: int) -> None:
+    def _advance(
+        self, quotas: SharedQuotas, budget: Budget, usage: _Usage, units: float, number: int, now_ms: int
+    ) -> None:
         """Charge what clients of others are expected to use while own clients suddenly use these units, and
         give back what was expected before and not reported.
         """
         change = -usage.advances.expire(now_ms)
         if self._blindness.sight is Sight.CLEAR:
-            expected = usage.expected(units, budget.limit, self._blindness.weirs, now_ms)
+            burst = budget.limit * quotas.window_s
+            expected = usage.expected(units, budget.limit, burst, self._blindness.weirs, now_ms)
             usage.advances.add(expected, now_ms)
             change += expected
         if change:
@@ -367,14 +374,15 @@ class SharedLimiters:
     def _charge(
         self, quotas: SharedQuotas, limiter: Limiter, number: int, charge: Charge, now_ms: int
     ) -> None:
-        """Record units in the limiter, at most as many as the other Weirs can have used: after a gap, only a
-        window of each still counts.
+        """Record units in the limiter, at most a window's worth of all other Weirs at once, and later what
+        the limit allows. Clients would use more only while reports are late. But invented Weirs must not
+        make a client wait for many windows.
         """
         if limiter.limit == UNLIMITED or now_ms - charge.at_ms >= quotas.memory_ms:
             return
         scale = _scale(limiter)
         usage = self._usage_of(number, min(charge.at_ms, now_ms))
-        limit = limiter.limit / self.part(number) * max(self._blindness.weirs - 1, 1)
+        limit = limiter.limit / self.part(number)
         units = usage.believe(charge.units / scale, limit * quotas.window_s, limit / 1000, now_ms)
         at_ms = charge.at_ms
         if limiter.charged or usage.others_total:  # samples of a limiter follow each other in time

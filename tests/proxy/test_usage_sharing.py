@@ -25,12 +25,12 @@ from tests.proxy.shared_topic import (
 )
 from weir.proxy.config import config
 from weir.proxy.control.quota_registry import QuotaRegistry
-from weir.proxy.control.sharing.reader import Link, News, Read, Reader
+from weir.proxy.control.sharing.reader import HAND_OVER_MS, Link, News, Read, Reader
 from weir.proxy.control.sharing.sharing import INHERITED_MS, usage_sharing
 from weir.proxy.control.stores.store import StoreError
 from weir.proxy.net.reactor import Reactor
 from weir.quotas.sharing.blindness import Sight
-from weir.quotas.sharing.others import Charge
+from weir.quotas.sharing.others import STEP, Charge
 from weir.quotas.sharing.report import Report, Usage, decode, encode, limiter_number
 from weir.quotas.sharing.shared import LOOK_MS
 
@@ -248,10 +248,10 @@ class Story:
             self.clock.now_ms += LOOK_MS
             self.sharing.look()
 
-    def hear(self) -> None:
-        """Read the newest own report back."""
+    def hear(self, weirs: int = 1) -> None:
+        """Read the newest own report back, and reports of so many Weirs."""
         newest = self.sharing.own.sequence - 1
-        self.sharing._heard(News({}, newest, 1, Counter(self.ignored), [newest]))
+        self.sharing._heard(News({}, newest, weirs, Counter(self.ignored), [newest]))
 
     @property
     def problems(self) -> list[object]:
@@ -311,6 +311,63 @@ def test_reports_that_no_weir_has_sent_are_a_problem_for_a_minute() -> None:
     weir.clock.now_ms += 60_000
     weir.hear()
     assert weir.problems == []
+
+
+def test_weirs_that_appear_all_at_once_and_too_many_weirs_are_a_problem() -> None:
+    weir = Story()
+    weir.hear(5)  # all Weirs have started together
+    assert weir.problems == []
+    for weirs, problems in ((5, []), (12, []), (13, ["usage_weirs_jumped"]), (12, [])):
+        weir.clock.now_ms += 60_000
+        weir.hear(weirs)
+        assert weir.problems == problems
+    for now_ms in range(0, 600_000, 60_000):
+        weir.clock.now_ms += 60_000
+        weir.hear(13)
+        assert weir.problems == ([] if now_ms >= 360_000 else ["usage_weirs_jumped"])
+    weir.ignored["weirs"] += 1
+    weir.hear(13)
+    assert weir.problems == ["usage_weirs_jumped"]
+
+
+def read_in_parts(topic: Topic, clock: Clock) -> list[News]:
+    """What is handed over of the reports in a topic, the last of which is an own one."""
+    found: list[News] = []
+    reader = Reader(topic.link, "me", 2, clock, found.append, lambda _error: None)
+    reader.send(b"", 0)
+    link = topic.link()
+    for _ in range(5):
+        reader._read(link, threading.Event())
+        clock.now_ms += HAND_OVER_MS
+    return found
+
+
+def test_charges_of_many_limiters_are_handed_over_in_parts() -> None:
+    topic, clock = Topic(), Clock()
+    for report in (
+        Report("other", 1, 0, tuple(Usage(number, 7, 7) for number in range(2 * STEP + 1))),
+        Report("me", 2, 0),
+    ):
+        topic.append(encode(report))
+    found = read_in_parts(topic, clock)
+    assert [list(news.charges) for news in found] == [
+        list(range(STEP)),
+        list(range(STEP, 2 * STEP)),
+        [2 * STEP],
+    ]
+    assert [news.returned for news in found] == [[0], [], []]
+
+
+def test_of_too_many_reports_from_before_the_start_the_oldest_are_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topic, clock = Topic(), Clock()
+    reports = [Report("other", 1, number, (Usage(number, 7, 7),)) for number in range(5)]
+    for report in (*reports, Report("me", 2, 0)):
+        topic.append(encode(report))
+    monkeypatch.setattr("weir.proxy.control.sharing.reader.BACKLOG_BYTES_MAX", 3 * len(topic.records[0].data))
+    (news,) = read_in_parts(topic, clock)
+    assert list(news.charges) == [3, 4]
 
 
 def test_a_bug_in_charging_others_usage_does_not_end_the_process() -> None:

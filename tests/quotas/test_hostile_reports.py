@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Final
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weir.quotas.sharing.others import LATE_MS, OthersUsage
-from weir.quotas.sharing.report import Report, Usage
+from weir.quotas.client_quotas import byte_rates
+from weir.quotas.limiters.budgets import Budget
+from weir.quotas.sharing.blindness import Blindness
+from weir.quotas.sharing.others import HEARD_MS, INCARNATIONS_MAX, LATE_MS, Charge, OthersUsage
+from weir.quotas.sharing.own import OwnUsage
+from weir.quotas.sharing.report import Report, Usage, limiter_number
+from weir.quotas.sharing.shared import SharedLimiters
+from weir.quotas.table.entities import Entity, Tags
+from weir.quotas.table.quota_table import QuotaKey, QuotaTable
 
 LAST: Final = 2**64 - 1
 PERIOD_MS: Final = 500
@@ -88,3 +97,86 @@ def test_hostile_reports_hide_others_only_while_they_come(
     assert charged(others) == 100
     assert not others.ignored
     assert set(returned) >= set(range(sequence - 10, sequence))
+
+
+def test_reports_of_more_weirs_than_configured_are_counted_until_one_is_silent() -> None:
+    others = OthersUsage("me", 1, 3)
+    for name in ("a", "b", "c", "me", "c"):
+        others.take(Report(name, 9, 0, (Usage(7, 10, 10),)), 0)
+    assert charged(others) == 30
+    assert (others.weirs(0), others.ignored) == (3, {"weirs": 2})
+    others.take(Report("b", 9, 1), HEARD_MS)
+    others.take(Report("c", 9, 1, (Usage(7, 10, 10),)), HEARD_MS)  # in the place of "a"
+    others.take(Report("a", 9, 1), HEARD_MS)
+    assert charged(others) == 10
+    assert others.ignored == {"weirs": 3}
+
+
+def test_invented_processes_of_a_weir_have_few_places_and_the_silent_ones_lose_theirs() -> None:
+    others = OthersUsage("me", 1)
+    for sequence in range(10):
+        others.take(Report("a", 0, sequence, (Usage(7, 10.0 * sequence, 0),)), PERIOD_MS * sequence)
+        others.take(Report("a", 1 + sequence, 0), PERIOD_MS * sequence)
+    assert charged(others) == 90
+    assert len(others._weirs["a"]) == INCARNATIONS_MAX
+
+
+def test_work_for_a_usage_does_not_grow_with_the_number_of_weirs() -> None:
+    """Python calls of a report with 100 limiters, which 2 and 31 other Weirs use."""
+
+    def calls(weirs: int) -> int:
+        others, count = OthersUsage("me", 1), 0
+        usages = tuple(Usage(number, 10, 10) for number in range(100))
+
+        def profile(_frame: object, event: str, _argument: object) -> None:
+            nonlocal count
+            count += event.endswith("call")
+
+        for number in range(weirs):
+            others.take(Report(f"w{number}", 1, 0, usages), number)
+        sys.setprofile(profile)
+        try:
+            others.take(Report("w0", 1, 1, tuple(Usage(number, 20, 10) for number in range(100))), 100)
+        finally:
+            sys.setprofile(None)
+        ((*_earlier, charge),) = {tuple(each) for each in others.charges().values()}
+        assert charge.weirs == weirs
+        return count
+
+    assert calls(31) - calls(2) < 100
+
+
+def shared(weirs: int) -> tuple[SharedLimiters, Budget, int]:
+    """The limiters of a Weir that hears this many; the limiter of user a, 1000 bytes/s, and its number."""
+    name, quotas, blindness = (
+        (None, "cluster produce", False),
+        byte_rates(QuotaKey.PRODUCER_BYTE_RATE),
+        Blindness(0),
+    )
+    quotas.use(QuotaTable({(Entity(user="a"), QuotaKey.PRODUCER_BYTE_RATE): 1000}))
+    limiters = SharedLimiters(OwnUsage("me", 1), blindness, 11_000)
+    limiters.join(name, quotas, 10)
+    blindness.heard(weirs, 0)
+    budget = quotas.budget("a", "", 0)
+    assert budget is not None
+    return limiters, budget, limiter_number(name, Tags("a", ""))
+
+
+def test_clients_wait_for_usage_of_any_number_of_invented_weirs_for_a_window_at_most() -> None:
+    limiters, budget, number = shared(32)
+    others = OthersUsage("me", 1)
+    for weir in range(900):
+        others.take(Report(f"w{weir}", 1, 0, (Usage(number, 1e15, 1e15),)), 0)
+    limiters.absorb(others.charges(), 0)
+    assert budget.charge(1, 0) <= 10_000
+
+
+@pytest.mark.parametrize("reported", [0.0, 4000.0])
+def test_usage_that_is_expected_of_others_and_reported_by_them_is_a_window_at_most(reported: float) -> None:
+    limiters, budget, number = shared(32)
+    limiters.absorb({number: [Charge(0, 1.0 + reported, 31)]}, 0)
+    budget.charge(5000, 0)
+    limiters.look(0)
+    budget.charge(5000, 20)
+    limiters.look(20)
+    assert sum(units for _at_ms, units in budget.counting(20)) == pytest.approx(20_000, abs=100)

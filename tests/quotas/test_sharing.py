@@ -278,12 +278,6 @@ def test_usage_of_a_client_not_known_here_waits_for_its_first_request() -> None:
     assert limiters.others_units == 10_000  # once, and not again when its client has come
 
 
-def test_a_report_charges_at_most_a_window_of_each_other_weir() -> None:
-    limiters, budget, number = heard(3)
-    limiters.absorb({number: [Charge(0, 1e15)]}, 0)
-    assert budget.rate(0) == 2000
-
-
 def test_what_was_charged_in_advance_is_taken_off_from_reports_or_given_back_after_a_second() -> None:
     advances = Advances()
     advances.add(5, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
@@ -11,7 +12,7 @@ from typing import Final, NamedTuple, Protocol
 import structlog
 
 from weir.proxy.control.stores.store import StoreError
-from weir.quotas.sharing.others import Charge, OthersUsage
+from weir.quotas.sharing.others import STEP, WEIRS_MAX_DEFAULT, Charge, OthersUsage
 from weir.quotas.sharing.report import Report, ReportError, decode
 
 log = structlog.get_logger("weir.quotas")
@@ -24,6 +25,12 @@ blind.
 """
 STOP_S: Final = 3.0
 """Maximum time (s) to wait for the end of the thread: a call of librdkafka may take longer."""
+BACKLOG_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Maximum size (bytes) of these reports. Of more, the oldest are left out: their usage counts no longer."""
+HAND_OVER_MS: Final = 10
+"""Minimum time (ms) between two hand-overs. The reactor works for up to 1 ms at each."""
+PAUSE_S: Final = 0.0005
+"""Time (s) of a pause after each `STEP` usages: the reactor's thread can run meanwhile."""
 OPENINGS: Final = 3
 """Number of openings of the topic whose times are kept."""
 BACKLOG_S: Final = 5.0
@@ -77,12 +84,13 @@ class Reader:
         clock_ms: Callable[[], int],
         hand_over: Callable[[News], None],
         failed: Callable[[StoreError], None],
+        weirs_max: int = WEIRS_MAX_DEFAULT,
     ) -> None:
         """Begin without a thread. `clock_ms` is the clock (ms) of limiters. `hand_over` and `failed` are
-        called on the reader's thread.
+        called on the reader's thread. `weirs_max`: maximum number of Weirs, this one included.
         """
         self._open_link = open_link
-        self._others = OthersUsage(weir, incarnation)
+        self._others = OthersUsage(weir, incarnation, weirs_max)
         self._clock_ms = clock_ms
         self._hand_over = hand_over
         self._failed = failed
@@ -90,8 +98,15 @@ class Reader:
         """Times (ms) at which the topic was opened, the oldest first."""
         self._link: Link | None = None
         self._stopping = threading.Event()
-        self._backlog: list[tuple[Report, int]] | None = []
-        """(Report, broker's time in ms) from before the first own report; None once that was read."""
+        self._backlog: deque[Read] | None = deque()
+        """Reports from before the first own report; None once that was read."""
+        self._backlog_bytes = 0
+        self._is_due = False
+        """True if something is to be handed over."""
+        self._handed_ms = -HAND_OVER_MS
+        """Time (ms) of the last hand-over."""
+        self._usages = 0
+        """Number of usages that were taken since the last pause."""
         self._began_ms = 0
         self._silent_s = 0.0
         self._bug = ""
@@ -160,20 +175,22 @@ class Reader:
 
     def _read(self, link: Link, stopping: threading.Event) -> None:
         before_ms, before = self._clock_ms(), self._others.read_back
-        records = link.read(POLL_S)
+        records = link.read(HAND_OVER_MS / 1000 if self._is_due else POLL_S)
         if stopping.is_set():
             return
         now_ms = self._clock_ms()
         for record in records:
             self._take(record, now_ms)
         if self._backlog and now_ms - self._began_ms >= 1000 * BACKLOG_S:
-            self._take_backlog(self._backlog[-1][1], now_ms)
+            self._take_backlog(self._backlog[-1].at_ms, now_ms)
         if self._others.read_back > before:
             self._silent_s = 0.0
         else:
             self._silent_s += min((now_ms - before_ms) / 1000, 2 * POLL_S)  # a stopped process did not read
-        if records and not self._backlog:
+        self._is_due = self._is_due or bool(records)
+        if self._is_due and not self._backlog and now_ms - self._handed_ms >= HAND_OVER_MS:
             self._hand_over(self._news(now_ms))
+            self._is_due, self._handed_ms = self._others.has_charges, now_ms
         if self._silent_s >= SILENT_S:
             raise StoreError("own reports of usage do not come back")
 
@@ -194,9 +211,12 @@ class Reader:
             self._others.ignored["unreadable"] += 1
             return
         if self._backlog is None:
-            self._others.take(report, now_ms)
+            self._count(report, now_ms)
             return
-        self._backlog.append((report, record.at_ms))
+        self._backlog.append(record)
+        self._backlog_bytes += len(record.data)
+        while self._backlog_bytes > BACKLOG_BYTES_MAX:
+            self._backlog_bytes -= len(self._backlog.popleft().data)
         if self._others.is_own(report) and report.sequence < self._others.sent:
             self._take_backlog(record.at_ms, now_ms)
 
@@ -204,9 +224,17 @@ class Reader:
         """Count the reports from before the first own one, with their ages. `present_ms` is the present time
         (ms) on the broker's clock.
         """
-        backlog, self._backlog = self._backlog or [], None
-        for report, at_ms in backlog:
-            self._others.take(report, now_ms, now_ms - max(present_ms - at_ms, 0))
+        backlog, self._backlog = self._backlog or (), None
+        for data, at_ms in backlog:
+            self._count(decode(data), now_ms, now_ms - max(present_ms - at_ms, 0))
+
+    def _count(self, report: Report, now_ms: int, at_ms: int | None = None) -> None:
+        """Count a report, with pauses: else the reactor's thread would wait for this one."""
+        for usages in self._others.steps(report, now_ms, at_ms):
+            self._usages += usages
+            if self._usages >= STEP:
+                self._usages = 0
+                time.sleep(PAUSE_S)
 
 
 def _close(link: Link) -> None:

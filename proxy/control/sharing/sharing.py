@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import socket
 import time
 from collections import Counter
@@ -17,13 +16,14 @@ import trio
 from weir.proxy.config.settings import ConfigError
 from weir.proxy.control.events.conditions import Condition, problem
 from weir.proxy.control.quota_registry import UNSEEN, QuotaRegistry
-from weir.proxy.control.sharing.reader import OPENINGS, Link, News, Reader
+from weir.proxy.control.sharing.problems import SharingProblems
+from weir.proxy.control.sharing.reader import Link, News, Reader
 from weir.proxy.control.stores.store import StoreError
 from weir.proxy.control.stores.topic import TOPIC_NAME
 from weir.proxy.control.supervisor import on_timers
 from weir.proxy.outage import Outage
 from weir.quotas.sharing.blindness import Blindness, Sight
-from weir.quotas.sharing.others import Charge
+from weir.quotas.sharing.others import WEIRS_MAX_DEFAULT, Charge
 from weir.quotas.sharing.own import OwnUsage
 from weir.quotas.sharing.report import encode
 from weir.quotas.sharing.shared import LOOK_MS, SharedLimiters
@@ -41,10 +41,6 @@ After that, only charges from before the take-over are left out.
 """
 CUT_OFF: Final = (Sight.BLIND, Sight.NEVER)
 """States in which reports do not get through. A new topic, or a machine without CPU, causes none of them."""
-STRANGE: Final = ("unreadable", "forged", "jumped")
-"""Reasons for ignoring reports that no Weir has sent."""
-RECENT_MS: Final = 60_000
-"""Time (ms) for which reports that were ignored, or openings of the topic, count as a problem."""
 
 
 class _Takeover(NamedTuple):
@@ -71,10 +67,12 @@ class UsageSharing:
         *,
         every_broker: bool = False,
         on_loss: str = "share",
+        weirs_max: int = WEIRS_MAX_DEFAULT,
     ) -> None:
         """Begin without reading the topic. `weir` and `incarnation` name this process. `clock_ms` is the
         limiters' clock (ms). `every_broker`: True to share the quotas of each broker too. `on_loss`: limits
-        while reports do not get through, "share" for a part, "open" for the whole.
+        while reports do not get through, "share" for a part, "open" for the whole. `weirs_max`: maximum
+        number of Weirs, this one included.
         """
         self.weir: Final = weir
         self._registry = registry
@@ -101,8 +99,7 @@ class UsageSharing:
         self.on_look: list[Callable[[], None]] = []
         """Functions to call after each look."""
         self._trip_ms = 0
-        self._strange_ms = -math.inf
-        """Time (ms) of the latest news of reports that no Weir has sent."""
+        self._problems = SharingProblems(weirs_max)
         self._joined = UNSEEN
         """Stamp of the registry at the last `join`."""
         self._takeover: _Takeover | None = None
@@ -120,6 +117,7 @@ class UsageSharing:
             clock_ms,
             lambda news: self._soon(partial(self._heard, news)),
             lambda error: self._soon(partial(self._note_failure, error)),
+            weirs_max,
         )
 
     def join(self) -> None:
@@ -204,8 +202,7 @@ class UsageSharing:
         self.limiters.absorb(charges, now_ms)
         for call in self.on_absorb:
             call(charges)
-        if any(news.ignored[reason] > self.ignored[reason] for reason in STRANGE):
-            self._strange_ms = now_ms
+        self._problems.look_at(news.weirs, news.ignored, now_ms)
         self.weirs, self.ignored = news.weirs, news.ignored
         sent_ms = self.own.returned(news.returned)
         if sent_ms is not None:
@@ -243,27 +240,13 @@ class UsageSharing:
 
     def conditions(self) -> Iterator[Condition]:
         """Yield the problems that are present: reports do not get through, or somebody else writes some."""
-        now_ms, opened_ms = self._clock_ms(), self._reader.opened_ms
         if self.blindness.sight in CUT_OFF:
             yield problem(
                 "usage_not_shared",
                 f"Quotas are not shared with other Weirs: {self._reason}.",
                 "Repair the cluster, or Weir's permissions on usage_share_topic.",
             )
-        if len(opened_ms) == OPENINGS and now_ms - opened_ms[0] < RECENT_MS:
-            yield problem(
-                "usage_topic_reopened",
-                "Own reports of usage were lost: Weir has opened usage_share_topic again twice in a minute.",
-                "Look at the brokers' load, and at the leader of the topic's partition.",
-                logged=True,
-            )
-        if now_ms - self._strange_ms < RECENT_MS:
-            yield problem(
-                "usage_reports_ignored",
-                "usage_share_topic has reports that no Weir has sent. Weir ignores them.",
-                "Refuse other writers by an ACL. weir_share_ignored_total has the reasons.",
-                logged=True,
-            )
+        yield from self._problems.conditions(self._reader.opened_ms, self._clock_ms())
 
 
 def usage_sharing(
@@ -295,4 +278,5 @@ def usage_sharing(
         clock_ms,
         every_broker=settings.share_usage,
         on_loss=settings.share_on_loss,
+        weirs_max=settings.share_weirs_max,
     )
