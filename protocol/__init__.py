@@ -17,8 +17,8 @@ This package uses no sockets and no clock, and imports no other package of Weir.
 
 To support a new Kafka release, run `python -m tools.import_schemas`, which writes the schema files.
 
-- Schemas are merged from two releases: 3.9 has all old versions, 4.2 the newest versions. If 3.9 calls a
-  version unstable that 4.2 has, the schema of 4.2 is used. The importer checks the merged schemas against
+- Schemas are merged from two releases: 3.9 has all old versions, 4.4 the newest versions. If 3.9 calls a
+  version unstable that 4.4 has, the schema of 4.4 is used. The importer checks the merged schemas against
   both releases.
 - Message types are made from the schemas at run time, with a generated stub for mypy: one type per message
   for all versions, without 40,000 lines of generated code.

@@ -32,6 +32,7 @@ _RENAMED: Final = {
     ("VoteRequest", "CandidateEpoch"): "ReplicaEpoch",
     ("VoteRequest", "CandidateId"): "ReplicaId",
     ("VoteRequest", "CandidateDirectoryId"): "ReplicaDirectoryId",
+    ("TxnOffsetCommitRequest", "GenerationId"): "GenerationIdOrMemberEpoch",
     ("ListClientMetricsResourcesResponse", "ClientMetricsResources"): "ConfigResources",
     ("ListClientMetricsResourcesResponse", "ClientMetricsResource"): "ConfigResource",
     ("ListClientMetricsResourcesResponse", "Name"): "ResourceName",

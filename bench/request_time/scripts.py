@@ -168,7 +168,7 @@ def _txn_commit(name: str, partitions: int, producer_id: int, producer_epoch: in
         group_id=name,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
-        generation_id=-1,
+        generation_id_or_member_epoch=-1,
         topics=[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name=WIDE, partitions=parts)],
     )
 

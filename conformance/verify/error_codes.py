@@ -1,7 +1,7 @@
 """Error codes that brokers answer in each API.
 
 The table has the codes that Kafka documents for the response, and those that handlers of brokers from 0.10 to
-4.2 return besides: the documented lists are not complete. Codes of all versions of an API are together. APIs
+4.4 return besides: the documented lists are not complete. Codes of all versions of an API are together. APIs
 that only brokers and controllers use among themselves have no entry, except WriteTxnMarkers. Neither have
 share sessions and the APIs from 88 on, which are new in Kafka 4.
 
@@ -194,7 +194,8 @@ _ANSWERED: Final[Mapping[int, frozenset[int]]] = {
     ApiKey.RENEW_DELEGATION_TOKEN: _TOKEN,
     ApiKey.EXPIRE_DELEGATION_TOKEN: _TOKEN,
     ApiKey.DESCRIBE_DELEGATION_TOKEN: _TOKEN,
-    ApiKey.DELETE_GROUPS: _GROUP | _codes("UNKNOWN_TOPIC_OR_PARTITION NON_EMPTY_GROUP GROUP_ID_NOT_FOUND"),
+    ApiKey.DELETE_GROUPS: _GROUP
+    | _codes("UNKNOWN_TOPIC_OR_PARTITION NON_EMPTY_GROUP GROUP_ID_NOT_FOUND GROUP_DELETION_FAILED"),
     ApiKey.ELECT_LEADERS: _CONTROLLER
     | _codes(
         "UNKNOWN_TOPIC_OR_PARTITION LEADER_NOT_AVAILABLE BROKER_NOT_AVAILABLE INVALID_TOPIC_EXCEPTION "

@@ -113,7 +113,7 @@ RULES: Final[dict[R, Rule]] = {
             "socket.request.max.bytes",
             "A frame has at most 100 MiB. The contents of a longer frame are not checked.",
         ),
-        (R.UNKNOWN_API, _W, "protocol guide: Api Keys", "Weir's schemas (Kafka 3.9 and 4.2) have the API."),
+        (R.UNKNOWN_API, _W, "protocol guide: Api Keys", "Weir's schemas (Kafka 3.9 and 4.4) have the API."),
         (R.UNKNOWN_VERSION, _N, "protocol guide: Protocol Messages", "Weir's schemas have the version."),
         (
             R.VERSION_NOT_OFFERED,
@@ -172,12 +172,12 @@ RULES: Final[dict[R, Rule]] = {
             "",
             "A message has at most 200,000 elements and tags. The values of a larger one are not checked.",
         ),
-        (R.ERROR_CODE_UNKNOWN, _W, "protocol guide: Error Codes", "Kafka 4.2 has the error code."),
+        (R.ERROR_CODE_UNKNOWN, _W, "protocol guide: Error Codes", "Kafka 4.4 has the error code."),
         (
             R.ERROR_CODE_OF_API,
             _W,
             "protocol guide: Error Codes",
-            "Brokers from 0.10 to 4.2 answer this API with the error code, in some version.",
+            "Brokers from 0.10 to 4.4 answer this API with the error code, in some version.",
         ),
         (
             R.ERROR_89_VERSION,

@@ -76,7 +76,7 @@ def error_code_defects(message: Message, api_key: int, version: int) -> list[Def
     for path, code in _codes(message, tree, ""):
         if code not in _KNOWN:
             text = "The server answers an error code that Kafka lacks."
-            defects.append(Defect(R.ERROR_CODE_UNKNOWN, text, path, -1, "a code of Kafka 4.2", str(code)))
+            defects.append(Defect(R.ERROR_CODE_UNKNOWN, text, path, -1, "a code of Kafka 4.4", str(code)))
         elif code == ErrorCode.THROTTLING_QUOTA_EXCEEDED:
             defects += _error_89(path, api_key, version)
         elif api_key in ERRORS_OF_APIS and code not in ERRORS_OF_APIS[api_key]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 UNKNOWN_TAG: Final = 127
 """Tag that `EndpointMask` writes instead of the tag of the addresses.
 
-This tag takes one byte, like the original tag, and is the largest such tag. Kafka 4.2 has no tag above 3, so
+This tag takes one byte, like the original tag, and is the largest such tag. Kafka 4.4 has no tag above 3, so
 a newer client is unlikely to know this tag. Writers must sort tags (KIP-482). The largest tag keeps the
 order, because the addresses are the last top-level tagged field of every version in the schemas. If a newer
 broker sends another field behind the addresses, the tags are not in order. No choice of tag could prevent

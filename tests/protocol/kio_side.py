@@ -68,9 +68,9 @@ def _entity(cls: Any, fields: dict[str, Any]) -> Any:
 
 def _named(fields: dict[str, Any], name: str) -> Any:
     """The value of the field that kio calls `name`: it drops the unit of a duration, puts an underscore after
-    names of Python's own, spells KRaft as two words, and (0.5.0) has older names in Vote."""
+    names of Python's own, spells KRaft as two words, and has older names of fields that Kafka renamed."""
     plain = name.rstrip("_").replace("k_raft", "kraft").replace("candidate_", "replica_")
-    for candidate in (name, f"{name}_ms", plain):
+    for candidate in (f"{name}_legacy", name, f"{name}_ms", f"{name}_or_member_epoch", plain):
         if candidate in fields:
             return fields[candidate]
     raise KeyError(name)

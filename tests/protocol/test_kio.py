@@ -24,7 +24,17 @@ from weir.protocol.codec import codec
 from weir.protocol.values import Message
 
 OLD_KIO: Final = "0.5.0"
-NOT_IN_OLD_KIO: Final = 72
+NOT_IN_OLD_KIO: Final = 90
+NEWER_THAN_KIO: Final = {
+    "ApiVersions": 5,
+    "TxnOffsetCommit": 6,
+    "DeleteGroups": 3,
+    "StreamsGroupHeartbeat": 1,
+    "StreamsGroupDescribe": 1,
+    "StreamsGroupTopologyDescriptionUpdate": 0,
+    "UnregisterController": 0,
+}
+"""Versions of Kafka 4.3 and 4.4: held to Kafka's own classes (test_kafka_encodings.py)."""
 
 # Where kio 0.5.0 was generated from a schema that Kafka has since changed, and why ours is right.
 OLD_KIO_DIFFERS: Final = {
@@ -95,7 +105,12 @@ def test_an_older_kio_writes_the_same_bytes_for_the_oldest_versions(old_kio: Pat
 def test_one_kio_or_the_other_has_every_version(old_kio: Path) -> None:
     missing = [each for each in every_version() if each not in KNOWN]
     answers = _ask(old_kio, [jobs(*each)[0] for each in missing])
-    assert [version_id(*each) for each, answer in zip(missing, answers, strict=True) if answer is None] == []
+    newer = [version_id(*each) for each, answer in zip(missing, answers, strict=True) if answer is None]
+    assert set(newer) == {
+        f"{name}{kind}-v{version}"
+        for name, version in NEWER_THAN_KIO.items()
+        for kind in ("Request", "Response")
+    }
 
 
 def _ask(kio: Path, every_job: list[kio_side.Job]) -> list[bytes | str | None]:

@@ -273,6 +273,7 @@ CHANGES_NO_TOPIC: Final = frozenset(
         ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
         ApiKey.ALTER_SHARE_GROUP_OFFSETS,
         ApiKey.DELETE_SHARE_GROUP_OFFSETS,
+        ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE,
         # change permissions: none permits a change through Weir
         ApiKey.CREATE_ACLS,
         ApiKey.DELETE_ACLS,

@@ -200,7 +200,7 @@ def jars() -> Iterator[list[Path]]:
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        yield [_fetched(cache, version) for version in ("3.9.1", "4.2.0")]
+        yield [_fetched(cache, version) for version in ("3.9.1", "4.4.0")]
 
 
 def _fetched(cache: Path, version: str) -> Path:

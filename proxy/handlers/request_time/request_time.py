@@ -134,6 +134,8 @@ CLASSES: Final[Mapping[ApiKey, Charged]] = {
     K.DESCRIBE_SHARE_GROUP_OFFSETS: Charged.GUESSED,
     K.ALTER_SHARE_GROUP_OFFSETS: Charged.GUESSED,
     K.DELETE_SHARE_GROUP_OFFSETS: Charged.GUESSED,
+    K.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: Charged.GUESSED,
+    K.UNREGISTER_CONTROLLER: Charged.GUESSED,
 }
 """Way of charging request time, for every API (a test checks that no API is missing). In spite of this table,
 produce requests with acks=0 and brokers' replica fetches are exempt.

@@ -24,6 +24,7 @@ from weir.protocol.messages import (
     TxnOffsetCommitRequest,
 )
 from weir.protocol.schema import Layout
+from weir.protocol.values import ZERO_UUID
 from weir.protocol.versions import VersionRange
 
 NAMES: Final = Names("weir-probe-00000000", topic_id=uuid.UUID(int=7), node_id=1)
@@ -115,7 +116,8 @@ def test_offsets_in_transactions_that_nobody_ends_are_of_absent_topics() -> None
         for shape in shapes(20):
             message = request(ApiKey.TXN_OFFSET_COMMIT, version, shape, NAMES)
             assert isinstance(message, TxnOffsetCommitRequest)
-            assert {topic.name for topic in message.topics} <= {NAMES.absent_topic}
+            topics = {(topic.name, topic.topic_id) for topic in message.topics}
+            assert topics <= {(NAMES.absent_topic, ZERO_UUID), ("", NAMES.absent_id)}
 
 
 def test_produce_without_acks_expects_silence() -> None:

@@ -13,6 +13,7 @@ _REPLICAS: Final = (
     "brokers and controllers send it to each other: it changes leaders or replicas of partitions"
 )
 _QUORUM: Final = "controllers send it to each other: it changes the leader or the voters of the quorum"
+_QUORUM_MEMBERS: Final = "it removes a controller from the quorum"
 _BROKERS: Final = "brokers send it to the controller: it changes the registration of a broker"
 _SHARE_STATE: Final = "brokers send it to the share coordinator, whose topic a cluster may not have yet"
 
@@ -40,5 +41,6 @@ HARMFUL: Final[Mapping[int, str]] = {
     ApiKey.WRITE_SHARE_GROUP_STATE: _SHARE_STATE,
     ApiKey.DELETE_SHARE_GROUP_STATE: _SHARE_STATE,
     ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: _SHARE_STATE,
+    ApiKey.UNREGISTER_CONTROLLER: _QUORUM_MEMBERS,
 }
 """API key → reason why no well-formed request is sent."""

@@ -59,6 +59,8 @@ def _metadata(names: Names) -> Recipe:
 _API_VERSIONS: Final[Recipe] = {
     "client_software_name": ("weir-probe",),
     "client_software_version": ("1", "1.0-a.b"),
+    "cluster_id": (None,),
+    "node_id": (-1,),
 }
 
 
@@ -87,7 +89,12 @@ _WRITE_MARKERS: Final[Recipe] = {"transaction_version": (1,), "coordinator_epoch
 
 def _txn_offset_commit(names: Names) -> Recipe:
     """An absent topic: an offset in a transaction that nobody ends would block the offsets' partition."""
-    return {"name": (names.absent_topic,), "topics[]": (0, 1), "group_instance_id": (None,)}
+    return {
+        "name": (names.absent_topic,),
+        "topic_id": (names.absent_id,),
+        "topics[]": (0, 1),
+        "group_instance_id": (None,),
+    }
 
 
 _LIST_TRANSACTIONS: Final[Recipe] = {
