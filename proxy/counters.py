@@ -27,6 +27,10 @@ class Counters:
     """Number of requests of an API or a version that the schemas lack; they were forwarded unchanged."""
     requests_unread: Counter[int] = field(default_factory=Counter)
     """Number of requests that Weir could not read, by API key; they were forwarded unchanged."""
+    wrong_nodes: int = 0
+    """Number of clients that Weir told to bootstrap again, because they took its listener for another node
+    (KIP-1242).
+    """
     protected_refused: Counter[int] = field(default_factory=Counter)
     """Number of changes of Weir's own topics that Weir refused, by API key."""
     topics_unnamed: int = 0

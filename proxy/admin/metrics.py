@@ -199,6 +199,11 @@ def _sessions(server: Server) -> Iterator[Metric]:
         counters.requests_not_understood,
     )
     yield WEIR.counter(
+        "wrong_nodes",
+        "Connections of clients that expected another node, and were told to bootstrap again.",
+        counters.wrong_nodes,
+    )
+    yield WEIR.counter(
         "requests_unread",
         "Requests that Weir could not read, forwarded unchanged.",
         {_api_name(api): count for api, count in sorted(counters.requests_unread.items())},

@@ -45,6 +45,12 @@ class BrokerVersions(Protocol):
     broker: Mapping[int, VersionRange] | None
     """Version ranges of the broker, by API key; None if unknown."""
 
+    @property
+    def expected(self) -> Mapping[int, VersionRange]:
+        """Version ranges of the broker or, if these are unknown, of the broker that has told its versions
+        latest, on any connection; empty if no broker has.
+        """
+
     def offered(self, *, added: bool = True) -> dict[int, VersionRange]:
         """Return the API versions that clients may use, by API key. With `added`, the APIs that Weir answers
         itself are included.

@@ -203,6 +203,10 @@ class Plans(dict[tuple[int, int], Plan]):
         self.protected = protected or ProtectedTopics()
         self.broker: Mapping[int, VersionRange] | None = None
         """Version ranges of the broker, by API key; None if unknown."""
+        self._latest: Mapping[int, VersionRange] = {}
+        """Version ranges, by API key, of the broker that `for_broker` was last called for; kept in the table
+        for unknown brokers.
+        """
         self._like: Mapping[int, VersionRange] | None = None
         """Version ranges, by API key, of the broker whose request costs this table uses. If the versions of
         this table's broker are unknown, the broker that `for_broker` was last called for with new versions;
@@ -216,6 +220,7 @@ class Plans(dict[tuple[int, int], Plan]):
 
     def for_broker(self, broker: Mapping[int, VersionRange]) -> Plans:
         """Return the table of plans for brokers with these versions (API key → range)."""
+        self._unknown._latest = broker
         key = frozenset(broker.items())
         found = self._by_broker_versions.get(key)
         if found is None:
@@ -237,6 +242,13 @@ class Plans(dict[tuple[int, int], Plan]):
             if len(self._by_broker_versions) < BROKER_VERSIONS_MAX:
                 self._by_broker_versions[key] = found
         return found
+
+    @property
+    def expected(self) -> Mapping[int, VersionRange]:
+        """Version ranges of the broker, by API key. If they are unknown: those that a broker has told latest,
+        because the brokers of a cluster differ only during an upgrade; empty if none has told any.
+        """
+        return self._unknown._latest if self.broker is None else self.broker
 
     def offered(self, *, added: bool = True) -> dict[int, VersionRange]:
         """Return the versions offered to clients of this broker, by API key. With `added`, they include

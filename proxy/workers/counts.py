@@ -28,6 +28,7 @@ _NUMBERS: Final = (
     "topics_unnamed",
     "throttles",
     "names_hidden",
+    "wrong_nodes",
 )
 _BY_API: Final = ("requests_unread", "protected_refused")
 _BY_NAME: Final = ("authentications_succeeded", "authentications_failed", "task_failures")

@@ -72,7 +72,7 @@ def test_versions_prints_a_plain_table_in_a_pipe() -> None:
         "0": "Produce 0-2 0-13 0-2",
         "3": "Metadata 0-2 0-13 0-3 3 throttle_time_ms inserted",
         "11": "JoinGroup 0-1 0-9 0-3 2-3 throttle_time_ms inserted",
-        "18": "ApiVersions 0 0-4 0-2 1-2 throttle_time_ms inserted",
+        "18": "ApiVersions 0 0-5 0-2 1-2 throttle_time_ms inserted",
         "19": "CreateTopics 0-1 0-7 0-6 2-3 throttle_time_ms inserted, 4-6 translated",
         "48": "DescribeClientQuotas none 0-1 1 answered by Weir",
         "49": "AlterClientQuotas none 0-1 1 answered by Weir",

@@ -23,12 +23,14 @@ from weir.protocol.errors import ProtocolError
 from weir.protocol.framing import INCOMPLETE, LENGTH_BYTES, REQUEST_HEAD, request_body
 from weir.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 from weir.protocol.versions import VersionRange
+from weir.proxy.handlers.api_versions import node_check
 from weir.proxy.handlers.broker_query import framed_body, response_frame
 from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Reply, Wait
 from weir.proxy.handlers.plan import Context, Plan, ResponseEdit
 
 _ERROR_CODE = Struct(">h")
 """Struct of the error code, the first field of an ApiVersions response in every version."""
+_NO_ERROR: Final = _ERROR_CODE.pack(ErrorCode.NONE)
 _SAYS_WHO = 3
 """First version of ApiVersions in which clients send their name (KIP-511). Weir offers the APIs that it adds
 only to clients that have sent this version: some older clients (aiokafka) infer the broker's release from
@@ -67,7 +69,7 @@ def plan_api_versions(plan: Plan) -> None:
         if not complete:
             return WAIT
         context.speaks_api_versions_3 = context.speaks_api_versions_3 or plan.version >= _SAYS_WHO
-        if refused(data, body, end):
+        if failed(data, body, end):
             return None
         added = context.speaks_api_versions_3
         if cached is None or data[body:end] != cached[0] or added != cached[3]:
@@ -81,7 +83,7 @@ def plan_api_versions(plan: Plan) -> None:
         return ResponseEdit(body, end, cached[1])
 
     plan.rewrite = rewrite
-    _plan_software(plan)
+    _plan_software(plan, checked=plan.version >= node_check.NODE_FROM)
 
 
 def plan_learn_versions(plan: Plan) -> None:
@@ -95,17 +97,19 @@ def plan_learn_versions(plan: Plan) -> None:
             raise ProtocolError(f"more than {VERSIONS_BYTES_MAX} bytes of versions")
         if not complete:
             return WAIT
-        if not refused(data, body, end):
+        if not failed(data, body, end):
             context.meet_broker(ranges(codec_.decode(data, body, end)))
         return None
 
     plan.rewrite = rewrite
-    _plan_software(plan)
+    _plan_software(plan, checked=False)
 
 
-def _plan_software(plan: Plan) -> None:
-    """Keep the name and version of the client's library, which ApiVersions v3 and newer tell (KIP-511). The
-    request is forwarded unchanged, and also if Weir cannot read it.
+def _plan_software(plan: Plan, *, checked: bool) -> None:
+    """Keep the name and version of the client's library, which ApiVersions v3 and newer tell (KIP-511). If
+    `checked`, also compare the request's node id with the broker's (KIP-1242).
+
+    A request that Weir cannot read is forwarded unchanged.
     """
     if plan.version < _SAYS_WHO:
         return
@@ -123,6 +127,8 @@ def _plan_software(plan: Plan) -> None:
             except ProtocolError:  # brokers cannot read it either
                 return FORWARD
             context.client.software = software(told.client_software_name, told.client_software_version)
+            if checked and body != INCOMPLETE:
+                return node_check.decide(context, told, plan.version, data, frame, body)
         return FORWARD
 
     plan.admit = admit
@@ -164,11 +170,19 @@ def _forward(_context: Context, _data: bytearray, _frame: int, _end: int, _compl
     return FORWARD
 
 
+def failed(data: bytearray, start: int, end: int) -> bool:
+    """Return True if the response has an error. Then it tells no versions, and is forwarded unchanged.
+
+    The errors are UNSUPPORTED_VERSION, INVALID_REQUEST, and REBOOTSTRAP_REQUIRED (KIP-1242).
+    """
+    return data[start : min(start + _ERROR_CODE.size, end)] != _NO_ERROR
+
+
 def refused(data: bytearray, start: int, end: int) -> bool:
     """Return True if the response says that the broker lacks the requested version of ApiVersions.
 
-    Such a response is not used, because it lists versions of ApiVersions only. Brokers send it in version 0;
-    librdkafka's mock cluster sends the error code alone.
+    Brokers send such a response in version 0, and list versions of ApiVersions only. librdkafka's mock
+    cluster sends the error code alone.
     """
     if end - start < _ERROR_CODE.size:
         return False
