@@ -1,12 +1,14 @@
 """Write protocol/schemas/ and protocol/messages.pyi from the message schemas of two kafka-clients jars.
 
     python -m tools.import_schemas OLD.jar NEW.jar [--check]
+    python -m tools.import_schemas --compare NEW.jar
 
 OLD is the last release that still has every version from 0 (3.9.1), NEW the newest one; both are on Maven
 Central (https://repo1.maven.org/maven2/org/apache/kafka/kafka-clients/). Where both know a version they
 must agree, unless OLD calls that version unstable: then NEW is right. The result is checked against each
 jar, message by message and version by version, before anything is written. `--check` writes nothing and
-exits 1 if the tree differs.
+exits 1 if the tree differs. `--compare` says what a release changes on the wire and which handlers of Weir
+that concerns, and exits 1 if it changes anything.
 """
 
 from __future__ import annotations
@@ -19,13 +21,14 @@ from typing import Any
 
 import msgspec
 
+from tools.compare_schemas import compare, report
 from tools.kafka_source import (
-    Place,
     SchemaError,
     SourceField,
     SourceMessage,
     Versions,
     direct_layout,
+    places,
     read_jar,
     snake_case,
 )
@@ -41,14 +44,22 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m tools.import_schemas", description=__doc__.partition("\n")[0]
     )
     parser.add_argument(
-        "old", type=Path, metavar="OLD.jar", help="kafka-clients with every version from 0 (3.9.1)"
+        "jars", nargs="*", type=Path, metavar="OLD.jar NEW.jar", help="kafka-clients 3.9.1, and the newest"
     )
-    parser.add_argument("new", type=Path, metavar="NEW.jar", help="the newest kafka-clients")
     parser.add_argument("--check", action="store_true", help="only compare; exit 1 on any difference")
+    parser.add_argument(
+        "--compare", type=Path, metavar="NEW.jar", help="say what a release changes on the wire"
+    )
     options = parser.parse_args(arguments)
+    if (options.compare is None) != (len(options.jars) == 2):
+        parser.error("needs OLD.jar and NEW.jar, or --compare NEW.jar")
     room = Path(schema.__file__).parent
     try:
-        files = generate(read_jar(options.old), read_jar(options.new))
+        if options.compare is not None:
+            changes = compare(options.compare)
+            print(report(changes) or "no change on the wire")
+            return 1 if changes else 0
+        files = generate(*map(read_jar, options.jars))
     except SchemaError as error:
         print(f"import_schemas: {error}", file=sys.stderr)
         return 2
@@ -231,7 +242,7 @@ class Merged:
             for version in sorted(versions):
                 if source is None:
                     continue
-                ours, theirs = _places(stored.layout(version)), direct_layout(source, version)
+                ours, theirs = places(stored.layout(version)), direct_layout(source, version)
                 for mine, jars in zip(ours + [None] * len(theirs), theirs + [None] * len(ours), strict=False):
                     if mine != jars:
                         field = str((jars or mine or "?")[0])
@@ -240,21 +251,6 @@ class Merged:
                         )
                 if stored.layout(version).flexible != (version in source.flexible):
                     raise SchemaError(f"{self.name} v{version}", "", "flexible differs")
-
-
-def _places(layout: schema.Layout) -> list[Place]:
-    return [
-        (
-            slot.name,
-            slot.type,
-            slot.is_array,
-            slot.nullable,
-            slot.compact,
-            slot.tag,
-            None if slot.struct is None else _places(slot.struct),
-        )
-        for slot in layout.fields + layout.tagged
-    ]
 
 
 def _text(head: dict[str, Any], request: Merged, response: Merged) -> str:

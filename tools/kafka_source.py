@@ -21,6 +21,8 @@ from weir.protocol.versions import VersionRange
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from weir.protocol import schema
+
 Json = dict[str, Any]
 Versions = frozenset[int]
 
@@ -261,3 +263,19 @@ def direct_layout(message: SourceMessage, version: int) -> list[Place]:
         )
 
     return places(raw["fields"])
+
+
+def places(layout: schema.Layout) -> list[Place]:
+    """Return a layout of the tree's schemas in the form of `direct_layout`."""
+    return [
+        (
+            slot.name,
+            slot.type,
+            slot.is_array,
+            slot.nullable,
+            slot.compact,
+            slot.tag,
+            None if slot.struct is None else places(slot.struct),
+        )
+        for slot in layout.fields + layout.tagged
+    ]

@@ -28,7 +28,7 @@ class Exit:
         raise SystemExitCalled
 
     class Java:
-        implements = ("org.apache.kafka.common.utils.Exit$Procedure",)
+        implements: tuple[str, ...] = ()
 
 
 class SystemExitCalled(Exception):  # noqa: N818  # as it is called
@@ -39,8 +39,14 @@ class Tools:
     def __init__(self, gateway: Any) -> None:
         java = gateway.jvm
         self._exit = Exit()
-        java.org.apache.kafka.common.utils.Exit.setExitProcedure(self._exit)
-        java.org.apache.kafka.common.utils.Exit.setHaltProcedure(self._exit)
+        utils, package = java.org.apache.kafka.common.utils, "org.apache.kafka.common.utils"
+        try:
+            java.java.lang.Class.forName(f"{package}.Exit")
+        except Py4JJavaError:  # since 4.4
+            utils, package = utils.internals, f"{package}.internals"
+        Exit.Java.implements = (f"{package}.Exit$Procedure",)
+        utils.Exit.setExitProcedure(self._exit)
+        utils.Exit.setHaltProcedure(self._exit)
         self._streams = [java.java.io.ByteArrayOutputStream() for _ in range(2)]
         out, err = (java.java.io.PrintStream(stream, True, "UTF-8") for stream in self._streams)
         java.java.lang.System.setOut(out)

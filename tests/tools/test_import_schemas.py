@@ -17,6 +17,7 @@ from typing import Any, Final
 import pytest
 
 from tools import import_schemas
+from tools.compare_schemas import Kind, compare, handlers_of
 from tools.import_schemas import Merged, check, generate, write
 from tools.kafka_source import SchemaError, direct_layout, read_jar
 from weir.protocol import schema
@@ -24,6 +25,7 @@ from weir.protocol.versions import VersionSet
 
 Json = dict[str, Any]
 
+PAGE: Final = Path(import_schemas.__file__).parents[1] / "docs" / "how-to" / "new-kafka-release.md"
 HEADERS: Final = [
     {
         "type": "header",
@@ -193,6 +195,48 @@ def test_the_schema_importer_removes_stale_files_and_checks_its_output(
     assert "unknown type Nope" in capsys.readouterr().err
 
 
+HEARTBEAT: Final[Json] = {"name": "Heartbeat", "apiKey": 12, "flexibleVersions": "4+"}
+HEARTBEAT_FIELDS: Final = [
+    field("GroupId", "string"),
+    field("GenerationId"),
+    field("MemberId", "string"),
+    field("GroupInstanceId", "string", "3+", nullableVersions="3+"),
+]
+
+
+@pytest.mark.parametrize(
+    ("changed", "versions", "found"),
+    [
+        ({}, "0-4", []),
+        ({}, "1-5", [("5", Kind.SAME, "")]),
+        ({4: field("TopicId", "uuid", "5+")}, "0-5", [("5", Kind.IDS, "request: +topic_id")]),
+        ({4: field("More", "int8", "5+")}, "0-5", [("5", Kind.FIELDS, "request: +more")]),
+        ({1: field("Epoch")}, "0-4", [("0-4", Kind.RENAMED, "+epoch -generation_id")]),
+        ({1: field("GenerationId", "int64")}, "3-4", [("3-4", Kind.CHANGED, "generation_id differs")]),
+    ],
+)
+def test_a_newer_jar_is_compared_with_the_schemas_of_the_tree(
+    tmp_path: Path, changed: dict[int, Json], versions: str, found: list[tuple[str, Kind, str]]
+) -> None:
+    fields = [changed.get(index, each) for index, each in enumerate([*HEARTBEAT_FIELDS, None])]
+    request = message("request", [each for each in fields if each is not None], versions, **HEARTBEAT)
+    told = [field("ThrottleTimeMs", versions="1+"), field("ErrorCode", "int16")]
+    changes = compare(jar(tmp_path, "new.jar", request, message("response", told, versions, **HEARTBEAT)))
+    assert [(change.versions, change.kind, change.details) for change in changes] == found
+
+
+def test_a_comparison_names_new_apis_and_the_handlers_concerned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    new = [message(kind, [], "0", apiKey=4711) for kind in ("request", "response")]
+    assert import_schemas.main(["--compare", str(jar(tmp_path, "new.jar", *new))]) == 1
+    assert capsys.readouterr().out == "4711 Thing 0: new API\n  handlers: none\n"
+    assert handlers_of(35) == []
+    assert handlers_of(18) == ["weir.proxy.handlers.api_versions.api_versions"]
+    kinds = {row.split("`")[1] for row in PAGE.read_text("utf-8").splitlines() if row.startswith("| `")}
+    assert kinds == set(Kind)
+
+
 @pytest.fixture(scope="module")
 def jars() -> Iterator[list[Path]]:
     """The two published jars, downloaded once into the repository's cache."""
@@ -215,6 +259,7 @@ def _fetched(cache: Path, version: str) -> Path:
 
 @pytest.mark.oracle
 def test_the_committed_schemas_equal_those_of_the_published_jars(jars: list[Path], tmp_path: Path) -> None:
+    assert compare(jars[1]) == []
     files = generate(*map(read_jar, jars))
     assert check(Path(schema.__file__).parent, files) == 0
     (tmp_path / "schemas").mkdir()
