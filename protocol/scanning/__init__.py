@@ -2,8 +2,8 @@
 
 Scanning functions are generated from the schemas. `field_offsets` locates a field; `field_scanner` and
 `stream_scanner` scan a message that may arrive in parts, `pausing_scanner` a limited number of elements at a
-time. The other modules use these four: `topic_bytes` and `topic_names` find topics, `fetched_partitions`
-finds the partitions of a fetch response, `records_remover` and `least_fetch` change fetches, `array_mask`
-hides addresses, `field_spans` reports the bytes of chosen fields, `produced_records`, `record_batches` and
-`unpacked_sizes` find records and estimate their unpacked sizes.
+time. The other modules use these four: `topic_bytes`, `topic_names` and `topic_identities` find topics,
+`fetched_partitions` finds the partitions of a fetch response, `records_remover` and `least_fetch` change
+fetches, `array_mask` hides addresses, `field_spans` reports the bytes of chosen fields, `produced_records`,
+`record_batches` and `unpacked_sizes` find records and estimate their unpacked sizes.
 """

@@ -90,6 +90,9 @@ class PausingSource(Source):
         self._length(width, path, nullable=slot.nullable)
         if width == 1:
             self.line("n -= 1")
+        if slot.nullable:
+            with self.block("if n < 0:"):
+                self.line("n = 0")
         self._refuse(f"n > {NAME_BYTES_MAX}", f"{path} is longer than a name can be")
         self.line("stop = position + n")
         with self.block("if stop <= end:"):

@@ -90,9 +90,10 @@ class Forward:
         unread: bool | None = None,
         byte_counter: ByteCounter | None = None,
         counted_to: int = 0,
+        response_counter: ByteCounter | None = None,
     ) -> Forward:
-        """Return a copy of this decision in which the given attributes are changed. The byte counter is
-        replaced in any case; without a new one, the copy has none.
+        """Return a copy of this decision in which the given attributes are changed. The byte counters
+        are replaced in any case; without new ones, the copy has none.
         """
         return Forward(
             charged=self.charged if charged is None else charged,
@@ -104,6 +105,7 @@ class Forward:
             throttle_ms=self.throttle_ms,
             byte_counter=byte_counter,
             counted_to=counted_to,
+            response_counter=response_counter,
         )
 
 

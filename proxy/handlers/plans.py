@@ -38,7 +38,7 @@ from weir.proxy.handlers.replication import configs, described_configs, fetches
 from weir.proxy.handlers.request_time import request_time
 from weir.proxy.handlers.sasl import authentication
 from weir.proxy.handlers.sasl.identity import Identities
-from weir.proxy.handlers.topics import topic_rates
+from weir.proxy.handlers.topics import learned_names, topic_rates
 from weir.proxy.handlers.uplift import uplift, uplift_rule
 from weir.proxy.handlers.usage_groups import group_index
 from weir.quotas.costs.request_costs import CostTable, Overrides, shipped
@@ -299,6 +299,8 @@ class Plans(dict[tuple[int, int], Plan]):
             throttle_api(plan)
         if self.protected and (guard := CHANGES_OF_TOPICS.get(api_key)) is not None:
             guard(plan, self.protected)
+        if api_key in learned_names.TAUGHT_BY and not self.replication:
+            learned_names.plan_learn(plan, always=bool(self.protected))
         if self.own_client_id is not None and (api_key, version) == (ApiKey.API_VERSIONS, 0):
             api_versions.plan_own_request(plan, self.own_client_id)
         if self._must_ask(api_key, version):

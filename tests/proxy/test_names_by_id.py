@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kfake.cluster import Cluster
 from tests.kfake.direct import Client
+from tests.properties import examples
+from tests.protocol.generate import messages
 from tests.proxy.wire import new_connection
-from tests.wire.frames import request
+from tests.wire.frames import body_of, request, response
 from tests.wire.messages import fetched_from, id_of, identity, produce_to, produced
 from weir.protocol.api import ApiKey
-from weir.protocol.messages import FetchRequest, MetadataRequest
+from weir.protocol.codec import codec
+from weir.protocol.messages import (
+    CreateTopicsResponse,
+    DescribeTopicPartitionsResponse,
+    FetchRequest,
+    MetadataRequest,
+    MetadataResponse,
+)
+from weir.protocol.scanning.topic_identities import TopicIdentities, has_identities
+from weir.protocol.values import Message, schema_of
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.plans import Plans
+from weir.proxy.handlers.protected_topics.protected_topics import ProtectedTopics
 from weir.proxy.handlers.topics.names_by_id import NamesById, UnnamedTopics
 from weir.quotas import Entity, QuotaKey, QuotaTable
 
@@ -74,11 +87,13 @@ def test_topic_ids_without_a_name_are_bounded_and_belong_to_a_principal() -> Non
 class Play:
     """A client of brokers that have the topics `a` and `b`, and a rate for `a`."""
 
-    def __init__(self, table: QuotaTable = RATES, *, buffer_bytes: int = 256 * 1024) -> None:
+    def __init__(
+        self, table: QuotaTable = RATES, *, buffer_bytes: int = 256 * 1024, protected: tuple[str, ...] = ()
+    ) -> None:
         self.cluster = Cluster()
         for name in ("a", "b"):
             self.cluster.add(name, topic_id=id_of(name))
-        self.plans = Plans(Counters())
+        self.plans = Plans(Counters(), protected=ProtectedTopics(protected))
         self.table, self.buffer_bytes = table, buffer_bytes
         self.reconnect()
 
@@ -132,6 +147,72 @@ def test_a_fetch_with_an_unknown_topic_id_is_charged_after_the_question() -> Non
 def body(frame: bytes) -> bytes:
     """The body of a response whose header has tagged fields."""
     return frame[9:]
+
+
+def of_all(version: int = 12) -> bytes:
+    return request(MetadataRequest(topics=None), version)
+
+
+@pytest.mark.parametrize("protects", [False, True])
+def test_names_are_learned_from_metadata_that_passes(protects: bool) -> None:
+    play = Play(QuotaTable() if protects else RATES, protected=("a",) if protects else ())
+    for _ in range(2):
+        play.client.send(0, of_all())
+    received = len(play.cluster.received)
+    for version in range(1, 13):
+        play.client.send(0, of_all(version))
+    play.client.send(0, produce_to(1, 13, b=100), fetch("b"))
+    assert len(play.cluster.received) == received + 14, "each request of the client's, no question of Weir's"
+
+
+def test_no_metadata_is_read_while_no_topic_has_a_rate() -> None:
+    play = Play(QuotaTable())
+    play.client.send(0, of_all())
+    assert len(play.plans.cluster.names_by_id) == 0
+
+
+def test_a_large_metadata_response_is_read_over_several_turns_and_forwarded_unchanged() -> None:
+    play = Play(buffer_bytes=4096)
+    for number in range(5000):
+        play.cluster.add(f"t{number}")
+    (frame,) = play.client.send(0, of_all())
+    answer = body_of(frame, MetadataResponse, 12)
+    names = play.plans.cluster.names_by_id
+    assert len(answer.topics) == 5002
+    assert all(names.name(topic.topic_id.bytes) == str(topic.name).encode() for topic in answer.topics)
+
+
+def test_a_malformed_metadata_response_teaches_no_name_and_closes_no_connection() -> None:
+    """Its addresses can be read; Weir reads the topics of other responses only."""
+    play = Play()
+    whole = response(MetadataResponse(topics=[MetadataResponse.MetadataResponseTopic(name="x" * 90)]), 12)
+    play.cluster.handlers[ApiKey.METADATA] = lambda *_: body(whole)[:-60]
+    assert len(play.client.send(0, of_all())) == 1
+
+
+@pytest.mark.parametrize(
+    ("message", "version"),
+    [
+        (message, version)
+        for message in (MetadataResponse, CreateTopicsResponse, DescribeTopicPartitionsResponse)
+        for version in schema_of(message).versions
+        if has_identities(message, version)
+    ],
+    ids=lambda one: one if isinstance(one, int) else one.__name__,
+)
+@examples(20)
+@given(data=st.data())
+def test_the_scan_reports_the_topics_that_decoding_finds(
+    message: type[Message], version: int, data: st.DataObject
+) -> None:
+    value: Any = data.draw(messages(message, version))
+    encoded, found = codec(message, version).encode(value), list[tuple[bytes, bytes]]()
+    scan = TopicIdentities(message, version, {}, lambda *one: found.append(one))
+    cut = data.draw(st.integers(0, len(encoded)))
+    for start, stop in ((0, cut), (cut, len(encoded))):
+        scan.feed(encoded[start:stop], 0, stop - start)
+    assert scan.complete
+    assert found == [(topic.topic_id.bytes, (topic.name or "").encode()) for topic in value.topics]
 
 
 def test_a_topic_that_was_deleted_and_made_again_is_charged_under_its_new_id() -> None:
