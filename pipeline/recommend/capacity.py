@@ -1,18 +1,19 @@
-"""Fit proposed limits into the brokers' capacity: multiply the part of each proposal above the floor (the
-lowest limit to propose) by one common factor.
+"""Fit proposed limits into the brokers' capacity: lower those of the entities that fill a broker in its full
+hours, the largest first.
 
-So each entity gets at least the floor, and entities that need more get more. The load that counts is the
-coincident peak: per broker and hour, the sum over the entities of their use, each at most its limit. Peaks of
-different hours are not added up. The load grows with the factor, so that a grid of factors, computed at once,
-encloses the largest one that fits; a second, finer grid finds it to a thousandth.
+A full hour has a cap: if all higher rates in it were the cap, the load would be the capacity. An entity whose
+rate is above the cap gets the cap as limit, but at least its `robust` limit, which no capacity lowers. The
+fullest hours come first, so that the limits that they lower count in the others, and lower less there.
+
+The load that counts is the coincident peak: per broker and hour, the sum over the entities of their use, each
+at most its limit. Peaks of different hours are not added up.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+import math
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 from pyspark.sql import Column, DataFrame
@@ -24,103 +25,143 @@ from weir.pipeline.recommend.need import POT
 from weir.pipeline.recommend.plan import Plan, moment
 from weir.quotas import QuotaKey
 
-STEPS: Final = 32
-"""Number of steps of a grid of factors."""
-LIMITS: Final = (*POT, "quota", "low", "wanted", "is_held_back")
-"""Columns of the limits: `low` is the limit with the factor 0, `wanted` with the factor 1."""
+HOUR: Final = ("quota", "broker", "start_ms")
+LIMITS: Final = (*POT, "quota", "low", "robust", "limit", "is_held_back")
+"""Columns of the limits, in the quota's unit: `low` is the floor, `robust` at least that."""
 _SLACK: Final = 1 + 1e-9
-Grids = Mapping[QuotaKey, tuple[float, float]]
-"""The least and the largest factor of a grid, by quota."""
+_USES_AT_ONCE: Final = 1_000_000
+"""Maximum number of uses in full hours that are on the driver at once, unless one hour has more."""
 
 
-def fitting(peaks: Sequence[float], room: float) -> int:
-    """Return the index of the last of the peaks (ascending) that fits into `room`; -1 if none fits.
+def cap(uses: Sequence[tuple[float, float]], room: float) -> float:
+    """Return the cap with which the sum of rates is `room`, if each rate is lowered to the cap, but at most
+    to its least value. `uses` has the least value and the rate of each entity. Return 0 if the least values
+    need all of the room, and infinity if all rates fit.
 
-    >>> fitting([1.0, 2.0, 4.0], 3.0)
-    1
+    >>> cap([(0.0, 7.0), (0.0, 3.0), (2.0, 2.5)], 8.5), cap([(4.0, 7.0), (1.0, 5.0)], 6.0)
+    (3.0, 2.0)
     """
-    return bisect_right(peaks, room * _SLACK) - 1
+    total, at, growing = sum(least for least, _rate in uses), 0.0, 0
+    if total >= room:
+        return 0.0
+    turns = [(least, 1) for least, _rate in uses] + [(rate, -1) for _least, rate in uses]
+    for end, change in sorted(turns):
+        if total + growing * (end - at) > room:
+            return at + (room - total) / growing
+        total, at, growing = total + growing * (end - at), end, growing + change
+    return math.inf
 
 
-def loads(hours: DataFrame, limits: pl.DataFrame, plan: Plan, grids: Grids) -> pl.DataFrame:
-    """Return one row per quota, broker and hour with the load of all entities: `quota`, `broker`, `start_ms`,
-    `mean` (the average rate in the hour), and `load_0` to `load_STEPS`, the rates under limits with each
-    factor of the quota's grid; only `load_0` without grids. A quota without a grid has the factor 1.
-
-    Entities without a limit count with their use. Entities that were held back count, in hours with throttle
-    times, with their whole limit: they would have used it.
+def lowered(limits: pl.DataFrame, uses: pl.DataFrame, full: pl.DataFrame) -> pl.DataFrame:
+    """Return the limits (`LIMITS`, `entity`, `full_broker` and `full_ms`) with which these full hours fit,
+    and the broker and beginning (ms) of the hour that lowered each. `full` has the hours, in order, with
+    their `room` for `uses`. `uses` has the rates of entities that can be lowered, by hour: `entity` and
+    `demand`, infinite for unknown demand.
     """
-    asked = in_spark(limits.select(LIMITS), hours.sparkSession).alias("limits")
-    same = [hours[name].eqNullSafe(asked[name]) for name in (*POT, "quota")]
-    both = hours.join(asked, same, "left").select(
-        *(hours[name] for name in ("quota", "broker", "start_ms", "mean", "used", "throttled_s")),
-        *(asked[name] for name in ("low", "wanted", "is_held_back")),
+    limit, robust = (limits[name].to_list() for name in ("limit", "robust"))
+    why = list(limits.select("full_broker", "full_ms").iter_rows())
+    by_hour = uses.partition_by(HOUR, as_dict=True)
+    for *hour, room in full.select(*HOUR, "room").iter_rows():
+        rows = by_hour[tuple(hour)].select("entity", "demand").rows()
+        rates = [(min(demand, robust[one]), min(demand, limit[one])) for one, demand in rows]
+        most = cap(rates, room)
+        for (one, _demand), (_least, rate) in zip(rows, rates, strict=True):
+            lower = max(most, robust[one])
+            if rate > most and lower < limit[one]:
+                limit[one], why[one] = lower, tuple(hour[1:])
+    brokers, starts = zip(*why, strict=True)
+    return limits.with_columns(
+        limit=pl.Series(limit, dtype=pl.Float64),
+        full_broker=pl.Series(brokers, dtype=pl.Int64),
+        full_ms=pl.Series(starts, dtype=pl.Int64),
     )
-    found = both.groupBy("quota", "broker", "start_ms").agg(
-        fn.sum("mean").alias("mean"),
-        *(
-            fn.sum(_load(_factor(grids, step), plan)).alias(f"load_{step}")
-            for step in range(STEPS + 1 if grids else 1)
-        ),
-    )
-    return collected(found)
 
 
-def _factor(grids: Grids, step: int) -> Column:
-    factor = fn.lit(1.0)
-    for quota, (least, most) in grids.items():
-        at = least + (most - least) * step / STEPS
-        factor = fn.when(fn.col("quota") == quota.value, fn.lit(at)).otherwise(factor)
-    return factor
-
-
-def _load(factor: Column, plan: Plan) -> Column:
-    limit = fn.col("low") + (fn.col("wanted") - fn.col("low")) * factor
-    demand = fn.col("used") * fn.lit(1 + plan.growth)
-    unknown = fn.col("is_held_back") & (fn.col("throttled_s") > 0)
-    return fn.when(unknown, limit).otherwise(fn.least(demand, limit))  # least() ignores null
-
-
-def factors(
+def fitted(
     hours: DataFrame, limits: pl.DataFrame, plan: Plan, kept: Mapping[QuotaKey, float]
-) -> tuple[dict[QuotaKey, float], pl.DataFrame]:
-    """Return, for each quota that has a capacity, the factor (0 to 1) for the part of its proposals above the
-    floor (lowest limit to propose); and the `loads`, whose last column is for the factor 1. `kept` has, for
-    each quota, the sum of the values that the new file takes over from the current file for entities without
-    use: this part of the capacity stays free for them.
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the limits that fit the capacity, and the loads under them.
+
+    The former are as from `lowered`. The latter have one row per quota, broker and hour: `HOUR`, `mean` (the
+    average rate), `load`, `least` (with each limit at `robust`), `room` (the capacity for entities with use;
+    null without a bound) and others. Entities without a limit count with their use. Those that were held back
+    count, in hours with throttle times, with their whole limit: they would have used it. `kept` has, for each
+    quota, the sum of the values that the new file takes over for entities without use.
 
     Raises PipelineError if even the floors exceed the capacity.
     """
-    room = {key: plan.capacity[key] * plan.over_commitment - kept.get(key, 0.0) for key in plan.capacity}
-    found = loads(hours, limits, plan, dict.fromkeys(room, (0.0, 1.0)))
-    last = {key: _last(found, key, room[key]) for key in room}
-    for key, index in last.items():
-        if index < 0:
-            raise PipelineError(_too_much(found, key, room[key], plan))
-    grids = {key: (index / STEPS, (index + 1) / STEPS) for key, index in last.items() if index < STEPS}
-    result = dict.fromkeys(room, 1.0)
-    if grids:
-        finer = loads(hours, limits, plan, grids)
-        for key, (least, most) in grids.items():
-            result[key] = least + (most - least) * max(_last(finer, key, room[key]), 0) / STEPS
-    return result, found
+    room = {
+        key.value: plan.capacity[key] * plan.over_commitment - kept.get(key, 0.0) for key in plan.capacity
+    }
+    nothing = pl.lit(None, pl.Int64)
+    entity = pl.int_range(pl.len(), dtype=pl.Int64)
+    limits = limits.select(LIMITS).with_columns(entity=entity, full_broker=nothing, full_ms=nothing)
+    found = _loads(hours, limits, plan, room)
+    for row in (
+        found.filter(pl.col("low") > pl.col("room") * _SLACK).sort("low").tail(1).iter_rows(named=True)
+    ):
+        raise PipelineError(_too_much(row, plan))
+    while (full := _full(found)).height:
+        wanted = fn.broadcast(in_spark(full.select(HOUR), hours.sparkSession))
+        uses = _uses(hours, limits, plan).join(wanted, list(HOUR))
+        movable = collected(uses.where("load > least").select(*HOUR, "entity", "demand"))
+        limits = lowered(limits, movable, full)
+        found = _loads(hours, limits, plan, room)
+    return limits, found
 
 
-def _last(found: pl.DataFrame, quota: QuotaKey, room: float) -> int:
-    """Return the index of the largest factor of a grid that fits; -1 if none fits."""
-    of_quota = found.filter(pl.col("quota") == quota.value)
-    peaks = of_quota.select(pl.col(f"load_{step}").max().fill_null(0.0) for step in range(STEPS + 1)).row(0)
-    return fitting(list(accumulate(peaks, max)), room)  # ascending, despite rounding
+def _full(loads: pl.DataFrame) -> pl.DataFrame:
+    """Return the fullest hours that lower limits make less full, the fullest first, with the `room` for the
+    entities whose limits can be lowered.
+    """
+    full = loads.filter(
+        (pl.col("load") > pl.col("room") * _SLACK) & (pl.col("load") > pl.col("least") * _SLACK)
+    )
+    full = full.sort(pl.col("room") - pl.col("load"), *HOUR)
+    some = full.filter(pl.col("movable").cum_sum().shift(1, fill_value=0) < _USES_AT_ONCE)
+    return some.with_columns(room=pl.col("room") - pl.col("fixed"))
 
 
-def _too_much(found: pl.DataFrame, quota: QuotaKey, room: float, plan: Plan) -> str:
-    busiest = found.filter(pl.col("quota") == quota.value).sort("load_0")
-    where = ""
-    if busiest.height:
-        row = busiest.row(-1, named=True)
-        where = f" (broker {row['broker']}, {moment(row['start_ms'])}: {row['load_0']:.10g})"
+def _uses(hours: DataFrame, limits: pl.DataFrame, plan: Plan) -> DataFrame:
+    """Return the rows of `hours` with `entity` (row of the limits), `demand`, `load`, `least` and `low`."""
+    asked = in_spark(limits.select("entity", *LIMITS), hours.sparkSession).alias("limits")
+    same = [hours[name].eqNullSafe(asked[name]) for name in (*POT, "quota")]
+    unknown = asked["is_held_back"] & (hours["throttled_s"] > 0)
+    demand = fn.when(unknown, fn.lit(math.inf)).otherwise(hours["used"] * fn.lit(1 + plan.growth))
+
+    def under(limit: str) -> Column:
+        return fn.least(demand, asked[limit])  # least() ignores null
+
+    return hours.join(asked, same, "left").select(
+        *(hours[name] for name in (*HOUR, "mean")),
+        asked["entity"],
+        demand.alias("demand"),
+        under("limit").alias("load"),
+        under("robust").alias("least"),
+        under("low").alias("low"),
+    )
+
+
+def _loads(hours: DataFrame, limits: pl.DataFrame, plan: Plan, room: Mapping[str, float]) -> pl.DataFrame:
+    is_movable = fn.col("load") > fn.col("least")
+    found = (
+        _uses(hours, limits, plan)
+        .groupBy(*HOUR)
+        .agg(
+            *(fn.sum(name).alias(name) for name in ("mean", "load", "least", "low")),
+            fn.sum(fn.when(is_movable, 0.0).otherwise(fn.col("load"))).alias("fixed"),
+            fn.count_if(is_movable).alias("movable"),
+        )
+    )
+    bound = pl.col("quota").replace_strict(room, default=None, return_dtype=pl.Float64)
+    return collected(found).with_columns(room=bound)
+
+
+def _too_much(row: Mapping[str, Any], plan: Plan) -> str:
+    quota = QuotaKey(row["quota"])
     return (
         f"{quota.value}: even with the floor {plan.floor(quota):g} for every entity, the load exceeds "
-        f"{room:.10g}{where}: capacity {plan.capacity[quota]:g} x {plan.over_commitment:g} over-commitment, "
+        f"{row['room']:.10g} (broker {row['broker']}, {moment(row['start_ms'])}: {row['low']:.10g}): "
+        f"capacity {plan.capacity[quota]:g} x {plan.over_commitment:g} over-commitment, "
         "less what is kept: lower --floor, or raise --over-commitment"
     )

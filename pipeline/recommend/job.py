@@ -87,16 +87,18 @@ def _found(rows: DataFrame, plan: Plan, level: str, span: use.Span, version: int
     outside = every.filter(pl.col("why").is_not_null())
     seen = {(entity_of(*pot), QuotaKey(quota)) for *pot, quota in given.select(*POT, "quota").iter_rows()}
     rest = Kept() if plan.current is None else kept(plan.current, plan, level, seen)
-    cuts, loads = capacity.factors(hours, _limits(every, plan), plan, rest.sums)
-    table = proposals.proposed(given, plan, cuts, span.first_ms, span.end_ms)
+    limits_within, loads = capacity.fitted(hours, _limits(every, plan), plan, rest.sums)
+    lowered = limits_within.select(*POT, "quota", "limit", "full_broker", "full_ms")
+    given = given.join(lowered, on=[*POT, "quota"], nulls_equal=True)
+    table = proposals.proposed(given, plan, span.first_ms, span.end_ms)
     table = table.with_columns(
         cluster=pl.lit(plan.cluster),
-        reason=pl.Series([reason(row, plan, cuts) for row in table.iter_rows(named=True)], dtype=pl.String),
+        reason=pl.Series([reason(row, plan) for row in table.iter_rows(named=True)], dtype=pl.String),
         tier=pl.coalesce(pl.lit(None, pl.Float64), *map(_tier, table.partition_by("quota"))),
         rollup_version=pl.lit(version, pl.Int64),
     )
     entities = limits.select(tables.CLIENT).unique().height
-    return Found(plan, level, span, version, table, outside, entities, cuts, loads, rest)
+    return Found(plan, level, span, version, table, outside, entities, loads, rest)
 
 
 def _tier(rows: pl.DataFrame) -> pl.Expr:
@@ -109,13 +111,13 @@ def _tier(rows: pl.DataFrame) -> pl.Expr:
 
 
 def _limits(every: pl.DataFrame, plan: Plan) -> pl.DataFrame:
-    """Return the rows of `capacity.loads`: proposals, and the floor for entities without a proposal that the
-    default entry covers.
+    """Return the limits for `capacity.fitted`: proposals, and the floor for entities without a proposal that
+    the default entry covers.
     """
     is_given = pl.col("why").is_null()
     in_default = pl.lit(plan.with_default) & (pl.col("why") != proposals.WITHOUT) & ~pl.col("of_user")
-    wanted = pl.when(is_given).then("wanted").otherwise("low")
-    return every.filter(is_given | in_default).with_columns(wanted=wanted)
+    limit, robust = (pl.when(is_given).then(name).otherwise("low") for name in ("wanted", "robust"))
+    return every.filter(is_given | in_default).with_columns(limit=limit, robust=robust)
 
 
 def _save(rows: DataFrame, lake: Lake, plan: Plan) -> None:

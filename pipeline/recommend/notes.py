@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import polars as pl
@@ -36,10 +36,8 @@ class Found(NamedTuple):
     outside: pl.DataFrame
     """Rows of `proposals.wanted` for entities without an entry."""
     entities: int
-    cuts: Mapping[QuotaKey, float]
-    """Factor (0 to 1) for the part of the proposals above the floor, by quota with a capacity."""
     loads: pl.DataFrame
-    """Load of the cluster: `capacity.loads`."""
+    """Load of the cluster under the proposals, as from `capacity.fitted`."""
     kept: Kept
 
     @property
@@ -80,7 +78,7 @@ def notes(found: Found) -> Iterator[str]:
             "they use then"
         )
     yield from _full(found)
-    yield from _cuts(found)
+    yield from _capacity(found)
     left_out = found.outside.group_by("why").agg(pl.struct(POT).n_unique()).sort("why").rows()
     for why, count in left_out:
         they = "it" if count == 1 else "they"
@@ -142,20 +140,29 @@ def _full(found: Found) -> Iterator[str]:
         )
 
 
-def _cuts(found: Found) -> Iterator[str]:
-    for quota, factor in found.cuts.items():
-        if factor < 1:
+def _capacity(found: Found) -> Iterator[str]:
+    for quota, bound in found.plan.capacity.items():
+        is_quota = pl.col("quota") == quota.value
+        cut = found.table.filter(is_quota & (pl.col("proposed") < pl.col("wanted")))
+        if cut.height:
+            brokers = ", ".join(f"{broker}" for broker in cut["full_broker"].unique().sort())
             yield (
-                f"{quota.value}: cut to {factor:.1%} of what is above the floor, to fit the capacity "
-                "and over-commitment"
+                f"{quota.value}: {counted(cut.height, 'value is', 'values are')} lowered to fit the capacity "
+                f"in full hours, the largest first (broker {brokers})"
             )
-    for quota in found.cuts:
-        rows = found.loads.filter(pl.col("quota") == quota.value).sort("mean")
-        for peak in rows.tail(1).iter_rows(named=True):
+        rows = found.loads.filter(is_quota)
+        over = rows.filter(pl.col("load") > pl.col("room") * (1 + 1e-6)).sort("load")
+        for most in over.tail(1).iter_rows(named=True):
+            yield (
+                f"{quota.value}: {counted(over.height, 'hour', 'hours')} cannot fit the capacity: "
+                f"at broker {most['broker']}, {moment(most['start_ms'])}, entities need "
+                f"{readable(quota, most['load'])} at least: move load to other brokers, or add brokers"
+            )
+        for peak in rows.sort("mean").tail(1).iter_rows(named=True):
             yield (
                 f"{quota.value}: the busiest broker and hour is broker {peak['broker']}, "
                 f"{moment(peak['start_ms'])}: {readable(quota, peak['mean'])} on average of "
-                f"{readable(quota, found.plan.capacity[quota])}"
+                f"{readable(quota, bound)}"
             )
 
 

@@ -36,6 +36,8 @@ ROBUST: Final = 99.0
 """Percentile over the hours of entities with many hours. The busiest of them count as outliers."""
 MANY_HOURS: Final = 100
 """Number of hours with usage from which `ROBUST` leaves out a whole hour."""
+FEW_HOURS: Final = 24
+"""Number of hours with usage below which it is open whether the busiest of them is rare."""
 STEP: Final = 2.0
 """Factor, per week, on the usage of an entity whose demand was held back: its demand is unknown."""
 STEPS_PER_UNIT: Final = 100

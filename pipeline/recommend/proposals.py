@@ -14,7 +14,7 @@ import polars as pl
 
 from weir.pipeline.recommend.flags import flags, held_back
 from weir.pipeline.recommend.need import POT
-from weir.pipeline.recommend.plan import PAIRS, STEP, STEPS_PER_UNIT, Plan
+from weir.pipeline.recommend.plan import FEW_HOURS, PAIRS, STEP, STEPS_PER_UNIT, Plan
 from weir.quotas import QuotaKey
 from weir.quotas.table.bounded_names import OVERFLOW
 from weir.quotas.table.quota_entry import BYTE_RATES, DEFAULT_MARKER
@@ -34,6 +34,8 @@ def wanted(budgets: pl.DataFrame, needs: pl.DataFrame, plan: Plan, level: str) -
     - `least`: its use; if its own quota held it back, that quota, because a step begins at the quota in
       force; and `factor` on this: a step if the demand is unknown, else growth and headroom;
     - `low`: the floor (lowest limit to propose), and `wanted`: the limit that it needs;
+    - `robust`: the limit that no capacity lowers: its use without its busiest hours, the floor if it was
+      active in few hours, and `least` if its demand is unknown;
     - `of_user`: True for the budget of a user's clients without a client-id, among budgets of users with
       client-ids;
     - `why`: the reason why it gets no entry; null if it gets one or if the default entry covers it.
@@ -55,6 +57,9 @@ def wanted(budgets: pl.DataFrame, needs: pl.DataFrame, plan: Plan, level: str) -
     )
     need = pl.when("is_one_off").then(0.0).otherwise(pl.col("least") * pl.col("factor"))
     rows = rows.with_columns(wanted=pl.max_horizontal("low", _rounded(need)))
+    many = pl.when(pl.col("hours_used") >= FEW_HOURS).then(pl.min_horizontal("used", "ordinary"))
+    robust = _rounded(held.then("least").otherwise(many.fill_null(0.0)))
+    rows = rows.with_columns(robust=pl.min_horizontal("wanted", pl.max_horizontal("low", robust)))
     small = pl.col("of_user") & (pl.col("wanted") <= pl.col("low")).all().over(POT)
     alone = pl.col("is_one_off") & (pl.lit(not plan.with_default) | pl.col("of_user"))
     others = {WITHOUT: small, "active in too few hours": alone}
@@ -80,11 +85,9 @@ def _first(reasons: Mapping[str, pl.Expr]) -> list[pl.Expr]:
     return [pl.when(condition).then(pl.lit(reason)) for reason, condition in reasons.items()]
 
 
-def proposed(
-    rows: pl.DataFrame, plan: Plan, factors: Mapping[QuotaKey, float], first_ms: int, end_ms: int
-) -> pl.DataFrame:
-    """Return the rows of `wanted` with `proposed`: the floor, plus the part of `wanted` above it multiplied
-    by the quota's factor in `factors`, rounded down; and with
+def proposed(rows: pl.DataFrame, plan: Plan, first_ms: int, end_ms: int) -> pl.DataFrame:
+    """Return rows of `wanted`, with their `limit` within the capacity, with `proposed`: that limit, rounded
+    down; and with
 
     - `lower`: enough for the busiest hour of half of the days, and at most `proposed`; if the demand was held
       back, what was used;
@@ -95,10 +98,7 @@ def proposed(
     - `in_default`: True if the default entry covers the entity;
     - `flags`: a list. The recorded usage covers the time from `first_ms` to `end_ms`.
     """
-    factor = _by_quota({key: factors.get(key, 1.0) for key in plan.quotas})
-    part = pl.col("low") + (pl.col("wanted") - pl.col("low")) * factor
-    cut = pl.max_horizontal("low", _rounded(part, down=True))
-    rows = rows.with_columns(proposed=pl.when(factor < 1).then(cut).otherwise("wanted"))
+    rows = rows.with_columns(proposed=_rounded(pl.col("limit"), down=True))
     is_known = ~pl.col("is_held_back")
     usual = pl.when(is_known).then(pl.col("usual") * pl.col("factor")).otherwise("used")
     upper = pl.max_horizontal("proposed", _rounded(pl.col("busiest") * pl.col("factor")))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
 from weir.pipeline.recommend.flags import OUTLIER
@@ -15,12 +15,12 @@ Row: TypeAlias = dict[str, Any]
 _SIZES: Final = ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"))
 
 
-def reason(row: Row, plan: Plan, factors: Mapping[QuotaKey, float]) -> str:
+def reason(row: Row, plan: Plan) -> str:
     """Return the reason, such as `p99 of the busiest hour, 2026-11-20 14:00 UTC, at broker 3: 1.20 MB/s; x
     1.5 headroom`.
     """
     quota = QuotaKey(row["quota"])
-    parts = [*_use(row, quota, plan), *_bound(row, factors.get(quota, 1.0))]
+    parts = [*_use(row, quota, plan), *_bound(row)]
     if row["current"] is not None:
         parts.append(f"now {readable(quota, row['current'])}{'' if row['alone'] else ' shared with others'}")
     return "; ".join(parts)
@@ -69,7 +69,7 @@ def _statistic(row: Row, quota: QuotaKey, plan: Plan) -> str:
     return f"{each} {hours}{where}"
 
 
-def _bound(row: Row, factor: float) -> Iterator[str]:
+def _bound(row: Row) -> Iterator[str]:
     """Yield the text that tells if the floor (lowest proposal), the capacity, or too few hours with usage
     changed the proposal.
     """
@@ -78,4 +78,9 @@ def _bound(row: Row, factor: float) -> Iterator[str]:
     elif row["wanted"] <= row["low"]:
         yield "raised to the floor"
     elif row["proposed"] < row["wanted"]:
-        yield f"cut to {factor:.1%} of what is above the floor, to fit the capacity"
+        where = (
+            f"broker {row['full_broker']} in its hour"
+            if row["full_broker"] >= 0
+            else "the cluster in the hour"
+        )
+        yield f"lowered to the capacity of {where} {moment(row['full_ms'])}"

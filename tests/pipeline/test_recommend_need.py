@@ -59,9 +59,9 @@ def proposal(rows: pl.DataFrame, plan: Plan, current: float | None = None) -> di
         )
     )
     every = wanted(budgets, needs(rows, plan.hours_percentile), plan, PAIRS)
-    found = proposed(every, plan, {}, FIRST_MS, FIRST_MS + 14 * 24 * HOUR_MS)
+    found = proposed(every.with_columns(limit="wanted"), plan, FIRST_MS, FIRST_MS + 14 * 24 * HOUR_MS)
     (row,) = found.iter_rows(named=True)
-    return {**row, "reason": reason(row, plan, {})}
+    return {**row, "reason": reason(row, plan)}
 
 
 PLAN: Final = Plan(now=FIRST, quotas=(PRODUCE,))
@@ -144,7 +144,7 @@ def test_lower_and_upper_proposals_follow_from_the_busiest_hours_of_the_days() -
     assert found["confidence"] == pytest.approx(5 / 6)
 
 
-def test_cut_proposals_are_rounded_down_and_stay_above_the_floor() -> None:
+def test_limits_within_the_capacity_are_rounded_down() -> None:
     plan = Plan(now=FIRST, quotas=(REQUESTS,), headroom=1.0, floors={REQUESTS: 5.0})
     budgets = pl.DataFrame(
         {
@@ -163,6 +163,6 @@ def test_cut_proposals_are_rounded_down_and_stay_above_the_floor() -> None:
         user=pl.lit("u"), client_id=pl.lit("a"), quota=pl.lit(REQUESTS.value), used=pl.lit(40.001)
     )
     every = wanted(budgets, needs(rows, None), plan, PAIRS)
-    found = proposed(every, plan, {REQUESTS: 1 / 3}, FIRST_MS, FIRST_MS + HOUR_MS).sort("client_id")
-    assert every.sort("client_id")["wanted"].to_list() == [40.01, 5.0]
-    assert found["proposed"].to_list() == [16.67, 5.0]  # 5 + 35.01 / 3
+    limited = every.sort("client_id").with_columns(limit=pl.Series([16.678, 5.0]))
+    assert limited["wanted"].to_list() == [40.01, 5.0]
+    assert proposed(limited, plan, FIRST_MS, FIRST_MS + HOUR_MS)["proposed"].to_list() == [16.67, 5.0]

@@ -7,6 +7,7 @@ import math
 import tomllib
 from datetime import UTC, date, datetime
 
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from tests.quotas.strategies import byte_rates, tables, texts
 from weir.pipeline.outcome import PipelineError
 from weir.pipeline.recommend import capacity as recommend_capacity
 from weir.pipeline.recommend import plan as recommend_plan
-from weir.pipeline.recommend.capacity import fitting
+from weir.pipeline.recommend.capacity import cap, lowered
 from weir.pipeline.recommend.current import CurrentLimit, Kept, current_limit, kept
 from weir.pipeline.recommend.file import lines
 from weir.pipeline.recommend.notes import of_run
@@ -94,14 +95,38 @@ def test_recommend_accepts_its_default_parameters() -> None:
     assert Plan(now=NOW, floors={PRODUCE: 7.0}).floor(FETCH) == 1_000_000
 
 
-@given(st.lists(amounts, min_size=1, max_size=20), amounts)
-def test_the_factor_of_the_capacity_is_the_largest_of_a_grid_that_fits(
-    peaks: list[float], room: float
+@given(st.lists(st.tuples(amounts, amounts).map(sorted).map(tuple), min_size=1, max_size=20), amounts)
+def test_cap_fills_the_room_exactly_unless_least_values_or_all_rates_decide(
+    uses: list[tuple[float, float]], room: float
 ) -> None:
-    peaks = sorted(peaks)
-    index = fitting(peaks, room)
-    assert all(peak <= room * (1 + 1e-8) for peak in peaks[: index + 1])
-    assert all(peak > room for peak in peaks[index + 1 :])
+    def load(limit: float) -> float:
+        return sum(max(least, min(rate, limit)) for least, rate in uses)
+
+    found = cap(uses, room)
+    if found == 0:
+        assert load(0) >= room
+    else:
+        assert load(found) == pytest.approx(min(room, load(math.inf)), rel=1e-6, abs=1e-3)
+
+
+def test_limit_lowered_in_the_fullest_hour_spares_others_in_the_next() -> None:
+    """`big` alone is too large in both hours; `other` fits beside the lowered one."""
+    limits = pl.DataFrame(
+        {
+            "limit": [225.0, 60.0, 90.0],
+            "robust": [1.0, 1.0, 80.0],
+            "full_broker": pl.Series([None] * 3, dtype=pl.Int64),
+            "full_ms": pl.Series([None] * 3, dtype=pl.Int64),
+        }
+    )
+    full = pl.DataFrame({"quota": "q", "broker": 3, "start_ms": [7, 8, 9], "room": [100.0, 100.0, 90.0]})
+    uses = [(7, 0, 150.0), (7, 1, 10.0), (8, 0, 150.0), (8, 1, 50.0), (9, 0, math.inf), (9, 2, 85.0)]
+    rows = pl.DataFrame(uses, ["start_ms", "entity", "demand"], orient="row")
+    rows = rows.with_columns(quota=pl.lit("q"), broker=pl.lit(3, pl.Int64))
+    found = lowered(limits, rows, full)
+    # 100 - 10; then 100 - 50; then 10 beside 80, which nothing lowers
+    assert found["limit"].to_list() == [10.0, 60.0, 80.0]
+    assert found["full_ms"].to_list() == [9, None, 9]
 
 
 NOWS = QuotaTable(
