@@ -92,7 +92,14 @@ SECTIONS: Final = {
         "connection_idle_max_s",
         "login_timeout_s",
     ),
-    "Several Weirs": ("usage_share_topic", "share_usage", "share_on_loss", "share_weirs_max", "charges_file"),
+    "Several Weirs": (
+        "usage_share_topic",
+        "share_usage",
+        "share_on_loss",
+        "share_key_file",
+        "share_weirs_max",
+        "charges_file",
+    ),
     "Usage records": (
         "usage_dir",
         "usage_topic",

@@ -78,16 +78,23 @@ def is_loopback(host: str) -> bool:
 
 def read_token(path: Path) -> str:
     """Return the token in a file. Raises ConfigError, whose text does not quote the content."""
-    where = f"admin_token_file {path}"
+    return read_secret(path, "admin_token_file", "token")
+
+
+def read_secret(path: Path, setting: str, noun: str) -> str:
+    """Return the secret in the file of this setting. Raises ConfigError, whose text calls the content `noun`,
+    and does not quote it.
+    """
+    where = f"{setting} {path}"
     try:
-        token = read_text(path, TOKEN_BYTES_MAX).strip()
+        secret = read_text(path, TOKEN_BYTES_MAX).strip()
     except OSError as error:
         raise ConfigError(f"{where}: cannot read it: {(error.strerror or str(error)).lower()}") from None
-    if not (token.isascii() and token.isprintable()) or " " in token:
-        raise ConfigError(f"{where}: not one line of ASCII: write the token into it, and nothing else")
-    if len(token) < TOKEN_CHARS_MIN:
+    if not (secret.isascii() and secret.isprintable()) or " " in secret:
+        raise ConfigError(f"{where}: not one line of ASCII: write the {noun} into it, and nothing else")
+    if len(secret) < TOKEN_CHARS_MIN:
         raise ConfigError(f"{where}: shorter than {TOKEN_CHARS_MIN} characters: try openssl rand -hex 32")
-    return token
+    return secret
 
 
 def _base_path(path: str) -> str:

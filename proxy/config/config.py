@@ -19,7 +19,7 @@ import msgspec
 
 from weir.proxy.addresses import Address, AdvertisedListeners
 from weir.proxy.config.addresses import parse_address as parse_address
-from weir.proxy.config.admin_access import AdminAccess, admin_access
+from weir.proxy.config.admin_access import AdminAccess, admin_access, read_secret
 from weir.proxy.config.former_keys import RENAMED, REPLACED, outside_tables
 from weir.proxy.config.ports import broker_ports
 from weir.proxy.config.principals import Credentials, credentials_of, parse_principals
@@ -35,6 +35,7 @@ from weir.proxy.net.proxy_protocol.rules import Networks, proxy_networks
 from weir.proxy.net.tls.contexts import ContextOfFiles
 from weir.proxy.net.tls.rules import TlsRules, listener_rules, upstream_rules
 from weir.proxy.port_ranges import PortRanges
+from weir.quotas.sharing.report import ReportKey
 from weir.quotas.units import parse, unit_of
 
 FILE_BYTES_MAX: Final = 1024 * 1024
@@ -66,6 +67,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     replication: ReplicationRules
     credentials: Credentials | None
     """Credentials of Weir's own connections to brokers; None if Weir does not authenticate."""
+    share_key: ReportKey | None
+    """Key that signs reports of usage; None for none."""
     tls: TlsRules
     identity: IdentityRules
     request_time: RequestTimeRules
@@ -261,6 +264,7 @@ def checked(settings: Settings) -> Config:
         connections_per_ip=_connections_per_ip(settings),
         replication=_replication(settings),
         credentials=credentials_of(settings),
+        share_key=share_key(settings),
         tls=TlsRules(listener_rules(settings, listen), upstream_rules(settings)),
         identity=identity_rules(settings),
         request_time=request_time_rules(settings),
@@ -273,8 +277,15 @@ def _check_usage(settings: Settings) -> None:
 
 
 def _check_sharing(settings: Settings) -> None:
-    if settings.share_usage and not settings.usage_share_topic:
-        raise ConfigError("share_usage needs a topic: set usage_share_topic, for example to __weir_usage")
+    for key in ("share_usage", "share_key_file"):
+        if getattr(settings, key) and not settings.usage_share_topic:
+            raise ConfigError(f"{key} needs a topic: set usage_share_topic, for example to __weir_usage")
+
+
+def share_key(settings: Settings) -> ReportKey | None:
+    """Return the key that signs reports of usage, read from its file; None for none. Raises ConfigError."""
+    path = settings.share_key_file
+    return ReportKey(read_secret(Path(path), "share_key_file", "key")) if path else None
 
 
 _ONE_WORKER: Final = ("replication_upstream",)
@@ -395,6 +406,7 @@ _CHECKS: Final[tuple[Callable[[Settings], object], ...]] = (
     check_quota_store,
     _replication,
     credentials_of,
+    share_key,
     lambda settings: listener_rules(settings, _listen(settings)),
     upstream_rules,
     identity_rules,

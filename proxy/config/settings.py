@@ -366,6 +366,10 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         Literal["share", "open"],
         _key("Limits while Weirs do not hear each other. share: this Weir's part; open: the whole limit."),
     ] = "share"
+    share_key_file: Annotated[
+        str,
+        _key("File with a key of 16 characters or more, by which Weirs sign what they tell each other."),
+    ] = ""
     share_weirs_max: Annotated[
         int,
         msgspec.Meta(ge=2, le=1000),
@@ -392,6 +396,7 @@ FILES: Final = (
     "quotas",
     "quota_snapshot",
     "request_costs",
+    "share_key_file",
     "takeover_socket",
     "tls_cert",
     "tls_key",

@@ -296,8 +296,8 @@ def config_of(start: messages.Start) -> Config:
 
 
 def without_limits(settings: Settings) -> Settings:
-    """Return the settings of a worker: without the limits of connections, PROXY headers, the admin endpoint
-    and Weir's own login at brokers, which the supervisor has.
+    """Return the settings of a worker: without the limits of connections, PROXY headers, the admin endpoint,
+    the key of reports and Weir's own login at brokers, which the supervisor has.
     """
     return msgspec.structs.replace(
         settings,
@@ -312,6 +312,7 @@ def without_limits(settings: Settings) -> Settings:
         max_connections_per_ip=0,
         max_connections_per_ip_overrides="",
         proxy_protocol_from="",
+        share_key_file="",
         upstream_sasl_mechanism="",
         upstream_sasl_password_file="",
         upstream_sasl_username="",

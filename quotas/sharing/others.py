@@ -43,7 +43,7 @@ REFUSED_MS: Final = 3000
 """Time (ms) for which reports of a Weir, or its totals of a limiter, may contradict former ones. They are
 believed after that: a forged report has preceded them.
 """
-REASONS: Final = ("unreadable", "forged", "jumped", "repeated", "negative", "weirs", "limiters")
+REASONS: Final = ("unreadable", "unsigned", "forged", "jumped", "repeated", "negative", "weirs", "limiters")
 """Reasons for ignoring reports and usages."""
 MERGED_MS: Final = 500
 """Charges of a limiter within this time (ms) are added up, and count from the first one on."""
@@ -89,10 +89,14 @@ class _Sender:
         self.totals: dict[int, tuple[float, int]] = {}
         """Number of a limiter → (units, time in ms of the last report about it)."""
 
-    def refusal(self, sequence: int, at_ms: int) -> str:
+    def refusal(self, sequence: int, at_ms: int, *, is_signed: bool) -> str:
         """Return the reason for ignoring a report with this sequence; empty if it is to be charged."""
         missing = sequence - self.sequence - 1
-        reason = "repeated" if missing < 0 else "jumped" if missing > JUMP_MAX + at_ms - self.heard_ms else ""
+        reason = "repeated" if missing < 0 else ""
+        if is_signed:
+            return reason
+        if missing > JUMP_MAX + at_ms - self.heard_ms:
+            reason = "jumped"
         if not reason:
             self.refused_ms = None
         elif self.refused_ms is None:
@@ -108,10 +112,14 @@ class _Sender:
 class OthersUsage:
     """Differences between the reports of other Weirs. One thread uses it."""
 
-    def __init__(self, weir: str, incarnation: int, weirs_max: int = WEIRS_MAX_DEFAULT) -> None:
+    def __init__(
+        self, weir: str, incarnation: int, weirs_max: int = WEIRS_MAX_DEFAULT, *, is_signed: bool = False
+    ) -> None:
         """Begin without reports; `weir` and `incarnation` name this Weir, whose own reports are not
-        charged. `weirs_max`: maximum number of Weirs, this one included.
+        charged. `weirs_max`: maximum number of Weirs, this one included. `is_signed`: True if all reports are
+        signed with a key. Then each was sent by its Weir once, but may have been sent again by somebody else.
         """
+        self._is_signed = is_signed
         self._own = (weir, incarnation)
         self._weirs_max = weirs_max
         self._weirs: dict[str, dict[int, _Sender]] = {weir: {}}
@@ -146,7 +154,7 @@ class OthersUsage:
         sender = self._sender(report, at_ms)
         if sender is None:
             self.ignored["weirs"] += 1
-        elif reason := sender.refusal(report.sequence, at_ms):
+        elif reason := sender.refusal(report.sequence, at_ms, is_signed=self._is_signed):
             self.ignored[reason] += 1
         else:
             if at_ms - sender.heard_ms >= SILENT_MS:

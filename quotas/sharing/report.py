@@ -7,6 +7,7 @@ nothing. A receiver that knows no former total of a limiter counts `recent` inst
 
 from __future__ import annotations
 
+import hmac
 import struct
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -26,10 +27,31 @@ _NUMBERS: Final = struct.Struct(">QQI")
 _USAGE: Final = struct.Struct(">Qdd")
 _MAGIC: Final = b"WU\x01"
 """First bytes of each report; the last one is the version of the format."""
+_SIGNED: Final = b"WU\x02"
+"""First bytes of a report that is followed by the HMAC of all bytes before."""
+_HASH: Final = "sha256"
+_MAC_BYTES: Final = 32
 
 
 class ReportError(Exception):
     """Error: bytes are no report, or one with numbers that cannot be true."""
+
+
+class UnsignedReportError(ReportError):
+    """Error: the report is not signed with the key of this Weir."""
+
+
+class ReportKey:
+    """Key of all Weirs of a cluster, by which they sign their reports. `repr` does not show it."""
+
+    __slots__ = ("_secret",)
+
+    def __init__(self, secret: str) -> None:
+        self._secret = secret.encode()
+
+    def mac(self, data: bytes) -> bytes:
+        """Return the HMAC of these bytes (RFC 2104, SHA-256)."""
+        return hmac.digest(self._secret, data, _HASH)
 
 
 class Usage(NamedTuple):
@@ -68,21 +90,28 @@ def limiter_number(quotas: QuotasName, tags: Tags) -> int:
     return int.from_bytes(digest.digest(), "big")
 
 
-def encode(report: Report) -> bytes:
-    """Return the report as bytes, which `decode` reads."""
+def encode(report: Report, key: ReportKey | None = None) -> bytes:
+    """Return the report as bytes, which `decode` reads, signed with the key."""
     name = report.weir.encode("utf-8", "replace")[:NAME_BYTES_MAX]
-    head = _HEAD.pack(_MAGIC, len(name)) + name
+    head = _HEAD.pack(_SIGNED if key else _MAGIC, len(name)) + name
     numbers = _NUMBERS.pack(report.incarnation, report.sequence, len(report.usages))
-    return head + numbers + b"".join(_USAGE.pack(*usage) for usage in report.usages)
+    data = head + numbers + b"".join(_USAGE.pack(*usage) for usage in report.usages)
+    return data + key.mac(data) if key else data
 
 
-def decode(data: bytes) -> Report:
+def decode(data: bytes, key: ReportKey | None = None) -> Report:
     """Return the report in these bytes. Raises ReportError if they have another format, or totals that are
-    negative, not finite or above `UNITS_MAX`.
+    negative, not finite or above `UNITS_MAX`. With a key, raises UnsignedReportError if the report is not
+    signed with it.
     """
+    is_signed = data.startswith(_SIGNED)
+    if key and not (is_signed and hmac.compare_digest(key.mac(data[:-_MAC_BYTES]), data[-_MAC_BYTES:])):
+        raise UnsignedReportError("not signed with the key of this Weir")
+    if is_signed:
+        data = data[:-_MAC_BYTES]
     try:
         magic, length = _HEAD.unpack_from(data)
-        if magic != _MAGIC:
+        if magic not in (_MAGIC, _SIGNED):
             raise ReportError("no report of a Weir, or one of another version")
         at = _HEAD.size + length
         name = data[_HEAD.size : at].decode("utf-8", "replace")

@@ -13,6 +13,7 @@ from weir.proxy.control.sharing.sharing import UsageSharing
 from weir.proxy.control.stores.store import StoreError
 from weir.proxy.net.reactor import Reactor
 from weir.quotas import parse
+from weir.quotas.sharing.report import ReportKey
 
 TABLE = parse("""
 [[quota]]
@@ -79,10 +80,15 @@ class Clock:
 
 
 def sharing_of(
-    topic: Topic, clock: Clock, name: str = "me", *, every_broker: bool = False
+    topic: Topic,
+    clock: Clock,
+    name: str = "me",
+    *,
+    every_broker: bool = False,
+    key: ReportKey | None = None,
 ) -> tuple[UsageSharing, QuotaRegistry]:
     registry = QuotaRegistry(TABLE)
-    made = UsageSharing(registry, topic.link, name, 1, clock, every_broker=every_broker)
+    made = UsageSharing(registry, topic.link, name, 1, clock, every_broker=every_broker, key=key)
     return made, registry
 
 

@@ -54,6 +54,9 @@ READERS: Final[dict[str, Callable[[Path], object]]] = {
     "quota_snapshot": read_snapshot,
     "upstream_sasl_password_file": _password,
     "admin_token_file": read_token,
+    "share_key_file": lambda path: load(
+        None, {"upstream": "a:1", "usage_share_topic": "t", "share_key_file": str(path)}
+    ),
     "request_costs": read_costs,
     "broker_map_file": lambda path: broker_map.read(path, UPSTREAM),
     "charges_file": charges,

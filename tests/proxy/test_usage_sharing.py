@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import trio
@@ -481,6 +482,30 @@ def test_after_a_take_over_usage_of_others_counts_soon_although_own_reports_are_
     assert charged(weir.registry, weir.clock.now_ms) == 5_070
 
 
+def test_weirs_with_a_key_share_usage_and_believe_nobody_else(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text("0123456789abcdef\n")
+    settings = {"upstream": "a:1", "usage_share_topic": "__weir_usage", "share_key_file": str(file)}
+    key = config.load(None, settings).share_key
+    topic, clock = Topic(), Clock()
+    one, here = sharing_of(topic, clock, "one", key=key)
+    other, _there = sharing_of(topic, clock, "other", key=key)
+    one._reader._link = topic.link()
+    throttle(here, "shared", 20_000, clock.now_ms)
+    one.look()
+    number = number_of(here)
+    for forged in (Report("one", 1, 0), Report("third", 1, 0, (Usage(number, 1e9, 1e9),))):
+        topic.append(encode(forged))
+    topic.append(encode(Report("other", 1, 0), key))
+    other._reader.send(b"", 0)
+    found: list[News] = []
+    for weir in (one, other):
+        weir._reader._hand_over = found.append
+        weir._reader._read(topic.link(), threading.Event())
+    assert [(news.read_back, news.ignored, news.weirs) for news in found] == [(0, {"unsigned": 2}, 2)] * 2
+    assert [charge.units for charge in found[1].charges[number]] == [20_000]
+
+
 def test_the_share_topic_is_one_of_weirs_own_and_must_have_a_topics_name() -> None:
     settings = {"upstream": "a:1", "usage_share_topic": "__weir_usage"}
     loaded, registry = config.load(None, settings), QuotaRegistry(TABLE)
@@ -489,5 +514,6 @@ def test_the_share_topic_is_one_of_weirs_own_and_must_have_a_topics_name() -> No
     assert usage_sharing(config.load(None, {"upstream": "a:1"}), registry, Clock()) is None
     with pytest.raises(config.ConfigError, match="usage_share_topic is 'a b', must be a topic's name"):
         usage_sharing(config.load(None, {**settings, "usage_share_topic": "a b"}), registry, Clock())
-    with pytest.raises(config.ConfigError, match="share_usage needs a topic"):
-        config.load(None, {"upstream": "a:1", "share_usage": True})
+    for key, value in (("share_usage", True), ("share_key_file", "key")):
+        with pytest.raises(config.ConfigError, match=f"{key} needs a topic"):
+            config.load(None, {"upstream": "a:1", key: value})

@@ -50,13 +50,15 @@ def test_a_worker_starts_although_every_file_was_broken_since_the_supervisor_rea
     cert, key = write_pair(tmp_path, HOST)
     ca, costs, password = write_ca(tmp_path), tmp_path / "costs.toml", tmp_path / "password"
     costs.write_text(COSTS)
-    password.write_text("secret")
+    password.write_text("0123456789abcdef")
     files = {"tls_cert": cert, "tls_key": key, "upstream_ca": ca, "request_costs": costs}
     options = {key: str(path) for key, path in files.items()} | {
         "upstream_tls": True,
         "upstream_sasl_mechanism": "PLAIN",
         "upstream_sasl_username": "weir",
         "upstream_sasl_password_file": str(password),
+        "usage_share_topic": "__weir_usage",
+        "share_key_file": str(password),
     }
     start = start_of(config.load(None, {**UPSTREAM, **options}))
     for path in (cert, ca, costs):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from typing import Final
 
@@ -14,7 +15,16 @@ from weir.quotas.limiters.budgets import Budget
 from weir.quotas.sharing.blindness import Blindness
 from weir.quotas.sharing.others import HEARD_MS, INCARNATIONS_MAX, LATE_MS, Charge, OthersUsage
 from weir.quotas.sharing.own import OwnUsage
-from weir.quotas.sharing.report import Report, Usage, limiter_number
+from weir.quotas.sharing.report import (
+    Report,
+    ReportError,
+    ReportKey,
+    UnsignedReportError,
+    Usage,
+    decode,
+    encode,
+    limiter_number,
+)
 from weir.quotas.sharing.shared import SharedLimiters
 from weir.quotas.table.entities import Entity, Tags
 from weir.quotas.table.quota_table import QuotaKey, QuotaTable
@@ -180,3 +190,47 @@ def test_usage_that_is_expected_of_others_and_reported_by_them_is_a_window_at_mo
     budget.charge(5000, 20)
     limiters.look(20)
     assert sum(units for _at_ms, units in budget.counting(20)) == pytest.approx(20_000, abs=100)
+
+
+KEY: Final = ReportKey("0123456789abcdef")
+REPORT: Final = Report("other", 1, 3, (Usage(7, 20, 10),))
+
+
+@given(st.one_of(FORGED.map(encode), FORGED.map(lambda report: encode(report, ReportKey("another key")))))
+def test_a_weir_with_a_key_believes_no_report_of_somebody_without_it(data: bytes) -> None:
+    with pytest.raises(UnsignedReportError):
+        decode(data, KEY)
+
+
+@given(st.integers(0), st.integers(1, 255))
+def test_a_changed_byte_of_a_signed_report_is_noticed(at: int, change: int) -> None:
+    data = bytearray(encode(REPORT, KEY))
+    data[at % len(data)] ^= change
+    with pytest.raises(ReportError):
+        decode(bytes(data), KEY)
+
+
+def test_a_signed_report_has_the_hmac_of_rfc_2104_and_weirs_without_a_key_read_it_too() -> None:
+    data = encode(REPORT, KEY)
+    found = subprocess.run(
+        ["openssl", "dgst", "-sha256", "-mac", "HMAC", "-macopt", "key:0123456789abcdef", "-binary"],
+        input=data[:-32],
+        capture_output=True,
+        check=True,
+    )
+    assert data[-32:] == found.stdout
+    assert decode(data, KEY) == decode(data) == REPORT
+    assert "0123" not in repr(KEY)
+
+
+@given(st.lists(st.integers(0, 9), max_size=30))
+def test_former_reports_of_a_weir_with_a_key_that_are_sent_again_change_nothing(replays: list[int]) -> None:
+    """However long it is silent, and whatever its next sequence is."""
+    others = OthersUsage("me", 1, is_signed=True)
+    reports = [Report("other", 1, 5000 * n, (Usage(7, 10.0 * n + 10, 10),)) for n in range(11)]
+    for report in reports[:10]:
+        others.take(report, 0)
+    for number, replay in enumerate(replays):
+        others.take(reports[replay], 1900 * number)
+    others.take(reports[10], 1900 * len(replays))
+    assert charged(others) == 110

@@ -10,7 +10,7 @@ from typing import Final
 from weir.proxy.control.events.conditions import Condition, problem
 from weir.proxy.control.sharing.reader import OPENINGS
 
-STRANGE: Final = ("unreadable", "forged", "jumped")
+STRANGE: Final = ("unreadable", "unsigned", "forged", "jumped")
 """Reasons for ignoring reports that no Weir has sent."""
 RECENT_MS: Final = 60_000
 """Time (ms) for which ignored reports and openings of the topic count as a problem. As long after the start,
@@ -68,8 +68,9 @@ class SharingProblems:
         if now_ms - self._strange_ms < RECENT_MS:
             yield problem(
                 "usage_reports_ignored",
-                "usage_share_topic has reports that no Weir has sent. Weir ignores them.",
-                "Refuse other writers by an ACL. weir_share_ignored_total has the reasons.",
+                "usage_share_topic has reports that no Weir with the same key has sent. Weir ignores them.",
+                "Refuse other writers by an ACL, and give all Weirs the same share_key_file. "
+                "weir_share_ignored_total has the reasons.",
                 logged=True,
             )
         fewest = min((weirs for _at_ms, weirs in self._fewest), default=self._weirs)

@@ -13,7 +13,7 @@ import structlog
 
 from weir.proxy.control.stores.store import StoreError
 from weir.quotas.sharing.others import STEP, WEIRS_MAX_DEFAULT, Charge, OthersUsage
-from weir.quotas.sharing.report import Report, ReportError, decode
+from weir.quotas.sharing.report import Report, ReportError, ReportKey, UnsignedReportError, decode
 
 log = structlog.get_logger("weir.quotas")
 
@@ -85,12 +85,15 @@ class Reader:
         hand_over: Callable[[News], None],
         failed: Callable[[StoreError], None],
         weirs_max: int = WEIRS_MAX_DEFAULT,
+        key: ReportKey | None = None,
     ) -> None:
         """Begin without a thread. `clock_ms` is the clock (ms) of limiters. `hand_over` and `failed` are
-        called on the reader's thread. `weirs_max`: maximum number of Weirs, this one included.
+        called on the reader's thread. `weirs_max`: maximum number of Weirs, this one included. `key`: key by
+        which reports must be signed; None to believe all.
         """
         self._open_link = open_link
-        self._others = OthersUsage(weir, incarnation, weirs_max)
+        self._others = OthersUsage(weir, incarnation, weirs_max, is_signed=key is not None)
+        self._key = key
         self._clock_ms = clock_ms
         self._hand_over = hand_over
         self._failed = failed
@@ -206,9 +209,10 @@ class Reader:
 
     def _take(self, record: Read, now_ms: int) -> None:
         try:
-            report = decode(record.data)
-        except ReportError:
-            self._others.ignored["unreadable"] += 1
+            report = decode(record.data, self._key)
+        except ReportError as error:
+            is_unsigned = isinstance(error, UnsignedReportError)
+            self._others.ignored["unsigned" if is_unsigned else "unreadable"] += 1
             return
         if self._backlog is None:
             self._count(report, now_ms)

@@ -25,7 +25,7 @@ from weir.proxy.outage import Outage
 from weir.quotas.sharing.blindness import Blindness, Sight
 from weir.quotas.sharing.others import WEIRS_MAX_DEFAULT, Charge
 from weir.quotas.sharing.own import OwnUsage
-from weir.quotas.sharing.report import encode
+from weir.quotas.sharing.report import ReportKey, encode
 from weir.quotas.sharing.shared import LOOK_MS, SharedLimiters
 
 if TYPE_CHECKING:
@@ -68,15 +68,17 @@ class UsageSharing:
         every_broker: bool = False,
         on_loss: str = "share",
         weirs_max: int = WEIRS_MAX_DEFAULT,
+        key: ReportKey | None = None,
     ) -> None:
         """Begin without reading the topic. `weir` and `incarnation` name this process. `clock_ms` is the
         limiters' clock (ms). `every_broker`: True to share the quotas of each broker too. `on_loss`: limits
         while reports do not get through, "share" for a part, "open" for the whole. `weirs_max`: maximum
-        number of Weirs, this one included.
+        number of Weirs, this one included. `key`: key that signs reports; None for none.
         """
         self.weir: Final = weir
         self._registry = registry
         self._clock_ms = clock_ms
+        self._key = key
         self._every_broker = every_broker
         self.own: Final = OwnUsage(weir, incarnation, registry.memory_ms)
         """Usage of own clients."""
@@ -118,6 +120,7 @@ class UsageSharing:
             lambda news: self._soon(partial(self._heard, news)),
             lambda error: self._soon(partial(self._note_failure, error)),
             weirs_max,
+            key,
         )
 
     def join(self) -> None:
@@ -173,7 +176,7 @@ class UsageSharing:
         self.join()
         self.limiters.look(now_ms)
         for report in self.own.due(now_ms):
-            if not self._reader.send(encode(report), report.sequence):
+            if not self._reader.send(encode(report, self._key), report.sequence):
                 self.unsent += 1
                 self.own.unsent(report.sequence)
         if self.blindness.sight in CUT_OFF and not self._outage:
@@ -279,4 +282,5 @@ def usage_sharing(
         every_broker=settings.share_usage,
         on_loss=settings.share_on_loss,
         weirs_max=settings.share_weirs_max,
+        key=config.share_key,
     )
