@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 import pytest
-from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, TopicPartition
+from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, KafkaError, TopicPartition
 
-from weir.proxy.control.sharing.topic import KEPT_MS, beginning
+from weir.proxy.control.sharing.topic import KEPT_MS, beginning, wait_for_leader
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, KafkaError
+    from confluent_kafka import Consumer, Producer
 
 NEWEST_MS: Final = 1_763_775_570_000
 """Time (ms) of the newest record, on the broker's clock: days before the time of the test's own clock."""
+
+UNKNOWN: Final = 3
+NO_LEADER: Final = 5
+NOT_ALLOWED: Final = 29
+"""Kafka's error codes UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, TOPIC_AUTHORIZATION_FAILED."""
 
 
 @dataclass
@@ -52,6 +57,52 @@ class Topic:
         assert timeout
         offsets = (5 + n for n, record in enumerate(self._records) if record.at_ms >= at[0].offset)
         return [TopicPartition(at[0].topic, at[0].partition, next(offsets))]
+
+
+class Partition(NamedTuple):
+    leader: int
+
+
+class Metadata(NamedTuple):
+    topics: dict[str, Metadata]
+    partitions: dict[int, Partition]
+    error: KafkaError | None
+
+
+class NewTopic:
+    """Stands for a producer: what it is told about a topic, one after the other."""
+
+    def __init__(self, *told: KafkaError | int) -> None:
+        self._told = list(told)
+        self.pauses = 0
+
+    def list_topics(self, topic: str, timeout: float) -> Metadata:
+        assert timeout
+        told = self._told.pop(0) if len(self._told) > 1 else self._told[0]
+        if isinstance(told, KafkaError):
+            return Metadata({topic: Metadata({}, {}, told)}, {}, None)
+        return Metadata({topic: Metadata({}, {0: Partition(told)}, None)}, {}, None)
+
+    def pause(self, seconds: float) -> None:
+        assert seconds
+        self.pauses += 1
+
+
+@pytest.mark.parametrize(
+    ("told", "pauses"),
+    [
+        ([1], 0),
+        ([KafkaError(UNKNOWN), KafkaError(NO_LEADER), -1, 1], 3),
+        ([KafkaError(NOT_ALLOWED)], 0),  # reading the topic fails with this reason
+        ([-1], 50),
+    ],
+)
+def test_a_new_topic_is_read_when_its_partition_has_a_leader_or_after_5_s(
+    told: list[KafkaError | int], pauses: int
+) -> None:
+    topic = NewTopic(*told)
+    wait_for_leader(cast("Producer", topic), "__weir_usage", topic.pause)
+    assert topic.pauses == pauses
 
 
 def begin(records: list[Record]) -> int:

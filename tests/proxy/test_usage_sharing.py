@@ -281,6 +281,34 @@ def test_lost_reports_are_logged_and_a_problem_once_the_weir_is_blind_until_one_
     assert weir.problems == []
 
 
+def test_a_start_that_takes_long_and_has_not_failed_is_a_problem_after_15_s() -> None:
+    weir = Story()
+    with capture_logs() as logs:
+        weir.wait(14_000)
+        assert (weir.sharing.blindness.sight, logs, weir.problems) == (Sight.NEVER, [], [])
+        weir.wait(1_000)
+    assert (len(logs), weir.problems) == (1, ["usage_not_shared"])
+
+
+def test_the_first_own_report_of_an_opened_topic_may_take_4_s_and_a_later_one_1500_ms() -> None:
+    clock, topic = Clock(), Topic()
+    for own_reports, silent_ms in ((0, 4_000), (1, 1_500)):
+
+        class Slow(TopicLink):
+            def read(self, _timeout_s: float) -> list[Read]:
+                clock.now_ms += 50
+                return super().read(0)
+
+        reader = Reader(lambda: Slow(topic), "me", 2, clock, lambda _news: None, lambda _error: None)
+        if own_reports:
+            topic.append(encode(Report("me", 2, 0)))
+            reader.send(b"", 0)
+        began_ms = clock.now_ms
+        with pytest.raises(StoreError):
+            reader._read_on(threading.Event())
+        assert clock.now_ms - began_ms - 50 * own_reports == silent_ms
+
+
 def test_a_topic_that_is_opened_again_twice_within_a_minute_is_a_problem() -> None:
     weir = Story()
     reader = weir.sharing._reader

@@ -68,7 +68,7 @@ class SharingProblems:
         if now_ms - self._strange_ms < RECENT_MS:
             yield problem(
                 "usage_reports_ignored",
-                "usage_share_topic has reports that no Weir with the same key has sent. Weir ignores them.",
+                "usage_share_topic has forged reports, or those of Weirs with another key. They are ignored.",
                 "Refuse other writers by an ACL, and give all Weirs the same share_key_file. "
                 "weir_share_ignored_total has the reasons.",
                 logged=True,

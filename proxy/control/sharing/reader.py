@@ -23,6 +23,8 @@ SILENT_S: Final = 1.5
 """Time (s) of reading without an own report after which the topic is opened again: before the Weir counts as
 blind.
 """
+FIRST_S: Final = 4.0
+"""The same until the first own report is read: the topic may be new, and connections are."""
 STOP_S: Final = 3.0
 """Maximum time (s) to wait for the end of the thread: a call of librdkafka may take longer."""
 BACKLOG_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -166,7 +168,7 @@ class Reader:
         try:
             if stopping.is_set():
                 return
-            self._began_ms, self._silent_s = self._clock_ms(), 0.0
+            self._began_ms, self._silent_s = self._clock_ms(), SILENT_S - FIRST_S
             self._link = link
             self.opened_ms.append(self._began_ms)
             while not stopping.is_set():

@@ -39,8 +39,10 @@ INHERITED_MS: Final = 5000
 """Maximum time (ms) after a take-over for which reports are not charged, if own reports do not come back.
 After that, only charges from before the take-over are left out.
 """
-CUT_OFF: Final = (Sight.BLIND, Sight.NEVER)
-"""States in which reports do not get through. A new topic, or a machine without CPU, causes none of them."""
+OPENING_MS: Final = 15_000
+"""Time (ms) after the start for which reports may not get through, as long as nothing has failed: somebody
+makes the topic, or the machine is slow.
+"""
 
 
 class _Takeover(NamedTuple):
@@ -78,6 +80,7 @@ class UsageSharing:
         self.weir: Final = weir
         self._registry = registry
         self._clock_ms = clock_ms
+        self._began_ms = clock_ms()
         self._key = key
         self._every_broker = every_broker
         self.own: Final = OwnUsage(weir, incarnation, registry.memory_ms)
@@ -179,7 +182,7 @@ class UsageSharing:
             if not self._reader.send(encode(report, self._key), report.sequence):
                 self.unsent += 1
                 self.own.unsent(report.sequence)
-        if self.blindness.sight in CUT_OFF and not self._outage:
+        if not self._outage and self._is_cut_off(now_ms):
             self._outage.failed(reason=self._reason)
         for call in self.on_look:
             call()
@@ -237,13 +240,19 @@ class UsageSharing:
         if self._outage:
             self._outage.failed(reason=self._reason)
 
+    def _is_cut_off(self, now_ms: int) -> bool:
+        """Return True if reports do not get through, and not only because the first opening takes long."""
+        if self.blindness.sight is Sight.NEVER:
+            return bool(self.failure) or now_ms - self._began_ms >= OPENING_MS
+        return self.blindness.sight is Sight.BLIND
+
     @property
     def _reason(self) -> str:
         return self.failure or "own reports do not come back"
 
     def conditions(self) -> Iterator[Condition]:
         """Yield the problems that are present: reports do not get through, or somebody else writes some."""
-        if self.blindness.sight in CUT_OFF:
+        if self._is_cut_off(self._clock_ms()):
             yield problem(
                 "usage_not_shared",
                 f"Quotas are not shared with other Weirs: {self._reason}.",

@@ -6,6 +6,8 @@ topic that somebody has made with other settings, they are the times of the writ
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -47,6 +49,10 @@ log = structlog.get_logger("weir.quotas")
 KEPT_MS: Final = 60_000
 """Retention (ms) of the topic, and time for which a Weir reads back at its start."""
 ADMIN_S: Final = 5.0
+LEADER_PAUSE_S: Final = 0.1
+"""Time (s) between two questions for the leader of a new topic."""
+NOT_YET: Final = frozenset({3, 5})
+"""Kafka's error codes UNKNOWN_TOPIC_OR_PARTITION and LEADER_NOT_AVAILABLE: the broker will know it soon."""
 BATCH_MAX: Final = 1000
 DELIVERY_MS: Final = 1000
 """Time (ms) after which a report that was not delivered is dropped: the next one has the same totals."""
@@ -73,6 +79,7 @@ class ShareTopic:
         _make(topic, known, min(REPLICAS_MAX, facts.brokers))
         with failures(f"cannot use the topic {topic}"):
             self._producer = Producer(known | _OF_PRODUCER)
+            wait_for_leader(self._producer, topic)
             self._consumer = Consumer(known | _OF_CONSUMER | {"error_cb": self._note})
             self._consumer.assign([beginning(self._consumer, topic)])
 
@@ -127,6 +134,20 @@ def _make(topic: str, known: Properties, replication_factor: int) -> None:
     with failures(f"cannot make the topic {topic}", {EXISTS, *NOT_ALLOWED, *UNSUPPORTED}):
         admin = AdminClient(known)
         awaited(admin.create_topics([wanted], request_timeout=ADMIN_S))
+
+
+def wait_for_leader(producer: Producer, topic: str, pause: Callable[[float], None] = time.sleep) -> None:
+    """Wait until the partition of a new topic has a leader, at most for `ADMIN_S`. `pause` waits for a time
+    (s). An error that does not pass by itself ends the wait: using the topic fails with it. Raises
+    KafkaException if no broker answers.
+    """
+    for _ in range(int(ADMIN_S / LEADER_PAUSE_S)):
+        found = producer.list_topics(topic, timeout=ADMIN_S).topics[topic]
+        partition = found.partitions.get(PARTITION)
+        has_leader = partition is not None and partition.leader >= 0
+        if has_leader or (found.error is not None and found.error.code() not in NOT_YET):
+            return
+        pause(LEADER_PAUSE_S)
 
 
 def beginning(consumer: Consumer, topic: str) -> TopicPartition:
