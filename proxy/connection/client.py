@@ -105,6 +105,7 @@ class Client:
         "sends_sasl_tokens",
         "software",
         "time_ledger",
+        "topics_fetched",
         "topics_produced",
         "usage",
         "user",
@@ -176,6 +177,8 @@ class Client:
         """
         self.topics_produced: set[bytes] = set()
         """Names, in UTF-8, of the topics with a rate to which this connection has begun to produce."""
+        self.topics_fetched: set[bytes] = set()
+        """Names, in UTF-8, of the topics with a rate that share fetches of this connection have named."""
         self.parse_cache = ParseCache()
         self.usage = usage
         """Object that counts this connection's usage; None if usage is not recorded."""
@@ -255,6 +258,7 @@ class Client:
         if user != self.user or not self.authenticated:
             self.first_request_seen = self.first_produce_seen = False
             self.topics_produced.clear()
+            self.topics_fetched.clear()
             self.first_hold_end_ms = None
         self.user = user
         self.authenticated = True

@@ -66,6 +66,8 @@ class Client(Protocol):
     """
     topics_produced: set[bytes]
     """Names, in UTF-8, of the topics with a rate to which this connection has produced."""
+    topics_fetched: set[bytes]
+    """Names, in UTF-8, of the topics with a rate that share fetches of this connection have named."""
 
     @property
     def user(self) -> str:

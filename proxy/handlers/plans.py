@@ -66,7 +66,7 @@ def _plan_envelope(plan: Plan) -> None:
 ON_THE_WIRE: Final[Mapping[int, tuple[Fill, ...]]] = {
     ApiKey.PRODUCE: (bandwidth.plan_produce, topic_rates.plan_produce),
     ApiKey.FETCH: (bandwidth.plan_fetch, topic_rates.plan_fetch),
-    ApiKey.SHARE_FETCH: (bandwidth.plan_share_fetch,),
+    ApiKey.SHARE_FETCH: (bandwidth.plan_share_fetch, topic_rates.plan_share_fetch),
     ApiKey.SASL_HANDSHAKE: (authentication.plan_sasl_handshake,),
     ApiKey.SASL_AUTHENTICATE: (authentication.plan_sasl_authenticate,),
     ApiKey.CREATE_DELEGATION_TOKEN: (authentication.plan_create_delegation_token,),

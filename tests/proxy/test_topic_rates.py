@@ -9,13 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.proxy import wire as wires
-from tests.proxy.wire import APP, BUFFER_BYTES, Judge, Wire
+from tests.proxy.wire import APP, BUFFER_BYTES, FIRST_HOLD_MS, Judge, Wire
 from tests.quotas.changes import put_in_force
 from tests.wire import messages
 from tests.wire.frames import body_of, request, response
 from tests.wire.messages import id_of, identity
 from weir.protocol.api import ApiKey
-from weir.protocol.messages import ApiVersionsRequest, ApiVersionsResponse, FetchRequest
+from weir.protocol.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FetchRequest,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection.connection import Connection
 from weir.proxy.connection.inbound import Inbound
@@ -226,6 +232,39 @@ def test_a_malformed_produce_request_passes_uncharged_for_the_broker_to_refuse()
     assert bytes(wire.to_broker) == frame
     assert session.counters.requests_unread == {ApiKey.PRODUCE: 1}
     assert charged(session, "produce", "a") == 0
+
+
+def share_fetch(number: int, *topics: str) -> bytes:
+    asked = [ShareFetchRequest.FetchTopic(topic_id=id_of(topic)) for topic in topics]
+    return request(ShareFetchRequest(topics=asked, max_bytes=1000), 1, number)
+
+
+def share_fetched(number: int, throttle_ms: int = 0, **sizes: int) -> bytes:
+    data, topic = ShareFetchResponse.PartitionData, ShareFetchResponse.ShareFetchableTopicResponse
+    topics = [topic(topic_id=id_of(name), partitions=[data(records=b"r" * n)]) for name, n in sizes.items()]
+    return response(ShareFetchResponse(throttle_time_ms=throttle_ms, responses=topics), 1, number)
+
+
+def test_a_share_fetch_over_a_topics_rate_gets_its_records_and_its_client_waits() -> None:
+    session = new_connection(QuotaTable({(A, FETCH): 1000}))
+    wire = Wire(session)
+    wire.exchange(0, share_fetch(1, "a", "b") + share_fetch(2), share_fetched(1, a=15_000, b=500))
+    assert bytes(wire.to_client) == share_fetched(1, throttle_ms=5000, a=15_000, b=500)
+    assert charged(session, "fetch", "a") == 15_000
+    assert bytes(wire.to_broker) == share_fetch(1, "a", "b")
+    wire.feed(5000)
+    assert bytes(wire.to_broker).endswith(share_fetch(2))
+
+
+def test_a_first_share_fetch_of_a_topic_over_its_rate_is_held_5_seconds() -> None:
+    first = new_connection(QuotaTable({(A, FETCH): 100}))
+    Wire(first).exchange(0, share_fetch(1, "a"), share_fetched(1, a=3000))
+    wire = Wire(new_connection(quotas=first.quotas))
+    wire.exchange(0, share_fetch(1, "b"), share_fetched(1, b=9000))
+    wire.feed(1000, client=share_fetch(2, "a", "b"))
+    assert bytes(wire.to_broker) == share_fetch(1, "b")
+    wire.feed(1000 + FIRST_HOLD_MS)
+    assert bytes(wire.to_broker) == share_fetch(1, "b") + share_fetch(2, "a", "b")
 
 
 @given(

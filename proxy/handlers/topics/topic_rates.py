@@ -26,10 +26,16 @@ from typing import Final
 
 from weir.protocol.errors import OversizedError, ProtocolError
 from weir.protocol.framing import INCOMPLETE, request_body
-from weir.protocol.messages import FetchResponse, Message, ProduceRequest
+from weir.protocol.messages import (
+    FetchResponse,
+    Message,
+    ProduceRequest,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
 from weir.protocol.scanning.least_fetch import ask_least
 from weir.protocol.scanning.topic_bytes import TopicBytes
-from weir.protocol.scanning.topic_names import UNKNOWN_MAX
+from weir.protocol.scanning.topic_names import UNKNOWN_MAX, topics_in
 from weir.protocol.values import schema_of
 from weir.proxy.handlers.bandwidth.bandwidth import asked_least
 from weir.proxy.handlers.decisions import WAIT, Decision, Forward, Hold, Query, Wait
@@ -51,41 +57,38 @@ METERED_UNREAD: Final = Forward(charged=True, serial=True, unread=True)
 class TopicByteCounter:
     """A `ByteCounter` that counts and charges the bytes of one frame by topic."""
 
-    __slots__ = ("_bytes", "_context", "_rates")
+    __slots__ = ("_clock", "_context", "_is_request", "_rates", "counted")
 
     def __init__(self, context: Context, rates: TopicRates, message: type[Message], version: int) -> None:
         """Begin to count the bytes of topics that have a rate, in a frame of this message and version."""
         self._context = context
         self._rates = rates
-        self._bytes = TopicBytes(message, version, rates.names, context.cluster.names_by_id.recent)
+        self._clock = context.clock
+        self._is_request = message is ProduceRequest
+        self.counted = TopicBytes(message, version, rates.names, context.cluster.names_by_id.recent)
+        """The bytes by topic."""
 
     def feed(self, data: bytearray, start: int, stop: int) -> int:
         """Count the body's next bytes, `data[start:stop]`, as many elements as the turn allows. Return the
         position behind the counted bytes. Raises ProtocolError if the body is malformed, OversizedError if
         too many names are unknown.
         """
-        counted_to = self._scan(data, start, stop)
-        if len(self._bytes.unknown) >= UNKNOWN_MAX:  # further ones would not be charged
-            raise OversizedError(f"{UNKNOWN_MAX} topic ids that Weir does not know")
-        return counted_to
-
-    def _scan(self, data: bytearray, start: int, stop: int) -> int:
-        clock = self._context.clock
+        clock, counted = self._clock, self.counted
         elements_max = clock.elements_left()
-        counted_to = self._bytes.feed(data, start, stop, elements_max)
-        clock.note_scanned(elements_max - self._bytes.elements_left)
+        counted_to = counted.feed(data, start, stop, elements_max)
+        clock.note_scanned(elements_max - counted.elements_left)
+        if counted.unknown and self._is_request and len(counted.unknown) >= UNKNOWN_MAX:
+            raise OversizedError(f"{UNKNOWN_MAX} topic ids that Weir does not know")  # more are not counted
         return counted_to
 
     def unnamed(self) -> set[bytes]:
         """Return the ids, among the counted topics, of topics whose names are unknown."""
-        unknown = self._bytes.unknown
-        if unknown:
-            names = self._context.cluster.names_by_id
-            for topic_id in tuple(unknown):
-                name = names.name(topic_id)
-                if name is not None:
-                    self._bytes.count_as(topic_id, name if name in self._rates.names else None)
-        return unknown
+        names = self._context.cluster.names_by_id
+        for topic_id in tuple(self.counted.unknown):
+            name = names.name(topic_id)
+            if name is not None:
+                self.counted.count_as(topic_id, name if name in self._rates.names else None)
+        return self.counted.unknown
 
     def first_hold_ms(self, context: Context) -> int:
         """Return the time (ms) for which to hold those bytes of a request that were not counted yet; 0 for no
@@ -93,7 +96,7 @@ class TopicByteCounter:
         over its rate.
         """
         seen = context.client.topics_produced
-        new = self._bytes.begun.keys() - seen - self._bytes.unknown
+        new = self.counted.begun.keys() - seen - self.counted.unknown
         if not new:
             return 0
         seen.update(new)
@@ -103,11 +106,11 @@ class TopicByteCounter:
         """Charge the counted bytes to their topics, and return the throttle time (ms). Have the client's
         next request ask for the names that are unknown.
         """
-        if unnamed := self.unnamed():
+        if self.counted.unknown and (unnamed := self.unnamed()):
             self._context.cluster.unnamed_topics.meet(self._context.client.user, unnamed)
             for topic_id in tuple(unnamed):
-                self._bytes.count_as(topic_id, None)
-        return self._rates.charge(self._bytes.counted, now_ms, told=told)
+                self.counted.count_as(topic_id, None)
+        return self._rates.charge(self.counted.counted, now_ms, told=told)
 
     def cut(self, now_ms: int) -> None:
         """Charge no bytes: a broker ignores an incomplete request."""
@@ -120,16 +123,25 @@ class FetchByteCounter(TopicByteCounter):
 
     __slots__ = ("_session",)
 
-    def __init__(self, context: Context, rates: TopicRates, version: int) -> None:
-        """Begin to count the bytes of topics that have a rate, in a response of this version."""
-        super().__init__(context, rates, FetchResponse, version)
-        self._session = context.fetch_session
+    def __init__(
+        self,
+        context: Context,
+        rates: TopicRates,
+        message: type[Message],
+        version: int,
+        session: FetchSession | None,
+    ) -> None:
+        """Begin to count the bytes of topics that have a rate, in a response of this type and version.
+        `session`: None for responses without fetch sessions.
+        """
+        super().__init__(context, rates, message, version)
+        self._session = session
 
     def feed(self, data: bytearray, start: int, stop: int) -> int:
         """Count the body's next bytes, `data[start:stop]`, and pass them to the fetch session. Return the
         position behind the counted bytes. Raises ProtocolError if the body is malformed.
         """
-        counted_to = self._scan(data, start, stop)
+        counted_to = super().feed(data, start, stop)
         if self._session is not None:
             self._session.answered(data, start, counted_to)
         return counted_to
@@ -143,14 +155,14 @@ class FetchByteCounter(TopicByteCounter):
         if session is not None:
             if not session.is_known:
                 session.adopt()
-            session.topics.update(self._bytes.counted)
+            session.topics.update(self.counted.counted)
         return throttle_ms
 
     def cut(self, now_ms: int) -> None:
         """Charge the records that were forwarded of a response whose other bytes will not come, because the
         connection has closed: the client has received these records.
         """
-        self._rates.charge(self._bytes.begun, now_ms, told=False)
+        self._rates.charge(self.counted.begun, now_ms, told=False)
 
 
 def plan_produce(plan: Plan) -> None:
@@ -175,9 +187,10 @@ def plan_produce(plan: Plan) -> None:
             raise
         except ProtocolError:
             return passed_unread(decision)
-        query = ask_first(context, byte_counter.unnamed())
-        if query is not None:
-            return query
+        if byte_counter.counted.unknown or context.cluster.unnamed_topics.met:
+            query = ask_first(context, byte_counter.unnamed())
+            if query is not None:
+                return query
         hold_ms = byte_counter.first_hold_ms(context)
         if hold_ms > 0:
             return Hold(hold_ms)
@@ -222,10 +235,53 @@ def plan_fetch(plan: Plan) -> None:
 
     def byte_counter(context: Context, ledger: ClientLedger) -> ByteCounter | None:
         rates = _rates_of(ledger)
-        return None if rates is None else FetchByteCounter(context, rates, version)
+        if rates is None:
+            return None
+        return FetchByteCounter(context, rates, FetchResponse, version, context.fetch_session)
 
     plan.admit, plan.whole = admit, True
     plan.byte_counter, plan.over, plan.tell = byte_counter, over_with_topics, _with_topics(plan.tell)
+
+
+def plan_share_fetch(plan: Plan) -> None:
+    """Charge the records of share fetch responses (KIP-932) to their topics. A connection's first share fetch
+    that names a topic over its rate is held. The records of responses are acquired, so none are removed.
+    """
+    inner, version = plan.admit, plan.version
+    if inner is None:
+        raise AssertionError("bandwidth comes before topic rates")
+    topics_of = topics_in(ShareFetchRequest, version, "topics")
+
+    def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+        decision, topics = inner(context, data, frame, end, complete), context.client.ledger.topics
+        if topics is None or not topics.fetch.names or not isinstance(decision, Forward):
+            return decision
+        if not complete and end - frame < context.buffer_bytes:
+            return WAIT
+        body = request_body(data, frame, end, flexible=plan.flexible_request) if complete else INCOMPLETE
+        names, unnamed = context.cluster.names_by_id, set[bytes]()
+        try:
+            found = (
+                topics_of(data, body, end, topics.fetch.names, names.recent, unnamed) if complete else set()
+            )
+        except ProtocolError:  # too many acknowledgements, or malformed: the response is charged all the same
+            found = set()
+        found |= {name for one in unnamed if (name := names.name(one)) is not None} & topics.fetch.names
+        query = ask_first(context, unnamed)
+        if query is not None:
+            return query
+        new = found - context.client.topics_fetched
+        context.client.topics_fetched |= new
+        hold_ms = context.first_hold_ms(topics.fetch.throttled_until_ms(name.decode() for name in new))
+        if new and hold_ms > 0:
+            return Hold(hold_ms)
+        return METERED_FETCH if topics.fetch.enforces else decision.but(charged=True)
+
+    def byte_counter(context: Context, ledger: ClientLedger) -> ByteCounter | None:
+        rates = _rates_of(ledger)
+        return None if rates is None else FetchByteCounter(context, rates, ShareFetchResponse, version, None)
+
+    plan.admit, plan.byte_counter = admit, byte_counter
 
 
 def _metered(
@@ -246,6 +302,8 @@ def _metered(
     session.is_known = asked is not None
     if unnamed and asked is not None:
         asked.update(name for one in unnamed if (name := names.name(one)) in rates.names and name is not None)
+    if not unnamed and not context.cluster.unnamed_topics.met:
+        return METERED_FETCH
     return ask_first(context, unnamed) or METERED_FETCH
 
 
@@ -293,6 +351,6 @@ def _named(session: FetchSession) -> list[str] | None:
 
 def prepare() -> None:
     """Compile the scanners of all versions: 30 ms in all."""
-    for message in (ProduceRequest, FetchResponse):
+    for message in (ProduceRequest, FetchResponse, ShareFetchResponse):
         for version in schema_of(message).versions:
             TopicBytes(message, version, ())
