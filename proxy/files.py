@@ -102,10 +102,8 @@ def _read_pipe(fd: int, bytes_max: int, path: Path) -> bytes:
 
 def _read(fd: int, bytes_max: int) -> bytes:
     """Read up to `bytes_max` + 1 bytes."""
-    content = bytearray()
-    while len(content) <= bytes_max:
-        chunk = os.read(fd, min(_CHUNK_BYTES, bytes_max + 1 - len(content)))
-        if not chunk:
-            break
-        content += chunk
-    return bytes(content)
+    chunks, rest = list[bytes](), bytes_max + 1
+    while chunk := os.read(fd, min(_CHUNK_BYTES, rest)):
+        chunks.append(chunk)
+        rest -= len(chunk)
+    return b"".join(chunks)

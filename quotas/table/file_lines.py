@@ -53,7 +53,7 @@ def core_stop(lines: list[str], span: Span) -> int:
     come after that line.
     """
     start, stop = span
-    while stop > start + 1 and (_is_blank(lines[stop - 1]) or _is_comment(lines[stop - 1])):
+    while stop > start + 1 and (is_blank(lines[stop - 1]) or is_comment(lines[stop - 1])):
         stop -= 1
     return stop
 
@@ -64,17 +64,17 @@ def own_lines(lines: list[str], span: Span) -> tuple[int, int]:
     """
     start, stop = span
     first = start
-    while first > 0 and _is_comment(lines[first - 1]):
+    while first > 0 and is_comment(lines[first - 1]):
         first -= 1
-    if first == 0 or not _is_blank(lines[first - 1]):  # the comment belongs to the file or the former entry
+    if first == 0 or not is_blank(lines[first - 1]):  # the comment belongs to the file or the former entry
         first = start
     core = last = core_stop(lines, span)
-    while last < stop and _is_comment(lines[last]):
+    while last < stop and is_comment(lines[last]):
         last += 1
     if last == stop < len(lines):  # the comment may belong to the next entry
         last = core
-    if first == 0 or _is_blank(lines[first - 1]):
-        while last < stop and _is_blank(lines[last]):
+    if first == 0 or is_blank(lines[first - 1]):
+        while last < stop and is_blank(lines[last]):
             last += 1
     return first, last
 
@@ -90,14 +90,16 @@ def spliced(lines: list[str], pieces: Iterable[tuple[int, int, list[str]]]) -> s
         result += lines[done:first] + new
         done = last
     if done == len(lines):
-        while result and _is_blank(result[-1]):
+        while result and is_blank(result[-1]):
             result.pop()
     return "".join(f"{line}\n" for line in result + lines[done:])
 
 
-def _is_blank(line: str) -> bool:
+def is_blank(line: str) -> bool:
+    """Return True if the line has no characters but spaces."""
     return not line.strip(" \t\r")
 
 
-def _is_comment(line: str) -> bool:
+def is_comment(line: str) -> bool:
+    """Return True if the line has only a comment."""
     return line.lstrip(" \t").startswith("#")

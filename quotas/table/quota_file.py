@@ -68,6 +68,7 @@ __all__ = [
     "render",
     "render_entries",
     "scan",
+    "table_of",
 ]
 
 E = TypeVar("E", Entry, ReplicationEntry)
@@ -82,9 +83,14 @@ class Entries(NamedTuple):
 
 def parse(text: str) -> QuotaTable:
     """Return the table of the quotas in the text of a quota file. Raises QuotaFileError."""
+    return table_of(read(text))
+
+
+def table_of(entries: Entries) -> QuotaTable:
+    """Return the table with these entries."""
     values: tuple[dict[Quota, float], dict[Quota, float]] = ({}, {})
     options: tuple[dict[Quota, Options], dict[Quota, Options]] = ({}, {})
-    quotas, replication = read(text)
+    quotas, replication = entries
     for entity, is_shadow, rates, its_options in quotas:
         values[is_shadow].update({(entity, key): rate for key, rate in rates.items()})
         if its_options != PLAIN:

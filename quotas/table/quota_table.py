@@ -302,7 +302,9 @@ class QuotaTable:
         """Return a table with changed replication throttles (None removes one), and the same quotas. Raises
         ValueError for a throttle that does not exist, or a value of another form.
         """
-        return self.applied(QuotaDelta(replication=changes))
+        before = self.replication.values
+        changed = {key: value for key, value in changes.items() if value != before.get(key)}
+        return self.applied(QuotaDelta(replication=changed))
 
     def in_shadow(self) -> QuotaTable:
         """Return a table in which every entry is a shadow entry (counted, not enforced), made at the first

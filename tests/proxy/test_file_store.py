@@ -25,6 +25,7 @@ from weir.proxy.control.stores import file as file_module
 from weir.proxy.control.stores.file import FileStore, read_quota_file, rewrite, rewrite_replication
 from weir.proxy.control.stores.store import StoreError
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+from weir.quotas.table import quota_text
 from weir.quotas.table.quota_edit import edited
 
 PRODUCE: Final = QuotaKey.PRODUCER_BYTE_RATE
@@ -56,7 +57,7 @@ def alone(path: Path) -> bool:
 
 def test_the_file_store_writes_a_change_and_keeps_all_other_text(path: Path) -> None:
     changes = {(ALICE, PRODUCE): 2000.0, (Entity(user=DEFAULT), FETCH): 5.0}
-    table, _seen = rewrite(path, changes)
+    table = rewrite(path, changes).table
     assert table == QuotaTable(changes) == read_quota_file(path)
     written = path.read_text()
     assert written.startswith('# ours\n\n[[quota]]\nuser = "alice"  # batch jobs\nproducer_byte_rate = 2000')
@@ -64,7 +65,7 @@ def test_the_file_store_writes_a_change_and_keeps_all_other_text(path: Path) -> 
 
 
 def test_the_file_store_writes_throttles_and_keeps_all_other_text(path: Path) -> None:
-    table, _seen = rewrite_replication(path, dict(THROTTLES.values))
+    table = rewrite_replication(path, dict(THROTTLES.values)).table
     assert table == QuotaTable({(ALICE, PRODUCE): 1000.0}, replication=THROTTLES) == read_quota_file(path)
     assert path.read_text().startswith(TEXT)
     before = path.stat()
@@ -92,8 +93,8 @@ def test_the_file_store_applies_a_change_to_a_concurrent_edit(
             path.write_text(TEXT + "consumer_byte_rate = 7\n")  # an operator saves
         return edited(*args, **kwargs)  # type: ignore[arg-type]  # as given
 
-    monkeypatch.setattr(file_module, "edited", edit)
-    table, _seen = rewrite(path, {(ALICE, PRODUCE): 2.0})
+    monkeypatch.setattr(quota_text, "edited", edit)
+    table = rewrite(path, {(ALICE, PRODUCE): 2.0}).table
     assert table == QuotaTable({(ALICE, PRODUCE): 2.0, (ALICE, FETCH): 7.0}) == read_quota_file(path)
     assert alone(path)
 
@@ -108,7 +109,7 @@ def test_the_file_store_gives_up_while_another_process_keeps_writing(
         path.write_text(f"{TEXT}consumer_byte_rate = {len(times)}\n")
         return edited(*args, **kwargs)  # type: ignore[arg-type]  # as given
 
-    monkeypatch.setattr(file_module, "edited", edit)
+    monkeypatch.setattr(quota_text, "edited", edit)
     with pytest.raises(StoreError, match="somebody else keeps writing"):
         rewrite(path, {(ALICE, PRODUCE): 2.0})
     assert path.read_text() == f"{TEXT}consumer_byte_rate = {len(times)}\n"
@@ -154,7 +155,7 @@ def test_a_process_that_may_only_read_the_directory_cannot_block_alterations(
         modes.append(path.with_name(f".{path.name}.lock").stat().st_mode)
         return edited(*args, **kwargs)  # type: ignore[arg-type]  # as given
 
-    monkeypatch.setattr(file_module, "edited", edit)
+    monkeypatch.setattr(quota_text, "edited", edit)
     assert rewrite(path, {(ALICE, PRODUCE): 2.0}).table == QuotaTable({(ALICE, PRODUCE): 2.0})
     os.close(theirs)
     assert list(map(stat.S_IMODE, modes)) == [0o600]
@@ -233,12 +234,23 @@ def test_a_failed_write_of_the_file_store_leaves_only_the_old_file(
         raise OSError(FAILURES[step], os.strerror(FAILURES[step]))
 
     where: dict[str, object] = {"mkstemp": tempfile, "fsync": os, "replace": pathlib.Path}
+    known = rewrite(path, {})
     monkeypatch.setattr(where[step], step, fail)
     with pytest.raises(StoreError, match=f"cannot write the quota file: {os.strerror(FAILURES[step])}"):
-        rewrite(path, {(ALICE, PRODUCE): 2.0})
+        rewrite(path, {(ALICE, PRODUCE): 2.0}, known)
     monkeypatch.undo()
     assert path.read_text() == TEXT
     assert alone(path)
+    assert rewrite(path, {(ALICE, FETCH): 3.0}, known).table == read_quota_file(path)
+    assert path.read_text() == f"{TEXT}consumer_byte_rate = 3\n"
+
+
+def test_the_file_store_does_not_overwrite_an_edit_that_left_size_and_time_unchanged(path: Path) -> None:
+    known, status = rewrite(path, {}), path.stat()
+    path.write_text(TEXT.replace("1_000", "3_000"))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    table = rewrite(path, {(ALICE, FETCH): 2.0}, known).table
+    assert table == QuotaTable({(ALICE, PRODUCE): 3000.0, (ALICE, FETCH): 2.0}) == read_quota_file(path)
 
 
 def test_a_file_store_without_a_file_is_empty_and_read_only() -> None:
