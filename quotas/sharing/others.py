@@ -30,7 +30,13 @@ TOTALS_MAX: Final = 200_000
 TOTALS_ALL_MAX: Final = 1_000_000
 """Maximum number of kept totals: some 300 MB."""
 STEP: Final = 500
-"""Number of usages that are taken in one step, and of limiters that are charged at once: some 2 ms."""
+"""Number of usages that are taken in one step: some 2 ms."""
+CHARGED_MAX: Final = 200
+"""Maximum number of limiters that are charged at once: some 2 ms."""
+CROWD: Final = 10_000
+"""Number of limiters with charges above which those of a limiter are all added up: so that they need less
+memory if somebody reports more than can be charged.
+"""
 SILENT_MS: Final = 1500
 """Time (ms) between two reports of a Weir above which reports were lost: one is due every 500 ms."""
 LATE_MS: Final = 3000
@@ -237,7 +243,8 @@ class OthersUsage:
         return len(users)
 
     def _charge(self, limiter: int, charge: Charge) -> None:
-        add_charge(self._charges.setdefault(limiter, []), charge, MERGED_MS)
+        within_ms = MERGED_MS if len(self._charges) < CROWD else KEPT_MS
+        add_charge(self._charges.setdefault(limiter, []), charge, within_ms)
 
     @property
     def has_charges(self) -> bool:
@@ -246,9 +253,9 @@ class OthersUsage:
 
     def charges(self) -> dict[int, list[Charge]]:
         """Return what was reported since the last call: the charges of each limiter, the oldest first. Of
-        more than `STEP` limiters, the next call returns the others.
+        more than `CHARGED_MAX` limiters, the next call returns the others.
         """
-        some = list(islice(self._charges, STEP))
+        some = list(islice(self._charges, CHARGED_MAX))
         return {number: self._charges.pop(number) for number in some}
 
     def returned(self) -> list[int]:

@@ -10,7 +10,6 @@ import trio
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.sharing.reader import Read
 from weir.proxy.control.sharing.sharing import UsageSharing
-from weir.proxy.control.stores.store import StoreError
 from weir.proxy.net.reactor import Reactor
 from weir.quotas import parse
 from weir.quotas.sharing.report import ReportKey
@@ -34,7 +33,6 @@ class Topic:
     def __init__(self) -> None:
         self.records: list[Read] = []
         self.changed = threading.Condition()
-        self.failure = ""
 
     def append(self, data: bytes, at_ms: int = 0) -> None:
         with self.changed:
@@ -42,8 +40,6 @@ class Topic:
             self.changed.notify_all()
 
     def link(self) -> TopicLink:
-        if self.failure:
-            raise StoreError(self.failure)
         return TopicLink(self)
 
 
@@ -57,8 +53,6 @@ class TopicLink:
         return True
 
     def read(self, timeout_s: float) -> list[Read]:
-        if self._topic.failure:
-            raise StoreError(self._topic.failure)
         with self._topic.changed:
             self._topic.changed.wait_for(lambda: len(self._topic.records) > self._next, timeout_s)
             found = self._topic.records[self._next :]

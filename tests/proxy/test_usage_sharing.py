@@ -31,7 +31,7 @@ from weir.proxy.control.sharing.sharing import INHERITED_MS, usage_sharing
 from weir.proxy.control.stores.store import StoreError
 from weir.proxy.net.reactor import Reactor
 from weir.quotas.sharing.blindness import Sight
-from weir.quotas.sharing.others import STEP, Charge
+from weir.quotas.sharing.others import CHARGED_MAX, Charge
 from weir.quotas.sharing.report import Report, Usage, decode, encode, limiter_number
 from weir.quotas.sharing.shared import LOOK_MS
 
@@ -183,22 +183,6 @@ def test_stopping_does_not_wait_for_a_read_that_hangs_and_its_records_are_ignore
     assert found == []
 
 
-def test_a_topic_that_is_away_is_a_problem_and_limits_stay() -> None:
-    async def story() -> None:
-        topic, clock = Topic(), Clock()
-        topic.failure = "no broker answers"
-        one, here = sharing_of(topic, clock)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(run, one, clock)
-            await until(lambda: clock_on(clock) and one.blindness.sight is Sight.NEVER)
-            await until(lambda: one.failure != "")
-            assert [each.key for each in one.conditions()] == [("problem", "usage_not_shared")]
-            assert throttle(here, "shared", 10_000, clock.now_ms) == 0
-            nursery.cancel_scope.cancel()
-
-    trio.run(story)
-
-
 @pytest.mark.timeout(60)
 def test_a_second_start_of_the_reader_ends_the_first_thread() -> None:
     topic = Topic()
@@ -241,7 +225,7 @@ class Story:
 
     def __init__(self) -> None:
         self.clock = Clock()
-        self.sharing, _registry = sharing_of(Topic(), self.clock)
+        self.sharing, self.registry = sharing_of(Topic(), self.clock)
         self.ignored = Counter[str]()
 
     def wait(self, for_ms: int) -> None:
@@ -279,6 +263,14 @@ def test_lost_reports_are_logged_and_a_problem_once_the_weir_is_blind_until_one_
         ("usage is shared with other Weirs again", None),
     ]
     assert weir.problems == []
+
+
+def test_a_topic_that_is_away_is_a_problem_and_limits_stay() -> None:
+    weir = Story()
+    weir.sharing._note_failure(StoreError("no broker answers"))
+    weir.wait(5_000)
+    assert weir.problems == ["usage_not_shared"]
+    assert throttle(weir.registry, "shared", 10_000, weir.clock.now_ms) == 0
 
 
 def test_a_start_that_takes_long_and_has_not_failed_is_a_problem_after_15_s() -> None:
@@ -374,15 +366,15 @@ def read_in_parts(topic: Topic, clock: Clock) -> list[News]:
 def test_charges_of_many_limiters_are_handed_over_in_parts() -> None:
     topic, clock = Topic(), Clock()
     for report in (
-        Report("other", 1, 0, tuple(Usage(number, 7, 7) for number in range(2 * STEP + 1))),
+        Report("other", 1, 0, tuple(Usage(number, 7, 7) for number in range(2 * CHARGED_MAX + 1))),
         Report("me", 2, 0),
     ):
         topic.append(encode(report))
     found = read_in_parts(topic, clock)
     assert [list(news.charges) for news in found] == [
-        list(range(STEP)),
-        list(range(STEP, 2 * STEP)),
-        [2 * STEP],
+        list(range(CHARGED_MAX)),
+        list(range(CHARGED_MAX, 2 * CHARGED_MAX)),
+        [2 * CHARGED_MAX],
     ]
     assert [news.returned for news in found] == [[0], [], []]
 

@@ -12,6 +12,8 @@ from weir.proxy.control.sharing.reader import OPENINGS
 
 STRANGE: Final = ("unreadable", "unsigned", "forged", "jumped")
 """Reasons for ignoring reports that no Weir has sent."""
+TOO_MANY: Final = ("weirs", "limiters")
+"""Reasons for ignoring reports and usages because others have all places."""
 RECENT_MS: Final = 60_000
 """Time (ms) for which ignored reports and openings of the topic count as a problem. As long after the start,
 other Weirs may start too.
@@ -30,7 +32,7 @@ class SharingProblems:
         self._weirs_max = weirs_max
         self._ignored: Counter[str] = Counter()
         self._strange_ms = self._full_ms = -math.inf
-        """Times (ms) of the latest reports that no Weir has sent, and of too many Weirs."""
+        """Times (ms) of the latest reports that no Weir has sent, and of too many Weirs or limiters."""
         self._weirs = 0
         self._began_ms: int | None = None
         """Time (ms) of the first news."""
@@ -41,7 +43,7 @@ class SharingProblems:
         """Look at news: the number of Weirs, and the number of ignored reports by reason."""
         if any(ignored[reason] > self._ignored[reason] for reason in STRANGE):
             self._strange_ms = now_ms
-        if ignored["weirs"] > self._ignored["weirs"]:
+        if any(ignored[reason] > self._ignored[reason] for reason in TOO_MANY):
             self._full_ms = now_ms
         self._ignored, self._weirs = ignored, weirs
         if self._began_ms is None:
@@ -76,7 +78,7 @@ class SharingProblems:
         fewest = min((weirs for _at_ms, weirs in self._fewest), default=self._weirs)
         if now_ms - self._full_ms < RECENT_MS:
             yield _too_many(
-                f"More than {self._weirs_max} Weirs report usage. Those of further ones are ignored."
+                f"More than {self._weirs_max} Weirs report usage, or usage of too many limiters is reported."
             )
         elif self._weirs > 2 * fewest + 2:
             yield _too_many(f"{self._weirs} Weirs report usage, and lately only {fewest} did.")

@@ -30,8 +30,8 @@ STOP_S: Final = 3.0
 BACKLOG_BYTES_MAX: Final = 64 * 1024 * 1024
 """Maximum size (bytes) of these reports. Of more, the oldest are left out: their usage counts no longer."""
 HAND_OVER_MS: Final = 10
-"""Minimum time (ms) between two hand-overs. The reactor works for up to 1 ms at each."""
-PAUSE_S: Final = 0.0005
+"""Minimum time (ms) between two hand-overs. The reactor works for up to 2 ms at each."""
+PAUSE_S: Final = 0.002
 """Time (s) of a pause after each `STEP` usages: the reactor's thread can run meanwhile."""
 OPENINGS: Final = 3
 """Number of openings of the topic whose times are kept."""
