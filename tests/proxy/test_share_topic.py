@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Final, cast
 
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, KafkaError, TopicPartition
@@ -59,16 +60,6 @@ class Topic:
         return [TopicPartition(at[0].topic, at[0].partition, next(offsets))]
 
 
-class Partition(NamedTuple):
-    leader: int
-
-
-class Metadata(NamedTuple):
-    topics: dict[str, Metadata]
-    partitions: dict[int, Partition]
-    error: KafkaError | None
-
-
 class NewTopic:
     """Stands for a producer: what it is told about a topic, one after the other."""
 
@@ -76,15 +67,15 @@ class NewTopic:
         self._told = list(told)
         self.pauses = 0
 
-    def list_topics(self, topic: str, timeout: float) -> Metadata:
+    def list_topics(self, topic: str, timeout: float) -> SimpleNamespace:
         assert timeout
         told = self._told.pop(0) if len(self._told) > 1 else self._told[0]
-        if isinstance(told, KafkaError):
-            return Metadata({topic: Metadata({}, {}, told)}, {}, None)
-        return Metadata({topic: Metadata({}, {0: Partition(told)}, None)}, {}, None)
+        error, partitions = (
+            (told, {}) if isinstance(told, KafkaError) else (None, {0: SimpleNamespace(leader=told)})
+        )
+        return SimpleNamespace(topics={topic: SimpleNamespace(partitions=partitions, error=error)})
 
-    def pause(self, seconds: float) -> None:
-        assert seconds
+    def pause(self, _seconds: float) -> None:
         self.pauses += 1
 
 
