@@ -50,7 +50,7 @@ class QuotaRegistry:
         self._request_time_scale = request_time_scale
         self._table = table
         self._in_force = self._modes(table)
-        self._in_force.prepared(QuotaTable())
+        self._in_force.prepared()
         self._num_samples = num_samples
         self._window_s = window_s
         self.sample_ms: Final = 1000 * window_s

@@ -190,7 +190,7 @@ class QuotaTable:
             topics = self._topics[key, shadow] = self._side(shadow).topics(key)
         return topics
 
-    def prepared(self, before: QuotaTable) -> QuotaTable:
+    def prepared(self, before: QuotaTable | None = None) -> QuotaTable:
         """Prepare all limits for lookup, and the delta that leads from `before`; return this table. Any
         thread may call this before other threads use the table: 100,000 entries take half a second, or no
         time if the table was made from `before`.
@@ -198,11 +198,13 @@ class QuotaTable:
         Limits that are equal in the former table `before` become the same objects as there, so that limiters
         with these limits need no update.
         """
-        self.delta(before)
+        if before is not None:
+            self.delta(before)
         if not self.is_prepared:
+            former = QuotaTable() if before is None else before
             for key in QuotaKey:
-                self._limits[key] = _old_if_same(self.limits(key), before.limits(key))
-                self._shadow_limits[key] = _old_if_same(self.shadow_limits(key), before.shadow_limits(key))
+                self._limits[key] = _old_if_same(self.limits(key), former.limits(key))
+                self._shadow_limits[key] = _old_if_same(self.shadow_limits(key), former.shadow_limits(key))
             for key in _OF_TOPICS:
                 self.topics(key)
                 self.topics(key, shadow=True)
@@ -210,12 +212,11 @@ class QuotaTable:
         return self
 
     def delta(self, before: QuotaTable) -> QuotaDelta:
-        """Return the delta that leads from `before` to this table. If this table was not made from `before`,
-        the first call compares both tables.
+        """Return the delta that leads from `before` to this table. Compares both tables unless this one was
+        made from `before`, or `before` is the table of the first comparison.
         """
-        if before is self:
-            return NO_DELTA
-        if self._step[0] != before._version:
+        version, delta = self._step
+        if version != before._version:
             throttles, former = self.replication.values, before.replication.values
             delta = QuotaDelta(
                 difference(before._enforced, self._enforced),
@@ -226,13 +227,18 @@ class QuotaTable:
                     if former.get(key) != throttles.get(key)
                 },
             )
-            self._step = before._version, delta
-        return self._step[1]
+            if version == self._version:
+                self._step = before._version, delta
+        return delta
 
     def applied(self, delta: QuotaDelta) -> QuotaTable:
-        """Return the table after these changes, at a cost that depends only on the number of changes. Raises
-        ValueError if a value is not a finite number above 0, or a throttle does not exist.
+        """Return the table after these changes, at a cost that depends only on the number of changes; this
+        table if no value changes. Raises ValueError if a value is not a finite number above 0, or a throttle
+        does not exist.
         """
+        delta = self._effective(delta)
+        if not delta.number:
+            return self
         made = QuotaTable(pacing=self.pacing, replication=self.replication)
         if delta.replication:
             made.replication = self.replication.altered(delta.replication)
@@ -241,6 +247,15 @@ class QuotaTable:
         made._step = self._version, delta
         made._take_lookups(self, delta)
         return made
+
+    def _effective(self, delta: QuotaDelta) -> QuotaDelta:
+        """Return the changes that lead to another value."""
+        enforced, shadow, throttles = self._enforced, self._shadow, self.replication.values
+        return QuotaDelta(
+            {quota: new for quota, new in delta.enforced.items() if new != enforced.get(quota)},
+            {quota: new for quota, new in delta.shadow.items() if new != shadow.get(quota)},
+            {key: new for key, new in delta.replication.items() if new != throttles.get(key)},
+        )
 
     def _take_lookups(self, before: QuotaTable, delta: QuotaDelta) -> None:
         """Take what the former table has computed, with the changed values replaced."""
@@ -293,18 +308,14 @@ class QuotaTable:
             for key in QuotaKey:
                 before = self._side(shadow).get((entity, key))
                 value = changes.get((entity, key), before and before.value)
-                after = None if value is None else QuotaValue(value, its)
-                if after != before:
-                    side[entity, key] = after
+                side[entity, key] = None if value is None else QuotaValue(value, its)
         return self.applied(QuotaDelta({}, side) if shadow else QuotaDelta(side))
 
     def replication_altered(self, changes: Mapping[ConfigKey, str | None]) -> QuotaTable:
         """Return a table with changed replication throttles (None removes one), and the same quotas. Raises
         ValueError for a throttle that does not exist, or a value of another form.
         """
-        before = self.replication.values
-        changed = {key: value for key, value in changes.items() if value != before.get(key)}
-        return self.applied(QuotaDelta(replication=changed))
+        return self.applied(QuotaDelta(replication=changes))
 
     def in_shadow(self) -> QuotaTable:
         """Return a table in which every entry is a shadow entry (counted, not enforced), made at the first

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fuzz.work import cost
+from tests.interpreted import interpreted
 from tests.properties import examples
 from weir.proxy.control.stores import records
 from weir.proxy.control.stores.record import Record, RecordError
@@ -205,6 +207,25 @@ def test_the_number_of_entities_in_the_quota_topic_is_bounded(monkeypatch: pytes
         stored.apply(*write(Slot(Entity(user="bob"), shadow=False), {PRODUCE: 1.0}))
     stored.apply(*write(Slot(ALICE, shadow=False), {PRODUCE: 2.0}))
     assert stored.table() == QuotaTable({(ALICE, PRODUCE): 2.0})
+
+
+@interpreted
+def test_a_quota_record_costs_the_same_among_more_quotas() -> None:
+    costs = []
+    for number in (400, 1600):
+        stored = Stored()
+        for record in alteration(QuotaTable(), {(Entity(f"user-{n}"), PRODUCE): 1.0 for n in range(number)}):
+            stored.apply(*record)
+        before = stored.table().prepared()
+        assert stored.table() is before
+
+        def change(stored: Stored = stored, before: QuotaTable = before) -> None:
+            stored.apply(*write(Slot(Entity("user-7"), shadow=False), {PRODUCE: 2.0}))
+            assert stored.table().delta(before).number == 1
+
+        costs.append(cost(change))
+    assert costs[0].steps == costs[1].steps
+    assert costs[1].peak_bytes < costs[0].peak_bytes + 5000
 
 
 @examples(30)

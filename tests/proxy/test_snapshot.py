@@ -12,16 +12,20 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
+from tests.fuzz.work import steps
+from tests.interpreted import interpreted
 from tests.proxy.following import Followed, until
 from tests.proxy.throttles import BROKER_1, ORDERS, THROTTLES
 from weir.proxy.config.config import ConfigError, load
-from weir.proxy.control.stores.snapshot import LastKnown, read_snapshot, write_snapshot
+from weir.proxy.control.stores.snapshot import LastKnown, SnapshotFile, read_snapshot
 from weir.proxy.control.stores.store import Changed, StoreError, UnfitError
 from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
 from weir.proxy.run import choose
 from weir.quotas import DEFAULT, Entity, QuotaTable
 from weir.quotas.replication.throttles import ReplicationThrottles
 from weir.quotas.table.entities import Prefix
+from weir.quotas.table.options import Options, Pacing
+from weir.quotas.table.quota_delta import QuotaDelta, QuotaValue
 from weir.quotas.table.quota_table import QuotaKey
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
@@ -79,10 +83,27 @@ def holds(path: Path, table: QuotaTable) -> bool:
 def test_a_quota_snapshot_is_a_quota_file_that_reads_back(tmp_path: Path) -> None:
     path = tmp_path / "last.toml"
     for table in (QuotaTable(), RICH, RICH.replication_altered(dict(THROTTLES.values)), ALICES):
-        assert write_snapshot(path, table) == []
+        assert SnapshotFile(path).write(table) == []
         assert read_snapshot(path) == table
     assert path.read_text().startswith("# ")
     assert list(tmp_path.iterdir()) == [path], "nothing temporary is left"
+
+
+@interpreted
+def test_a_change_of_few_quotas_costs_a_snapshot_the_same_among_more(tmp_path: Path) -> None:
+    costs, smooth = [], Options(Pacing.SMOOTH)
+    for number in (400, 1600):
+        file = SnapshotFile(tmp_path / f"{number}.toml")
+        before = QuotaTable({(Entity(f"user-{n:04}"), PRODUCE): 1000.0 for n in range(number)})
+        file.write(before)
+        for rate in (1.0, 2.0, 3.0):
+            enforced = {(Entity("user-0007"), PRODUCE): QuotaValue(rate, smooth), (BOB, PRODUCE): None}
+            after = before.applied(QuotaDelta(enforced, {(ALICE, PRODUCE): QuotaValue(rate)}))
+            work = steps(partial(file.write, after))
+            assert read_snapshot(file.path) == after
+            before = after
+        costs.append(work)
+    assert costs[1] < 1.1 * costs[0]
 
 
 def test_a_quota_snapshot_omits_quotas_that_a_file_cannot_hold(tmp_path: Path) -> None:
@@ -95,7 +116,7 @@ def test_a_quota_snapshot_omits_quotas_that_a_file_cannot_hold(tmp_path: Path) -
         },
         replication=ReplicationThrottles({BROKER_1: "5", ORDERS._replace(resource_name="<default>"): "*"}),
     )
-    left_out = write_snapshot(tmp_path / "last.toml", table)
+    left_out = SnapshotFile(tmp_path / "last.toml").write(table)
     assert len(left_out) == 4
     assert read_snapshot(tmp_path / "last.toml") == ALICES.replication_altered({BROKER_1: "5"})
 
@@ -104,20 +125,20 @@ def test_a_failed_write_leaves_the_old_quota_snapshot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "last.toml"
-    write_snapshot(path, ALICES)
+    SnapshotFile(path).write(ALICES)
 
     def full(_descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(OSError, match="No space"):
-        write_snapshot(path, BOBS)
+        SnapshotFile(path).write(BOBS)
     assert read_snapshot(path) == ALICES
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_an_available_store_precedes_the_quota_snapshot(tmp_path: Path) -> None:
-    write_snapshot(tmp_path / "last.toml", BOBS)
+    SnapshotFile(tmp_path / "last.toml").write(BOBS)
     assert trio.run(LastKnown(FakeStore(ALICES), tmp_path / "last.toml").start) == ALICES
 
 
@@ -138,7 +159,7 @@ def test_weir_starts_from_the_quota_snapshot_without_its_store(
 ) -> None:
     path = tmp_path / "last.toml"
     if isinstance(snapshot, QuotaTable):
-        write_snapshot(path, snapshot)
+        SnapshotFile(path).write(snapshot)
     elif snapshot is not None:
         path.write_text(snapshot)
     with capture_logs() as logs:
@@ -239,7 +260,7 @@ def test_a_quota_file_beside_another_store_is_refused(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["topic", "broker"])
 def test_weir_starts_from_the_quota_snapshot_without_any_broker(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "last.toml"
-    write_snapshot(path, ALICES)
+    SnapshotFile(path).write(ALICES)
     config = load(None, {"upstream": "127.0.0.1:1", "quota_store": kind, "quota_snapshot": str(path)})
     chosen = choose(config)
     assert (chosen.store.name, chosen.table) == (kind, ALICES)

@@ -23,8 +23,10 @@ from weir.proxy.control.stores.record import VERSION, Record, RecordError, versi
 from weir.proxy.control.stores.replication_records import StoredThrottles
 from weir.proxy.handlers.quota_api.quota_admin import Changes
 from weir.quotas import Entity, QuotaTable
+from weir.quotas.replication.throttles import ConfigKey
 from weir.quotas.table.entities import DEFAULT, Name, Prefix
 from weir.quotas.table.options import PLAIN, Options, Pacing, Scope
+from weir.quotas.table.quota_delta import QuotaDelta, QuotaValue
 from weir.quotas.table.quota_entry import least, most
 from weir.quotas.table.quota_table import Quota, QuotaKey, keys_of
 
@@ -143,11 +145,11 @@ class Stored:
     def __init__(self) -> None:
         """Begin without quotas."""
         self._keys: dict[Slot, tuple[QuotaKey, ...]] = {}
-        self._values: tuple[dict[Quota, float], dict[Quota, float]] = ({}, {})
-        """Values by quota: first those of enforced entries, then those of shadow entries. The dictionaries
-        have the form that QuotaTable uses, because converting many quotas would be slow.
+        self._changes: tuple[dict[Quota, QuotaValue | None], ...] = ({}, {})
+        """Values by quota since `_table` was made: first those of enforced entries, then those of shadow
+        entries; None for removed ones.
         """
-        self._options: tuple[dict[Quota, Options], dict[Quota, Options]] = ({}, {})
+        self._table = QuotaTable()
         self._replication = StoredThrottles()
 
     def apply(self, key: bytes | None, value: bytes | None) -> None:
@@ -164,20 +166,22 @@ class Stored:
             raise RecordError(f"it has {min(key.value for key in misplaced)} for {slot.entity}"[:200])
         if quotas and slot not in self._keys and len(self._keys) >= ENTITIES_MAX:
             raise RecordError(f"there are {ENTITIES_MAX} entities already")
-        values, all_options = self._values[slot.shadow], self._options[slot.shadow]
-        for quota_key in self._keys.pop(slot, ()):
-            del values[slot.entity, quota_key]
-            all_options.pop((slot.entity, quota_key), None)
+        changes = self._changes[slot.shadow]
+        changes |= dict.fromkeys((slot.entity, quota_key) for quota_key in self._keys.pop(slot, ()))
         if quotas:
             self._keys[slot] = tuple(quotas)
         for quota_key, rate in quotas.items():
-            values[slot.entity, quota_key] = rate
-            if options != PLAIN:
-                all_options[slot.entity, quota_key] = options
+            changes[slot.entity, quota_key] = QuotaValue(rate, options)
 
     def table(self) -> QuotaTable:
-        """Return all quotas and replication throttles as a table."""
-        return QuotaTable(*self._values, *self._options, replication=self._replication.throttles())
+        """Return all quotas and replication throttles as a table, which was made from the table of the former
+        call: the same table if no value has changed.
+        """
+        (enforced, shadow), self._changes = self._changes, ({}, {})
+        former, throttles = self._table.replication.values, self._replication.throttles().values
+        replication: dict[ConfigKey, str | None] = {**dict.fromkeys(former), **throttles}
+        self._table = self._table.applied(QuotaDelta(enforced, shadow, replication))
+        return self._table
 
 
 def alteration(

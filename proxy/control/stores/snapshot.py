@@ -21,8 +21,11 @@ from weir.proxy.files import QUOTAS_BYTES_MAX, read_text
 from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
 from weir.proxy.outage import Outage
 from weir.quotas import QuotaFileError, QuotaKey, QuotaTable, parse
+from weir.quotas.table.options import Options
 from weir.quotas.table.quota_entry import Entry
 from weir.quotas.table.quota_file import entries_of, render_entries
+from weir.quotas.table.quota_table import Quota
+from weir.quotas.table.quota_text import QuotaText
 from weir.quotas.table.replication_entry import ReplicationEntry, replication_entries
 
 log = structlog.get_logger("weir.quotas")
@@ -44,7 +47,7 @@ class LastKnown:
         self._path = path
         self._failure: StoreError | None = None
         self._newest: QuotaTable | None = None
-        self._written: QuotaTable | None = None
+        self._file = None if path is None else SnapshotFile(path)
         self._changed = trio.Event()
         self._said = False
         self._outage = Outage(log, "quota snapshot not written", "quota snapshot written again")
@@ -98,8 +101,8 @@ class LastKnown:
             failed(self._failure)
 
         async with trio.open_nursery() as nursery:
-            if self._path is not None:
-                nursery.start_soon(self._write_forever, self._path)
+            if self._file is not None:
+                nursery.start_soon(self._write_forever, self._file)
             await self._store.follow(note, failed)
             nursery.cancel_scope.cancel()
 
@@ -107,30 +110,20 @@ class LastKnown:
         self._newest = table
         self._changed.set()
 
-    async def _write_forever(self, path: Path) -> None:
+    async def _write_forever(self, file: SnapshotFile) -> None:
         while True:
             await self._changed.wait()
             self._changed = trio.Event()
             assert self._newest is not None  # set when the table changed
             try:
-                left_out = await trio.to_thread.run_sync(self._write, path, self._newest)
+                left_out = await trio.to_thread.run_sync(file.write, self._newest)
             except OSError as error:
-                self._outage.failed(file=str(path), reason=error.strerror or str(error))
+                self._outage.failed(file=str(file.path), reason=error.strerror or str(error))
                 continue
-            self._outage.over(file=str(path))
+            self._outage.over(file=str(file.path))
             if left_out and not self._said:
                 self._said = True
                 log.warning("quotas not supported by the snapshot", count=len(left_out), first=left_out[0])
-
-    def _write(self, path: Path, table: QuotaTable) -> list[str]:
-        """Write these quotas to the snapshot unless they were the last ones written. Return one text for each
-        quota that the format of quota files cannot express. Raises OSError.
-        """
-        if table == self._written:
-            return []
-        left_out = write_snapshot(path, table)
-        self._written = table
-        return left_out
 
     def _last_known(self) -> QuotaTable:
         path = self._path
@@ -158,26 +151,67 @@ def read_snapshot(path: Path) -> QuotaTable:
         raise StoreError(f"{path}: {error}") from None
 
 
-def write_snapshot(path: Path, table: QuotaTable) -> list[str]:
-    """Write the quotas to the snapshot, atomically. Return one text for each quota that the format of quota
-    files cannot express. Raises OSError.
-    """
+class SnapshotFile:
+    """Writes quotas to a snapshot. It keeps the text, and edits only changed entries in it."""
+
+    def __init__(self, path: Path) -> None:
+        """Begin without reading or writing the file."""
+        self.path: Final = path
+        self._written: tuple[QuotaTable, QuotaText] | None = None
+
+    def write(self, table: QuotaTable) -> list[str]:
+        """Write the quotas, atomically, unless the file has them already. Return one text for each quota that
+        the format of quota files cannot express; none if only changed entries are written. Raises OSError.
+        """
+        edited, left_out = self._edited(table), list[str]()
+        text = edited
+        if text is None:
+            text, left_out = _rendered(table)
+        if self._written is None or text is not self._written[1]:
+            replace(self.path, text.content)
+        self._written = table, text
+        return left_out
+
+    def _edited(self, table: QuotaTable) -> QuotaText | None:
+        """Return the text that was last written, with changed entries; None if it must be rendered."""
+        if self._written is None:
+            return None
+        before, text = self._written
+        delta = table.delta(before)
+        if delta.replication or delta.number > len(table) // 10:  # so many are rendered sooner than edited
+            return None
+        groups: dict[tuple[bool, Options], dict[Quota, float | None]] = {}
+        for shadow, side in ((False, delta.enforced), (True, delta.shadow)):
+            for quota, new in side.items():
+                options = table.options_of(quota[0], shadow=shadow)
+                groups.setdefault((shadow, options), {})[quota] = new and new.value
+        try:
+            for (shadow, options), changes in groups.items():
+                text = text.edited(changes, shadow=shadow, options=options)
+        except QuotaFileError:
+            return None
+        return text
+
+
+def _rendered(table: QuotaTable) -> tuple[QuotaText, list[str]]:
+    """Return the text of a snapshot, and one text for each quota that quota files cannot express."""
     entries: list[Entry | ReplicationEntry] = [
         *entries_of(table),
         *replication_entries(table.replication),
     ]
+    left_out: list[str] = []
     try:
-        text, left_out = render_entries(entries), list[str]()
+        text = render_entries(entries)
     except QuotaFileError:
-        text, left_out = _what_can_be_said(entries)
-    replace(path, (HEAD + text).encode("utf-8"))
-    return left_out
+        entries, left_out = _what_can_be_said(entries)
+        text = render_entries(entries)
+    return QuotaText(HEAD + text, [entry for entry in entries if isinstance(entry, Entry)]), left_out
 
 
-def _what_can_be_said(entries: Iterable[Entry | ReplicationEntry]) -> tuple[str, list[str]]:
-    """Render the quotas that the format of quota files can express. Return the file's text, and an error text
-    for each of the other quotas.
-    """
+def _what_can_be_said(
+    entries: Iterable[Entry | ReplicationEntry],
+) -> tuple[list[Entry | ReplicationEntry], list[str]]:
+    """Return the quotas that the format of quota files can express, and an error text for each other one."""
     said: list[Entry | ReplicationEntry] = []
     left_out: list[str] = []
     for entry in entries:
@@ -185,7 +219,7 @@ def _what_can_be_said(entries: Iterable[Entry | ReplicationEntry]) -> tuple[str,
             said += _kept(entry.rates, partial(_with_rates, entry), left_out)
         else:
             said += _kept(entry.values, partial(ReplicationEntry, entry.resource), left_out)
-    return render_entries(said), left_out
+    return said, left_out
 
 
 def _with_rates(entry: Entry, rates: dict[QuotaKey, float]) -> Entry:
