@@ -8,6 +8,7 @@ Plain relays have no such code.
 
 from __future__ import annotations
 
+from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection.connection import Connection
 from weir.proxy.net.poll import READ, WRITE
 from weir.proxy.net.reactor import Reactor, Timer
@@ -30,6 +31,20 @@ class TlsRelay(Relay):
         self._tls_sides = [
             (side, side.sock) for side in (self._client, self._broker) if isinstance(side.sock, TlsSocket)
         ]
+
+    def drain(self, reason: CloseReason = CloseReason.DRAINED) -> None:
+        """Read no more requests. Bytes that the TLS library has decrypted count as read."""
+        self._reactor.run(self._keep_decrypted, self._failed)
+        super().drain(reason)
+
+    def _keep_decrypted(self) -> None:
+        for side, sock in self._tls_sides:
+            if side is self._client and not self._closed and (size := sock.waiting_bytes()):
+                buffer = bytearray(size)
+                count = side.recv_into(memoryview(buffer))
+                side.received_bytes += count
+                side.kept, side.own = b"".join((side.kept, buffer[:count])), None
+                self._hold()
 
     def _client_ready(self, events: int) -> None:
         super()._client_ready(self._unstalled(self._client, events))

@@ -50,6 +50,10 @@ class TlsSocket:
         """
         return bool(self._peeked or self._ended or self._sock.pending())
 
+    def waiting_bytes(self) -> int:
+        """Return the number of decrypted bytes that wait in the TLS library."""
+        return len(self._peeked) + self._sock.pending()
+
     def recv_into(self, buffer: memoryview, nbytes: int = 0, /) -> int:
         """Read decrypted bytes into `buffer`, of several records if available; at most `nbytes`, 0 for the
         whole buffer. Return the number of bytes, 0 at the end of file.

@@ -17,6 +17,7 @@ from tests.proxy.tls_rigs import secured
 from tests.proxy.wire import quota_table
 from tests.wire.frames import padded
 from tests.wire.messages import ping, pong, produce, produced
+from weir.proxy.close_reasons import CloseReason
 from weir.proxy.net.poll import READ, WRITE
 from weir.proxy.net.reactor import BUFFER_BYTES
 from weir.proxy.net.tls_socket import RECORD_BYTES, TlsSocket
@@ -253,3 +254,18 @@ def test_a_tls_send_after_the_peer_closed_is_an_error_with_text() -> None:
     with pytest.raises(OSError, match=r"EOF|pipe|reset"):
         near.send(b"x")
     near.close()
+
+
+def test_a_drain_forwards_what_the_tls_library_has_decrypted_of_a_throttled_client() -> None:
+    """To see whether a muted client has left, Weir takes a record from the kernel."""
+    rig = Rig(quota_table(produce=1000), tls=("client",))
+    asked = [produce(number, size, acks=0) for number, size in ((1, 12_106), (2, 1000), (3, 1000))]
+    rig.pass_on(asked[0], rig.client, rig.broker)
+    rig.send(rig.client, asked[1])
+    rig.turn(4)
+    rig.send(rig.client, asked[2])
+    rig.relay.drain()
+    rig.expect(rig.broker, asked[1])
+    assert rig.end() is CloseReason.DRAINED
+    assert rig.relay.unforwarded_bytes > len(asked[2]), "it is encrypted"
+    rig.close()
