@@ -38,6 +38,9 @@ producer_byte_rate = 1e12
 consumer_byte_rate = 1e12
 """
 """Every charge is made, and nobody waits."""
+PAGES: Final = tuple(
+    b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n" % path for path in (b"/metrics", b"/api/entities")
+)
 SLOW_MUTATIONS: Final = '[[quota]]\nclient_id = "<default>"\ncontroller_mutation_rate = 1\n'
 
 
@@ -213,6 +216,13 @@ ATTACKS: Final = (
         "half a request to the admin port",
         32,
         lambda _number: iter((b"GET /metr",)),
+        polite="healthz",
+    ),
+    Attack(
+        "pages",
+        "GET of /metrics or /api/entities, again and again",
+        40,
+        lambda number: itertools.repeat(PAGES[number % len(PAGES)]),
         polite="healthz",
     ),
     Attack("flood-small-1", "small requests of every API and version", 1, partial(_flood, ())),

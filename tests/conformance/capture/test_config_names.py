@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
@@ -10,10 +11,12 @@ from hypothesis import strategies as st
 
 from tests.conformance.capture.conversation import redacted
 from tests.wire.frames import request, response
+from weir.conformance.capture import credentials
 from weir.conformance.capture.public_configs import PUBLIC, is_sensitive
 from weir.conformance.capture.redaction import Redaction
 from weir.conformance.events import Side
-from weir.protocol import messages
+from weir.protocol import ApiKey, messages
+from weir.protocol.schema import Field, MessageSchema, api, api_keys
 
 M: Any = messages
 VALUE: Final = "hunter2-the-planted-secret"
@@ -100,3 +103,25 @@ def test_every_name_that_kafka_lacks_is_sensitive(name: str) -> None:
 def test_no_password_is_public() -> None:
     assert PUBLIC.isdisjoint(PASSWORDS)
     assert len(PUBLIC) == 425
+
+
+def named_values(message: MessageSchema, fields: tuple[Field, ...], path: str = "") -> Iterator[str]:
+    """Paths of the structs with a text `value`: all of these have a name."""
+    for field in fields:
+        if field.is_struct:
+            yield from named_values(message, message.structs[field.type], f"{path}.{field.name}")
+        elif (field.name, field.type) == ("value", "string"):
+            yield path[1:]
+
+
+def test_every_text_value_with_a_name_is_a_known_place_of_configs() -> None:
+    """A new schema with another such place fails here."""
+    asked, told = set(), set()
+    for key in map(ApiKey, api_keys()):
+        known = api(key)
+        assert known is not None
+        asked |= {(key, path) for path in named_values(known.request, known.request.fields)}
+        told |= {(key, path) for path in named_values(known.response, known.response.fields)}
+    for found, masked in ((asked, credentials.REQUESTS), (told, credentials.RESPONSES)):
+        tags = {(key, path) for key, path in found if path.endswith("client_tags")}  # a client's own text
+        assert found - tags == {(key, path) for key, fields in masked.items() for path in fields.configs}
