@@ -15,7 +15,7 @@ from weir.cli.pipeline.days import Days
 from weir.cli.pipeline.run import cluster_option, job_options, run_job
 from weir.cli.quotas.entity import RATES_HELP, parse_assignments, parse_key
 from weir.pipeline.outcome import Outcome, PipelineError
-from weir.pipeline.recommend.plan import AUTO, FLOORS, LEVELS, MANY_HOURS, PERCENTILES, ROBUST, Plan
+from weir.pipeline.recommend.plan import AUTO, FLOORS, LEVELS, PERCENTILES, ROBUST, Plan
 from weir.proxy.files import QUOTAS_BYTES_MAX, read_text
 from weir.quotas import QuotaFileError, QuotaKey, QuotaTable, parse
 
@@ -81,8 +81,7 @@ Then look at it, try it, use it:
     "--hours-percentile",
     type=float,
     default=None,
-    help="Percentile of the hours with such usage; 100 is the busiest. "
-    f"[default: {ROBUST:g}; for entities with less than {MANY_HOURS} such hours 100]",
+    help=f"Percentile of the hours with such usage; 100 is the busiest. [default: {ROBUST:g}]",
 )
 @click.option(
     "--growth",

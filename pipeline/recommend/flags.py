@@ -6,11 +6,12 @@ from typing import Final
 
 import polars as pl
 
-from weir.pipeline.recommend.plan import Plan
+from weir.pipeline.recommend.plan import FEW_HOURS, Plan
 
 NEVER_NEAR: Final = "never near"
 HELD_BACK: Final = "held back"
 OUTLIER: Final = "outlier"
+FEW: Final = "few hours"
 NEW: Final = "new"
 ONE_OFF: Final = "one-off"
 CUT: Final = "cut below use"
@@ -19,6 +20,7 @@ MEANINGS: Final = {
     NEVER_NEAR: "used only a small share of its current quota",
     HELD_BACK: "its demand is above its use, unknown how far: the proposal is a step",
     OUTLIER: "its busiest hour is far above its other hours",
+    FEW: f"active in fewer than {FEW_HOURS} hours of a longer time: its busiest hour makes the proposal",
     NEW: "active in the last day only",
     ONE_OFF: "active in too few hours for an entry of its own",
     CUT: "gets less than it used",
@@ -44,12 +46,14 @@ def flags(plan: Plan, first_ms: int, end_ms: int) -> pl.Expr:
     """Return the column with the flags of a proposal, a list of strings such as `never near`. The recorded
     usage covers the time from `first_ms` to `end_ms`.
     """
-    is_new = pl.lit(end_ms - first_ms > DAY_MS) & (pl.col("first_ms") >= end_ms - DAY_MS)
+    is_long = pl.lit(end_ms - first_ms > DAY_MS)
+    is_new = is_long & (pl.col("first_ms") >= end_ms - DAY_MS)
     idle = pl.col("alone") & (pl.col("peak") < pl.col("current") * plan.near) & ~is_new
     conditions = {
         NEVER_NEAR: idle,
         HELD_BACK: pl.col("is_held_back"),
         OUTLIER: pl.col("busiest") > OUTLYING * pl.col("ordinary"),
+        FEW: is_long & pl.col("hours_used").is_between(1, FEW_HOURS - 1),
         NEW: is_new,
         ONE_OFF: pl.col("is_one_off"),
         CUT: pl.col("proposed") < pl.col("used"),

@@ -33,11 +33,9 @@ LEVELS: Final = (PAIRS, "user", "client-id")
 ANONYMOUS: Final = "ANONYMOUS"
 """Principal of all clients without authentication."""
 ROBUST: Final = 99.0
-"""Percentile over the hours of entities with many hours. The busiest of them count as outliers."""
-MANY_HOURS: Final = 100
-"""Number of hours with usage from which `ROBUST` leaves out a whole hour."""
+"""Percentile over the hours of an entity. The busiest of many hours count as outliers."""
 FEW_HOURS: Final = 24
-"""Number of hours with usage below which it is open whether the busiest of them is rare."""
+"""Number of hours with usage below which the busiest of them makes most of a proposal."""
 STEP: Final = 2.0
 """Factor, per week, on the usage of an entity whose demand was held back: its demand is unknown."""
 STEPS_PER_UNIT: Final = 100
@@ -64,9 +62,7 @@ class Plan:
     percentile: int = 99
     """Percentile over the windows (usually 10 s) within one hour: one of `PERCENTILES`."""
     hours_percentile: float | None = None
-    """Percentile over an entity's hours with usage at one broker: 100 takes the busiest hour. None means
-    `ROBUST` for an entity with at least `MANY_HOURS` such hours, and 100 for others.
-    """
+    """Percentile over an entity's hours with usage: 100 takes the busiest hour. None means `ROBUST`."""
     growth: float = 0.0
     """Expected growth of the usage, as a share: 0.2 adds 20 %."""
     headroom: float = 1.5

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
-from weir.pipeline.recommend.flags import OUTLIER
-from weir.pipeline.recommend.plan import MANY_HOURS, PERCENTILES, ROBUST, STEP, Plan, moment
+from weir.pipeline.recommend.flags import FEW, OUTLIER
+from weir.pipeline.recommend.plan import PERCENTILES, ROBUST, STEP, Plan, moment
 from weir.quotas import QuotaKey
 from weir.quotas.table.quota_entry import BYTE_RATES
 
@@ -51,17 +51,15 @@ def _use(row: Row, quota: QuotaKey, plan: Plan) -> Iterator[str]:
     else:
         growth = f"x {1 + plan.growth:g} growth " if plan.growth else ""
         yield f"{growth}x {plan.headroom:g} headroom"
-    if OUTLIER in row["flags"] and row["busiest"] > row["used"] and row["at_ms"] is not None:
-        yield f"without its busiest hour, {moment(row['at_ms'])}: {readable(quota, row['busiest'])}"
+    if {OUTLIER, FEW} & {*row["flags"]} and row["busiest"] > row["used"]:
+        yield f"its busiest hour, {moment(row['at_ms'])}: {readable(quota, row['busiest'])}"
 
 
 def _statistic(row: Row, quota: QuotaKey, plan: Plan) -> str:
     name = PERCENTILES[plan.percentile].replace("max", "maximum")
     each = f"sum of the {name} of {row['members']} client-ids" if row["members"] > 1 else name
-    percentile = plan.hours_percentile
-    if percentile is None:
-        percentile = ROBUST if row["hours_used"] >= MANY_HOURS else 100
-    if percentile < 100:
+    percentile = ROBUST if plan.hours_percentile is None else plan.hours_percentile
+    if percentile < 100 and row["hours_used"] > 1:
         hours = f"in the {percentile:g}th percentile of {row['hours_used']} hours"
     else:
         hours = f"of the busiest hour, {moment(row['at_ms'] or 0)}"

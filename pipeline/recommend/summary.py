@@ -12,7 +12,7 @@ from weir.pipeline.recommend.flags import MEANINGS
 from weir.pipeline.recommend.need import POT
 from weir.pipeline.recommend.notes import Found, counted, notes
 from weir.pipeline.recommend.outlook import by_weekday
-from weir.pipeline.recommend.plan import MANY_HOURS, PERCENTILES, ROBUST, Plan
+from weir.pipeline.recommend.plan import PERCENTILES, ROBUST, Plan
 from weir.pipeline.tables import CLIENT
 from weir.quotas import QuotaKey
 
@@ -106,11 +106,8 @@ def header(found: Found) -> Iterator[str]:
 
 
 def _hours(plan: Plan) -> str:
-    if plan.hours_percentile is None:
-        return f"the {ROBUST:g}th percentile of hours (the busiest hour if fewer than {MANY_HOURS} have use)"
-    if plan.hours_percentile == 100:
-        return "the busiest hour"
-    return f"the {plan.hours_percentile:g}th percentile of hours"
+    percentile = ROBUST if plan.hours_percentile is None else plan.hours_percentile
+    return "the busiest hour" if percentile == 100 else f"the {percentile:g}th percentile of hours"
 
 
 def _values(what: str, values: Mapping[QuotaKey, float], more: str = "") -> Iterator[str]:

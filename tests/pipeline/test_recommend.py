@@ -16,7 +16,7 @@ from weir.cli.main import weir
 from weir.pipeline import tables
 from weir.pipeline.lake import Lake, read, replace
 from weir.pipeline.outcome import Outcome, PipelineError
-from weir.pipeline.recommend.flags import CUT, HELD_BACK, NEVER_NEAR, NEW, ONE_OFF
+from weir.pipeline.recommend.flags import CUT, FEW, HELD_BACK, NEVER_NEAR, NEW, ONE_OFF
 from weir.pipeline.recommend.job import recommend
 from weir.pipeline.recommend.plan import ANONYMOUS, Plan
 from weir.pipeline.rollup.columns import QUOTAS, ROLLUP
@@ -96,7 +96,8 @@ def run(spark: SparkSession, tmp_path: Path) -> Run:
         lake = Lake(str(tmp_path / "lake"))
         replace(spark.createDataFrame(list(rows), ROLLUP), lake.rollup)
         written: list[str] = []
-        plan = Plan(**{"now": NOW, "headroom": 1.5, "quotas": (PRODUCE, FETCH), **options})  # type: ignore[arg-type]  # fields by name
+        values = {"now": NOW, "headroom": 1.5, "hours_percentile": 100, "quotas": (PRODUCE, FETCH), **options}
+        plan = Plan(**values)  # type: ignore[arg-type]  # fields by name
         return recommend(spark, lake, plan, written.extend), "".join(written)
 
     return run
@@ -255,7 +256,7 @@ def test_recommend_flags_idle_held_back_and_new_entities(
     run(rows, current=current, current_name="quotas.toml")
     table = read(spark, Lake(str(tmp_path / "lake")).recommendation, tables.RECOMMENDATION)
     found = {
-        row["client_id"]: set(row["flags"])
+        row["client_id"]: {*row["flags"]} - {FEW}
         for row in table.where("quota = 'producer_byte_rate'").select("client_id", "flags").collect()
     }
     assert found == {

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Final
 
 import polars as pl
 import pytest
 
-from weir.pipeline.recommend.flags import HELD_BACK, OUTLIER
+from weir.pipeline.recommend.flags import FEW, HELD_BACK, OUTLIER
 from weir.pipeline.recommend.need import POT, needs
 from weir.pipeline.recommend.plan import PAIRS, Plan
 from weir.pipeline.recommend.proposals import proposed, wanted
@@ -75,14 +76,14 @@ def test_need_is_the_highest_at_any_broker_not_a_percentile_over_all_brokers() -
 
 @pytest.mark.parametrize(
     ("hours_percentile", "expected"),
-    [(None, 3.0), (100.0, 3.0), (50.0, 2.0), (75.0, 2.5)],  # 75: half way from 2 to 3
+    [(None, 2.98), (100.0, 3.0), (50.0, 2.0), (75.0, 2.5)],  # 75: half way from 2 to 3
 )
 def test_need_is_the_chosen_percentile_of_hours_with_use(
     hours_percentile: float | None, expected: float
 ) -> None:
     rows = hours(2.0, 1.0, 0.0, 3.0)  # an hour without use does not count
     (row,) = needs(rows, hours_percentile).iter_rows(named=True)
-    assert row["used"] == expected * MB
+    assert row["used"] == pytest.approx(expected * MB)
     assert (row["hours_used"], row["at_ms"]) == (3, FIRST_MS + 3 * HOUR_MS)
 
 
@@ -94,42 +95,59 @@ def test_one_backfill_in_fourteen_days_makes_no_quota_and_is_flagged() -> None:
     assert "p99 in the 99th percentile of 336 hours, at broker 1: 5.00 MB/s; x 1.5 headroom; " in str(
         found["reason"]
     )
-    assert "without its busiest hour, 2026-11-10 08:00 UTC: 100.00 MB/s" in str(found["reason"])
+    assert "its busiest hour, 2026-11-10 08:00 UTC: 100.00 MB/s" in str(found["reason"])
     assert found["upper"] == 150 * MB
 
 
-def test_backfill_in_a_short_history_sets_the_quota_and_is_flagged() -> None:
-    found = proposal(hours(*[5.0] * 20, 100.0), PLAN)
-    assert found["proposed"] == 150 * MB
+def test_backfill_at_another_broker_makes_no_quota_either() -> None:
+    """A percentile of the single hour at that broker made a quota of 225 MB/s, without a flag."""
+    backfill = hours(150.0, broker=3, first=100)
+    found = proposal(pl.concat([hours(*[1.0] * 200, broker=2), backfill]), PLAN)
+    assert (found["proposed"], found["flags"], found["broker"]) == (1.5 * MB, [OUTLIER], 2)
+    short = proposal(hours(150.0, 150.0), PLAN)
+    assert (short["proposed"], short["flags"]) == (225 * MB, [FEW])
+
+
+def test_proposal_falls_without_a_cliff_as_hours_beside_a_backfill_grow() -> None:
+    """At 100 hours it fell from 225 to 3.74 MB/s."""
+    quotas = [proposal(hours(*[1.0] * count, 150.0), PLAN)["proposed"] for count in range(130)]
+    falls = [float(str(before)) - float(str(after)) for before, after in pairwise(quotas)]
+    assert quotas[0] == 225 * MB
+    assert quotas[-1] == 1.5 * MB
+    assert min(falls) >= 0
+    assert max(falls) < 2.3 * MB  # a hundredth of all
+
+
+def test_backfill_in_a_short_history_is_flagged() -> None:
+    found = proposal(hours(*[5.0] * 30, 100.0), PLAN)
+    assert found["proposed"] == pytest.approx((5 + 0.7 * 95) * 1.5 * MB, abs=1)
     assert found["flags"] == [OUTLIER]
-    steady = proposal(hours(*[5.0] * 20, 9.0), PLAN)
-    assert (steady["proposed"], steady["flags"]) == (13.5 * MB, [])
+    steady = proposal(hours(*[5.0] * 30, 9.0), PLAN)
+    assert (steady["proposed"], steady["flags"]) == (pytest.approx((5 + 0.7 * 4) * 1.5 * MB, abs=1), [])
 
 
 def test_proposal_for_a_throttled_entity_is_a_step_from_what_it_needs_at_least() -> None:
     found = proposal(hours(5.0, 5.0, throttled_s=1800.0), PLAN)
     assert found["proposed"] == 10 * MB
-    assert found["flags"] == [HELD_BACK]
-    assert "p99 of the busiest hour, 2026-11-02 01:00 UTC, at broker 1: at least 5.00 MB/s; " in str(
-        found["reason"]
-    )
+    assert found["flags"] == [HELD_BACK, FEW]
+    assert "p99 in the 99th percentile of 2 hours, at broker 1: at least 5.00 MB/s; " in str(found["reason"])
     assert "held back, demand unknown: first step x 2, again in a week" in str(found["reason"])
     assert (found["lower"], found["upper"], found["confidence"]) == (5 * MB, None, None)
 
 
 def test_proposal_for_an_entity_at_its_quota_is_a_step_without_throttle_times_too() -> None:
     found = proposal(hours(4.9), PLAN, current=5 * MB)
-    assert (found["proposed"], found["flags"]) == (10 * MB, [HELD_BACK])  # twice the quota
+    assert (found["proposed"], found["flags"]) == (10 * MB, [HELD_BACK, FEW])  # twice the quota
     assert "first step x 2 of 5.00 MB/s, again in a week; now 5.00 MB/s" in str(found["reason"])
     free = proposal(hours(4.7), PLAN, current=5 * MB)  # 4.75 MB/s would be within 5 % of the quota
-    assert (free["proposed"], free["flags"]) == (7.05 * MB, [])
+    assert (free["proposed"], free["flags"]) == (7.05 * MB, [FEW])
     above = proposal(hours(10.0), PLAN, current=5 * MB)  # the quota cannot have been in force
-    assert (above["proposed"], above["flags"]) == (15 * MB, [])
+    assert (above["proposed"], above["flags"]) == (15 * MB, [FEW])
 
 
 def test_short_throttle_times_do_not_hide_the_demand() -> None:
     found = proposal(hours(5.0, throttled_s=36.0), PLAN)  # a hundredth of the hour
-    assert (found["proposed"], found["flags"]) == (7.5 * MB, [])
+    assert (found["proposed"], found["flags"]) == (7.5 * MB, [FEW])
 
 
 def test_lower_and_upper_proposals_follow_from_the_busiest_hours_of_the_days() -> None:
