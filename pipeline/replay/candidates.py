@@ -136,7 +136,8 @@ def drawn(
         name_id=pl.when(own).then("client_id").otherwise(pl.coalesce(prefix, of_client_id)),
     )
     same = ("candidate", "quota", "name", "name_id", *OF, "limit", "pacing", "scope", "in_force", "ranged")
-    names = pl.struct("candidate", "quota", "name", "name_id").hash()
+    # A hash of polars is computed here on the driver only: another release of polars has another.
+    names = (pl.struct("candidate", "quota", "name", "name_id").hash() // 4).cast(pl.Int64)
     budgets = both.select(same).unique().with_row_index("budget").with_columns(home=names)
     numbers = clients.select(CLIENT).with_row_index("client")
     draws = both.join(budgets, on=same, nulls_equal=True).join(numbers, on=CLIENT)

@@ -29,6 +29,7 @@ from pyspark.sql.types import StructType
 from weir.pipeline import arrow
 from weir.pipeline.lake import filled
 from weir.pipeline.rollup import columns
+from weir.pipeline.tables import CLIENT
 
 _BUCKET: Final = StructType().add("bucket", "long").add("table", "long").add("rows", "binary")
 """A part of a table of windows; `table` is an index into `_TABLES`."""
@@ -41,7 +42,11 @@ _WINDOW: Final = (*_OWNER, "window_ms")
 """Columns that identify a window of an entity at a broker. `level` is an index into `LEVELS`; the name that
 the level lacks is "".
 """
-_PAIR: Final = tuple(name for name in _WINDOW if name != "level")
+_HASHES: Final = ("user_hash", "client_id_hash")
+"""Hashes of names, below 2**62. Spark computes them: polars of another release, or for another processor, has
+another hash, and would put the same entity into another bucket.
+"""
+_PAIR: Final = (*(name for name in _WINDOW if name != "level"), *_HASHES)
 _TABLES: Final = (columns.AMOUNTS, _BY_QUOTA)
 """Sums of the two tables of windows: of every window, and of windows in which one of them is above 0."""
 
@@ -64,6 +69,12 @@ def _needed(usage: DataFrame, window_ms: int) -> DataFrame:
     by_quota = [filled(name) for name in _BY_QUOTA]
     return usage.select(
         *(filled(name, "").alias(name) for name in _TEXTS),
+        *(
+            fn.shiftrightunsigned(fn.xxhash64(filled("cluster", ""), filled(name, "")), 2).alias(
+                f"{name}_hash"
+            )
+            for name in CLIENT
+        ),
         filled("broker", columns.ANY_BROKER).alias("broker"),
         (fn.col("time_ms") - fn.pmod("time_ms", fn.lit(window_ms))).alias("window_ms"),
         *(filled(name).alias(name) for name in columns.TOTALS),
@@ -77,14 +88,15 @@ def _needed(usage: DataFrame, window_ms: int) -> DataFrame:
 
 def _packed(batches: Iterator[pa.RecordBatch], buckets: int) -> Iterator[pa.RecordBatch]:
     """Yield buckets of windows from batches of usage records (columns: `_needed`). The number of a bucket is
-    that of the day since 1970, times `buckets`, plus a hash.
+    that of the day since 1970, times `buckets`, plus a hash of the names, plus the broker.
     """
     day = pl.col("window_ms") // (columns.DAY_S * 1000)
-    within = (pl.struct(*_OWNER).hash() % buckets).cast(pl.Int64)
+    names = pl.col(_HASHES[0]).xor(pl.col(_HASHES[1])) % buckets
+    within = (names + pl.col("broker") - columns.ANY_BROKER) % buckets
     for records in arrow.frames(batches, _RECORDS_AT_ONCE):
         for index, rows in enumerate(windows(records)):
             keyed = rows.with_columns(bucket=day * buckets + within, table=pl.lit(index, pl.Int64))
-            yield from arrow.packed(keyed, ["bucket", "table"])
+            yield from arrow.packed(keyed.drop(_HASHES), ["bucket", "table"])
 
 
 def _unpacked(batches: Iterator[pa.RecordBatch], window_s: int) -> Iterator[pa.RecordBatch]:
@@ -104,8 +116,9 @@ def _unpacked(batches: Iterator[pa.RecordBatch], window_s: int) -> Iterator[pa.R
 
 
 def windows(records: pl.DataFrame) -> tuple[pl.DataFrame, ...]:
-    """Return the tables of windows of all levels (columns `_WINDOW`, and those in `_TABLES`), from the
-    columns of `_needed`. Mutations are counted at `ANY_BROKER`, and so are throttle times that they caused.
+    """Return the tables of windows of all levels (columns `_WINDOW`, `_HASHES`, and those in `_TABLES`), from
+    the columns of `_needed`. Mutations are counted at `ANY_BROKER`, and so are throttle times that they
+    caused.
     """
     by_quota = (pl.col("by_quota").list.get(index).alias(name) for index, name in enumerate(_BY_QUOTA))
     throttled = records.filter(pl.col("by_quota").is_not_null()).select(*_PAIR, *by_quota)
@@ -125,10 +138,14 @@ def _by_level(pairs: pl.DataFrame, sums: Sequence[str]) -> pl.DataFrame:
     for index, level in enumerate(columns.LEVELS):
         of_level = pairs
         if (absent := {"user": "client_id", "client-id": "user"}.get(level)) is not None:
-            keys = [name for name in _PAIR if name != absent]
-            of_level = _summed(pairs, keys, sums).with_columns(pl.lit("").alias(absent))
+            keys = [name for name in _PAIR if name not in (absent, f"{absent}_hash")]
+            of_level = _summed(pairs, keys, sums).with_columns(
+                pl.lit("").alias(absent), pl.lit(0, pl.Int64).alias(f"{absent}_hash")
+            )
         texts = pl.col(_TEXTS).cast(pl.String)  # a category has another number in another task
-        found.append(of_level.with_columns(texts, level=pl.lit(index, pl.Int8)).select(*_WINDOW, *sums))
+        found.append(
+            of_level.with_columns(texts, level=pl.lit(index, pl.Int8)).select(*_WINDOW, *_HASHES, *sums)
+        )
     return pl.concat(found)
 
 
