@@ -3,8 +3,8 @@ costs of one quota, for the replay; and sum up their recorded throttle times, fo
 
 Usage records do not have single requests. A record becomes equal charges on as many connections as its field
 `sessions` says: at most one charge per request, and at most `charges_per_record`, or `sessions` if that is
-more. The charges are spread evenly over the interval minus the recorded throttle times, because a throttled
-client sent its requests in the remaining time.
+more, or still more just below the limit (`number`). The charges are spread evenly over the interval minus the
+recorded throttle times, because a throttled client sent its requests in the remaining time.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ from weir.usage.groups import Group
 
 CHARGES_PER_RECORD: Final = 10
 """Maximum number of charges per usage record with few sessions. More charges take longer and are hardly more
-accurate (docs/how-to/pipeline/replay.md).
+accurate (docs/how-to/pipeline/replay.md), except just below a limit.
 """
+CHARGES_PER_WINDOW: Final = 1000
+"""Maximum number of charges per window of the limiter that are made because use is just below the limit."""
 SESSIONS_MAX: Final = 10_000
 """Maximum number of connections that a replay assumes for a usage record; each takes a row or more."""
 CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = 19, 20, 37
@@ -139,24 +141,29 @@ def _of_quota(records: pl.DataFrame, key: QuotaKey) -> pl.DataFrame:
     return found.filter(pl.col("is_charge") | (pl.col("told_ms") > 0) | (pl.col("violated") > 0))
 
 
-def number(charges_per_record: int) -> pl.Expr:
-    """Return the column with the number of charges of a use."""
+def number(charges_per_record: int, window_ms: int) -> pl.Expr:
+    """Return the column with the number of charges of a use. Its budget's limit is in the column `limit`.
+
+    A limiter's window of `window_ms` and a part may have one charge more than even use of `window_ms` has. So
+    with n charges per window, such use throttles if its rate is above 1 - 1 / n of the limit. Twice as many
+    charges as that are made, unless the use itself is above the limit, or was throttled.
+    """
+    margin = 1 - pl.col("value") * 1000 / pl.col("interval_ms") / pl.col("limit")
+    fine = (2 / margin).clip(upper_bound=CHARGES_PER_WINDOW) * pl.col("interval_ms") / window_ms
+    more = pl.when(margin.is_between(0, 1, closed="right") & (pl.col("waited_ms") == 0)).then(fine)
     sessions = pl.col("sessions").clip(1, SESSIONS_MAX)
-    return pl.min_horizontal(
-        pl.col("requests").clip(1), pl.max_horizontal(sessions, pl.lit(charges_per_record))
-    )
+    most = pl.max_horizontal(sessions, pl.lit(charges_per_record), more.fill_null(0.0).ceil().cast(pl.Int64))
+    return pl.min_horizontal(pl.col("requests").clip(1), most)
 
 
-def charges(uses: pl.DataFrame, charges_per_record: int = CHARGES_PER_RECORD) -> pl.DataFrame:
-    """Return the charges of uses (columns: `segment` and `CHARGE`), in the order of segment and time."""
+def charges(uses: pl.DataFrame) -> pl.DataFrame:
+    """Return the charges of uses, whose `number` is known: columns `segment` and `CHARGE`, in the order of
+    segment and time.
+    """
     sessions, one, count = pl.col("sessions").clip(1, SESSIONS_MAX), pl.col("one"), pl.col("number")
     waited = pl.col("waited_ms") / sessions
     active_ms = (pl.col("interval_ms") - waited).clip(0)
-    spread = (
-        uses.with_columns(number=number(charges_per_record))
-        .with_columns(one=pl.int_ranges(0, "number"))
-        .explode("one")
-    )
+    spread = uses.with_columns(one=pl.int_ranges(0, "number")).explode("one")
     found = spread.select(
         "segment",
         "service_ms",

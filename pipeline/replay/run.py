@@ -38,6 +38,8 @@ PERIOD: Final = ("bucket", "period")
 _PACKED: Final = StructType().add("bucket", "long").add("period", "long").add("rows", "binary")
 RECORDS_AT_ONCE: Final = 500_000
 """Number of records that a task converts at once."""
+CHARGES_AT_ONCE: Final = 5_000_000
+"""Number of charges that a task has in memory at once, unless one segment has more."""
 _SAFE: Final = 0.999
 """Share of the limit that segments which are not replayed stay below: sums in polars have rounding errors."""
 _DEMANDS: Final = (DEMAND_RECORDED, HELD_BACK, UNKNOWN)
@@ -233,41 +235,51 @@ class _Bucket:
         reach_ms = silence_ms + longest_ms
         since = pl.col("time_ms") - pl.col("time_ms").min()
         apart = since + pl.col("owner") * (since.max() + reach_ms + 1)
-        room = pl.col("limit") * ((settings.num_samples - 1) * settings.window_s * _SAFE)
+        window_ms = (settings.num_samples - 1) * settings.window_s * 1000
+        room = pl.col("limit") * (window_ms / 1000 * _SAFE)
         is_simple = (
             (pl.col("pacing") == Pacing.KAFKA.value)
             & (pl.col("quota") != QuotaKey.CONTROLLER_MUTATION_RATE.value)
             & ~pl.col("ranged")
             & (pl.col("service_ms") == 0)
         )
+        number = charges.number(settings.charges_per_record, max(window_ms, 1))
         return (
-            rows.with_columns(segment=is_new.cum_sum().cast(pl.UInt32), apart=apart)
+            rows.with_columns(segment=is_new.cum_sum().cast(pl.UInt32), apart=apart, number=number)
             .with_columns(busy=pl.col("value").rolling_sum_by("apart", f"{reach_ms}i", closed="both"))
             .with_columns(is_quiet=is_simple & (pl.col("busy") <= room))
         )
 
     def _take(self, rows: pl.DataFrame, end_ms: int) -> None:
         """Replay segments, or count them if they are quiet."""
-        per_record = self._settings.charges_per_record
         segments = rows.group_by("segment", maintain_order=True).agg(
             pl.col("owner", "budget").first(),
             start=pl.col("time_ms").first(),
             end=(pl.col("time_ms") + pl.col("interval_ms")).max(),
             is_quiet=pl.col("is_quiet").all(),
+            number=pl.col("number").sum(),
         )
         is_over = pl.col("end") + self._settings.silence_ms <= end_ms  # no later use belongs to it
         segments = segments.with_columns(
             is_quiet=pl.col("is_quiet") & is_over,
             until=pl.col("start").shift(-1).over("owner").fill_null(end_ms),
         )
-        busy = segments.filter(~pl.col("is_quiet"))["segment"]
-        found = charges.charges(rows.filter(pl.col("segment").is_in(busy.implode())), per_record)
-        parts = found.partition_by("segment", as_dict=True)
         active = segments.filter(
             pl.col("owner").is_in([*self._owners]) | (~pl.col("is_quiet")).any().over("owner")
         )
         fed = set[int]()
-        for segment, owner, budget, start, end, is_quiet, until in active.iter_rows():
+        chunk = pl.col("number").cum_sum() // CHARGES_AT_ONCE
+        for some in active.with_columns(chunk=chunk).partition_by("chunk", maintain_order=True):
+            fed |= self._feed(rows, some.drop("number", "chunk"))
+        self._count(rows.filter(~pl.col("segment").is_in(list(fed))))
+
+    def _feed(self, rows: pl.DataFrame, segments: pl.DataFrame) -> set[int]:
+        """Replay those of the segments that are not quiet, or that follow a wait; return their numbers."""
+        busy = segments.filter(~pl.col("is_quiet"))["segment"]
+        found = charges.charges(rows.filter(pl.col("segment").is_in(busy.implode())))
+        parts = found.partition_by("segment", as_dict=True)
+        fed = set[int]()
+        for segment, owner, budget, start, end, is_quiet, until in segments.iter_rows():
             replay = self._owners.get(owner)
             if replay is None:
                 if is_quiet:
@@ -276,18 +288,18 @@ class _Bucket:
             if is_quiet and replay.is_idle(start):
                 continue
             if (segment,) not in parts:
-                parts[segment,] = charges.charges(rows.filter(pl.col("segment") == segment), per_record)
+                parts[segment,] = charges.charges(rows.filter(pl.col("segment") == segment))
             replay.feed(parts[segment,], end, until)
             fed.add(segment)
-        self._count(rows.filter(~pl.col("segment").is_in(list(fed))), per_record)
+        return fed
 
-    def _count(self, rows: pl.DataFrame, per_record: int) -> None:
+    def _count(self, rows: pl.DataFrame) -> None:
         """Count the charges of quiet segments."""
         last = pl.col("time_ms") + (pl.col("interval_ms") - 1).clip(0)
         is_within = charges.hour(pl.col("time_ms")) == charges.hour(last)
-        whole = rows.filter(is_within).with_columns(at_ms="time_ms", number=charges.number(per_record))
+        whole = rows.filter(is_within).with_columns(at_ms="time_ms")
         owners = rows.select("segment", "owner").unique()
-        split = charges.charges(rows.filter(~is_within), per_record).join(owners, on="segment")
+        split = charges.charges(rows.filter(~is_within)).join(owners, on="segment")
         columns = ("owner", "at_ms", "value", "number")
         split = split.with_columns(number=pl.lit(1, pl.Int64))
         both = pl.concat([whole.select(columns), split.select(columns)])
