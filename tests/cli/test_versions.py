@@ -184,7 +184,9 @@ def apis(*arguments: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.broker
-@pytest.mark.parametrize(("version", "uplifted"), [("0.10.2.2", UPLIFTED_0_10_2), ("4.2.0", {})])
+@pytest.mark.parametrize(
+    ("version", "uplifted"), [("0.10.2.2", UPLIFTED_0_10_2), ("4.2.0", {}), ("4.4.0", {})]
+)
 def test_versions_shows_the_versions_of_a_real_broker(
     kafka_cluster: StartCluster, version: str, uplifted: dict[int, int]
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.clients import Aiokafka, Client, KafkaPython, Librdkafka
 
-VERSIONS = ["0.10.2.2", "3.9.1", "4.2.0"]
+VERSIONS = ["0.10.2.2", "3.9.1", "4.2.0", "4.4.0"]
 LIBRDKAFKA, KAFKA_PYTHON, AIOKAFKA = Librdkafka(), KafkaPython(), Aiokafka()
 PAIRS: list[tuple[Client, str]] = [
     *((LIBRDKAFKA, version) for version in VERSIONS),

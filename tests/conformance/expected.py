@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from weir.conformance.probe.login import Login
 
 FILES: Final = Path(__file__).with_name("expectations")
-RELEASES: Final = ("0.10.2.2", "1.1.1", "2.8.2", "3.9.1", "4.2.0")
+RELEASES: Final = ("0.10.2.2", "1.1.1", "2.8.2", "3.9.1", "4.2.0", "4.4.0")
 MOCK: Final = "librdkafka-mock"
 WELL_FORMED: Final = ("*/minimal", "*/maximal", "*/random-?", "*/no-acks")
 MOCK_STOPS: Final = ("ConsumerGroupHeartbeat",)

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from tests.conformance.expected import MOCK, RELEASES
 from weir.conformance.probe.expectations import Difference
 
-NEW: Final = ("2.8.2", "3.9.1", "4.2.0")
+NEW: Final = ("2.8.2", "3.9.1", "4.2.0", "4.4.0")
 OLD: Final = ("0.10.2.2",)
 
 

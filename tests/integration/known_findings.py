@@ -11,7 +11,7 @@ from weir.conformance.events import Side
 from weir.conformance.verify import R, Severity
 
 ANY: Final = "any"
-FLEXIBLE: Final = ("2.8.2", "3.9.1", "4.2.0")
+FLEXIBLE: Final = ("2.8.2", "3.9.1", "4.2.0", "4.4.0")
 """Releases that have Metadata 9."""
 PAGE: Final = ROOT / "docs" / "background" / "conformance-findings.md"
 

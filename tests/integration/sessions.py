@@ -46,7 +46,7 @@ TRANSACTIONS: Final = (0, 11)
 GROWABLE: Final = (1, 0)
 COMPRESSIBLE: Final = [b"%06d" % number * 40 for number in range(200)]
 LARGE: Final = some_messages(20, 20_000)
-NEWEST: Final = "4.2.0"
+NEWEST: Final = "4.4.0"
 OLD_AIOKAFKA: Final = "0.12.0"
 """Later releases send old brokers a record format that these refuse."""
 BOOTSTRAPPED: Final = (2, 2)

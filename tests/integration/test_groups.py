@@ -21,6 +21,7 @@ from tests.clients.worker_member import WorkerMember
 from tests.integration.conftest import StartWeir
 from tests.integration.weir_log import GENEROUS, assert_no_complaint
 from tests.kafka.fixtures import StartCluster
+from tests.kafka.jars import version_tuple
 from tests.kafka.releases import core_at
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ def joins(version: str, bootstrap: str, topic: str) -> dict[str, Join]:
     found = {
         f"librdkafka-{protocol}": librdkafka(f"{topic}-{protocol}", options)
         for protocol, options in PROTOCOLS.items()
-        if protocol != "consumer" or version == "4.2.0"
+        if protocol != "consumer" or version_tuple(version) >= (4,)
     }
     return found | {
         client.name: worker(client)
@@ -207,7 +208,7 @@ def joins(version: str, bootstrap: str, topic: str) -> dict[str, Join]:
 
 
 @pytest.mark.oracle
-@pytest.mark.parametrize("version", core_at(VERSIONS, core=("4.2.0",)))
+@pytest.mark.parametrize("version", core_at(VERSIONS, core=("4.4.0",)))
 def test_each_record_is_handled_once_while_members_join_and_leave_groups(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:

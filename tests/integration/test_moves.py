@@ -41,7 +41,7 @@ pytestmark = [pytest.mark.broker]
 NODES = (0, 1, 2)
 EVERYWHERE = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
 """The replicas of three partitions, each led by another broker."""
-OLD, MIDDLE, NEW = "0.10.2.2", "3.9.1", "4.2.0"
+OLD, MIDDLE, NEW = "0.10.2.2", "3.9.1", "4.4.0"
 CLASSIC, KIP_848 = (
     {"heartbeat.interval.ms": 500, "session.timeout.ms": 20_000},
     {"group.protocol": "consumer"},
@@ -126,7 +126,7 @@ def test_clients_survive_killed_group_coordinators_and_controllers(
     aftermath.check()
 
 
-@pytest.mark.parametrize("version", core_at([OLD, MIDDLE, NEW], core=(OLD, NEW)))
+@pytest.mark.parametrize("version", core_at([OLD, MIDDLE, "4.2.0", NEW], core=(OLD, NEW)))
 def test_clients_follow_a_partition_to_another_broker(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str, tmp_path: Path
 ) -> None:

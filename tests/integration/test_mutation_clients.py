@@ -23,7 +23,7 @@ from tests.kafka.releases import core_at
 pytestmark = [pytest.mark.broker]
 
 BROKERS: Final = ["0.10.2.2", "3.9.1"]
-JAVA: Final = "4.2.0"
+JAVA: Final = "4.4.0"
 JAVA_REFUSED: Final = "ThrottlingQuotaExceededException"
 PYTHON_REFUSED: Final = "ThrottlingQuotaExceededError"
 SLOW: Final = burst(5)
@@ -35,7 +35,7 @@ SLOW: Final = burst(5)
 def test_javas_admin_client_retries_until_tokens_are_available(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:
-    """It is that of 4.2.0, with its own defaults; 0.10.2.2 is ten years older."""
+    """It is that of 4.4.0, with its own defaults; 0.10.2.2 is ten years older."""
     cluster = mutable(kafka_cluster, version)
     weir = start_weir(cluster.bootstrap, quota(1), options=SLOW)
     a, b, c, d = (f"{topic}-{letter}" for letter in "abcd")

@@ -14,7 +14,7 @@ from weir.cli.main import weir
 from weir.conformance.probe.expectations import parse_expectations
 
 pytestmark = pytest.mark.broker
-VERSIONS = ["0.10.2.2", "1.1.1", "2.8.2", "3.9.1", "4.2.0"]
+VERSIONS = ["0.10.2.2", "1.1.1", "2.8.2", "3.9.1", "4.2.0", "4.4.0"]
 FAILING = (
     *("--skip", "Produce/*/bytes-negative-nullable/*"),
     *("--skip", "*/frame-empty/*", "--skip", "*/header-truncated/api-key"),

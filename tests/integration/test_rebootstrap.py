@@ -25,7 +25,7 @@ from weir.protocol.versions import VersionRange
 
 pytestmark = [pytest.mark.broker]
 
-VERSION = "4.2.0"
+VERSION = "4.4.0"
 TOPIC = "t"
 SERVED: dict[int, VersionRange] = {
     ApiKey.PRODUCE: VersionRange(3, 9),

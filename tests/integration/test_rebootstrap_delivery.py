@@ -36,7 +36,7 @@ from tests.kafka.fixtures import StartCluster
 pytestmark = [pytest.mark.broker]
 
 ROUNDS: Final = int(os.environ.get("ROUNDS", "1"))
-RELEASE: Final = "4.2.0"
+RELEASE: Final = "4.4.0"
 RECORDS_MAX: Final = 9000
 RATE: Final = 100.0
 PARTITIONS: Final = 2

@@ -23,7 +23,7 @@ def with_codecs(client: Client) -> Client:
     return type(client)(client.release, codecs=True) if isinstance(client, WorkerClient) else client
 
 
-CORE = {"librdkafka-0.10.2.2", "librdkafka-3.9.1", "kafka-python-0.10.2.2", "aiokafka-4.2.0"}
+CORE = {"librdkafka-0.10.2.2", "librdkafka-3.9.1", "kafka-python-0.10.2.2", "aiokafka-4.4.0"}
 """Each library once, each broker once; `make test` runs these."""
 MATRIX = [
     pytest.param(

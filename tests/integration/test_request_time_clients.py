@@ -27,9 +27,9 @@ from weir.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 
 pytestmark = [pytest.mark.broker]
 
-JAVA: Final = [("0.10.2.2", "3.9.1"), ("4.2.0", "4.2.0")]
+JAVA: Final = [("0.10.2.2", "3.9.1"), ("4.4.0", "4.4.0")]
 """Broker, and the newest of Java's clients that gets along with it."""
-VERSIONS: Final = ["0.10.2.2", "3.9.1", "4.2.0"]
+VERSIONS: Final = ["0.10.2.2", "3.9.1", "4.2.0", "4.4.0"]
 COUNT: Final = 5
 TINY: Final = """
 [[quota]]
@@ -71,14 +71,14 @@ def test_javas_admin_client_waits_for_request_time_throttles_and_completes(
 ) -> None:
     """It has no figure for it: calls that take some milliseconds take the throttle time each."""
     calls = [Step("describe", {topic: 0})] * COUNT
-    outcomes = JavaAdmin("4.2.0", throttled.bootstrap, {"client.id": "java"}).run(*calls)
+    outcomes = JavaAdmin("4.4.0", throttled.bootstrap, {"client.id": "java"}).run(*calls)
     assert [outcome.errors for outcome in outcomes] == [{topic: ""}] * COUNT
     assert [outcome.partitions for outcome in outcomes] == [{topic: 1}] * COUNT
     assert sum(outcome.seconds for outcome in outcomes) >= 0.1 * COUNT
     assert_no_complaint(throttled.log)
 
 
-@pytest.mark.parametrize("version", core_at(VERSIONS, core=("0.10.2.2", "4.2.0")))
+@pytest.mark.parametrize("version", core_at(VERSIONS, core=("0.10.2.2", "4.4.0")))
 def test_librdkafka_reports_request_time_throttles_in_its_statistics(throttled: Weir, topic: str) -> None:
     statistics: list[dict[str, Any]] = []
     options = ONE_AT_A_TIME | {

@@ -69,7 +69,7 @@ def join(address: Address, group: str, source: str, sink: str, partitions: int) 
 def test_a_client_over_its_quota_creates_no_internal_topics_of_streams_groups(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str
 ) -> None:
-    cluster = mutable(kafka_cluster, "4.2.0")
+    cluster = mutable(kafka_cluster, "4.4.0")
     weir = start_weir(cluster.bootstrap, quota(NEVER), options=FIVE)
     address = controller(weir, cluster)
     assert create(address, topic, 1, client_id="another") == OK

@@ -23,7 +23,7 @@ PATIENCE_S = 30.0
 """Controllers answer before every broker knows."""
 
 
-@pytest.mark.parametrize("version", core_at(NEW, core=("4.2.0",)))
+@pytest.mark.parametrize("version", core_at(NEW, core=("4.4.0",)))
 def test_kafka_topics_creates_describes_grows_and_deletes_topics(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:
@@ -89,7 +89,7 @@ def test_kafkas_consumer_perf_test_runs_in_the_new_group_protocol(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path
 ) -> None:
     """KIP-848."""
-    cluster = kafka_cluster("4.2.0")
+    cluster = kafka_cluster("4.4.0")
     weir = start_weir(cluster.bootstrap, GENEROUS)
     create_topic(weir.bootstrap, topic, PARTITIONS)
     tools = KafkaTools(cluster, weir.bootstrap)

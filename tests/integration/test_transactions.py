@@ -40,7 +40,7 @@ def transact(producer: Producer, topic: str, messages: list[bytes], *, commit: b
     (producer.commit_transaction if commit else producer.abort_transaction)(TIMEOUT_S)
 
 
-@pytest.mark.parametrize("version", core_at(TRANSACTIONAL, core=("4.2.0",)))
+@pytest.mark.parametrize("version", core_at(TRANSACTIONAL, core=("4.4.0",)))
 def test_read_committed_consumers_see_committed_records_only(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:

@@ -30,7 +30,7 @@ from weir.protocol.messages import ProduceRequest, RequestHeader, ResponseHeader
 pytestmark = [pytest.mark.broker]
 
 
-@pytest.mark.parametrize("version", core_at(VERSIONS, core=("0.10.2.2", "4.2.0")))
+@pytest.mark.parametrize("version", core_at(VERSIONS, core=("0.10.2.2", "4.4.0")))
 def test_frames_of_real_clients_and_brokers_decode_to_the_last_byte(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:
