@@ -43,7 +43,7 @@ def metadata(address: Address, version: int, *names: str) -> MetadataResponse:
     return ask(address, request, MetadataResponse, version)
 
 
-@pytest.mark.parametrize("version", core_at(METADATA, core=("0.10.2.2", "3.9.1")))
+@pytest.mark.parametrize("version", core_at(METADATA, core=("0.10.2.2",)))
 def test_clients_that_request_missing_topics_are_charged_for_automatic_creation(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:

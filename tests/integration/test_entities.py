@@ -121,7 +121,7 @@ class Group:
         return any(answer.throttle_ms > 0 for client in self.clients for answer in client.answers)
 
 
-@pytest.mark.parametrize("version", core_at(VERSIONS, core=("3.9.1", "4.4.0")))
+@pytest.mark.parametrize("version", core_at(VERSIONS, core=("4.4.0",)))
 def test_every_quota_level_is_enforced_and_shared_by_its_clients(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:

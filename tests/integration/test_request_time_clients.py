@@ -78,7 +78,7 @@ def test_javas_admin_client_waits_for_request_time_throttles_and_completes(
     assert_no_complaint(throttled.log)
 
 
-@pytest.mark.parametrize("version", core_at(VERSIONS, core=("0.10.2.2", "4.4.0")))
+@pytest.mark.parametrize("version", core_at(VERSIONS, core=("4.4.0",)))
 def test_librdkafka_reports_request_time_throttles_in_its_statistics(throttled: Weir, topic: str) -> None:
     statistics: list[dict[str, Any]] = []
     options = ONE_AT_A_TIME | {

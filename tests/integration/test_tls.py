@@ -61,7 +61,6 @@ def test_a_user_by_certificate_is_held_to_its_quota_with_tls_on_both_sides(
     assert client.produce(weir.bootstrap, topic, MESSAGES[:50], config=free).throttle_max_ms == 0
 
 
-@pytest.mark.core
 def test_tls_works_towards_clients_towards_brokers_or_on_neither_side(
     start_weir: StartWeir, topic: str, place: Place
 ) -> None:
