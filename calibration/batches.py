@@ -7,6 +7,7 @@ import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from weir.protocol.checksums import crc32c
+from weir.protocol.scanning.record_batches import PACKED_WEIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,8 +28,10 @@ class Batch(NamedTuple):
 
     data: bytes
     codec: str = NO_CODEC
-    unpacked_kb: float = 0.0
-    """Size (kB) of the uncompressed records; 0 if the batch is not compressed."""
+    weighed_kb: float = 0.0
+    """Size (kB) by which unpacking is charged: the uncompressed size of the records, and the compressed one
+    times `PACKED_WEIGHT`; 0 if the batch is not compressed.
+    """
 
 
 def batch(values: Sequence[bytes], now_ms: int, codec: str = NO_CODEC) -> Batch:
@@ -40,7 +43,7 @@ def batch(values: Sequence[bytes], now_ms: int, codec: str = NO_CODEC) -> Batch:
     counts = (_CODEC_BITS[codec], len(values) - 1, now_ms, now_ms, -1, -1, -1, len(values))
     rest = _TAIL.pack(*counts) + packed
     data = _HEAD.pack(0, _HEAD_COUNTED + len(rest), -1, 2, crc32c(rest)) + rest
-    return Batch(data, codec, len(records) / KB if codec else 0.0)
+    return Batch(data, codec, (len(records) + PACKED_WEIGHT * len(packed)) / KB if codec else 0.0)
 
 
 def compressors() -> dict[str, Callable[[bytes], bytes]]:

@@ -226,7 +226,7 @@ class _Cases:
                 yield from self._one(
                     f"200 kB of {what} as {codec}",
                     self.produce(packed, [WRITTEN]),
-                    known={UNPACKED[codec]: packed.unpacked_kb},
+                    known={UNPACKED[codec]: packed.weighed_kb},
                 )
 
     def _fetch(self) -> Iterator[Case]:

@@ -34,7 +34,7 @@ class Book:
         """Return a call that produces the same batch to each of these partitions."""
         known = {"us_per_partition": len(indexes) - 1.0, "us_acks_all": float(acks == -1)}
         if batch.codec:
-            known[UNPACKED[batch.codec]] = batch.unpacked_kb * len(indexes)
+            known[UNPACKED[batch.codec]] = batch.weighed_kb * len(indexes)
         body = bodies.produce({topic: indexes}, batch.records, acks)
         return self.broker_versions.call(client, body, known=known)
 

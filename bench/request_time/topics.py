@@ -24,6 +24,7 @@ from weir.protocol.messages import (
     MetadataResponse,
     ProduceResponse,
 )
+from weir.protocol.scanning.record_batches import PACKED_WEIGHT
 from weir.protocol.values import Message
 
 SMALL: Final = "small"
@@ -61,12 +62,12 @@ class TopicsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """An encoded record batch, with the codec and the uncompressed size (kB); both empty if it is not
-    compressed.
+    """An encoded record batch, with the codec and the size (kB) by which unpacking is charged; both empty if
+    it is not compressed.
     """
 
     records: bytes
-    unpacked_kb: float = 0.0
+    weighed_kb: float = 0.0
     codec: str = ""
 
 
@@ -202,7 +203,8 @@ def _compressed(address: tuple[str, int], broker_versions: BrokerVersions, codec
     count = int.from_bytes(records[_COUNT_AT : _COUNT_AT + 4])
     if count != len(values):
         raise TopicsError(f"{codec}: {count} of {len(values)} records are in the first batch")
-    return Batch(records, sum(len(value) + 10 for value in values) / 1000.0, codec)
+    weighed_bytes = sum(len(value) + 10 for value in values) + PACKED_WEIGHT * len(records)
+    return Batch(records, weighed_bytes / 1000.0, codec)
 
 
 def _value(text: str, index: int) -> bytes:

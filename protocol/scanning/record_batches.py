@@ -17,6 +17,10 @@ BATCH_HEAD_BYTES: Final = 61
 MAGIC_OFFSET: Final = 16
 ATTRIBUTES_OFFSET: Final = 22
 """Offset (bytes) of the lower byte of a batch's attributes, which contains the codec."""
+PACKED_WEIGHT: Final = 3
+"""Number of unpacked bytes that take a broker as long as one packed byte: it decodes packed bytes, but copies
+the unpacked ones that repeat. A fit to data that packs 1:1 to 400:1, with every codec.
+"""
 _OLD_ATTRIBUTES_OFFSET: Final = 17
 _HEAD_BYTES: Final = 12
 """Size (bytes) of the first two fields of a batch or message: an int64 offset, and an int32 length of the
@@ -37,6 +41,7 @@ def add_unpacked(
     unpacked: list[float],
     bounds: list[float],
     confirm: int = 0,
+    packed_weight: int = 0,
 ) -> int:
     """Estimate the size (bytes) to which the compressed batches of one partition unpack. The partition's
     records are `data[start:stop]`; only the bytes before `end` have arrived. Add the estimate to
@@ -46,7 +51,7 @@ def add_unpacked(
 
     `confirm`: 0 to trust the size that a gzip stream states. Above 0, streams are unpacked to confirm their
     sizes (`is_gzip_size_false`), and a batch with a false size counts like `confirm` batches with gzip's
-    greatest ratio.
+    greatest ratio. `packed_weight`: number of unpacked bytes as which each packed byte counts, in addition.
     """
     here = min(stop, end)
     position, found = start, False
@@ -66,9 +71,10 @@ def add_unpacked(
             estimate, bound = unpacked_bytes(codec, data, packed, behind, end)
             if confirm and codec == GZIP and behind <= end and is_gzip_size_false(data, packed, behind):
                 estimate = bound = confirm * RATIO_MAX[GZIP] * (behind - packed)
-            sizes[codec] += estimate
+            weighed = packed_weight * (behind - packed)
+            sizes[codec] += weighed + estimate
             if codec < len(bounds):
-                bounds[codec] += bound
+                bounds[codec] += weighed + bound
             found = True
         if behind <= position:
             break

@@ -45,7 +45,7 @@ class ApiCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """Additional cost of a produce request with acks=all."""
     us_per_unpacked_kb: dict[Literal["gzip", "snappy", "lz4", "zstd"], Microseconds] = {}
     """Codec → cost of each kB of the unpacked size of a produce request's compressed records, which brokers
-    unpack for validation.
+    unpack for validation. A packed kB costs as much as three unpacked ones (`PACKED_WEIGHT`).
     """
     us_per_session_kb: Microseconds = 0.0
     """Cost of each kB by which a fetch request of a fetch session (KIP-227) is shorter than the longest

@@ -205,7 +205,8 @@ def with_throttle_ms(head: Head, frame: bytes, throttle_ms: int) -> bytes:
 
 
 def _unpacked(records: bytes) -> int:
-    """Return the uncompressed size (bytes) of gzip records (codec 1 in the attributes of format 2), else
-    0.
+    """Return the uncompressed size (bytes) of gzip records (codec 1 in the attributes of format 2) and three
+    times the compressed one, else 0.
     """
-    return len(gzip.decompress(records[61:])) if records[22] & 7 == 1 else 0
+    packed = records[61:]
+    return len(gzip.decompress(packed)) + 3 * len(packed) if records[22] & 7 == 1 else 0

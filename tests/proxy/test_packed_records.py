@@ -67,7 +67,8 @@ def produce(*batches: bytes, acks: int = 1) -> bytes:
 
 
 def true_us(stream: Stream, frame: bytes) -> float:
-    return US + 3.0 * (len(frame) - 4) / 1000 + US_PER_KB[CODECS[stream.codec - 1]] * stream.truth / 1000
+    work_kb = (stream.truth + 3 * len(stream.packed)) / 1000
+    return US + 3.0 * (len(frame) - 4) / 1000 + US_PER_KB[CODECS[stream.codec - 1]] * work_kb
 
 
 def connected() -> tuple[Connection, Wire]:

@@ -1,11 +1,14 @@
 """Files of costs: what they may say, and that what they may not is told in one line."""
 
+import csv
 import math
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from weir.protocol.scanning.record_batches import PACKED_WEIGHT
 from weir.quotas.costs.cost import Cost
 from weir.quotas.costs.request_costs import CODECS, ApiCost, ColdCost, CostsError, Overrides, parse, shipped
 
@@ -135,3 +138,20 @@ def test_any_accepted_costs_give_a_finite_estimate(
     us = cost.begun_us(length) + cost.cold_us(gap_us) + cost.us_per_response_byte * length
     assert 0.0 <= us < math.inf
     assert 0.0 <= cost.cold_us(gap_us) <= cold.us
+
+
+@pytest.mark.parametrize("release", ["3.9", "4.2"])
+def test_shipped_costs_of_produce_requests_are_near_a_brokers_account(release: str) -> None:
+    """The data have the time (µs) of one request, the least of 14 rounds: JMX request-time by thread."""
+    with (Path(__file__).parent / "data" / "produce_costs.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    api = shipped(release).of("Produce")
+    by_codec: dict[str, float] = {codec: api.us_per_unpacked_kb.get(codec, 0.0) for codec in CODECS}
+    ratios = []
+    for row in rows:
+        work_bytes = int(row["unpacked"]) + PACKED_WEIGHT * int(row["packed"])
+        us_per_kb = by_codec.get(row["codec"], 0.0)
+        us = api.us + api.us_per_request_kb * int(row["request"]) / 1000 + us_per_kb * work_bytes / 1000
+        ratios.append(us / float(row[release]))
+    assert 0.35 < min(ratios) < max(ratios) < 2.2
+    assert sum(not 0.5 <= ratio <= 2 for ratio in ratios) <= len(ratios) // 20

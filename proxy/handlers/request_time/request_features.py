@@ -34,7 +34,12 @@ from weir.protocol.framing import (
 from weir.protocol.messages import FetchRequest, ProduceRequest
 from weir.protocol.scanning.field_offsets import field_offset
 from weir.protocol.scanning.produced_records import records_in
-from weir.protocol.scanning.record_batches import ATTRIBUTES_OFFSET, CODEC_BITS, add_unpacked
+from weir.protocol.scanning.record_batches import (
+    ATTRIBUTES_OFFSET,
+    CODEC_BITS,
+    PACKED_WEIGHT,
+    add_unpacked,
+)
 from weir.protocol.scanning.unpacked_sizes import RATIO_MAX
 from weir.quotas.costs.cost import WAIT_US
 from weir.quotas.costs.request_costs import CODECS
@@ -254,7 +259,7 @@ class _Produced:
         unpacked, bounds = [0.0, 0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0, 0.0]
         for number, (start, behind) in enumerate(packed):
             confirm = CONFIRMED_EVERY * len(packed) if number == confirmed else 0
-            unread += add_unpacked(data, start, behind, end, unpacked, bounds, confirm)
+            unread += add_unpacked(data, start, behind, end, unpacked, bounds, confirm, PACKED_WEIGHT)
         us = most_us = 0.0
         for codec in range(1, len(unpacked)):
             us += self._us_per_unpacked[codec] * unpacked[codec]
