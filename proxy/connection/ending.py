@@ -57,4 +57,6 @@ def _nothing_left(connection: Connection, now_ms: int) -> bool:
     more = bool(client.kept) or not client.eof
     waits_until_ms = max(connection.throttled_until_ms, connection.rest_held_until_ms)
     waits = connection.held_until_ms > now_ms or (more and waits_until_ms > now_ms)
+    if waits:  # what was held is still to be read when the wait ends
+        connection.linger_until_ms = max(connection.held_until_ms, waits_until_ms) + LINGER_MS
     return connection.linger_until_ms <= now_ms and not waits

@@ -76,6 +76,12 @@ class Weir:
             time.sleep(0.05)  # between tries to connect; nothing is decided by it
         raise WeirError(f"weir does not listen after {START_S} s: {self.log[-2000:]}")
 
+    def restart(self, *options: str) -> None:
+        """Stop, and start at the same addresses with further options."""
+        assert self.stop() == 0
+        self._command += options
+        self.start()
+
     def stop(self) -> int:
         os.kill(self.pid, signal.SIGTERM)
         return self._processes.wait(NAME, STOP_S)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.proxy import wire as wires
-from tests.proxy.wire import APP, BUFFER_BYTES, FIRST_HOLD_MS, Judge, Wire
+from tests.proxy.wire import APP, BUFFER_BYTES, Judge, Wire
 from tests.quotas.changes import put_in_force
 from tests.wire import messages
 from tests.wire.frames import body_of, request, response
@@ -234,9 +234,9 @@ def test_a_malformed_produce_request_passes_uncharged_for_the_broker_to_refuse()
     assert charged(session, "produce", "a") == 0
 
 
-def share_fetch(number: int, *topics: str) -> bytes:
+def share_fetch(number: int, *topics: str, most: int = 500) -> bytes:
     asked = [ShareFetchRequest.FetchTopic(topic_id=id_of(topic)) for topic in topics]
-    return request(ShareFetchRequest(topics=asked, max_bytes=1000), 1, number)
+    return request(ShareFetchRequest(topics=asked, max_bytes=1000, max_records=most), 1, number)
 
 
 def share_fetched(number: int, throttle_ms: int = 0, **sizes: int) -> bytes:
@@ -245,26 +245,28 @@ def share_fetched(number: int, throttle_ms: int = 0, **sizes: int) -> bytes:
     return response(ShareFetchResponse(throttle_time_ms=throttle_ms, responses=topics), 1, number)
 
 
-def test_a_share_fetch_over_a_topics_rate_gets_its_records_and_its_client_waits() -> None:
+def test_a_share_consumer_over_a_topics_rate_waits_and_then_acquires_no_records() -> None:
     session = new_connection(QuotaTable({(A, FETCH): 1000}))
     wire = Wire(session)
-    wire.exchange(0, share_fetch(1, "a", "b") + share_fetch(2), share_fetched(1, a=15_000, b=500))
-    assert bytes(wire.to_client) == share_fetched(1, throttle_ms=5000, a=15_000, b=500)
-    assert charged(session, "fetch", "a") == 15_000
+    wire.exchange(0, share_fetch(1, "a", "b") + share_fetch(2), share_fetched(1, a=18_000, b=500))
+    assert bytes(wire.to_client) == share_fetched(1, throttle_ms=5000, a=18_000, b=500)
+    assert charged(session, "fetch", "a") == 18_000
     assert bytes(wire.to_broker) == share_fetch(1, "a", "b")
-    wire.feed(5000)
-    assert bytes(wire.to_broker).endswith(share_fetch(2))
+    wire.to_client.clear()
+    wire.exchange(5000, b"", share_fetched(2))
+    assert bytes(wire.to_broker) == share_fetch(1, "a", "b") + share_fetch(2, most=0)
+    assert bytes(wire.to_client) == share_fetched(2, throttle_ms=3000)
+    wire.feed(8000, client=share_fetch(3))
+    assert bytes(wire.to_broker).endswith(share_fetch(3))
 
 
-def test_a_first_share_fetch_of_a_topic_over_its_rate_is_held_5_seconds() -> None:
+def test_a_share_fetch_on_another_connection_acquires_no_records_of_a_topic_over_its_rate() -> None:
     first = new_connection(QuotaTable({(A, FETCH): 100}))
     Wire(first).exchange(0, share_fetch(1, "a"), share_fetched(1, a=3000))
     wire = Wire(new_connection(quotas=first.quotas))
     wire.exchange(0, share_fetch(1, "b"), share_fetched(1, b=9000))
     wire.feed(1000, client=share_fetch(2, "a", "b"))
-    assert bytes(wire.to_broker) == share_fetch(1, "b")
-    wire.feed(1000 + FIRST_HOLD_MS)
-    assert bytes(wire.to_broker) == share_fetch(1, "b") + share_fetch(2, "a", "b")
+    assert bytes(wire.to_broker) == share_fetch(1, "b") + share_fetch(2, "a", "b", most=0)
 
 
 @given(

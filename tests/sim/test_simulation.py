@@ -89,6 +89,16 @@ FOUND: Final = {
             Step(1552, 2, End("weir", "drain")),
         ))
     ),
+    "held_half": Script(
+        580,
+        (SetQuota("a", 20.0, 2000.0),),
+        (
+            Step(1000, 2, Open("a", answer_pieces=2)),
+            Step(1020, 2, Ask(Kind("produce", 13), size=300_000)),
+            Step(2020, 2, End("client", "half")),
+        ),
+        hold=True,
+    ),
     "no_garbage": Script(0, (), (Step(0, 0, Open("a")),)),  # fault 6: a relay and its session are a cycle
 }  # fmt: skip
 """Scripts that were found to break a rule, by the seeds in them, and shrunk: in the first version, the one of
@@ -113,7 +123,10 @@ def test_scripts_that_broke_a_rule_do_so_no_more(rule: str) -> None:
 
 
 def test_a_failing_script_shrinks_to_the_steps_that_matter() -> None:
-    failure = next(filter(None, (simulate(seed, Silent) for seed in range(100))))
+    failures = filter(None, (simulate(seed, Silent) for seed in range(200)))
+    failure = next(
+        one for one in failures if one.invariant == "told" and "SetQuota" not in str(one.script.steps)
+    )
     smallest = shrink(failure, lambda script: execute(script, Silent))
     assert smallest.invariant == failure.invariant == "told"
     assert [type(step.action) for step in smallest.script.steps] == [Open, Ask]

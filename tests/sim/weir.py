@@ -10,6 +10,7 @@ from tests.proxy.wire import new_connection
 from tests.quotas.changes import put_in_force
 from tests.sim.net import FakeSocket, Net
 from tests.sim.script import HOT, Script, SetQuota
+from tests.wire.messages import id_of
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection.connection import Connection
 from weir.proxy.counters import Counters
@@ -21,6 +22,8 @@ from weir.quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 
 PLANS: Final = Plans(Counters())
 """Shared by all runs: to make them takes longer than a run, and nothing in a run changes them."""
+for name in (HOT, "cold"):
+    PLANS.cluster.names_by_id.learn(id_of(name).bytes, name.encode())
 
 
 class Weir:

@@ -96,6 +96,7 @@ class UnnamedTopics:
         wanted = self.met.pop(user, set()).union(topic_ids)
         if not self.met:
             self._met_count = 0
+        wanted.discard(ZERO)
         return {one for one in wanted if self._asked_until_ms.get((user, one), 0) <= now_ms}
 
     def not_named(self, user: str, topic_ids: Collection[bytes], now_ms: int) -> None:

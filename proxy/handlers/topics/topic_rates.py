@@ -33,11 +33,12 @@ from weir.protocol.messages import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
+from weir.protocol.scanning.field_offsets import field_offset
 from weir.protocol.scanning.least_fetch import ask_least
 from weir.protocol.scanning.topic_bytes import TopicBytes
 from weir.protocol.scanning.topic_names import UNKNOWN_MAX, topics_in
 from weir.protocol.values import schema_of
-from weir.proxy.handlers.bandwidth.bandwidth import asked_least
+from weir.proxy.handlers.bandwidth.bandwidth import SHARE_THROTTLE_MS_MAX, asked_least
 from weir.proxy.handlers.decisions import WAIT, Decision, Forward, Hold, Query, Wait
 from weir.proxy.handlers.plan import ByteCounter, Context, Plan, Tell
 from weir.proxy.handlers.topics.asked_names import ask_first
@@ -121,7 +122,7 @@ class FetchByteCounter(TopicByteCounter):
     gives the session's object the id and the topics in the response.
     """
 
-    __slots__ = ("_session",)
+    __slots__ = ("_is_shared", "_session")
 
     def __init__(
         self,
@@ -135,6 +136,7 @@ class FetchByteCounter(TopicByteCounter):
         `session`: None for responses without fetch sessions.
         """
         super().__init__(context, rates, message, version)
+        self._is_shared = message is ShareFetchResponse
         self._session = session
 
     def feed(self, data: bytearray, start: int, stop: int) -> int:
@@ -152,6 +154,8 @@ class FetchByteCounter(TopicByteCounter):
         """
         throttle_ms = super().charge(now_ms, told=told)  # first: it names the topics
         session = self._session
+        if self._is_shared:
+            return min(throttle_ms, SHARE_THROTTLE_MS_MAX)
         if session is not None:
             if not session.is_known:
                 session.adopt()
@@ -244,13 +248,14 @@ def plan_fetch(plan: Plan) -> None:
 
 
 def plan_share_fetch(plan: Plan) -> None:
-    """Charge the records of share fetch responses (KIP-932) to their topics. A connection's first share fetch
-    that names a topic over its rate is held. The records of responses are acquired, so none are removed.
+    """Charge the records of share fetch responses (KIP-932) to their topics. While a topic that share fetches
+    of the connection have named is over its rate, ask for no records, as bandwidth does for a client's quota.
     """
     inner, version = plan.admit, plan.version
     if inner is None:
         raise AssertionError("bandwidth comes before topic rates")
     topics_of = topics_in(ShareFetchRequest, version, "topics")
+    max_records = field_offset(ShareFetchRequest, version, "max_records")
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
         decision, topics = inner(context, data, frame, end, complete), context.client.ledger.topics
@@ -260,24 +265,29 @@ def plan_share_fetch(plan: Plan) -> None:
             return decision
         if not complete and end - frame < context.buffer_bytes:
             return WAIT
-        body = request_body(data, frame, end, flexible=plan.flexible_request) if complete else INCOMPLETE
-        names, unnamed = context.cluster.names_by_id, set[bytes]()
-        try:
-            found = (
-                topics_of(data, body, end, topics.fetch.names, names.recent, unnamed) if complete else set()
-            )
-        except ProtocolError:  # too many acknowledgements, or malformed: the response is charged all the same
-            found = set()
+        body = request_body(data, frame, end, flexible=plan.flexible_request)
+        found, unnamed, names = set[bytes](), set[bytes](), context.cluster.names_by_id
+        if complete and body != INCOMPLETE:
+            try:
+                found = topics_of(data, body, end, topics.fetch.names, names.recent, unnamed)
+            except ProtocolError:  # too many acknowledgements, or malformed: the response is charged
+                unnamed.clear()
         found |= {name for one in unnamed if (name := names.name(one)) is not None} & topics.fetch.names
         query = ask_first(context, unnamed)
         if query is not None:
             return query
-        new = found - context.client.topics_fetched
-        context.client.topics_fetched |= new
-        hold_ms = context.first_hold_ms(topics.fetch.throttled_until_ms(name.decode() for name in new))
-        if new and hold_ms > 0:
-            return Hold(hold_ms)
-        return METERED_FETCH if topics.fetch.enforces else decision.but(charged=True)
+        context.client.topics_fetched |= found
+        if decision.throttle_ms or not topics.fetch.enforces:
+            return decision if decision.throttle_ms else decision.but(charged=True)
+        fetched = [name.decode() for name in context.client.topics_fetched]
+        if max_records is not None and topics.fetch.throttled_until_ms(fetched) > context.now_ms:
+            position = INCOMPLETE if body == INCOMPLETE else max_records.locate(data, body, end, complete)
+            if position == INCOMPLETE:
+                return WAIT
+            max_records.write(data, position, 0)
+            throttle_ms = min(topics.fetch.tell_rest(fetched, context.now_ms), SHARE_THROTTLE_MS_MAX)
+            return Forward(serial=True, throttle_ms=throttle_ms)
+        return METERED_FETCH
 
     def byte_counter(context: Context, ledger: ClientLedger) -> ByteCounter | None:
         rates = _rates_of(ledger)
