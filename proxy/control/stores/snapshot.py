@@ -178,7 +178,7 @@ class SnapshotFile:
             return None
         before, text = self._written
         delta = table.delta(before)
-        if delta.replication or delta.number > len(table) // 10:  # rendering these takes less time than editing them
+        if delta.replication or delta.number > len(table) // 10:  # rendering takes less time then
             return None
         groups: dict[tuple[bool, Options], dict[Quota, float | None]] = {}
         for shadow, side in ((False, delta.enforced), (True, delta.shadow)):
