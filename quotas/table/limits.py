@@ -45,6 +45,13 @@ class Limit(NamedTuple):
     """
 
 
+class _Mark(NamedTuple):
+    """Mode and options of an entry."""
+
+    is_shadow: bool = False
+    options: Options = PLAIN
+
+
 class _LevelQuotas(NamedTuple):
     """All quotas of one level (kind of entity, such as a user with a client-id), prepared for lookup; for a
     level of prefixes, all prefixes of one length.
@@ -78,13 +85,6 @@ class _LevelQuotas(NamedTuple):
             ImmutableMap(),
             ImmutableMap(),
         )
-
-
-class _Mark(NamedTuple):
-    """Mode and options of an entry."""
-
-    is_shadow: bool = False
-    options: Options = PLAIN
 
 
 CHANGED_MAX: Final = 1000

@@ -3,6 +3,7 @@
 Kafka's counterpart is `org.apache.kafka.image.ClientQuotasDelta`.
 """
 
+# mypyc: skip, because only changes of quotas call it; no request does.
 from __future__ import annotations
 
 from types import MappingProxyType
