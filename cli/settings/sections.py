@@ -63,6 +63,8 @@ SECTIONS: Final = {
         "replication_listen",
         "super_users",
         "replication_throttles",
+        "replication_quota_window_num",
+        "replication_quota_window_size_seconds",
         "replication_zookeeper",
     ),
     "TLS towards clients": ("tls_cert", "tls_key", "tls_client_auth", "tls_client_ca", "sni_domain"),

@@ -202,6 +202,14 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         Literal["weir", "brokers"],
         _key("Who keeps the replication throttles that Kafka's tools set."),
     ] = "weir"
+    replication_quota_window_num: Annotated[
+        int,
+        msgspec.Meta(ge=1, le=SAMPLES_MAX),
+        _key("Samples a replication rate is measured over (replication.quota.window.num)."),
+    ] = NUM_SAMPLES_DEFAULT
+    replication_quota_window_size_seconds: Annotated[
+        int, SAMPLE_S, _key("Seconds of each sample (replication.quota.window.size.seconds).")
+    ] = WINDOW_S_DEFAULT
     replication_zookeeper: Annotated[
         str,
         _key("Read replication throttles from this ZooKeeper, HOST:PORT[,HOST:PORT...][/CHROOT]."),

@@ -48,6 +48,7 @@ from weir.proxy.server.establish import Connector, RefuseUntil
 from weir.proxy.server.lifetimes import Lifetimes
 from weir.proxy.server.target import Target
 from weir.quotas.limiters.throttle import INT32_MAX
+from weir.quotas.replication.replication_quotas import ReplicationQuotas
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -98,7 +99,9 @@ class DataPlane:
             protected=ProtectedTopics(config.own_topics, config.admins, self.rate_limited_log.note),
             own_client_id=config.own_client_id,
         )
-        self.replication = Replication()
+        settings = config.settings
+        windows = settings.replication_quota_window_num, settings.replication_quota_window_size_seconds
+        self.replication = Replication(ReplicationQuotas(num_samples=windows[0], window_s=windows[1]))
         """Replication throttles and budgets of all brokers (KIP-73)."""
         self._use_mode()
         quotas.on_update.append(lambda _table: self._use_mode())

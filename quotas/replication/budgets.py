@@ -1,8 +1,9 @@
 """The usage of one broker in one role of replication (KIP-73), and the bytes that its rate still allows.
 
-The rate is Kafka's SimpleRate over 11 samples of 1 s, Kafka's defaults of `replication.quota.window.num` and
-`replication.quota.window.size.seconds`. A broker that is over its rate is told no throttle time:
-its throttled partitions carry no records until the rate is below the limit (ReplicationQuotaManager).
+The rate is Kafka's SimpleRate, by default over 11 samples of 1 s as at a broker
+(`replication.quota.window.num` and `replication.quota.window.size.seconds`). A broker that is over its rate
+is told no throttle time: its throttled partitions carry no records until the rate is below the limit
+(ReplicationQuotaManager).
 
 >>> budget = ReplicationBudget(limit=1000)
 >>> budget.charge(3000, now_ms=0)
@@ -27,9 +28,13 @@ class ReplicationBudget:
 
     __slots__ = ("_rate", "charged", "limit")
 
-    def __init__(self, limit: float) -> None:
-        """Begin without usage. `limit` is in bytes/s; infinity for no limit."""
-        self._rate = SimpleRate(NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT * 1000)
+    def __init__(
+        self, limit: float, num_samples: int = NUM_SAMPLES_DEFAULT, window_s: int = WINDOW_S_DEFAULT
+    ) -> None:
+        """Begin without usage. `limit` is in bytes/s; infinity for no limit. The rate has `num_samples`
+        samples of `window_s` seconds.
+        """
+        self._rate = SimpleRate(num_samples, window_s * 1000)
         self.limit = limit
         self.charged = 0
         """Bytes of records charged since this object was created."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from weir.quotas.replication.budgets import ReplicationBudget
 from weir.quotas.replication.throttles import NO_THROTTLES, ReplicationThrottles, Role
 
@@ -154,12 +155,20 @@ class Progress:
 class ReplicationQuotas:
     """The replication throttles in force, and each broker's usage under them. One per cluster."""
 
-    __slots__ = ("_budgets", "enforced", "generation", "progress", "throttles")
+    __slots__ = ("_budgets", "_num_samples", "_window_s", "enforced", "generation", "progress", "throttles")
 
-    def __init__(self, throttles: ReplicationThrottles = NO_THROTTLES, *, enforced: bool = True) -> None:
+    def __init__(
+        self,
+        throttles: ReplicationThrottles = NO_THROTTLES,
+        *,
+        enforced: bool = True,
+        num_samples: int = NUM_SAMPLES_DEFAULT,
+        window_s: int = WINDOW_S_DEFAULT,
+    ) -> None:
         """Begin with `throttles` in force, and no usage. With `enforced` False the usage is counted, but
-        nothing is held back (shadow mode).
+        nothing is held back (shadow mode). A rate has `num_samples` samples of `window_s` seconds.
         """
+        self._num_samples, self._window_s = num_samples, window_s
         self.throttles = throttles
         self.enforced = enforced
         self.generation = 0
@@ -196,7 +205,8 @@ class ReplicationQuotas:
         """Return the budget of a broker in a role; created at the first call."""
         budget = self._budgets.get((role, node_id))
         if budget is None:
-            budget = ReplicationBudget(self.throttles.rate(role, node_id))
+            rate = self.throttles.rate(role, node_id)
+            budget = ReplicationBudget(rate, self._num_samples, self._window_s)
             self._budgets[role, node_id] = budget
         return budget
 

@@ -16,7 +16,9 @@ from weir.proxy.admin.replication.status import (
     ReplicaStatus,
     read,
 )
+from weir.proxy.config import config
 from weir.proxy.control.stores.store import StoreHealth
+from weir.proxy.net.reactor import Reactor
 from weir.proxy.server.server import Server
 from weir.quotas.replication.replication_quotas import ReplicationQuotas
 from weir.quotas.replication.throttles import NO_THROTTLES, ConfigKey, ResourceType, Role
@@ -149,3 +151,16 @@ def test_metrics_have_rates_limits_and_bytes_by_broker_and_role(server: Server) 
 def test_replication_metrics_exist_only_with_replication_listeners(server: Server) -> None:
     names = {name for name, _labels in page(server, None).samples}
     assert not any("replication" in name for name in names)
+
+
+def test_a_replication_rate_is_measured_over_the_configured_samples() -> None:
+    """Kafka's SimpleRate forgets a sample N windows after its last event; the window is at least one."""
+    reactor = Reactor(lambda: 0)
+    windows = {"replication_quota_window_num": 2, "replication_quota_window_size_seconds": 3}
+    found = Server(config.load(None, {"upstream": "kafka:9092", **windows}), reactor, registry_of())
+    found.replication.quotas.use(throttles())
+    budget = found.replication.quotas.budget(Role.LEADER, 1)
+    budget.charge(100_000_000, now_ms=0)
+    assert budget.allowed_bytes(now_ms=5999) < 0
+    assert budget.allowed_bytes(now_ms=6000) == 3 * budget.limit
+    reactor.close()
