@@ -60,13 +60,6 @@ def test_the_table_of_names_is_bounded_and_keeps_the_half_that_was_used_last(
         assert len(names) <= 2 * LEAST
 
 
-def test_a_topic_that_was_made_again_under_its_name_is_known_by_both_ids() -> None:
-    names = NamesById()
-    for number in (1, 2):
-        names.learn(UUID(int=number).bytes, b"a")
-    assert [names.name(UUID(int=number).bytes) for number in (1, 2)] == [b"a", b"a"]
-
-
 def test_brokers_without_topic_ids_teach_no_name() -> None:
     names = NamesById()
     names.learn(bytes(16), b"a")

@@ -36,7 +36,7 @@ from weir.protocol.messages import (
 from weir.protocol.scanning.field_offsets import field_offset
 from weir.protocol.scanning.least_fetch import ask_least
 from weir.protocol.scanning.topic_bytes import TopicBytes
-from weir.protocol.scanning.topic_names import UNKNOWN_MAX, topics_in
+from weir.protocol.scanning.topic_names import UNKNOWN_MAX, FindTopics, topics_in
 from weir.protocol.values import schema_of
 from weir.proxy.handlers.bandwidth.bandwidth import SHARE_THROTTLE_MS_MAX, asked_least
 from weir.proxy.handlers.decisions import WAIT, Decision, Forward, Hold, Query, Wait
@@ -266,19 +266,12 @@ def plan_share_fetch(plan: Plan) -> None:
         if not complete and end - frame < context.buffer_bytes:
             return WAIT
         body = request_body(data, frame, end, flexible=plan.flexible_request)
-        found, unnamed, names = set[bytes](), set[bytes](), context.cluster.names_by_id
         if complete and body != INCOMPLETE:
-            try:
-                found = topics_of(data, body, end, topics.fetch.names, names.recent, unnamed)
-            except ProtocolError:  # too many acknowledgements, or malformed: the response is charged
-                unnamed.clear()
-        found |= {name for one in unnamed if (name := names.name(one)) is not None} & topics.fetch.names
-        query = ask_first(context, unnamed)
-        if query is not None:
-            return query
-        context.client.topics_fetched |= found
-        if decision.throttle_ms or not topics.fetch.enforces:
-            return decision if decision.throttle_ms else decision.but(charged=True)
+            query = _share_fetched(context, topics_of, topics.fetch, data, body, end)
+            if query is not None:
+                return query
+        if not topics.fetch.enforces:
+            return decision.but(charged=True)
         fetched = [name.decode() for name in context.client.topics_fetched]
         if max_records is not None and topics.fetch.throttled_until_ms(fetched) > context.now_ms:
             position = INCOMPLETE if body == INCOMPLETE else max_records.locate(data, body, end, complete)
@@ -294,6 +287,22 @@ def plan_share_fetch(plan: Plan) -> None:
         return None if rates is None else FetchByteCounter(context, rates, ShareFetchResponse, version, None)
 
     plan.admit, plan.byte_counter = admit, byte_counter
+
+
+def _share_fetched(
+    context: Context, topics_of: FindTopics, rates: TopicRates, data: bytearray, body: int, end: int
+) -> Query | None:
+    """Add the topics of the share fetch with body `data[body:end]` to those of the connection. Return a query
+    for the names of its topics; None if there is nothing to ask.
+    """
+    unnamed, names = set[bytes](), context.cluster.names_by_id
+    try:
+        found = topics_of(data, body, end, rates.names, names.recent, unnamed)
+    except ProtocolError:  # too many acknowledgements, or malformed: the response is charged all the same
+        return None
+    found |= {name for one in unnamed if (name := names.name(one)) is not None} & rates.names
+    context.client.topics_fetched |= found
+    return ask_first(context, unnamed)
 
 
 def _metered(
