@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import tracemalloc
 from collections.abc import Callable
@@ -35,6 +36,7 @@ def steps(call: Callable[[], object]) -> int:
         count += event == "c_call"
 
     before, profiled = sys.gettrace(), sys.getprofile()
+    gc.disable()  # its callbacks (Hypothesis has one) would count
     sys.settrace(lines)
     sys.setprofile(calls)
     try:
@@ -42,6 +44,7 @@ def steps(call: Callable[[], object]) -> int:
     finally:
         sys.setprofile(profiled)
         sys.settrace(before)
+        gc.enable()
     return count
 
 
