@@ -6,9 +6,9 @@ the time.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from weir.protocol.errors import OversizedError
 from weir.protocol.scanning.field_offsets import MessageLike, layout
@@ -30,24 +30,14 @@ UNKNOWN_MAX: Final = 10_000
 
 SHORT: Final = "return short(position - body, True)"
 
-
-class FindTopics(Protocol):
-    """A function that finds topics in a request."""
-
-    def __call__(
-        self,
-        data: Bytes,
-        body: int,
-        end: int,
-        wanted: Collection[bytes],
-        names: Mapping[bytes, bytes] = ...,
-        unknown: set[bytes] = ...,
-        /,
-    ) -> set[bytes]:
-        """Return those of the topics `wanted` (UTF-8) that occur in the body `data[body:end]`. In a version
-        with topic ids, `names` maps topic ids to names; the ids that it lacks are added to `unknown`.
-        Raises ProtocolError for a malformed body, and OversizedError beyond `ELEMENTS_MAX`.
-        """
+FindTopics: TypeAlias = Callable[
+    [Bytes, int, int, Collection[bytes], Mapping[bytes, bytes], set[bytes]], set[bytes]
+]
+"""Function (data, body, end, wanted, names, unknown) that returns those of the topics `wanted` (UTF-8) that
+occur in the body `data[body:end]`. In a version with topic ids, `names` maps topic ids to names; the ids that
+it lacks are added to `unknown`. Raises ProtocolError for a malformed body, and OversizedError beyond
+`ELEMENTS_MAX`.
+"""
 
 
 def is_topic_name(slot: Slot) -> bool:
@@ -126,7 +116,7 @@ def _finder(found: Layout, array: str) -> FindTopics:
         raise OversizedError(f"more than {ELEMENTS_MAX} elements", api=found.name, version=found.version)
 
     source = _NamingSource(found, when_short=SHORT)
-    with source.block("def locate(data, body, end, wanted, names=None, unknown=None):"):
+    with source.block("def locate(data, body, end, wanted, names, unknown):"):
         source.line(f"position, found, left = body, set(), {ELEMENTS_MAX}")
         source.fields(found.fields[: last + 1], found.name)
         source.flush()

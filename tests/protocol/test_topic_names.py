@@ -19,8 +19,6 @@ from weir.protocol.scanning.topic_bytes import TopicBytes
 from weir.protocol.scanning.topic_names import NAME_BYTES_MAX, topics_in
 from weir.protocol.values import schema_of
 
-"""Newer versions have topics' ids."""
-
 
 class Asked:
     """Wanted topics that count how often they are asked for."""
@@ -67,9 +65,8 @@ def test_the_topic_scan_of_a_cut_request_is_an_error(version: int) -> None:
     encoded = body(FetchRequest(topics=[topic]), version)
     find = topics_in(FetchRequest, version, "topics")
     with pytest.raises(ProtocolError):
-        find(
-            encoded, 0, encoded.index(id_of("topic").bytes if version >= 13 else b"topic") + 3, {b"topic"}, {}
-        )
+        cut = encoded.index(id_of("topic").bytes if version >= 13 else b"topic") + 3
+        find(encoded, 0, cut, {b"topic"}, {}, set())
 
 
 def test_a_topic_name_longer_than_kafkas_strings_is_not_kept() -> None:
