@@ -64,8 +64,8 @@ def test_the_topic_scan_of_a_cut_request_is_an_error(version: int) -> None:
     topic = FetchRequest.FetchTopic(**identity("topic", version))
     encoded = body(FetchRequest(topics=[topic]), version)
     find = topics_in(FetchRequest, version, "topics")
+    cut = encoded.index(id_of("topic").bytes if version >= 13 else b"topic") + 3
     with pytest.raises(ProtocolError):
-        cut = encoded.index(id_of("topic").bytes if version >= 13 else b"topic") + 3
         find(encoded, 0, cut, {b"topic"}, {}, set())
 
 
