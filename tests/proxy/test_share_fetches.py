@@ -15,7 +15,7 @@ from tests.proxy.wire import Wire, new_connection, quota_table
 from tests.wire.frames import body_of, request, request_body_of, response
 from tests.wire.messages import length_of
 from weir.protocol.messages import ShareFetchRequest, ShareFetchResponse
-from weir.quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
+from weir.quotas import BrokerQuotas
 
 TOLD_MS: Final = 5000
 """Longest throttle that a share fetch is told: acknowledgements wait for it, and locks last 15 s or more."""
@@ -57,20 +57,6 @@ def test_a_share_fetch_over_the_quota_acknowledges_and_acquires_nothing(version:
                 play.at(now_ms + TOLD_MS)
             play.to_client(answered(1, version, told_ms=TOLD_MS))
         assert fetch_budget(quotas).charged == 70_000
-
-
-def test_a_share_fetch_over_the_quota_is_told_once_where_topics_have_rates() -> None:
-    """Topic rates have nothing to count in its response."""
-    rates = {(Entity(topic="elsewhere"), QuotaKey.CONSUMER_BYTE_RATE): 1.0}
-    quotas = BrokerQuotas.create(QuotaTable({**quota_table(fetch=RATE).values, **rates}))
-    budget = fetch_budget(quotas)
-    assert budget.charge(70_000, 0) == 60_000
-    with Playbook(session=new_connection(quotas=quotas)) as play:
-        play.at(LATER_MS).client(asked(1))
-        play.to_broker(asked(1, records=0))
-        play.muted_until(LATER_MS + TOLD_MS)
-        play.returns(answered(1), told=answered(1, told_ms=TOLD_MS))
-    assert (budget.charged, budget.throttled) == (70_000, 2)
 
 
 @pytest.mark.parametrize("version", [0, 2])

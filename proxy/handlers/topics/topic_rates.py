@@ -261,8 +261,6 @@ def plan_share_fetch(plan: Plan) -> None:
         decision, topics = inner(context, data, frame, end, complete), context.client.ledger.topics
         if topics is None or not topics.fetch.names or not isinstance(decision, Forward):
             return decision
-        if decision.throttle_ms:  # its client is over the quota: it acquires no records
-            return decision
         if not complete and end - frame < context.buffer_bytes:
             return WAIT
         body = request_body(data, frame, end, flexible=plan.flexible_request)
