@@ -268,6 +268,8 @@ def plan_share_fetch(plan: Plan) -> None:
             query = _share_fetched(context, topics_of, topics.fetch, data, body, end)
             if query is not None:
                 return query
+        if decision.throttle_ms:  # its client is over the quota: it acquires no records
+            return decision
         if not topics.fetch.enforces:
             return decision.but(charged=True)
         fetched = [name.decode() for name in context.client.topics_fetched]
