@@ -25,12 +25,13 @@ def maintain(
     now_ms: int,
     *,
     keep_days: int | None = None,
+    keep_rollup_days: int | None = None,
     history_days: int = HISTORY_DAYS,
 ) -> Outcome:
-    """Maintain all tables. `now_ms` is the present Unix time (ms). Rows are kept for `keep_days` days, by
-    default for ever; days are deleted as a whole. Earlier versions of the tables can be read for
-    `history_days` days, at least `HISTORY_DAYS`. A kill at any time loses nothing, and other jobs may run
-    meanwhile.
+    """Maintain all tables. `now_ms` is the present Unix time (ms). Records are kept for `keep_days` days, and
+    roll-ups for `keep_rollup_days`, by default for ever; days are deleted as a whole. Earlier versions of the
+    tables can be read for `history_days` days, at least `HISTORY_DAYS`. A kill at any time loses nothing, and
+    other jobs may run meanwhile.
     """
     keep_ms = None if keep_days is None else keep_days * DAY_MS
     again = {f"{kind} records": 0 for kind in KINDS}
@@ -41,9 +42,13 @@ def maintain(
             rules = Rules(keep_ms, now_ms)
             again[f"{kind} records"] += _taken_again(of_cluster, lake, KINDS[kind], cluster, rules)
     notes = list[str]()
-    if keep_ms is not None:
-        deleted = _expired(spark, lake, now_ms - keep_ms)
-        notes.append(f"deleted: {deleted:,} rows older than {keep_days} days")
+    records = dict.fromkeys((lake.usage, lake.trace, lake.rejected), keep_days)
+    for path, days in (records | {lake.rollup: keep_rollup_days}).items():
+        if days is not None and exists(spark, path):
+            deleted = _expired(
+                spark, path, now_ms - days * DAY_MS, "day" if path != lake.rejected else "taken_ms"
+            )
+            notes.append(f"{path}: {deleted:,} rows older than {days} days were deleted")
     for path in (lake.usage, lake.trace, lake.rejected, lake.rollup, lake.recommendation, lake.replay):
         if exists(spark, path):
             notes.append(_compacted(spark, path, history_days))
@@ -76,18 +81,14 @@ def _delete(lines: DataFrame, lake: Lake, kind: Kind, cluster: str) -> None:
     ).collect()
 
 
-def _expired(spark: SparkSession, lake: Lake, oldest_ms: int) -> int:
-    """Delete days before that of `oldest_ms`, and lines rejected before it; return the number of rows."""
-    day = datetime.fromtimestamp(oldest_ms / 1000, UTC).date()
-    before = dict.fromkeys((lake.usage, lake.trace, lake.rollup), f"day < date'{day}'")
-    before[lake.rejected] = f"taken_ms < {oldest_ms}"
-    deleted = 0
-    for path, where in before.items():
-        if exists(spark, path):
-            delete = f"DELETE FROM {sql_name(path)} WHERE {where}"  # noqa: S608  # of no input
-            (row,) = spark.sql(delete).collect()
-            deleted += max(0, row[0])
-    return deleted
+def _expired(spark: SparkSession, path: str, oldest_ms: int, column: str) -> int:
+    """Delete the rows of a table of days before that of `oldest_ms`, or of times (ms) before it; return their
+    number.
+    """
+    oldest = f"date'{datetime.fromtimestamp(oldest_ms / 1000, UTC).date()}'" if column == "day" else oldest_ms
+    delete = f"DELETE FROM {sql_name(path)} WHERE {column} < {oldest}"  # noqa: S608  # of no input
+    (row,) = spark.sql(delete).collect()
+    return max(0, int(row[0]))
 
 
 def _compacted(spark: SparkSession, path: str, history_days: int) -> str:

@@ -257,17 +257,21 @@ def _candidates(rows: DataFrame, wanted: model.Wanted) -> list[model.Candidate]:
         fn.struct(*bounds("throttled_s")).alias("throttled_s"),
         fn.count_if(fn.col("demand") != DEMAND_RECORDED).alias("unknown"),
         *(fn.coalesce(fn.sum(name), fn.lit(0)).alias(name) for name in counts),
+        fn.min("start_ms").alias("from_ms"),
+        (fn.max("start_ms") + model.HOUR_MS).alias("to_ms"),
     )
     throttled_s = fn.sort_array(fn.collect_list(fn.struct("quota", "throttled_s")))
     found = by_quota.groupBy("candidate").agg(
         throttled_s.alias("throttled_s"),
         *(fn.when(fn.sum("unknown") == 0, fn.sum(name)).alias(name) for name in counts),
+        fn.min("from_ms").alias("from_ms"),
+        fn.max("to_ms").alias("to_ms"),
     )
     return [
         model.Candidate(
             row["candidate"],
             {each["quota"]: model.Bounds(*each["throttled_s"].values()) for each in row["throttled_s"]},
-            *(row[name] for name in counts),
+            *(row[name] for name in (*counts, "from_ms", "to_ms")),
         )
         for row in collected(found.orderBy(fn.col("candidate") != RECORDED, "candidate")).to_dicts()
     ]

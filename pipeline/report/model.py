@@ -190,6 +190,10 @@ class Candidate(NamedTuple):
     """Number of requests told to wait; None if clients were held back in the recording. So is `given_up`."""
     given_up: int | None
     """Number of requests that waited longer than the client's timeout."""
+    from_ms: int = 0
+    """Beginning (ms) of the first hour with results."""
+    to_ms: int = 0
+    """End (ms) of the last hour with results."""
 
 
 class Ingested(NamedTuple):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from weir.pipeline.report.model import HOUR_MS, Candidate, Client, Columns, Findings, Proposal, Use
+from weir.pipeline.report.model import HOUR_MS, WEEK_MS, Candidate, Client, Columns, Findings, Proposal, Use
 from weir.pipeline.report.names import Entity
 from weir.pipeline.report.plot import Plot, plot
-from weir.pipeline.report.units import OF_QUOTA, text
+from weir.pipeline.report.units import OF_QUOTA, moment, text
 
 RUN: Final = {
     "ingest": "No records have been ingested: run weir pipeline ingest.",
@@ -82,6 +82,7 @@ def figures(use: Use, noun: str) -> list[Figure]:
     """Return the main numbers of the last seven days; `noun` is the word for one entity."""
     columns, (week, before) = use.columns, use.weeks
     now, then = columns.week(0), columns.week(1)
+    is_longer = columns.count * columns.step_ms > WEEK_MS
     compared = sum(columns.recorded_s[then]) >= _COMPARED * sum(columns.recorded_s[now])
     rates = columns.rates(use.bytes_)
     top = max(range(columns.count)[now], key=lambda index: rates[index])
@@ -101,7 +102,12 @@ def figures(use: Use, noun: str) -> list[Figure]:
     told = f"{noun}s, told to wait {text(week.throttle_s, 's')}"
     tone = "bad" if week.throttled > before.throttled else "good"
     return [
-        Figure("Traffic", text(rate, "B/s"), "average over the recorded time", faster),
+        Figure(
+            "Traffic",
+            text(rate, "B/s"),
+            f"average of the {'latest 7 days' if is_longer else 'recorded time'}",
+            faster,
+        ),
         Figure(f"Busiest {columns.word}", text(rates[top], "B/s"), columns.when(top), busier),
         Figure(f"{noun.capitalize()}s", f"{week.entities:,}", "active", more),
         Figure("Throttled", f"{week.throttled:,}", told, waits, tone if waits else ""),
@@ -186,6 +192,12 @@ def _plots(client: Client, proposals: Sequence[Proposal], columns: Columns) -> l
         )
         for quota in client.peaks
     ]
+
+
+def replayed(candidates: Sequence[Candidate]) -> str:
+    """Return the time that the replay covers as text, in UTC."""
+    ends = min(each.from_ms for each in candidates), max(each.to_ms for each in candidates)
+    return " to ".join(moment(end, "%a %-d %b %Y %H:%M") for end in ends)
 
 
 def throttled(candidates: Sequence[Candidate]) -> list[str]:

@@ -220,8 +220,10 @@ def _notes(job: _Job, present: Sequence[Day]) -> Iterator[str]:
 
 def _named(days: Sequence[Day]) -> str:
     """Return the days in words, with their clusters if there are several."""
+    clusters = {each.cluster for each in days}
+    several = len(clusters) > 1
     if len(days) > _NAMED:
-        dates = sorted(each.day for each in days)
-        return f"{len(days)} days from {dates[0]} to {dates[-1]}"
-    several = len({each.cluster for each in days}) > 1
+        dates = sorted({each.day for each in days})
+        more = f", of {len(clusters)} clusters" if several else ""
+        return f"{len(dates)} days from {dates[0]} to {dates[-1]}{more}"
     return ", ".join(f"{each.cluster} {each.day}" if several else str(each.day) for each in days)

@@ -19,6 +19,7 @@ from weir.pipeline.ingest.batch import take
 from weir.pipeline.ingest.parse import DAY_MS, LINE_MAX, SOURCE, USAGE, parsed
 from weir.pipeline.lake import Lake, read
 from weir.pipeline.maintain import maintain
+from weir.pipeline.rollup.job import rollup
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
@@ -93,8 +94,11 @@ def test_maintain_deletes_old_days_and_compacts_the_others(spark: SparkSession, 
         take(lines(spark, NOON_MS, new, old), lake, USAGE, "default", "stream", batch)
     take(lines(spark, NOON_MS - 10 * DAY_MS, b"old and bad"), lake, USAGE, "default", "stream", 3)
     take(lines(spark, NOON_MS, b"bad"), lake, USAGE, "default", "stream", 4)
-    outcome = maintain(spark, lake, NOON_MS, keep_days=5)
-    assert outcome.notes[:2] == ("deleted: 4 rows older than 5 days", f"{lake.usage}: 3 files became 1")
+    rollup(spark, lake)
+    outcome = maintain(spark, lake, NOON_MS, keep_days=5, keep_rollup_days=90)
+    assert outcome.notes[0] == f"{lake.usage}: 3 rows older than 5 days were deleted"
+    assert f"{lake.usage}: 3 files became 1" in outcome.notes
+    assert f"{lake.rollup}: 0 rows older than 90 days were deleted" in outcome.notes  # trends need them
     assert clients(spark, lake.usage) == Counter(f"new {batch}" for batch in range(3))
     assert [row.line for row in read(spark, lake.rejected, tables.REJECTED).collect()] == ["bad"]
 

@@ -166,10 +166,11 @@ def test_the_report_reads_proposals_and_replays(spark: SparkSession, tmp_path: P
     found = find(spark, lake, Wanted())
     (proposal,) = found.proposals
     assert (proposal.entity, proposal.used, proposal.current, proposal.flags) == (A, 1, None, ("new",))
+    span = FIRST_MS, FIRST_MS + 3_600_000
     assert found.candidates == [
-        Candidate("recorded", {"producer_byte_rate": Bounds(1, 1)}, 1, 0),
-        Candidate("next.toml", {"producer_byte_rate": Bounds(7, 7)}, 2, 0),
-        Candidate("unknown.toml", {"producer_byte_rate": Bounds(0, None)}, None, None),
+        Candidate("recorded", {"producer_byte_rate": Bounds(1, 1)}, 1, 0, *span),
+        Candidate("next.toml", {"producer_byte_rate": Bounds(7, 7)}, 2, 0, *span),
+        Candidate("unknown.toml", {"producer_byte_rate": Bounds(0, None)}, None, None, *span),
     ]
     day = FIRST_DAY - timedelta(days=1)
     assert find(spark, lake, Wanted(days=(day, day))).candidates == []

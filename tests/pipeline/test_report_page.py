@@ -87,14 +87,24 @@ def test_the_report_page_names_a_missing_table_and_shows_all_others(left: dict[s
 
 
 def test_the_report_page_begins_with_three_sentences() -> None:
-    """10.8 MB in two hours are 1.5 kB/s, and 7.2 MB in the second hour 2 kB/s."""
     text = text_of(findings(ALICE))
     assert (
-        "4 clients moved 1.5 kB/s on average in 2 h of records, and 2 kB/s in the busiest hour, "
-        "Fri 27 Nov 01:00; alice / app moved 100%. "
+        "4 clients moved 10.8 MB in 2 h of records; alice / app moved 100%. "
         "All of it went through broker 1, with at most 2 kB/s of produce. "
         "Quotas told 1 of 4 clients to wait, 2 min in all; the recommendation changes 1 limit."
     ) in text
+
+
+def test_report_tells_the_time_that_a_replay_covers_and_the_week_of_its_figures() -> None:
+    """A replay of one day stood below 14 days of use, and two averages of different times at the top."""
+    quantities = (1e6,) * 14 * 24
+    found = with_use(findings(ALICE), columns=hours(14 * 24), bytes_=quantities, brokers=brokers(quantities))
+    found = with_use(found, clients=(client(ALICE, quantities),))
+    day = Candidate("a.toml", {}, 0, 0, 1_795_176_000_000, 1_795_176_000_000 + 86_400_000)
+    text = text_of(replace(found, candidates=[day]))
+    assert "from Fri 20 Nov 2026 12:00 to Sat 21 Nov 2026 12:00 (UTC)." in text
+    assert "average of the latest 7 days" in text
+    assert "on average" not in text
 
 
 def test_report_averages_are_over_the_recorded_time() -> None:
@@ -104,8 +114,8 @@ def test_report_averages_are_over_the_recorded_time() -> None:
     one = client(ALICE, (1e6,))
     found = with_use(found, clients=(one,), count=1)
     text = text_of(found)
-    assert "1 client moved 33.3 kB/s on average in 30 s of records; alice / app moved 100%." in text
-    assert "Traffic 33.3 kB/s average over the recorded time" in text
+    assert "1 client moved 1 MB in 30 s of records; alice / app moved 100%." in text
+    assert "Traffic 33.3 kB/s average of the recorded time" in text
 
 
 def test_the_recorded_time_begins_with_the_first_record_and_ends_with_the_last() -> None:
@@ -328,4 +338,4 @@ def test_the_report_of_idle_clients_has_no_division_by_zero() -> None:
         findings(ALICE), columns=hours(2, 0.0), bytes_=nothing, brokers=brokers(nothing), clients=(idle,)
     )
     assert isinstance(found.use, Use)
-    assert "4 clients moved 0 B/s on average in 0 s of records" in text_of(found)
+    assert "4 clients moved 0 B in 0 s of records" in text_of(found)

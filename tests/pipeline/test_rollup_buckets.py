@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import date
+
 import polars as pl
 import pyarrow as pa
 import pytest
 
 from weir.pipeline.arrow import table, unpacked
 from weir.pipeline.rollup import columns, compute
+from weir.pipeline.rollup.job import Day, _named
 
 
 def records(count: int) -> pa.RecordBatch:
@@ -44,3 +47,9 @@ def test_bucket_of_an_entity_is_the_same_with_another_release_of_polars(
     monkeypatch.setattr(pl.Expr, "hash", lambda self, seed=0: hashed(self, seed + 1))
     assert buckets(40) == before
     assert len(set(before.values())) == 4
+
+
+def test_days_of_several_clusters_are_counted_once() -> None:
+    """Eight days of two clusters were told as 16 days."""
+    days = [Day(cluster, date(2026, 11, number)) for cluster in ("east", "west") for number in range(1, 9)]
+    assert _named(days) == "8 days from 2026-11-01 to 2026-11-08, of 2 clusters"
