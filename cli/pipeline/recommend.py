@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace as dc_replace
 from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
@@ -14,27 +16,28 @@ from weir.cli.output_file import check_free, write_lines
 from weir.cli.pipeline.days import Days
 from weir.cli.pipeline.run import cluster_option, job_options, run_job
 from weir.cli.quotas.entity import RATES_HELP, parse_assignments, parse_key
-from weir.pipeline.outcome import Outcome, PipelineError
+from weir.pipeline.outcome import Listing, Outcome, PipelineError
 from weir.pipeline.recommend.plan import AUTO, FLOORS, LEVELS, PERCENTILES, ROBUST, Plan
 from weir.proxy.files import QUOTAS_BYTES_MAX, read_text
 from weir.quotas import QuotaFileError, QuotaKey, QuotaTable, parse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+_THROTTLED_MAX: Final = 100
+"""Maximum number of throttled budgets that `--what-if` lists."""
 _DEFAULTS: Final = Plan(now=datetime.min)  # noqa: DTZ901  # only for its other fields
 
 EXAMPLES: Final = """\b
 Examples:
-  weir pipeline recommend --lake /srv/lake --output new.toml
+  weir pipeline recommend --lake /srv/lake --output new.toml --current quotas.toml --what-if
   weir pipeline recommend --lake lake --output new.toml --current quotas.toml --days 2026-11-01..2026-11-20
   weir pipeline recommend --lake lake --output new.toml --growth 0.2 --headroom 1.5 \\
     --capacity producer_byte_rate=100MB --capacity consumer_byte_rate=200MB --over-commitment 1.5
   weir pipeline recommend --lake lake --output new.toml --level user --floor producer_byte_rate=5MB
 
 \b
-Then look at it, try it, use it:
+Then look at it, and use it (--what-if has tried it):
   weir quotas list --quotas new.toml
-  weir pipeline replay --help
   weir run --quotas new.toml ...
 """
 
@@ -133,6 +136,9 @@ Then look at it, try it, use it:
     help="Flag entities that never used this share of their current quota.",
 )
 @click.option(
+    "--what-if", is_flag=True, help="Replay the records under the new file, and show whom it would throttle."
+)
+@click.option(
     "--no-default", is_flag=True, help="Write an entry for every entity, and no default for new ones."
 )
 def recommend(
@@ -155,6 +161,7 @@ def recommend(
     over_commitment: float,
     min_active_hours: int,
     near: float,
+    what_if: bool,
     no_default: bool,
 ) -> None:
     """Propose a quota for each user and client-id from recorded usage, as a quota file with reasons.
@@ -189,14 +196,38 @@ def recommend(
     except PipelineError as error:
         raise CommandError(str(error)) from None
     write = partial(write_lines, output, force=force)
-    run_job("recommend", partial(_job, root, plan, write), master=master, as_json=as_json)
+    files = [*dict.fromkeys(file for file in (current, output) if file is not None)] if what_if else []
+    run_job("recommend", partial(_job, root, plan, write, files), master=master, as_json=as_json)
 
 
-def _job(root: str, plan: Plan, write: partial[None], spark: SparkSession) -> Outcome:
+def _job(
+    root: str, plan: Plan, write: partial[None], candidates: Sequence[Path], spark: SparkSession
+) -> Outcome:
     from weir.pipeline.lake import Lake
     from weir.pipeline.recommend.job import recommend as job  # needs Spark: not for --help
 
-    return job(spark, Lake(root), plan, write)
+    outcome = job(spark, Lake(root), plan, write)
+    if not candidates or not outcome.read["hours"]:  # without hours there is no new file
+        return outcome
+    from weir.pipeline.replay.job import Options, replay
+
+    options = Options(cluster=plan.cluster, days=plan.days, top=_THROTTLED_MAX)
+    replayed = replay(spark, Lake(root), candidates, options)
+    totals, budgets = replayed.listings
+    return dc_replace(
+        outcome,
+        wrote=outcome.wrote | {"replayed hours": replayed.wrote["hours"]},
+        where=outcome.where | {"replayed hours": replayed.where["hours"]},
+        notes=(*outcome.notes, *replayed.notes),
+        listings=(*outcome.listings, totals, _throttled(budgets)),
+    )
+
+
+def _throttled(budgets: Listing) -> Listing:
+    """Return the rows of budgets that the new file, the last of the candidates, throttles or may throttle."""
+    rows = tuple(row for row in budgets.rows if row[-1] not in (None, "0.0"))
+    title = f"throttled s of the {len(rows)} budgets that {budgets.columns[-1]} would throttle"
+    return dc_replace(budgets, title=title, rows=rows)
 
 
 def parse_keys(text: str) -> tuple[QuotaKey, ...]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,48 @@ from click.testing import CliRunner
 from weir.cli.exits import CommandError
 from weir.cli.main import weir
 from weir.cli.output_file import write_lines
+from weir.pipeline.outcome import Listing, Outcome
+from weir.pipeline.replay.job import Options
+
+
+def test_what_if_shows_whom_the_new_file_would_throttle_in_the_same_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody ran a replay after a recommendation."""
+    current, output = tmp_path / "quotas.toml", tmp_path / "new.toml"
+    current.write_text("")
+    replayed = list[object]()
+
+    def recommended(
+        _spark: object, _lake: object, _plan: object, write: Callable[[list[str]], None]
+    ) -> Outcome:
+        write(["# new"])
+        return Outcome("recommend", read={"hours": 1})
+
+    def replay(_spark: object, _lake: object, candidates: list[Path], options: Options) -> Outcome:
+        replayed.append((candidates, [file.exists() for file in candidates], options.days))
+        names = ("cluster", "quota", "user", "client_id", "broker", "recorded", "quotas.toml", "new.toml")
+        rows = [
+            ("default", "producer_byte_rate", "alice", name, "1", "0.0", "0.0", s)
+            for name, s in TIMES.items()
+        ]
+        listings = (Listing("totals", ("quota",), ()), Listing("top", names, tuple(rows)))
+        return Outcome("replay", wrote={"hours": 3}, where={"hours": "lake/replay"}, listings=listings)
+
+    monkeypatch.setattr("weir.pipeline.spark.session", lambda *_, **__: nullcontext(object()))
+    monkeypatch.setattr("weir.cli.pipeline.run._watch", lambda *_: None)
+    monkeypatch.setattr("weir.pipeline.recommend.job.recommend", recommended)
+    monkeypatch.setattr("weir.pipeline.replay.job.replay", replay)
+    command = ["pipeline", "recommend", "--lake", str(tmp_path), "--output", str(output), "--what-if"]
+    options = ["--current", str(current), "--days", "2026-11-01"]
+    done = CliRunner().invoke(weir, [*command, *options])
+    assert done.exit_code == 0, done.output
+    assert replayed == [([current, output], [True, True], (date(2026, 11, 1), date(2026, 11, 1)))]
+    assert "throttled s of the 2 budgets that new.toml would throttle" in done.output
+    assert [name for name in TIMES if f" {name} " in done.output] == ["held", "unsure"]
+
+
+TIMES = {"held": "12.5", "unsure": "0.0 to unknown", "free": "0.0", "unlimited": None}
 
 
 def misused(tmp_path: Path, *arguments: str) -> str:
