@@ -14,10 +14,11 @@ JOBS: Final = {
     "replay": "Compute what quotas would have throttled.",
     "report": "Draw all of it as one HTML page.",
     "maintain": "Compact the tables, delete old rows, take rejected lines in again.",
+    "nightly": "Run several of these jobs in one Spark.",
     "demo": "Record real clients for half a minute, and run all jobs.",
 }
-"""Jobs in the order in which they are run; `demo` runs all but `maintain`. Each job has a module in this
-package, which is loaded when the job is run.
+"""Jobs in the order in which they are run, and other commands. Each has a module in this package, which is
+loaded when the command is run.
 """
 
 

@@ -6,7 +6,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -35,6 +35,8 @@ PATTERN: Final = "*?[]{}\\"
 MAKES_LAKE: Final = "ingest"
 """Name of the job that creates the lake, the directory with the pipeline's tables."""
 NEEDED: Final = ("pyspark", "pandas", "pyarrow", "polars")
+SHARED: Final = f"{__name__}.session"
+"""Key of a Spark session that several jobs share, in the meta data of their contexts."""
 
 
 def job_options(command: C) -> C:
@@ -187,7 +189,7 @@ def _run(
             f"the pipeline needs {', '.join(missing)}: pip install '.[pipeline]' in a checkout"
         )
     master = master or _master()
-    if run.job != MAKES_LAKE and master is not None and master.startswith("local"):
+    if run.job not in (MAKES_LAKE, "nightly") and master is not None and master.startswith("local"):
         _check_lake(context.params["root"])
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -195,8 +197,11 @@ def _run(
     from weir.pipeline.spark import session, submitted
 
     try:
-        settings = {} if submitted() else _with_s3(context)
-        with session(run.job, master=master, settings=settings) as spark:
+        if (shared := context.meta.get(SHARED)) is not None:
+            opened: AbstractContextManager[SparkSession] = nullcontext(shared)
+        else:
+            opened = session(run.job, master=master, settings={} if submitted() else _with_s3(context))
+        with opened as spark:
             outcome = in_session(run.job, spark, job)
             run.newest = newest(run.job, context, spark)
     except PipelineError as error:
@@ -216,7 +221,7 @@ def _with_s3(context: click.Context) -> dict[str, str]:
     command brings no jars. Raises PipelineError if a download fails.
     """
     settings = _settings(context)
-    s3 = any(isinstance(value, str) and value.startswith(S3) for value in context.params.values())
+    s3 = any(S3 in str(value) for value in context.params.values())
     return {**loading(provided(s3=True)), **settings} if s3 and JARS not in settings else settings
 
 
@@ -235,7 +240,7 @@ def in_session(name: str, spark: SparkSession, job: Callable[[SparkSession], Out
     """Run one job and show its progress; return its outcome with the duration. Raises the job's
     exceptions.
     """
-    with _progress(name, spark):
+    with nullcontext() if name == "nightly" else _progress(name, spark):  # its jobs show theirs
         began_s = time.monotonic()
         return replace(job(spark), seconds=round(time.monotonic() - began_s, 3))
 

@@ -27,7 +27,7 @@ ALERTS: Final = (DEPLOY / "alerts.yml").read_text("utf-8")
 def unit(name: str) -> dict[str, dict[str, list[str]]]:
     """Return the values of each option of each section of a systemd unit."""
     sections: dict[str, dict[str, list[str]]] = {}
-    for line in (DEPLOY / name).read_text("utf-8").splitlines():
+    for line in (DEPLOY / name).read_text("utf-8").replace("\\\n", " ").splitlines():
         if line.startswith("["):
             options = sections.setdefault(line.strip("[]"), {})
         elif line and not line.startswith("#"):
@@ -41,10 +41,15 @@ def cron_jobs() -> dict[str, dict[str, Any]]:
     return {each["metadata"]["name"]: each for each in documents if each["kind"] == "CronJob"}
 
 
-def containers(cron_job: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the containers of a CronJob, in the order in which they run."""
-    pod = cron_job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
-    return [*pod["initContainers"], *pod["containers"]]
+def container(cron_job: dict[str, Any]) -> dict[str, Any]:
+    (found,) = cron_job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    return dict(found)
+
+
+def jobs_of(words: list[str]) -> list[list[str]]:
+    """Return the jobs of `weir pipeline nightly JOB…`, each with its options."""
+    assert words[:2] == ["pipeline", "nightly"]
+    return [shlex.split(job) for job in words[2:]]
 
 
 def parsed(arguments: list[str]) -> click.Context:
@@ -56,9 +61,10 @@ def parsed(arguments: list[str]) -> click.Context:
 
 
 def jobs_of_unit(name: str) -> list[list[str]]:
-    commands = [shlex.split(line) for line in unit(f"weir-pipeline-{name}.service")["Service"]["ExecStart"]]
-    assert [command[:2] for command in commands] == [["/opt/weir/bin/weir", "pipeline"]] * len(commands)
-    return [command[2:] for command in commands]
+    (line,) = unit(f"weir-pipeline-{name}.service")["Service"]["ExecStart"]
+    program, *words = shlex.split(line)
+    assert program == "/opt/weir/bin/weir"
+    return jobs_of(words)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -94,16 +100,13 @@ def test_each_timer_of_the_pipeline_starts_the_service_of_its_name(name: str) ->
 @pytest.mark.parametrize("name", NAMES)
 def test_the_pipelines_cron_jobs_run_existing_jobs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEIR_LAKE", "s3a://bucket/lake")
-    for container in containers(cron_jobs()[f"weir-pipeline-{name}"]):
-        command, *arguments = container["args"]
-        assert command == "pipeline"
-        assert container["name"] == arguments[0]
-        assert parsed(arguments).params["root"] == "s3a://bucket/lake"
+    for job in jobs_of(container(cron_jobs()[f"weir-pipeline-{name}"])["args"]):
+        assert parsed(job).params["root"] == "s3a://bucket/lake"
 
 
 def test_every_scheduled_job_runs_in_systemd_and_in_kubernetes() -> None:
     systemd = {job[0] for name in NAMES for job in jobs_of_unit(name)}
-    kubernetes = {each["name"] for cron_job in cron_jobs().values() for each in containers(cron_job)}
+    kubernetes = {job[0] for cron_job in cron_jobs().values() for job in jobs_of(container(cron_job)["args"])}
     assert systemd == kubernetes | {"report"}, "the page would be lost with the pod"
     assert kubernetes == {"ingest", "rollup", "recommend", "maintain"}
 
@@ -135,9 +138,8 @@ def test_the_cron_jobs_containers_have_the_images_user_and_a_scratch_directory()
     for cron_job in cron_jobs().values():
         pod = cron_job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
         assert pod["securityContext"]["runAsUser"] == int(user)
-        for container in containers(cron_job):
-            assert container["securityContext"]["readOnlyRootFilesystem"]
-            assert container["volumeMounts"] == [{"name": "scratch", "mountPath": "/tmp"}]  # noqa: S108
+        assert container(cron_job)["securityContext"]["readOnlyRootFilesystem"]
+        assert container(cron_job)["volumeMounts"] == [{"name": "scratch", "mountPath": "/tmp"}]  # noqa: S108
 
 
 def test_the_images_user_has_a_name_which_hadoop_asks_for() -> None:

@@ -1,0 +1,90 @@
+"""`weir pipeline nightly`, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from weir.cli.main import weir
+from weir.pipeline.outcome import Outcome, PipelineError
+
+
+@pytest.fixture
+def sessions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Replace Spark, and return the names of the sessions that begin."""
+    begun = list[str]()
+
+    @contextmanager
+    def session(name: str, **_others: object) -> Iterator[object]:
+        begun.append(name)
+        yield object()
+
+    monkeypatch.setattr("weir.pipeline.spark.session", session)
+    monkeypatch.setattr("weir.cli.pipeline.run._watch", lambda *_: None)
+    monkeypatch.setattr("weir.cli.pipeline.run.newest", lambda *_: {})
+    return begun
+
+
+def test_nightly_runs_its_jobs_in_order_in_one_session(
+    sessions: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lakes = list[tuple[str, str, object]]()
+
+    def rolled(spark: object, lake: object, **_others: object) -> Outcome:
+        lakes.append(("rollup", lake.root, spark))  # type: ignore[attr-defined]  # a Lake
+        return Outcome("rollup")
+
+    def cleaned(spark: object, lake: object, *_arguments: object, **options: object) -> Outcome:
+        lakes.append((f"maintain {options['keep_days']}", lake.root, spark))  # type: ignore[attr-defined]
+        return Outcome("maintain")
+
+    monkeypatch.setattr("weir.pipeline.rollup.job.rollup", rolled)
+    monkeypatch.setattr("weir.pipeline.maintain.maintain", cleaned)
+    metrics = tmp_path / "rollup.prom"
+    command = ["pipeline", "nightly", "--lake", str(tmp_path), f"rollup --metrics-file '{metrics}'"]
+    done = CliRunner().invoke(weir, [*command, "maintain --retention-days 9"])
+    assert done.exit_code == 0, done.output
+    assert [line.split(":")[0] for line in done.output.splitlines() if "done in" in line] == [
+        "rollup",
+        "maintain",
+        "nightly",
+    ]
+    assert [(name, root) for name, root, _spark in lakes] == [
+        ("rollup", str(tmp_path)),
+        ("maintain 9", str(tmp_path)),
+    ]
+    assert len({spark for _name, _root, spark in lakes}) == 1
+    assert sessions == ["nightly"]
+    assert 'weir_pipeline_run_successful{cluster="",job_name="rollup"' in metrics.read_text()
+
+
+def test_nightly_ends_with_the_first_job_that_fails(
+    sessions: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_arguments: object, **_options: object) -> Outcome:
+        raise PipelineError("nothing works")
+
+    monkeypatch.setattr("weir.pipeline.rollup.job.rollup", fail)
+    done = CliRunner().invoke(weir, ["pipeline", "nightly", "--lake", str(tmp_path), "rollup", "maintain"])
+    assert (done.exit_code, done.stderr) == (2, "weir: nothing works\n")
+    assert sessions == ["nightly"]
+
+
+@pytest.mark.parametrize(
+    ("job", "message"),
+    [
+        ("rollup --window-second 5", "weir: rollup --window-second 5: No such option"),
+        ("demo", "weir: demo: no job, must be one of ingest, rollup, recommend, replay, report, maintain"),
+        ("'rollup", 'weir: "\'rollup": not a job with its options: No closing quotation'),
+        ("", "weir: '': not a job with its options: "),
+    ],
+)
+def test_nightly_refuses_wrong_jobs_before_spark_starts(sessions: list[str], job: str, message: str) -> None:
+    done = CliRunner().invoke(weir, ["pipeline", "nightly", "--lake", "/", "rollup", job])
+    assert done.exit_code == 2
+    assert done.stderr.startswith(message)
+    assert sessions == []
