@@ -1,9 +1,9 @@
 """Provide the jars of Delta Lake, of Spark's Kafka connector and of S3, which PySpark does not contain.
 
 `spark-submit --packages` would download them with Java, which does not trust the machine's certificate
-authorities. Therefore `jars.txt` and, for paths on S3 only, `jars_s3.txt` lock their versions. Python
-downloads the jars from a Maven repository, with its own certificate authorities and proxy settings, verifies
-them, and keeps them in a cache.
+authorities, and finds no token provider of the connector's release. Therefore `jars.txt` and, for paths on S3
+only, `jars_s3.txt` lock their versions. Python downloads the jars from a Maven repository, with its own
+certificate authorities and proxy settings, verifies them, and keeps them in a cache.
 
 A lock file has one `group:artifact:version sha256 bytes` per line; `#` starts a comment.
 """
@@ -30,8 +30,6 @@ from weir.pipeline.outcome import PipelineError
 
 CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.2"
 DELTA: Final = "io.delta:delta-spark_2.13:4.0.0"
-PACKAGES: Final = f"{DELTA},{CONNECTOR}"
-"""Maven coordinates of Delta Lake and the connector, for `spark-submit --packages`."""
 S3: Final = "s3a://"
 """Beginning of the paths for which the jars of S3 are needed."""
 JARS: Final = "spark.jars"

@@ -6,10 +6,13 @@ import logging
 import os
 import signal
 import sys
+import tempfile
 import threading
+import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from importlib.resources import as_file, files
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from weir.pipeline.jars import JARS, loading, provided
@@ -36,6 +39,8 @@ SETTINGS: Final = {
     "spark.ui.showConsoleProgress": "false",
 }
 
+ROOMS: Final = ("pipeline", "quotas", "usage")
+"""Weir's rooms whose code runs in executors."""
 JAVA_OPTIONS: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 """Environment variables with options that Java, or Spark's script, adds to those of the driver, such as the
 choice of a garbage collector.
@@ -47,6 +52,25 @@ def at_server(master: str | None) -> bool:
     return master is not None and master.startswith("sc://")
 
 
+def is_local(master: str) -> bool:
+    """Return True if a master's executors are threads of the driver.
+
+    >>> is_local("local[*]"), is_local("local-cluster[2,1,1024]")
+    (True, False)
+    """
+    return master.partition("[")[0] == "local"
+
+
+def _archive(path: Path) -> Path:
+    """Write the code for executors to `path`, as a zip file: Spark loads no wheel. Return the path."""
+    package = Path(str(files("weir")))
+    modules = (module for room in ROOMS for module in (package / room).rglob("*.py"))
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for module in (package / "__init__.py", *modules):
+            archive.write(module, module.relative_to(package.parent))
+    return path
+
+
 @contextmanager
 def session(
     name: str, *, master: str | None = None, settings: Mapping[str, str] | None = None
@@ -54,7 +78,8 @@ def session(
     """Yield a Spark session for the job `name`, and stop the session after the block. `master` None leaves
     the master to spark-submit; `settings` take precedence over `SETTINGS`. Unless spark-submit started this
     process or `settings` has `spark.jars`, the locked jars are loaded, and downloaded if they are missing.
-    A Spark Connect server (`at_server`) has its own.
+    A Spark Connect server (`at_server`) has its own. Executors on other machines get Weir's code from here,
+    because they may lack it, or have another release.
 
     Raises PipelineError if Spark, Java or a jar is missing, or Spark does not start.
     """
@@ -76,8 +101,11 @@ def session(
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         raise
     try:
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-        yield spark
+        with tempfile.TemporaryDirectory(prefix="weir-code-") as directory:  # Spark reads it until it stops
+            if not is_local(spark.sparkContext.master or ""):
+                spark.sparkContext.addPyFile(str(_archive(Path(directory, "weir.zip"))))
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+            yield spark
     except KeyboardInterrupt:
         _end_java(spark)
         raise

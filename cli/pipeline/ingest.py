@@ -32,7 +32,12 @@ Examples:
 
 @click.command(epilog=EXAMPLES)
 @job_options
-@click.option("--files", "directory", metavar="DIR", help="The directory with Weir's usage files.")
+@click.option(
+    "--files",
+    "directory",
+    metavar="DIR",
+    help="The directory with Weir's usage files, on a cluster one that all of its machines have.",
+)
 @click.option("--topic", metavar="TOPIC", help="The topic of usage; traces are in TOPIC-trace.")
 @click.option("--bootstrap-servers", metavar="HOST:PORT,...", help="Brokers that have the topic.")
 @click.option(

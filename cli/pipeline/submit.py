@@ -1,4 +1,4 @@
-"""The pipeline for a cluster: `spark-submit --py-files kafka_weir.whl submit.py ingest --lake …`.
+"""The pipeline for a cluster: `spark-submit --jars "$(weir pipeline jars)" submit.py ingest --lake …`.
 
 Jobs and options are those of `weir pipeline`.
 """

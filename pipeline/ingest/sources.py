@@ -16,7 +16,6 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from weir.pipeline.ingest.lines import COMPRESSIONS
-from weir.pipeline.jars import PACKAGES
 from weir.pipeline.outcome import PipelineError
 
 BATCH_BYTES: Final = 512 * 1024 * 1024
@@ -139,7 +138,7 @@ class Topic:
             if "kafka" not in str(error).lower():
                 raise
             raise PipelineError(
-                f"Spark has no Kafka connector here: spark-submit --packages {PACKAGES}"
+                'Spark has no Kafka connector here: spark-submit --jars "$(weir pipeline jars)"'
             ) from None
         source = fn.concat_ws("/", "topic", "partition", "offset").alias("source")
         return lines.select(source, fn.col("value").alias("content"), _taken())
