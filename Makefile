@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install demo pipeline-demo test test-all check fast spark brokers compiled wheel check-compiled lock mutants \
+.PHONY: help install demo pipeline-demo test test-all check fast spark cluster brokers compiled wheel check-compiled lock mutants \
 	fuzz bench pictures image format clean
 
 help: ## show this help
@@ -54,6 +54,9 @@ fast: install ## all fast tests
 
 spark: install ## only the tests of the pipeline, with Spark
 	$(LANES) run spark
+
+cluster: install ## only the tests of the pipeline on a Spark cluster
+	$(LANES) run cluster
 
 brokers: install ## only the tests with real brokers, or with other releases of clients
 	$(LANES) run brokers measured alone

@@ -26,7 +26,7 @@ from tools.lanes.summary import show
 if TYPE_CHECKING:
     from pathlib import Path
 
-LANE_MARKS = ("broker", "oracle", "spark", "measured", "alone")
+LANE_MARKS = ("broker", "oracle", "spark", "cluster", "measured", "alone")
 MODULE = """
 import pytest
 

@@ -115,10 +115,18 @@ FAST: Final = Lane(
 SPARK: Final = Lane(
     "spark",
     "the pipeline's jobs on Spark",
-    "spark",
+    "spark and not cluster",
     named=("spark",),
     workers="2",
     options=("--dist", "loadfile"),
+)
+CLUSTER: Final = Lane(
+    "cluster",
+    "the pipeline's jobs at a Spark master with two workers",
+    "spark and cluster",
+    named=("cluster",),
+    workers="0",
+    extents=(Extent.REST, Extent.ALL),
 )
 BROKERS: Final = Lane(
     "brokers",
@@ -144,7 +152,7 @@ ALONE: Final = Lane(
     workers="0",
     extents=(Extent.REST, Extent.ALL),
 )
-LANES: Final = (FAST, SPARK, BROKERS, MEASURED, ALONE)
+LANES: Final = (FAST, SPARK, CLUSTER, BROKERS, MEASURED, ALONE)
 
 COMPILED: Final = Lane("compiled", "the data path, compiled by mypyc", FAST.marks, core=FAST.core)
 """The lane of compiled modules: the tests of `COMPILED_TESTS`, on a build that is made first."""
