@@ -38,7 +38,7 @@ def commands(*all_arguments: Sequence[str], directory: Path) -> list[Ended]:
         capture_output=True,
         cwd=Path(__file__).resolve().parents[2],
         check=False,
-        timeout=JOB_S,
+        timeout=2 * JOB_S,
     )
     assert done.returncode == 0, done.stderr.decode()
     return msgspec.json.decode(done.stdout, type=list[Ended])

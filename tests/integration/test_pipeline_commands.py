@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from tests.integration.pipeline_jobs import commands, outcome, rows
+from tests.integration.pipeline_jobs import commands, rows
 from tests.proxy.usage_rigs import text_of
 from weir.cli.main import weir
 from weir.demo.client_specs import CLIENTS
@@ -27,14 +27,20 @@ def test_pipeline_commands_run_one_after_the_other_over_real_records(tmp_path: P
     record(None, SECONDS, files, lambda _cluster, _elapsed_s: None)
     lines = sum(len(text_of(path).splitlines()) for path in files.records.glob("usage-*.jsonl.zst"))
 
-    lake = files.lake
-    ingested = outcome("ingest", lake, "--files", str(files.records), "--once")
+    lake, current, new = files.lake, str(files.quotas), str(files.recommended)
+    jobs = [
+        ("ingest", "--files", str(files.records), "--once"),
+        ("rollup",),
+        ("recommend", "--output", new, "--current", current),
+        ("replay", current, new),
+        ("report", "--output", str(files.report)),
+    ]
+    of_all = (*LOCAL, "--lake", str(lake), "--json")
+    ended = commands(*(("pipeline", *job, *of_all) for job in jobs), directory=tmp_path)
+    assert [(done.exit_code, done.errors) for done in ended] == [(0, "")] * len(jobs)
+    ingested, rolled_up, _, replayed, _ = (msgspec.json.decode(done.output) for done in ended)
     assert ingested["wrote"]["usage records"] == lines == len(rows(lake, "usage"))
-    assert outcome("rollup", lake)["read"]["records"] == lines
-    outcome("recommend", lake, "--output", str(files.recommended), "--current", str(files.quotas))
-    replayed = outcome("replay", lake, str(files.quotas), str(files.recommended))
-    assert replayed["read"]["records"] == lines
-    outcome("report", lake, "--output", str(files.report))
+    assert rolled_up["read"]["records"] == replayed["read"]["records"] == lines
     assert all(spec.client_id in files.report.read_text() for spec in CLIENTS)
 
     proposed = parse(files.recommended.read_text())
