@@ -26,7 +26,7 @@ Examples:
 
 @click.command(epilog=EXAMPLES)
 @job_options
-@click.argument("jobs", metavar="'JOB OPTION...'...", nargs=-1, required=True)
+@click.argument("jobs", metavar="JOB...", nargs=-1, required=True)
 def nightly(root: str, master: str | None, as_json: bool, jobs: tuple[str, ...]) -> None:
     """Run several jobs one after the other in one Spark, which takes most of a small job's time to start.
 

@@ -192,8 +192,8 @@ class RunningQuery:
                 continue
             try:
                 frame = yield from self._request(asked)
-            except EncodeError as error:
-                advance = partial(self._query.throw, error)
+            except EncodeError as refused:  # another name: mypyc gives a name one type
+                advance = partial(self._query.throw, refused)
                 continue
             body = yield frame
             assert body is not None

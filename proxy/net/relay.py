@@ -396,6 +396,12 @@ class Relay:
             self._hold()
         self._flush()
 
+    def _keep(self, side: Side, data: bytearray) -> None:
+        """Keep bytes that were read from this side behind those that are kept already."""
+        side.received_bytes += len(data)
+        side.kept, side.own = b"".join((side.kept, data)), None
+        self._hold()
+
     def _flush_woken(self) -> None:
         self._flush()
         self.connection.effects.change()

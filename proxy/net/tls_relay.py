@@ -42,9 +42,7 @@ class TlsRelay(Relay):
             if side is self._client and not self._closed and (size := sock.waiting_bytes()):
                 buffer = bytearray(size)
                 count = side.recv_into(memoryview(buffer))
-                side.received_bytes += count
-                side.kept, side.own = b"".join((side.kept, buffer[:count])), None
-                self._hold()
+                self._keep(side, buffer[:count])
 
     def _client_ready(self, events: int) -> None:
         super()._client_ready(self._unstalled(self._client, events))

@@ -12,7 +12,7 @@ import pytest
 from tests.clients import create_topic
 from tests.clients.librdkafka import Librdkafka
 from tests.integration.conftest import StartWeir
-from tests.integration.test_streams_groups import await_coordinator
+from tests.integration.coordinators import await_coordinator
 from tests.kafka.fixtures import StartCluster
 from tests.raw import Address, Answer, Behaviour, RawClient, Request, ask, drive, leaders
 from tests.raw.requests import Outcome

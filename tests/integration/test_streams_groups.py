@@ -9,32 +9,20 @@ from uuid import uuid4
 import pytest
 
 from tests.integration.conftest import StartWeir
+from tests.integration.coordinators import await_coordinator
 from tests.integration.mutable import await_partitions, controller, mutable, partitions_at, quota
 from tests.integration.topic_creation import FIVE, NEVER, OK, create
 from tests.integration.weir_log import assert_no_complaint
 from tests.kafka.fixtures import StartCluster
 from tests.raw import Address, ask
 from weir.protocol.error_codes import ErrorCode
-from weir.protocol.messages import (
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-    StreamsGroupHeartbeatRequest,
-    StreamsGroupHeartbeatResponse,
-)
+from weir.protocol.messages import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 
 pytestmark = [pytest.mark.broker]
 
 _TIMEOUT_S: Final = 30.0
 _POLL_S: Final = 0.1
 LOADING: Final = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-
-
-def await_coordinator(address: Address, group: str) -> None:
-    deadline = time.monotonic() + _TIMEOUT_S
-    wanted = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
-    while ask(address, wanted, FindCoordinatorResponse, 4).coordinators[0].error_code != ErrorCode.NONE:
-        assert time.monotonic() < deadline
-        time.sleep(_POLL_S)
 
 
 def join(address: Address, group: str, source: str, sink: str, partitions: int) -> tuple[int, int]:

@@ -17,6 +17,8 @@ import pyspark
 
 from weir.pipeline.java import launcher
 
+ENTRY: Final = Path(__file__).parents[2] / "cli" / "pipeline" / "submit.py"
+SUBMIT: Final = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 _CLASS: Final = Path(pyspark.__file__).parent / "bin" / "spark-class"
 _STARTS_S: Final = 300.0
 

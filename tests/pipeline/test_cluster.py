@@ -12,8 +12,7 @@ import msgspec
 import pytest
 
 from tests.integration.pipeline_jobs import rows
-from tests.pipeline.spark_cluster import bare_python, environment, standalone
-from tests.pipeline.test_ingest_submitted import ENTRY, SUBMIT
+from tests.pipeline.spark_cluster import ENTRY, SUBMIT, bare_python, environment, standalone
 from tests.pipeline.usage_files import NOON_MS, put, usage
 
 pytestmark = [pytest.mark.cluster, pytest.mark.spark, pytest.mark.timeout(3600)]

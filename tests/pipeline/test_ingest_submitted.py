@@ -1,17 +1,16 @@
-"""PySpark's `spark-submit` runs the jobs in local mode, with Weir's packages in an archive."""
+"""PySpark's `spark-submit` runs the jobs in local mode."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyspark
 import pytest
 
+from tests.pipeline.spark_cluster import ENTRY, SUBMIT
 from tests.pipeline.usage_files import NOON_MS, clients, put, usage
 from weir.pipeline import jars, java
 from weir.pipeline.lake import Lake
@@ -21,24 +20,9 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
-REPOSITORY = Path(__file__).parents[2]
-ENTRY = REPOSITORY / "cli" / "pipeline" / "submit.py"
-SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
-
-
-def archive(path: Path) -> Path:
-    """Return an archive of the packages that jobs need, in the form of a wheel."""
-    with zipfile.ZipFile(path, "w") as file:
-        for room in ("cli", "pipeline", "quotas", "usage"):
-            for module in (REPOSITORY / "weir" / room).rglob("*.py"):
-                file.write(module, module.relative_to(REPOSITORY))
-        file.write(REPOSITORY / "weir" / "__init__.py", "weir/__init__.py")
-    return path
-
 
 def submit(tmp_path: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [str(SUBMIT), "--master", "local[2]", "--py-files", str(archive(tmp_path / "weir.zip"))]
-    command += ["--jars", ",".join(map(str, jars.provided()))]
+    command = [str(SUBMIT), "--master", "local[2]", "--jars", ",".join(map(str, jars.provided()))]
     with java.launcher(local=True):
         return subprocess.run(
             [*command, str(ENTRY), *options], capture_output=True, text=True, check=False, cwd=tmp_path

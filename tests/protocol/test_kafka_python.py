@@ -51,6 +51,9 @@ KNOWN = [
     and CLASSES[message.__name__].valid_versions[0] <= version <= CLASSES[message.__name__].valid_versions[1]
 ]
 
+RENAMED = {"generation_id": "generation_id_or_member_epoch"}
+"""Fields that Kafka 4.4 has renamed in TxnOffsetCommit."""
+
 
 @each_version(KNOWN)
 @examples(4)
@@ -72,7 +75,7 @@ def convert(value: Any, cls: Any, version: int) -> Any:
         if field.name == "authorized_operations":
             fields[field.name] = _bits(_operations(value))
             continue
-        inner = getattr(value, field.name)
+        inner = getattr(value, field.name if hasattr(value, field.name) else RENAMED[field.name])
         if field.is_struct() and inner is not None:
             inner = convert(inner, field.data_class, version)
         elif field.is_struct_array() and inner is not None:

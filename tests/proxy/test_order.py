@@ -33,7 +33,7 @@ def too_new(correlation_id: int) -> bytes:
 
 
 def refusal(correlation_id: int) -> bytes:
-    ranges = [ApiVersionsResponse.ApiVersion(api_key=18, min_version=0, max_version=4)]
+    ranges = [ApiVersionsResponse.ApiVersion(api_key=18, min_version=0, max_version=5)]
     answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=ranges)
     return response(answer, 0, correlation_id)
 

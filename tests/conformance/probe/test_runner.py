@@ -243,7 +243,7 @@ def test_apis_and_versions_without_cases_are_named(stub: Brokers) -> None:
     assert len(list(probe.results())) == 3
     assert probe.notes == [
         "not probed with well-formed requests, which could do harm: ControlledShutdown",
-        "not probed, as Weir's schemas lack it: ApiVersions, versions 5-99",
+        "not probed, as Weir's schemas lack it: ApiVersions, versions 6-99",
         "not probed, as Weir's schemas lack it: API 9999, versions 0-1",
     ]
 
