@@ -182,12 +182,10 @@ def test_altering_one_value_costs_the_same_in_a_table_of_any_size() -> None:
 
 
 levels = st.tuples(people, clients).filter(any).map(lambda parts: (Entity(*parts), PRODUCE))
-produce_rates = st.dictionaries(
-    levels, st.none() | st.builds(QuotaValue, st.sampled_from([1.0, 2.0])), max_size=4
-)
+produce_rates = st.dictionaries(levels, st.none() | st.sampled_from([1.0, 2.0]).map(QuotaValue), max_size=4)
 
 
-@given(st.lists(st.builds(QuotaDelta, produce_rates, produce_rates), max_size=5))
+@given(st.lists(st.tuples(produce_rates, produce_rates).map(lambda both: QuotaDelta(*both)), max_size=5))
 def test_limiters_that_no_connection_looks_up_have_the_limits_of_the_changed_table(
     steps: list[QuotaDelta],
 ) -> None:
