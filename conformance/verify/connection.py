@@ -19,6 +19,7 @@ from weir.conformance.verify.rules import RULES, R
 from weir.conformance.verify.values import error_code_defects, records_defects, throttle_defects
 from weir.protocol.api import ApiKey, versions
 from weir.protocol.framing import REQUEST_HEAD, REQUEST_LENGTH_MIN, RESPONSE_HEAD, RESPONSE_LENGTH_MIN
+from weir.protocol.messages import ApiVersionsRequest
 
 if TYPE_CHECKING:
     from weir.conformance.frames import Frame
@@ -164,7 +165,7 @@ class ConnectionVerifier:
             read_defects, message, batches = self._read(frame, form("request", api_key, version), request)
             defects += read_defects
             request = msgspec.structs.replace(request, batches=batches) if batches else request
-        if message is None and (not exchange.known or api_key == ApiKey.PRODUCE):
+        if _may_lack_answer(api_key, message, known=exchange.known):
             request = msgspec.structs.replace(request, may_lack_answer=True)
         for defect in defects:
             self._place(Side.CLIENT, frame.ended_ns, request, defect, frame.data)
@@ -336,6 +337,18 @@ class ConnectionVerifier:
                 context=hex_around(data, defect.offset),
             )
         )
+
+
+def _may_lack_answer(api_key: int, message: Message | None, *, known: bool) -> bool:
+    """Return True if no answer to a request may be recorded: the request cannot be read, or it tells which
+    node the client expects (KIP-1242). `weir capture` answers such requests itself, and records only what it
+    reads.
+    """
+    if message is None:
+        return not known or api_key == ApiKey.PRODUCE
+    return isinstance(message, ApiVersionsRequest) and (
+        message.cluster_id is not None or message.node_id != -1
+    )
 
 
 def _unknown(api_key: int, version: int) -> Sequence[Defect]:
