@@ -124,10 +124,8 @@ class _ReportingSource(PausingSource):
 
     def _variable(self, slot: Slot, path: str) -> None:
         if is_topic_name(slot):
-            self.flush()
             self.keep_name(slot, path)
         elif slot.type == "records" and not slot.is_array:
-            self.flush()
             self._report(slot, path)
         else:
             super()._variable(slot, path)

@@ -268,17 +268,23 @@ class Source:
     def begin_element(self) -> None:
         """Add source that runs before each element of an array, and before each tagged field."""
 
+    def reads(self, slot: Slot) -> bool:
+        """Return True for a field of fixed size that is not skipped: `_variable` gets it as well."""
+        del slot
+        return False
+
     def fields(self, slots: Iterable[Slot], path: str) -> None:
         """Add source that scans these fields."""
         for slot in slots:
-            size = _fixed_size(slot)
+            size = None if self.reads(slot) else _fixed_size(slot)
             if size is None:
+                self.flush()
                 self._variable(slot, f"{path}.{slot.name}")
             else:
                 self._pending += size
 
     def _variable(self, slot: Slot, path: str) -> None:
-        self.flush()
+        """Add source that scans a field whose size varies. All fields before it have been skipped."""
         if slot.is_array:
             self._array(slot, path)
         elif slot.struct is None:

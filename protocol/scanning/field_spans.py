@@ -47,7 +47,6 @@ class _SpanSource(Source):
         if slot.is_array or slot.struct is not None or path not in self._chosen:
             super()._variable(slot, path)
             return
-        self.flush()
         width = length_width(slot)
         self._length(width, path, nullable=slot.nullable)
         if width == 1:

@@ -40,7 +40,6 @@ class _RecordsSource(Source):
 
     def _variable(self, slot: Slot, path: str) -> None:
         if slot.type == "records" and not slot.is_array:
-            self.flush()
             self._note_records(slot, path)
         else:
             super()._variable(slot, path)

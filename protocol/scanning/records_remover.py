@@ -108,7 +108,6 @@ class _RemovingSource(Source):
 
     def _variable(self, slot: Slot, path: str) -> None:
         if slot.type == "records" and not slot.is_array:
-            self.flush()
             self._empty_records(slot, path)
         else:
             super()._variable(slot, path)

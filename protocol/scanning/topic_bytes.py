@@ -17,7 +17,7 @@ from weir.protocol.scanning.pausing_scanner import PausingScanner, PausingSource
 from weir.protocol.scanning.topic_names import UNKNOWN_MAX, is_topic_id, is_topic_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from weir.protocol.schema import Layout, Slot
     from weir.protocol.values import Message
@@ -112,16 +112,11 @@ class _CountingSource(PausingSource):
     records. The generated function keeps only the current topic's name.
     """
 
-    def fields(self, slots: Iterable[Slot], path: str) -> None:
-        """Add source that scans these fields, and looks up topic ids in `names`."""
-        for slot in slots:
-            if is_topic_id(slot):
-                self._look_up()
-            else:
-                super().fields((slot,), path)
+    def reads(self, slot: Slot) -> bool:
+        """Return True for topic ids: they are looked up in `names`."""
+        return is_topic_id(slot)
 
     def _look_up(self) -> None:
-        self.flush()
         self.keep_id()
         self.line("topic = names.get(topic_id)")
         with self.block("if topic is None:"), self.block(f"if len(unknown) < {UNKNOWN_MAX}:"):
@@ -131,12 +126,12 @@ class _CountingSource(PausingSource):
             self.line("topic = None")
 
     def _variable(self, slot: Slot, path: str) -> None:
-        if is_topic_name(slot):
-            self.flush()
+        if is_topic_id(slot):
+            self._look_up()
+        elif is_topic_name(slot):
             self.keep_name(slot, path)
             self.line("topic = name if name in wanted else None")
         elif slot.type == "records" and not slot.is_array:
-            self.flush()
             self._count_records(slot, path)
         else:
             super()._variable(slot, path)

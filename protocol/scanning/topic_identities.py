@@ -11,7 +11,7 @@ from weir.protocol.scanning.pausing_scanner import PausingScanner, PausingSource
 from weir.protocol.scanning.topic_names import is_topic_id, is_topic_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     from weir.protocol.schema import Layout, Slot
     from weir.protocol.values import Message
@@ -54,20 +54,16 @@ def _has_identities(found: Layout) -> bool:
 class _IdentitySource(PausingSource):
     """Generates a scanning function that calls `note` for each topic. In all schemas the name comes first."""
 
-    def fields(self, slots: Iterable[Slot], path: str) -> None:
-        """Add source that scans these fields, and reports topics at their ids."""
-        for slot in slots:
-            if is_topic_id(slot):
-                self.flush()
-                self.keep_id()
-                with self.block("if topic_id not in known:"):
-                    self.line("note(topic_id, name)")
-            else:
-                super().fields((slot,), path)
+    def reads(self, slot: Slot) -> bool:
+        """Return True for topic ids: topics are reported there."""
+        return is_topic_id(slot)
 
     def _variable(self, slot: Slot, path: str) -> None:
-        if is_topic_name(slot):
-            self.flush()
+        if is_topic_id(slot):
+            self.keep_id()
+            with self.block("if topic_id not in known:"):
+                self.line("note(topic_id, name)")
+        elif is_topic_name(slot):
             self.keep_name(slot, path)
         else:
             super()._variable(slot, path)

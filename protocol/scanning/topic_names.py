@@ -6,7 +6,7 @@ the time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
@@ -61,16 +61,11 @@ def topics_in(message: MessageLike, version: int, array: str) -> FindTopics:
 class _NamingSource(Source):
     """Generates a scanning function that collects wanted topic names."""
 
-    def fields(self, slots: Iterable[Slot], path: str) -> None:
-        """Add source that scans these fields, and looks up topic ids in `names`."""
-        for slot in slots:
-            if is_topic_id(slot):
-                self._look_up()
-            else:
-                super().fields((slot,), path)
+    def reads(self, slot: Slot) -> bool:
+        """Return True for topic ids: they are looked up in `names`."""
+        return is_topic_id(slot)
 
     def _look_up(self) -> None:
-        self.flush()
         self.need(16)
         self.line("topic_id = bytes(data[position:position + 16])")
         self.line("position += 16")
@@ -87,10 +82,12 @@ class _NamingSource(Source):
             self.line("oversized()")
 
     def _variable(self, slot: Slot, path: str) -> None:
+        if is_topic_id(slot):
+            self._look_up()
+            return
         if not is_topic_name(slot):
             super()._variable(slot, path)
             return
-        self.flush()
         width = length_width(slot)
         self._length(width, path, nullable=slot.nullable)
         if width == 1:
