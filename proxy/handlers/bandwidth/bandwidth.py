@@ -138,9 +138,7 @@ def plan_share_fetch(plan: Plan) -> None:
         if position < 0:
             return _NOT_LOCATED[position]
         if max_records is not None and budget.throttled_until_ms > context.now_ms:
-            max_records.write(data, position, 0)
-            throttle_ms = min(budget.tell_rest(context.now_ms), SHARE_THROTTLE_MS_MAX)
-            return Forward(serial=True, throttle_ms=throttle_ms)
+            return acquire_nothing(max_records, data, position, budget.tell_rest(context.now_ms))
         position = max_bytes.locate(data, body, end, complete)
         most = budget.share_fetch_max_bytes(context.now_ms)
         if max_bytes.read(data, position) > most:
@@ -235,6 +233,14 @@ def _first_hold_ms(context: Context, ledger: ClientLedger) -> int:
     """
     budget = ledger.produce
     return 0 if budget is None else context.first_hold_ms(budget.throttled_until_ms)
+
+
+def acquire_nothing(max_records: FieldOffset, data: bytearray, position: int, rest_ms: int) -> Forward:
+    """Let the share fetch with `max_records` at `data[position]` ask for no records. Return the decision to
+    forward it, and to tell the client the rest (ms) of its throttle, which `SHARE_THROTTLE_MS_MAX` limits.
+    """
+    max_records.write(data, position, 0)
+    return Forward(serial=True, throttle_ms=min(rest_ms, SHARE_THROTTLE_MS_MAX))
 
 
 def begin_share_fetch(ledger: ClientLedger, _length: int, _now_ms: int) -> int:

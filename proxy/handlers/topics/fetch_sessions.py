@@ -7,22 +7,17 @@ topics of other fetch sessions from responses.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from struct import Struct
 from typing import Final, TypeAlias
 
 from weir.protocol.messages import FetchRequest
 from weir.protocol.scanning.field_offsets import field_offset
-from weir.protocol.scanning.topic_names import topics_in
 
-About: TypeAlias = (
-    "Callable[[FetchSession, bytearray, int, int, Collection[bytes], Mapping[bytes, bytes], set[bytes]], "
-    "set[bytes] | None]"
-)
-"""Function (session, data, body, end, wanted, names, unknown) that returns the topics of a fetch, limited to
-the topics in `wanted`; None if the fetch may have any topic. The fetch has body `data[body:end]`. If it has
-topic ids, `names` gives their names, and the ids that `names` lacks are added to `unknown`. Raises
-ProtocolError if the body is malformed.
+Track: TypeAlias = "Callable[[FetchSession, bytearray, int, int, set[bytes]], set[bytes] | None]"
+"""Function (session, data, body, end, named) that returns the topics with a rate of the complete fetch with
+body `data[body:end]`; None if the fetch may have any topic. `named`: those topics that the fetch itself
+names. Raises ProtocolError if the body is malformed.
 """
 
 UNKNOWN: Final = -1
@@ -79,38 +74,24 @@ class FetchSession:
                 self.id = _ANSWER_HEAD.unpack(self._head)[2]
 
 
-def about(version: int) -> About:
-    """Return the function that finds the topics of fetches in this version."""
-    topics_of = topics_in(FetchRequest, version, "topics")
+def tracker(version: int) -> Track:
+    """Return the function that follows a connection's fetch session over the fetches in this version."""
     session_id, epoch = (
         field_offset(FetchRequest, version, name) for name in ("session_id", "session_epoch")
     )
     if session_id is None or epoch is None:
 
         def named_each_time(
-            session: FetchSession,
-            data: bytearray,
-            body: int,
-            end: int,
-            wanted: Collection[bytes],
-            names: Mapping[bytes, bytes],
-            unknown: set[bytes],
-        ) -> set[bytes] | None:
-            session.topics = topics_of(data, body, end, wanted, names, unknown)
-            return session.topics
+            session: FetchSession, _data: bytearray, _body: int, _end: int, named: set[bytes]
+        ) -> set[bytes]:
+            session.topics = named
+            return named
 
         return named_each_time
 
     def told(
-        session: FetchSession,
-        data: bytearray,
-        body: int,
-        end: int,
-        wanted: Collection[bytes],
-        names: Mapping[bytes, bytes],
-        unknown: set[bytes],
+        session: FetchSession, data: bytearray, body: int, end: int, named: set[bytes]
     ) -> set[bytes] | None:
-        named = topics_of(data, body, end, wanted, names, unknown)
         if epoch.read(data, epoch.locate(data, body, end, True)) in (_NO_EPOCH, 0):
             session.begin(named)
             return named

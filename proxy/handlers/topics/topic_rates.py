@@ -27,6 +27,7 @@ from typing import Final
 from weir.protocol.errors import OversizedError, ProtocolError
 from weir.protocol.framing import INCOMPLETE, request_body
 from weir.protocol.messages import (
+    FetchRequest,
     FetchResponse,
     Message,
     ProduceRequest,
@@ -38,11 +39,11 @@ from weir.protocol.scanning.least_fetch import ask_least
 from weir.protocol.scanning.topic_bytes import TopicBytes
 from weir.protocol.scanning.topic_names import UNKNOWN_MAX, FindTopics, topics_in
 from weir.protocol.values import schema_of
-from weir.proxy.handlers.bandwidth.bandwidth import SHARE_THROTTLE_MS_MAX, asked_least
+from weir.proxy.handlers.bandwidth.bandwidth import SHARE_THROTTLE_MS_MAX, acquire_nothing, asked_least
 from weir.proxy.handlers.decisions import WAIT, Decision, Forward, Hold, Query, Wait
 from weir.proxy.handlers.plan import ByteCounter, Context, Plan, Tell
 from weir.proxy.handlers.topics.asked_names import ask_first
-from weir.proxy.handlers.topics.fetch_sessions import About, FetchSession, about
+from weir.proxy.handlers.topics.fetch_sessions import FetchSession, Track, tracker
 from weir.proxy.handlers.unread import passed_unread
 from weir.quotas import ClientLedger
 from weir.quotas.topics import TopicRates
@@ -217,7 +218,8 @@ def plan_fetch(plan: Plan) -> None:
     inner, version = plan.admit, plan.version
     if inner is None:
         raise AssertionError("bandwidth comes before topic rates")
-    topics_of, least, over = about(version), ask_least(version), plan.over
+    topics_of, track = topics_in(FetchRequest, version, "topics"), tracker(version)
+    least, over = ask_least(version), plan.over
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
         decision, topics = inner(context, data, frame, end, complete), context.client.ledger.topics
@@ -228,7 +230,7 @@ def plan_fetch(plan: Plan) -> None:
         body = request_body(data, frame, end, flexible=plan.flexible_request) if complete else INCOMPLETE
         if body == INCOMPLETE:
             return WAIT
-        metered = _metered(context, topics_of, topics.fetch, data, body, end)
+        metered = _metered(context, topics_of, track, topics.fetch, data, body, end)
         if metered is METERED_FETCH and _over(context, context.client.ledger) > context.now_ms:
             return asked_least(plan, least, data, frame, end, complete)
         return metered
@@ -277,9 +279,8 @@ def plan_share_fetch(plan: Plan) -> None:
             position = INCOMPLETE if body == INCOMPLETE else max_records.locate(data, body, end, complete)
             if position == INCOMPLETE:
                 return WAIT
-            max_records.write(data, position, 0)
-            throttle_ms = min(topics.fetch.tell_rest(fetched, context.now_ms), SHARE_THROTTLE_MS_MAX)
-            return Forward(serial=True, throttle_ms=throttle_ms)
+            rest_ms = topics.fetch.tell_rest(fetched, context.now_ms)
+            return acquire_nothing(max_records, data, position, rest_ms)
         return METERED_FETCH
 
     def byte_counter(context: Context, ledger: ClientLedger) -> ByteCounter | None:
@@ -289,42 +290,54 @@ def plan_share_fetch(plan: Plan) -> None:
     plan.admit, plan.byte_counter = admit, byte_counter
 
 
+def _named_in(
+    context: Context, topics_of: FindTopics, rates: TopicRates, data: bytearray, body: int, end: int
+) -> tuple[set[bytes], set[bytes]]:
+    """Return the topics with a rate that the request with body `data[body:end]` names, and the topic ids in
+    it whose names may be unknown. Raises ProtocolError if the body is malformed, OversizedError if it has too
+    many elements.
+    """
+    unnamed, names = set[bytes](), context.cluster.names_by_id
+    found = topics_of(data, body, end, rates.names, names.recent, unnamed)
+    found |= {name for one in unnamed if (name := names.name(one)) is not None} & rates.names
+    return found, unnamed
+
+
 def _share_fetched(
     context: Context, topics_of: FindTopics, rates: TopicRates, data: bytearray, body: int, end: int
 ) -> Query | None:
     """Add the topics of the share fetch with body `data[body:end]` to those of the connection. Return a query
     for the names of its topics; None if there is nothing to ask.
     """
-    unnamed, names = set[bytes](), context.cluster.names_by_id
     try:
-        found = topics_of(data, body, end, rates.names, names.recent, unnamed)
+        named, unnamed = _named_in(context, topics_of, rates, data, body, end)
     except ProtocolError:  # too many acknowledgements, or malformed: the response is charged all the same
         return None
-    found |= {name for one in unnamed if (name := names.name(one)) is not None} & rates.names
-    context.client.topics_fetched |= found
+    context.client.topics_fetched |= named
     return ask_first(context, unnamed)
 
 
 def _metered(
-    context: Context, topics_of: About, rates: TopicRates, data: bytearray, body: int, end: int
+    context: Context,
+    topics_of: FindTopics,
+    track: Track,
+    rates: TopicRates,
+    data: bytearray,
+    body: int,
+    end: int,
 ) -> Forward | Query:
     """Track the fetch session of the fetch with body `data[body:end]`. Return the decision to forward the
     fetch and to count its response by topic, or a query for the names of its topics. Raises OversizedError if
     the fetch has too many topics.
     """
     session = context.fetch_session = context.fetch_session or FetchSession()
-    names, unnamed = context.cluster.names_by_id, set[bytes]()
     try:
-        asked = topics_of(session, data, body, end, rates.names, names.recent, unnamed)
+        named, unnamed = _named_in(context, topics_of, rates, data, body, end)
+        session.is_known = track(session, data, body, end, named) is not None
     except OversizedError:
         raise
     except ProtocolError:
         return METERED_UNREAD
-    session.is_known = asked is not None
-    if unnamed and asked is not None:
-        asked.update(name for one in unnamed if (name := names.name(one)) in rates.names and name is not None)
-    if not unnamed and not context.cluster.unnamed_topics.met:
-        return METERED_FETCH
     return ask_first(context, unnamed) or METERED_FETCH
 
 
