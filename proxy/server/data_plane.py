@@ -100,8 +100,12 @@ class DataPlane:
             own_client_id=config.own_client_id,
         )
         settings = config.settings
-        windows = settings.replication_quota_window_num, settings.replication_quota_window_size_seconds
-        self.replication = Replication(ReplicationQuotas(num_samples=windows[0], window_s=windows[1]))
+        self.replication = Replication(
+            ReplicationQuotas(
+                num_samples=settings.replication_quota_window_num,
+                window_s=settings.replication_quota_window_size_seconds,
+            )
+        )
         """Replication throttles and budgets of all brokers (KIP-73)."""
         self._use_mode()
         quotas.on_update.append(lambda _table: self._use_mode())

@@ -170,10 +170,12 @@ class QuotaTable:
         """
         limits = self._shadow_limits.get(key)
         if limits is None:
-            shadow = self._shadow.of(key)
-            limits = self.limits(key).applied(shadow, shadow) if shadow else NONE
-            self._shadow_limits[key] = limits
+            limits = self._shadow_limits[key] = self._new_shadow_limits(key)
         return limits
+
+    def _new_shadow_limits(self, key: QuotaKey) -> Limits:
+        shadow = self._shadow.of(key)
+        return self.limits(key).applied(shadow, shadow) if shadow else NONE
 
     def entry_of(self, key: QuotaKey, tags: Tags, *, shadow: bool = False) -> Entity | None:
         """Return the entity of the entry that limits the clients that share `tags`, by enforced entries or as
@@ -275,7 +277,7 @@ class QuotaTable:
             }
             self._topics[key, is_shadow] = topics.updated(rates)
         if before._all_in_shadow is not None:
-            in_shadow = {quota: self._shadow.get(quota) or self._enforced.get(quota) for quota in changed}
+            in_shadow = {quota: self._shadow_or_enforced(quota) for quota in changed}
             self._all_in_shadow = before._all_in_shadow.applied(QuotaDelta({}, in_shadow, delta.replication))
         if before._paced is not None:
             self._paced = before._paced.applied(delta)
@@ -285,12 +287,13 @@ class QuotaTable:
         if not self._shadow.has(key):
             return NONE
         if limits is NONE:  # the first shadow entries of this key
-            shadow = self._shadow.of(key)
-            return self.limits(key).applied(shadow, shadow)
-        values = {entity: self._shadow.get((entity, key)) for entity in changed}
-        in_shadow = {entity for entity, value in values.items() if value is not None}
-        values |= {entity: self._enforced.get((entity, key)) for entity in changed if entity not in in_shadow}
+            return self._new_shadow_limits(key)
+        values = {entity: self._shadow_or_enforced((entity, key)) for entity in changed}
+        in_shadow = {entity for entity in changed if (entity, key) in self._shadow.values}
         return limits.applied(values, in_shadow) if values else limits
+
+    def _shadow_or_enforced(self, quota: Quota) -> QuotaValue | None:
+        return self._shadow.get(quota) or self._enforced.get(quota)
 
     def _side(self, shadow: bool) -> QuotaEntries:  # enforced entries, or shadow entries
         return self._shadow if shadow else self._enforced

@@ -163,8 +163,7 @@ class SnapshotFile:
         """Write the quotas, atomically, unless the file has them already. Return one text for each quota that
         the format of quota files cannot express; none if only changed entries are written. Raises OSError.
         """
-        edited, left_out = self._edited(table), list[str]()
-        text = edited
+        text, left_out = self._edited(table), list[str]()
         if text is None:
             text, left_out = _rendered(table)
         if self._written is None or text is not self._written[1]:
