@@ -98,25 +98,27 @@ class Race(Generic[K, T, E]):
 class BadAlternatives(Generic[K]):
     """The alternatives that have failed, or were slow, in the last `BAD_S`."""
 
-    def __init__(self) -> None:
-        self._bad_s: dict[K, float] = {}
-        """Time (s) at which each was bad, the oldest first."""
+    def __init__(self, key: Callable[[K], Hashable] = lambda alternative: alternative) -> None:
+        """Begin without bad ones. Alternatives with the same `key` count as one; by default equal ones do."""
+        self._key = key
+        self._bad_s: dict[Hashable, float] = {}
+        """Time (s) at which each was bad, by its key, the oldest first."""
 
     def last(self, alternatives: Iterable[K], now_s: float) -> list[K]:
         """Return the alternatives in the same order, but those that were bad at the end, the latest last."""
 
         def bad_s(alternative: K) -> float:
-            at_s = self._bad_s.get(alternative, -math.inf)
+            at_s = self._bad_s.get(self._key(alternative), -math.inf)
             return at_s if now_s - at_s < BAD_S else -math.inf
 
         return sorted(alternatives, key=bad_s)
 
     def note(self, race: Race[K, T, E], won: tuple[K, T] | None, now_s: float) -> None:
         """Record the result of a race."""
-        for alternative in [*race.failures, *race.slow]:
-            self._bad_s.pop(alternative, None)
-            self._bad_s[alternative] = now_s
+        for key in map(self._key, [*race.failures, *race.slow]):
+            self._bad_s.pop(key, None)
+            self._bad_s[key] = now_s
         if won is not None:
-            self._bad_s.pop(won[0], None)
+            self._bad_s.pop(self._key(won[0]), None)
         while len(self._bad_s) > BAD_MAX:
             del self._bad_s[next(iter(self._bad_s))]

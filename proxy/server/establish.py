@@ -14,6 +14,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 from typing import Final, NamedTuple, TypeAlias
 
 import structlog
@@ -118,7 +119,8 @@ class Connector:
             self._replication_acceptor = TlsAcceptor(
                 replace(config.tls.listener, names=None), lambda: sys.maxsize
             )
-        self._bad: BadAlternatives[tuple[Address, Target]] = BadAlternatives()
+        # By address: the target at an address changes as Weir learns which broker is there.
+        self._bad: BadAlternatives[tuple[Address, Target]] = BadAlternatives(itemgetter(0))
         """Brokers that could not be reached."""
         self._upstream = Upstream(config.tls.upstream, own_listeners.refuse)
 
