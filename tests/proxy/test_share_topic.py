@@ -61,7 +61,7 @@ class Topic:
 
 
 class NewTopic:
-    """Stands for a producer: what it is told about a topic, one after the other."""
+    """A producer that learns these things about a topic, one at each call; the last one again."""
 
     def __init__(self, *told: KafkaError | int) -> None:
         self._told = list(told)

@@ -352,7 +352,7 @@ def test_weirs_that_appear_all_at_once_and_too_many_weirs_are_a_problem() -> Non
 
 
 def read_in_parts(topic: Topic, clock: Clock) -> list[News]:
-    """What is handed over of the reports in a topic, the last of which is an own one."""
+    """Read a topic that ends with an own report; return the news in the order of their hand-over."""
     found: list[News] = []
     reader = Reader(topic.link, "me", 2, clock, found.append, lambda _error: None)
     reader.send(b"", 0)

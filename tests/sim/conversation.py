@@ -330,7 +330,7 @@ class Conversation:
         )
 
     def _check_all_forwarded(self, read_bytes: float = math.inf) -> None:
-        """Requests have gone to the broker, all of which the first byte is within these."""
+        """Each request whose first byte is among the first `read_bytes` has gone to the broker."""
         begun = [request for request in self.requests if request.end - len(request.frame) < read_bytes]
         lost = sum(request.end > self.forward.accepted for request in begun)
         if lost:
