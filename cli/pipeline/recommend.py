@@ -214,12 +214,14 @@ def _job(
     options = Options(cluster=plan.cluster, days=plan.days, top=_THROTTLED_MAX)
     replayed = replay(spark, Lake(root), candidates, options)
     totals, budgets = replayed.listings
+    throttled = _throttled(budgets)
+    nobody = () if throttled.rows else (f"{budgets.columns[-1]} would throttle nobody",)
     return dc_replace(
         outcome,
         wrote=outcome.wrote | {"replayed hours": replayed.wrote["hours"]},
         where=outcome.where | {"replayed hours": replayed.where["hours"]},
-        notes=(*outcome.notes, *replayed.notes),
-        listings=(*outcome.listings, totals, _throttled(budgets)),
+        notes=(*outcome.notes, *replayed.notes, *nobody),
+        listings=(*outcome.listings, totals, *(() if nobody else (throttled,))),
     )
 
 

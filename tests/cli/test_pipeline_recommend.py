@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from datetime import date
 from pathlib import Path
+from typing import Final
 
 import pytest
 from click.testing import CliRunner
@@ -16,9 +17,20 @@ from weir.cli.output_file import write_lines
 from weir.pipeline.outcome import Listing, Outcome
 from weir.pipeline.replay.job import Options
 
+TIMES: Final = {"held": "12.5", "unsure": "0.0 to unknown", "free": "0.0", "unlimited": None}
+"""Throttled time (s) of each budget under the new file."""
 
+
+@pytest.mark.parametrize(
+    ("times", "says"),
+    [
+        (TIMES, "throttled s of the 2 budgets that new.toml would throttle"),
+        ({"free": "0.0"}, "new.toml would throttle nobody"),
+    ],
+    ids=["two", "nobody"],
+)
 def test_what_if_shows_whom_the_new_file_would_throttle_in_the_same_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: dict[str, str | None], says: str
 ) -> None:
     """Nobody ran a replay after a recommendation."""
     current, output = tmp_path / "quotas.toml", tmp_path / "new.toml"
@@ -36,7 +48,7 @@ def test_what_if_shows_whom_the_new_file_would_throttle_in_the_same_run(
         names = ("cluster", "quota", "user", "client_id", "broker", "recorded", "quotas.toml", "new.toml")
         rows = [
             ("default", "producer_byte_rate", "alice", name, "1", "0.0", "0.0", s)
-            for name, s in TIMES.items()
+            for name, s in times.items()
         ]
         listings = (Listing("totals", ("quota",), ()), Listing("top", names, tuple(rows)))
         return Outcome("replay", wrote={"hours": 3}, where={"hours": "lake/replay"}, listings=listings)
@@ -50,11 +62,9 @@ def test_what_if_shows_whom_the_new_file_would_throttle_in_the_same_run(
     done = CliRunner().invoke(weir, [*command, *options])
     assert done.exit_code == 0, done.output
     assert replayed == [([current, output], [True, True], (date(2026, 11, 1), date(2026, 11, 1)))]
-    assert "throttled s of the 2 budgets that new.toml would throttle" in done.output
-    assert [name for name in TIMES if f" {name} " in done.output] == ["held", "unsure"]
-
-
-TIMES = {"held": "12.5", "unsure": "0.0 to unknown", "free": "0.0", "unlimited": None}
+    assert says in done.output
+    throttled = [name for name, time in times.items() if time not in ("0.0", None)]
+    assert [name for name in times if f" {name} " in done.output] == throttled
 
 
 def misused(tmp_path: Path, *arguments: str) -> str:
