@@ -33,6 +33,8 @@ class Counters:
     """
     protected_refused: Counter[int] = field(default_factory=Counter)
     """Number of changes of Weir's own topics that Weir refused, by API key."""
+    not_offered: Counter[str] = field(default_factory=Counter)
+    """Number of requests in versions that only Weirs with other settings offer, by the client's names."""
     topics_unnamed: int = 0
     """Number of times that a broker gave no name for a topic id when Weir asked."""
     throttles: int = 0

@@ -34,6 +34,11 @@ soon one line for several events.
 """
 
 
+def at_once(_kind: Hashable, write: Write, details: Mapping[str, object]) -> None:
+    """Write a log line for each event (a `Note` without a limit)."""
+    write(1, details)
+
+
 def audit_logger(name: str) -> structlog.types.FilteringBoundLogger:
     """Return a logger whose lines are written at every log level, and have the field `log` with this name."""
     every = structlog.make_filtering_bound_logger(logging.NOTSET)

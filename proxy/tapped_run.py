@@ -50,6 +50,7 @@ def run_tapped(config: Config, open_tap: OpenTap, *, for_s: float | None = None)
     reactor = Reactor(monotonic_us)
     server = Server(config, reactor, registry)
     server.new_relay = _tapped_relays(server, open_tap)
+    server.plans.outdated = None
     try:
         run_hosting_trio(reactor, lambda: _serve(server, for_s))
     except BaseExceptionGroup as group:

@@ -216,6 +216,11 @@ def _sessions(server: Server) -> Iterator[Metric]:
         "api",
     )
     yield WEIR.counter(
+        "requests_not_offered",
+        "Requests in versions that only Weirs with other settings offer; see uplift.",
+        counters.not_offered.total(),
+    )
+    yield WEIR.counter(
         "topics_unnamed",
         "Number of times that a broker gave no name for a topic id.",
         counters.topics_unnamed,

@@ -39,21 +39,23 @@ from weir.proxy.handlers.request_time import request_time
 from weir.proxy.handlers.sasl import authentication
 from weir.proxy.handlers.sasl.identity import Identities
 from weir.proxy.handlers.topics import learned_names, topic_rates
-from weir.proxy.handlers.uplift import uplift, uplift_rule
+from weir.proxy.handlers.uplift import outdated_clients, uplift, uplift_rule
+from weir.proxy.handlers.uplift.outdated_clients import OutdatedClients
 from weir.proxy.handlers.usage_groups import group_index
 from weir.quotas.costs.request_costs import CostTable, Overrides, shipped
 
 Fill: TypeAlias = Callable[[Plan], None]
 
 
-def _refuse(context: Context, data: bytearray, frame: int, _end: int, _complete: bool) -> Decision | Wait:
+def _refuse(context: Context, data: bytearray, frame: int, end: int, _complete: bool) -> Decision | Wait:
     """Close the connection of a client. Forward a broker's request: no quota applies to it, and brokers may
     be newer than Weir.
     """
     if context.client.is_broker:
         return FORWARD
     _length, api_key, version, _id = REQUEST_HEAD.unpack_from(data, frame)
-    detail = f"{ApiKey(api_key).name} v{version}, not offered in ApiVersions: Weir cannot read it"
+    who = outdated_clients.name_of(context.client, context.client.client_id(data, frame, end) or "")
+    detail = f"{ApiKey(api_key).name} v{version} of {who}, not offered in ApiVersions: Weir cannot read it"
     context.violate(CloseReason.REQUEST_VERSION_UNKNOWN, detail)
     return WAIT
 
@@ -180,6 +182,7 @@ class Plans(dict[tuple[int, int], Plan]):
         protected: ProtectedTopics | None = None,
         replication: bool = False,
         own_client_id: str | None = None,
+        outdated: OutdatedClients | None = None,
     ) -> None:
         """Begin with the table for brokers whose versions are unknown. With `replication`, the plans are for
         replication listeners: leave out `uplift` then, because brokers must see each other's own versions.
@@ -189,6 +192,10 @@ class Plans(dict[tuple[int, int], Plan]):
         """Client-id of Weir's own requests that must not reach a listener of Weir; None for no such requests.
         """
         self.uplift = uplift
+        self.outdated = outdated
+        """Object that counts requests in versions which only Weirs with other settings offer; None to forward
+        such requests to the broker, which closes the connection. Set it before the first connection.
+        """
         self.replication = replication
         self.manages_quotas = manages_quotas
         """True if Weir answers the APIs in `QUOTA_APIS` itself."""
@@ -235,6 +242,7 @@ class Plans(dict[tuple[int, int], Plan]):
                 protected=self.protected,
                 replication=self.replication,
                 own_client_id=self.own_client_id,
+                outdated=self.outdated,
             )
             found.broker = found._like = broker
             found._by_broker_versions, found._unknown = self._by_broker_versions, self._unknown
@@ -303,6 +311,8 @@ class Plans(dict[tuple[int, int], Plan]):
             learned_names.plan_learn(plan, always=bool(self.protected))
         if self.own_client_id is not None and (api_key, version) == (ApiKey.API_VERSIONS, 0):
             api_versions.plan_own_request(plan, self.own_client_id)
+        if self.outdated is not None and self._withholds(api_key, version):
+            outdated_clients.plan_withheld(plan, self.outdated)
         if self._must_ask(api_key, version):
             uplift.plan_unknown(plan)
         self._fill_cost(plan)
@@ -354,17 +364,33 @@ class Plans(dict[tuple[int, int], Plan]):
         return plan
 
     def _must_ask(self, api_key: int, version: int) -> bool:
-        """Return True if the plan depends on the broker's versions and Weir does not know these yet.
+        """Return True if the plan depends on the broker's versions and Weir does not know these yet. Without
+        uplift, the broker may lack the version, though other Weirs offer it.
 
         The result for ApiVersions is False: a client's ApiVersions is forwarded unchanged, because before
         SASL a broker allows only one.
         """
         return (
-            self.uplift
+            (self.uplift or self.outdated is not None)
+            and not self.replication
             and self.broker is None
             and api_key != ApiKey.API_VERSIONS
             and uplift_rule.may_be_uplifted(api_key, version)
         )
+
+    def _withholds(self, api_key: int, version: int) -> bool:
+        """Return True if Weirs with other settings offer this version to clients of the broker, and this one
+        does not.
+        """
+        if (
+            self.broker is None
+            or self.replication
+            or version in self.broker.get(api_key, VersionRange(0, -1))
+        ):
+            return False
+        elsewhere = uplift_rule.offered(self.broker, own=QUOTA_APIS).get(api_key)
+        here = self.offered().get(api_key)
+        return elsewhere is not None and version in elsewhere and (here is None or version not in here)
 
 
 @cache

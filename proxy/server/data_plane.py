@@ -34,6 +34,7 @@ from weir.proxy.handlers.protected_topics.protected_topics import ProtectedTopic
 from weir.proxy.handlers.quota_api.quota_admin import NoQuotaAdmin, QuotaAdmin
 from weir.proxy.handlers.replication.replication import Replication
 from weir.proxy.handlers.sasl.identity import Identities
+from weir.proxy.handlers.uplift.outdated_clients import OutdatedClients
 from weir.proxy.net.lingering import DISCARD_MS, Lingering
 from weir.proxy.net.own_listeners import OwnListeners
 from weir.proxy.net.reactor import BUFFER_BYTES, INTERNAL_ERROR, Reactor
@@ -98,6 +99,7 @@ class DataPlane:
             costs=config.request_time.costs,
             protected=ProtectedTopics(config.own_topics, config.admins, self.rate_limited_log.note),
             own_client_id=config.own_client_id,
+            outdated=OutdatedClients(self.rate_limited_log.note),
         )
         settings = config.settings
         self.replication = Replication(

@@ -23,6 +23,8 @@ FAULT_S: Final = 3600.0
 """Time (s) for which a bug counts as a problem: operators come later."""
 EXPIRES_S: Final = 14 * 86_400
 """Time (s) before the end of a certificate from which it counts as a problem."""
+CLIENTS_SHOWN_MAX: Final = 5
+"""Maximum number of clients that a problem names."""
 _DAY_S: Final = 86_400
 
 
@@ -60,6 +62,7 @@ class Problems:
         for files in self._server.config.tls_files:
             yield from self._of_files(files)
         yield from self._limits()
+        yield from self._clients()
         yield from self._faults()
 
     def _brokers(self) -> Iterator[Condition]:
@@ -131,6 +134,18 @@ class Problems:
                 "connections_max",
                 "Clients are turned away, because connections_max is reached.",
                 "Find the clients with many connections, or raise connections_max.",
+            )
+
+    def _clients(self) -> Iterator[Condition]:
+        """Yield the problem of clients that use versions which this Weir does not offer."""
+        counts = self._server.counters.not_offered
+        clients = [who for who in counts if self._has_risen(f"not offered to {who}", counts[who])]
+        if clients:
+            shown = "; ".join(clients[:CLIENTS_SHOWN_MAX] + ["others"] * (len(clients) > CLIENTS_SHOWN_MAX))
+            yield problem(
+                "versions_not_offered",
+                f"Clients use versions that this Weir does not offer: {shown}.",
+                "Restart these clients, and give all Weirs behind one name the same uplift and quota_store.",
             )
 
     def _faults(self) -> Iterator[Condition]:

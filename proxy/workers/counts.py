@@ -31,7 +31,7 @@ _NUMBERS: Final = (
     "wrong_nodes",
 )
 _BY_API: Final = ("requests_unread", "protected_refused")
-_BY_NAME: Final = ("authentications_succeeded", "authentications_failed", "task_failures")
+_BY_NAME: Final = ("authentications_succeeded", "authentications_failed", "task_failures", "not_offered")
 
 
 class Counts(msgspec.Struct, frozen=True):

@@ -86,7 +86,7 @@ class ChargedMutation(ABC, Generic[M]):
         try:
             yield from check(self.plan, self.mutation.request)
         except EncodeError as error:
-            return (yield from unsupported(self.mutation.request, str(error)))
+            return (yield from unsupported(self.mutation.request, self.plan.version, str(error)))
         try:
             answer = yield from self.answer()
         except GeneratorExit:  # the connection has closed; charges stay

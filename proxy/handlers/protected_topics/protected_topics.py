@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
 from weir.protocol.api import ApiKey
-from weir.proxy.logs import Note, Write, audit_logger
+from weir.proxy.logs import Note, Write, at_once, audit_logger
 
 if TYPE_CHECKING:
     from weir.proxy.handlers.plan import Client, Context
@@ -14,10 +14,6 @@ if TYPE_CHECKING:
 audit = audit_logger("weir.audit")
 
 LOGGED_NAMES_MAX: Final = 5
-
-
-def _at_once(_kind: Hashable, write: Write, details: Mapping[str, object]) -> None:
-    write(1, details)
 
 
 class ProtectedTopics:
@@ -29,7 +25,7 @@ class ProtectedTopics:
         self,
         names: Collection[str] = (),
         admins: Collection[str] = (),
-        note: Note = _at_once,
+        note: Note = at_once,
     ) -> None:
         """Begin with the names of the protected topics. `admins` are the principals that may change these
         topics; `note` limits the rate of log lines.

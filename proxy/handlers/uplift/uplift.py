@@ -20,23 +20,18 @@ from weir.protocol.framing import INCOMPLETE, LENGTH_BYTES, request_body
 from weir.protocol.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreateTopicsRequest,
     CreateTopicsResponse,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    FindCoordinatorRequest,
     FindCoordinatorResponse,
     Message,
 )
-from weir.protocol.pieces import Pieces, each
+from weir.protocol.pieces import Pieces
 from weir.protocol.scanning.field_offsets import FieldOffset
 from weir.protocol.version_differences import Position
 from weir.proxy.handlers.api_versions.api_versions import ranges
 from weir.proxy.handlers.broker_query import Asking, BrokerQuery, ask
 from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Forward, Query, Wait
 from weir.proxy.handlers.plan import Admit, Context, Plan, ResponseEdit, Rewrite
+from weir.proxy.handlers.uplift.error_response import error_response
 from weir.proxy.handlers.uplift.uplift_rule import Kind, Route, beyond
 from weir.proxy.handlers.whole_requests import whole_request
 
@@ -219,38 +214,15 @@ def _translated(context: Context, plan: Plan, request: Message) -> BrokerQuery:
         yield from check(plan, request)
         answer = yield from forward(plan, request, response_type(plan.api_key))
     except EncodeError as error:
-        return (yield from unsupported(request, str(error)))
+        return (yield from unsupported(request, plan.version, str(error)))
     if plan.edit is not None:
         plan.edit(answer, context.addresses)
     return answer
 
 
-def unsupported(request: Message, why: str) -> Pieces[Message]:
-    """Return a response with error UNSUPPORTED_VERSION. It answers a request with content that the broker's
-    version cannot express.
+def unsupported(request: Message, version: int, why: str) -> Pieces[Message]:
+    """Return a response with error UNSUPPORTED_VERSION. It answers a request in this version, with content
+    that the broker's version cannot express.
     """
-    code, text = ErrorCode.UNSUPPORTED_VERSION, f"the broker is too old for this request: {why}"
-    match request:
-        case FindCoordinatorRequest():
-            return FindCoordinatorResponse(error_code=code, error_message=text, node_id=-1, port=-1)
-        case CreateTopicsRequest(topics=topics):
-            created = CreateTopicsResponse.CreatableTopicResult
-            names = dict.fromkeys(topic.name for topic in topics)
-            results = yield from each(
-                lambda name: created(name=name, error_code=code, error_message=text), names
-            )
-            return CreateTopicsResponse(topics=results)
-        case CreatePartitionsRequest(topics=added):
-            grown = CreatePartitionsResponse.CreatePartitionsTopicResult
-            names = dict.fromkeys(topic.name for topic in added)
-            failed = yield from each(
-                lambda name: grown(name=name, error_code=code, error_message=text), names
-            )
-            return CreatePartitionsResponse(results=failed)
-        case DeleteTopicsRequest(topic_names=deleted):
-            gone = DeleteTopicsResponse.DeletableTopicResult
-            responses = yield from each(
-                lambda name: gone(name=name, error_code=code, error_message=text), dict.fromkeys(deleted)
-            )
-            return DeleteTopicsResponse(responses=responses)
-    raise AssertionError(f"{type(request).__name__} is not translated")
+    text = f"the broker is too old for this request: {why}"
+    return error_response(request, version, ErrorCode.UNSUPPORTED_VERSION, text)
