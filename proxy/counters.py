@@ -37,6 +37,10 @@ class Counters:
     """Number of requests in versions that only Weirs with other settings offer, by the client's names."""
     topics_unnamed: int = 0
     """Number of times that a broker gave no name for a topic id when Weir asked."""
+    exempt_us: Counter[int | None] = field(default_factory=Counter)
+    """Request time (µs of one thread) of requests that brokers exempt from request quotas, an estimate, by
+    node id of the broker.
+    """
     throttles: int = 0
     """Number of times that a client was throttled."""
     authentications_succeeded: Counter[str] = field(default_factory=Counter)

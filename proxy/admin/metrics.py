@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
+from typing import Final
 
 from prometheus_client.core import HistogramMetricFamily, InfoMetricFamily, Metric
 
@@ -24,17 +25,23 @@ from weir.proxy.control.events.hub import Hub
 from weir.proxy.control.events.records import KINDS
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.sharing.sharing import UsageSharing
+from weir.proxy.control.slices import slices
+from weir.proxy.control.snapshots.traffic import count_throttled
 from weir.proxy.control.stores.store import RESULTS, StoreHealth
 from weir.proxy.control.supervisor import Task
+from weir.proxy.control.throttled import SLICE
 from weir.proxy.control.usage.tally import OF_USAGE, Kind, Loss, Tally
 from weir.proxy.counters import Counters
 from weir.proxy.net.latency import Histogram, Latencies
 from weir.proxy.net.reactor import TURN_BOUNDS_US, Turns
 from weir.proxy.net.tls.contexts import ContextOfFiles
 from weir.proxy.server.server import Server
+from weir.quotas import QuotaKey
 from weir.quotas.connections import ConnectionBudget, ConnectionQuotas
 from weir.quotas.replication.replication_quotas import ReplicationQuotas
 
+THROTTLING: Final = [key for key in QuotaKey if key is not QuotaKey.CONNECTION_CREATION_RATE]
+"""Quotas that throttle connections."""
 PROCESS = "all"
 """Label value for the limit on new connections per second that applies to all listeners together."""
 
@@ -68,6 +75,7 @@ def families(sources: Sources, *, ready: bool) -> Iterator[Metric | None]:
     yield _turns(server.turns)
     yield from _latencies(server.latencies)
     yield from _sessions(server)
+    yield from _throttled(server, sources.now_ms())
     yield from _store(registry, sources.store)
     for shadow in (False, True):
         yield from quota_metrics.families(registry, sources.now_ms(), shadow=shadow)
@@ -226,6 +234,31 @@ def _sessions(server: Server) -> Iterator[Metric]:
         counters.topics_unnamed,
     )
     yield WEIR.counter("throttles", "Number of times that a client was throttled.", counters.throttles)
+    yield WEIR.counter(
+        "exempt_request_seconds",
+        "Request time of requests that brokers exempt from request quotas, an estimate.",
+        {broker_label(node_id): microseconds / 1e6 for node_id, microseconds in counters.exempt_us.items()},
+        "broker",
+    )
+
+
+def _throttled(server: Server, now_ms: int) -> Iterator[Metric | None]:
+    """Yield the number of throttled connections by quota (`queue-size` of Kafka's ClientQuotaManager). Yield
+    None where the caller may serve sockets.
+    """
+    counts: Counter[QuotaKey | None] = Counter(
+        dict.fromkeys(THROTTLING, 0) | server.plane.elsewhere.throttled
+    )
+    for part in slices(list(server.relays), SLICE):
+        for relay in part:
+            count_throttled(relay.connection, now_ms, counts)
+        yield None
+    yield WEIR.gauge(
+        "throttled_connections",
+        "Connections that wait for the end of a throttle time.",
+        {"replication" if quota is None else quota.value: count for quota, count in counts.items()},
+        "quota",
+    )
 
 
 def _closed(server: Server) -> Iterator[Row]:

@@ -21,8 +21,9 @@ from weir.protocol.framing import INCOMPLETE, LENGTH_BYTES, response_body
 from weir.protocol.scanning.field_offsets import FieldOffset, field_offset
 from weir.proxy.connection.effects import Clock  # fields' types: mypyc wants them at run time
 from weir.proxy.connection.usage_counters import REQUEST, UsageCounters
+from weir.proxy.counters import Counters
 from weir.proxy.handlers.plan import Plan
-from weir.quotas import BrokerQuotas, ClientLedger
+from weir.quotas import BrokerQuotas, ClientLedger, QuotaKey
 from weir.quotas.limiters.request_time import US_PER_PERCENT
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ class Charged(Protocol):
 
     clock: Clock
     """Clock of the transport, which tells the current time in microseconds."""
+    counters: Counters
+    node_id: int | None
     settled_us: int
     """Time (µs) up to which the broker's work on this connection was charged already. A correction by
     response time charges only later work.
@@ -59,9 +62,9 @@ class Charged(Protocol):
     def client(self) -> Client:
         """Client of the connection; its usage may be recorded."""
 
-    def mute(self, throttle_ms: int) -> int:
-        """Take no request from the client for `throttle_ms` (ms); return the time (ms) at which the throttle
-        ends.
+    def mute(self, throttle_ms: int, quota: QuotaKey) -> int:
+        """Take no request from the client for `throttle_ms` (ms) because of this quota; return the time (ms)
+        at which the throttle ends.
         """
 
 
@@ -80,7 +83,7 @@ def charge_request_time(
     if plan.cost is not None:
         us += plan.cost.us_per_response_byte * length
     throttle_ms = ledger.charge_request(plan.api_key, us, connection.now_ms)
-    until_ms = connection.mute(throttle_ms) if throttle_ms > 0 else 0
+    until_ms = connection.mute(throttle_ms, QuotaKey.REQUEST_PERCENTAGE) if throttle_ms > 0 else 0
     if usage_counters is not None:
         count_time(connection, usage_counters, us, max(until_ms - connection.now_ms, 0))
     return until_ms
@@ -94,6 +97,16 @@ def count_time(connection: Charged, usage_counters: UsageCounters, us: float, th
     usage_counters.timed(us * connection.quotas.percent_per_us * US_PER_PERCENT)
     if throttle_ms > 0:
         usage_counters.throttled(REQUEST, throttle_ms)
+
+
+def count_exempt(connection: Charged, plan: Plan, us: float, length: int) -> None:
+    """Count a request that brokers exempt, which has cost `us` (µs) so far and whose response has `length`
+    bytes; 0 without a response. Kafka's `exempt-request-time` (ClientRequestQuotaManager).
+    """
+    if plan.cost is not None:
+        us += plan.cost.us_per_response_byte * length
+    scaled_us = us * connection.quotas.percent_per_us * US_PER_PERCENT
+    connection.counters.exempt_us[connection.node_id] += round(scaled_us)
 
 
 def count_request(

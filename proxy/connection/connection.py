@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from weir.proxy.handlers.plans import Plans
     from weir.proxy.handlers.replication.replication import Replication
     from weir.proxy.handlers.sasl.identity import Identities
-    from weir.quotas import BrokerQuotas
+    from weir.quotas import BrokerQuotas, QuotaKey
 
 UNLIMITED: Final = 2**31 - 1
 """Number of bytes to read that is larger than every buffer."""
@@ -150,6 +150,7 @@ class Connection:
         "spare",
         "speaks_api_versions_3",
         "state",
+        "throttled_by",
         "throttled_until_ms",
         "unconfirmed_us",
         "violation",
@@ -207,6 +208,8 @@ class Connection:
         """
         self.throttled_until_ms = 0
         """Time (ms) until which no request is taken from the client (KIP-219)."""
+        self.throttled_by: QuotaKey | None = None
+        """Quota whose throttle ends at `throttled_until_ms`; None for a replication throttle."""
         self.held_until_ms = 0
         """Time (ms) until which no response is sent to the client. Used only in hold mode, in which Weir
         delays throttled responses, as brokers did before KIP-219.
@@ -423,6 +426,8 @@ class Connection:
                 "other connections have their turn": self.client_turn_over,
             }
             return next((why for why, holds in waits.items() if holds), "")
+        if self.state == THROTTLED and self.throttled_by is not None:
+            return f"a throttle time of {self.throttled_by.value} is not over"
         return WHY[self.state]
 
     # Transitions
@@ -431,16 +436,16 @@ class Connection:
         """Set the state that follows the present state after this event; the table `NEXT` has the states."""
         self.state = NEXT[self.state][event]
 
-    def mute(self, throttle_ms: int) -> int:
-        """Take no request for this throttle time, capped at `ConnectionLimits.throttle_ms_max`. Return the
-        time (ms) at which the throttle ends (KIP-219).
+    def mute(self, throttle_ms: int, quota: QuotaKey) -> int:
+        """Take no request for this throttle time of a quota, capped at `ConnectionLimits.throttle_ms_max`.
+        Return the time (ms) at which the throttle ends (KIP-219).
         """
         if throttle_ms > self.limits.throttle_ms_max:
             throttle_ms = self.limits.throttle_ms_max
         until_ms = self.now_ms + throttle_ms
         self.counters.throttles += 1
         if until_ms > self.throttled_until_ms and not self.hurries:
-            self.throttled_until_ms = until_ms
+            self.throttled_until_ms, self.throttled_by = until_ms, quota
         self.state = NEXT[self.state][THROTTLE]
         self.effects.changed = True
         return until_ms
@@ -453,14 +458,15 @@ class Connection:
         """
         return 0 if self.hurries else max(min(until_ms, self._first_hold_end_ms()) - self.now_ms, 0)
 
-    def hold_first(self, hold_ms: int) -> None:
-        """Hold the first request of a kind for `hold_ms`, the result of `first_hold_ms`."""
+    def hold_first(self, hold_ms: int, quota: QuotaKey) -> None:
+        """Hold the first request of a kind for `hold_ms`, the result of `first_hold_ms` for this quota."""
         self.client.first_hold_end_ms = self._first_hold_end_ms()
-        self.mute(hold_ms)
+        self.mute(hold_ms, quota)
 
     def pause(self, pause_ms: int) -> None:
-        """Take no request for `pause_ms`, without counting a throttle."""
+        """Take no request of a follower for `pause_ms`, without counting a throttle."""
         self.throttled_until_ms = max(self.throttled_until_ms, self.now_ms + pause_ms)
+        self.throttled_by = None
         self.state = NEXT[self.state][THROTTLE]
         self.effects.changed = True
 

@@ -10,6 +10,7 @@ from weir.proxy.connection.charges import (  # fields' types: mypyc wants them a
     Charged,
     LocalResponse,
     charge_request_time,
+    count_exempt,
     count_time,
 )
 from weir.proxy.connection.usage_counters import UsageCounters
@@ -106,7 +107,9 @@ class RequestInFlight:
         self.until_ms = 0
         """Time (ms) until which the throttle lasts that this request has caused; 0 for no throttle."""
         self.cost_us = 0.0
-        """Request time (µs of one thread) that the request has cost so far."""
+        """Request time (µs of one thread) that the request has cost so far and that is still to be charged.
+        Without `time_ledger` the request is exempt, and its time is counted as such.
+        """
         self.unconfirmed_us = 0.0
         """Request time (µs) by which the request may cost more than `cost_us`; 0 if `cost_us` is reliable.
         The broker's response time then shows the true cost.
@@ -181,10 +184,13 @@ class RequestInFlight:
             usage_counters.answered(LENGTH_BYTES + length, counted, connection.now_ms, response_time_us)
         if self.unconfirmed_us:
             self._confirm(connection)
+        cost_us, self.cost_us = self.cost_us, 0.0
         if ledger is not None:
-            until_ms = charge_request_time(connection, plan, self.cost_us, ledger, usage_counters, length)
+            until_ms = charge_request_time(connection, plan, cost_us, ledger, usage_counters, length)
             if until_ms > self.until_ms:
                 self.until_ms = until_ms
+        elif cost_us:
+            count_exempt(connection, plan, cost_us, length)
 
     def _confirm(self, connection: Charged) -> None:
         """Correct the request's estimated cost, if it is unconfirmed, by the broker's response time. If
@@ -211,6 +217,8 @@ class RequestInFlight:
             throttle_ms = ledger.charge_request(self.plan.api_key, self.cost_us, connection.now_ms)
             if usage_counters is not None:
                 count_time(connection, usage_counters, self.cost_us, throttle_ms)
+        elif self.cost_us:
+            count_exempt(connection, self.plan, self.cost_us, 0)
         if usage_counters is not None:
             usage_counters.over()
 

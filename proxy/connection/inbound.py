@@ -21,7 +21,7 @@ from weir.protocol.messages import ProduceRequest
 from weir.protocol.scanning.field_offsets import field_offset
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection import replies
-from weir.proxy.connection.charges import LocalResponse, count_request
+from weir.proxy.connection.charges import LocalResponse, count_exempt, count_request
 from weir.proxy.connection.in_flight import CHARGED, PLAIN, RequestInFlight
 from weir.proxy.connection.state import DRAINING, NEXT, OPEN, QUERYING, SASL_REQUEST, SERIAL, SERIAL_REQUEST
 from weir.proxy.connection.tokens import from_client
@@ -32,7 +32,7 @@ from weir.proxy.handlers.plan import ByteCounter, Plan
 from weir.proxy.handlers.request_time.request_features import known_us
 from weir.proxy.handlers.sasl.authentication import SASL_APIS, TOKEN_BYTES_MAX
 from weir.proxy.handlers.unread import count_unread
-from weir.quotas import ClientLedger
+from weir.quotas import ClientLedger, QuotaKey
 
 if TYPE_CHECKING:
     from weir.proxy.connection.connection import Connection
@@ -108,7 +108,8 @@ class Inbound:
         self._is_near_arriving = False
         """True if the client of the request in `_arriving` is near its quota of request time."""
         self._time_ledger: ClientLedger | None = None
-        """Quotas of the client to which the latest request's time is charged; None if the request is exempt.
+        """Quotas of the client to which the latest request's time is charged; None if the request is exempt,
+        or has no cost.
         """
         self._usage_counters: UsageCounters | None = None
         """Usage counters of the latest request; None if usage is not recorded."""
@@ -214,7 +215,7 @@ class Inbound:
 
     # Deciding
 
-    def _decide(
+    def _decide(  # noqa: C901  # a call per branch costs each timed frame
         self, plan: Plan, data: bytearray, frame: int, end: int, length: int, complete: bool
     ) -> Decision | None:
         """Return the decision about the request in `data[frame:end]` (forward it, reply, query the broker),
@@ -250,19 +251,24 @@ class Inbound:
         self._cost_us, self._time_ledger, self._usage_counters, self._is_near = 0.0, None, None, False
         now_us, cost, ledger = connection.clock.now_us, plan.cost, client.time_ledger
         gap_us, quotas.forwarded_us = now_us - quotas.forwarded_us, now_us
-        exempt = ledger is None or cost is None or (plan.between_brokers and client.is_broker)
-        if not exempt and isinstance(decision, Forward):
-            exempt = decision is not FORWARD and (decision.exempt or not decision.answered)
-        if not exempt:
-            assert cost is not None
-            assert ledger is not None
+        exempt = plan.between_brokers and client.is_broker
+        if decision is not FORWARD and isinstance(decision, Forward):
+            exempt = exempt or decision.exempt or not decision.answered
+            if decision.sasl:  # brokers answer it in their network layer, and count it nowhere
+                cost = None
+        if cost is not None and (exempt or ledger is not None):
             us = cost.us + cost.us_per_byte * length
             if gap_us >= cost.cold_from_us:
                 us += cost.cold_us(gap_us)
             if plan.extra_us is not None:
                 us += plan.extra_us(connection, data, frame, end)
-            self._cost_us, self._time_ledger, budget = us, ledger, ledger.request
-            self._is_near = budget is not None and budget.near
+            if isinstance(decision, Forward) and not decision.answered:
+                count_exempt(connection, plan, us, 0)
+            else:
+                self._cost_us = us
+                if not exempt and ledger is not None:
+                    self._time_ledger, budget = ledger, ledger.request
+                    self._is_near = budget is not None and budget.near
         if client.usage is not None:
             self._count(plan, decision, data, frame, length, complete)
         return decision
@@ -314,7 +320,7 @@ class Inbound:
         if hold_ms == INCOMPLETE:
             self._check_cut(plan, data, frame, end, complete)
         elif hold_ms > 0:
-            connection.hold_first(hold_ms)
+            connection.hold_first(hold_ms, QuotaKey.REQUEST_PERCENTAGE)
         return hold_ms == 0
 
     def _first_hold_ms(self, plan: Plan, data: bytearray, frame: int, end: int) -> int:
@@ -360,7 +366,7 @@ class Inbound:
             return None
         if isinstance(decision, Hold):
             if decision.first:
-                connection.hold_first(decision.hold_ms)
+                connection.hold_first(decision.hold_ms, QuotaKey.PRODUCER_BYTE_RATE)
             else:
                 connection.pause(decision.hold_ms)
             return None
@@ -498,7 +504,8 @@ class Inbound:
 
     def _throttle(self, record: RequestInFlight, throttle_ms: int, quota: int) -> None:
         connection = self._connection
-        until_ms = connection.mute(throttle_ms)
+        key = QuotaKey.CONSUMER_BYTE_RATE if quota == CONSUMER else QuotaKey.PRODUCER_BYTE_RATE
+        until_ms = connection.mute(throttle_ms, key)
         record.until_ms = max(record.until_ms, until_ms)
         if record.usage_counters is not None:
             record.usage_counters.throttled(quota, until_ms - connection.now_ms)

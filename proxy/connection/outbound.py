@@ -28,6 +28,7 @@ from weir.proxy.connection.usage_counters import CONSUMER, TOPIC
 from weir.proxy.handlers.api_versions.api_versions import refused
 from weir.proxy.handlers.decisions import WAIT, Wait
 from weir.proxy.handlers.plan import ByteCounter, Plan, ResponseEdit, StreamRewrite
+from weir.quotas import QuotaKey
 
 if TYPE_CHECKING:
     from weir.proxy.connection.connection import Connection
@@ -339,7 +340,7 @@ class Outbound:
                     return WAIT
                 self._begun = True
                 record.forget_byte_counter()
-                if record.time_ledger is not None or record.usage_counters is not None:
+                if record.cost_us or record.time_ledger is not None or record.usage_counters is not None:
                     record.begin_response(connection, length)
                 if byte_counter is not None:
                     self._measure(byte_counter, data, body, end, complete)
@@ -483,7 +484,7 @@ class Outbound:
         Record the throttle time as usage. Return the time (ms) at which the throttle ends.
         """
         connection = self._connection
-        until_ms = connection.mute(throttle_ms)
+        until_ms = connection.mute(throttle_ms, QuotaKey.CONSUMER_BYTE_RATE)
         if connection.client.usage is not None:
             connection.client.usage.throttled(quota, until_ms - connection.now_ms)
         return until_ms

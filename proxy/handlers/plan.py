@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from weir.proxy.handlers.sasl.exchange import Exchange
     from weir.proxy.handlers.sasl.identity import Identities
     from weir.proxy.handlers.topics.fetch_sessions import FetchSession
-    from weir.quotas import BrokerQuotas, Budget, ClientLedger, Cost
+    from weir.quotas import BrokerQuotas, Budget, ClientLedger, Cost, QuotaKey
 
 
 class BrokerVersions(Protocol):
@@ -259,9 +259,9 @@ class Context(Protocol):
     def hold(self) -> bool:
         """True in hold mode: Weir delays throttled responses, as brokers before KIP-219 do."""
 
-    def mute(self, throttle_ms: int) -> int:
-        """Take no request from the client for `throttle_ms`. Return the time (ms) at which the throttle ends
-        (KIP-219).
+    def mute(self, throttle_ms: int, quota: QuotaKey) -> int:
+        """Take no request from the client for `throttle_ms` because of this quota. Return the time (ms) at
+        which the throttle ends (KIP-219).
         """
 
     def note_mutations(self, partitions: int, refused: int, throttle_ms: int) -> None:

@@ -12,12 +12,13 @@ from weir.proxy import logs
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.control.slices import slices
 from weir.proxy.control.snapshots.elsewhere import Elsewhere
-from weir.proxy.control.snapshots.traffic import waits_for_broker, waits_for_throttle
+from weir.proxy.control.snapshots.traffic import count_throttled, waits_for_broker
 from weir.proxy.control.throttled import SLICE
 from weir.proxy.counters import Counters
 from weir.proxy.net.latency import Histogram, Latencies
 from weir.proxy.net.reactor import Reactor, Turns
 from weir.proxy.server.data_plane import DataPlane
+from weir.quotas import QuotaKey
 
 K = TypeVar("K")
 
@@ -48,6 +49,7 @@ class Counts(msgspec.Struct, frozen=True):
     """(Close reason, node id, number) of connections that have ended."""
     from_clients: dict[int | None, int]
     from_brokers: dict[int | None, int]
+    exempt_us: dict[int | None, int]
     requests: list[tuple[int, int, int]]
     """(API key, version, number)."""
     turns: list[int]
@@ -57,8 +59,8 @@ class Counts(msgspec.Struct, frozen=True):
     """Sum (µs) and then the buckets of each histogram of latencies."""
     waiting: dict[int | None, int] = {}
     """Present number of connections that wait for a response of the broker, by node id."""
-    throttled: int = 0
-    """Present number of connections that wait for the end of a throttle time."""
+    throttled: dict[QuotaKey | None, int] = {}
+    """Present number of connections that wait for the end of a throttle time, by quota."""
     reading_stopped: bool = False
     """True while no client is read because of `buffered_bytes_max`."""
     reading_stops: int = 0
@@ -74,7 +76,7 @@ def read(plane: DataPlane, reactor: Reactor) -> Generator[None, None, Counts]:
     from_clients, from_brokers = Counter(counters.bytes_from_clients), Counter(counters.bytes_from_brokers)
     connections: Counter[int | None] = Counter()
     waiting: Counter[int | None] = Counter()
-    throttled = 0
+    throttled: Counter[QuotaKey | None] = Counter()
     for part in slices(list(plane.relays.items()), SLICE // 2):
         for relay, opened in part:
             of_client, of_broker = relay.received_bytes
@@ -82,7 +84,7 @@ def read(plane: DataPlane, reactor: Reactor) -> Generator[None, None, Counts]:
             from_brokers[opened.node_id] += of_broker
             connections[opened.node_id] += 1
             waiting[opened.node_id] += waits_for_broker(relay.connection, reactor.now_ms)
-            throttled += waits_for_throttle(relay.connection, reactor.now_ms)
+            count_throttled(relay.connection, reactor.now_ms, throttled)
         yield
     return Counts(
         connections=connections,
@@ -98,6 +100,7 @@ def read(plane: DataPlane, reactor: Reactor) -> Generator[None, None, Counts]:
         closed=[(str(reason), node_id, count) for (reason, node_id), count in counters.closed_at.items()],
         from_clients=from_clients,
         from_brokers=from_brokers,
+        exempt_us=dict(counters.exempt_us),
         requests=[(api, number, count) for (api, number), count in plane.requests().items()],
         turns=[turns.number, turns.busy_us, turns.longer, *turns.within],
         longest_us=turns.longest_us,
@@ -119,6 +122,7 @@ def increase(now: Counts, before: Counts | None) -> Counts:
         closed=[(why, node, n - closed.get((why, node), 0)) for why, node, n in now.closed],
         from_clients=_grown(now.from_clients, before.from_clients),
         from_brokers=_grown(now.from_brokers, before.from_brokers),
+        exempt_us=_grown(now.exempt_us, before.exempt_us),
         requests=[(api, number, n - requests.get((api, number), 0)) for api, number, n in now.requests],
         turns=_less(now.turns, before.turns),
         reading_stops=now.reading_stops - before.reading_stops,
@@ -156,7 +160,7 @@ def sum_up(latest: Iterable[Counts], elsewhere: Elsewhere) -> None:
     present = list(latest)
     elsewhere.connections = sum((Counter(each.connections) for each in present), Counter())
     elsewhere.waiting = sum((Counter(each.waiting) for each in present), Counter())
-    elsewhere.throttled = sum(each.throttled for each in present)
+    elsewhere.throttled = sum((Counter(each.throttled) for each in present), Counter())
     elsewhere.buffered_bytes = sum(each.buffered_bytes for each in present)
     elsewhere.reading_stopped = any(each.reading_stopped for each in present)
 
@@ -166,6 +170,7 @@ def _add_connections(counts: Counts, counters: Counters) -> None:
         counters.closed_at[CloseReason(reason), node_id] += count
     counters.bytes_from_clients.update(counts.from_clients)
     counters.bytes_from_brokers.update(counts.from_brokers)
+    counters.exempt_us.update(counts.exempt_us)
 
 
 def _histograms(latencies: Latencies) -> Iterable[Histogram]:

@@ -81,6 +81,11 @@ def charged_us(session: Connection) -> float:
     return round(10_000 * sum(budget.charged for budget in budgets(session)), 3)
 
 
+def exempt_us(session: Connection) -> int:
+    """Time counted as exempt from request quotas."""
+    return session.counters.exempt_us.total()
+
+
 def spend(
     session: Connection, us: float = LIMIT_US, *, client_id: str = "app", user: str = "ANONYMOUS"
 ) -> None:

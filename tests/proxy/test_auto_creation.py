@@ -83,6 +83,7 @@ def test_a_client_over_its_quota_waits_the_throttle_time_of_auto_creation() -> N
     (frame,) = connection.send(0, request(MetadataRequest(topics=[topic]), 12))
     assert body_of(frame, MetadataResponse, 12).throttle_time_ms == 2000
     assert connection.session.throttled_until_ms == 2000
+    assert connection.session.throttled_by is QuotaKey.CONTROLLER_MUTATION_RATE
 
 
 def test_a_topic_made_by_createtopics_is_not_charged_again_as_auto_created() -> None:

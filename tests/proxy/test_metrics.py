@@ -9,7 +9,8 @@ import trio
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 
-from tests.proxy.metrics_page import PARSERS, Page, registry_of, scraped, server
+from tests.proxy.metrics_page import PARSERS, Page, registry_of, said, scraped, server
+from tests.proxy.snapshot_rigs import World
 from tests.quotas.changes import put_in_force
 from weir.proxy.addresses import Address
 from weir.proxy.admin.entities import ENTITIES_MAX, SLICE, Pot, Reading, byte_rates, mutations, read
@@ -20,7 +21,7 @@ from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.snapshots.names import NAME_CHARS_MAX
 from weir.proxy.control.stores.store import StoreHealth
 from weir.proxy.server.server import Server
-from weir.quotas import Budget, MutationBudget, QuotaTable, parse
+from weir.quotas import Budget, MutationBudget, QuotaKey, QuotaTable, parse
 from weir.quotas.registry import IDLE_MS_MAX
 
 __all__ = ["server"]  # a fixture
@@ -92,6 +93,26 @@ def test_metrics_show_the_processs_counters(server: Server) -> None:
     assert page.value("weir_requests_total", api="ApiVersions", version="3") == 17
     assert page["process_open_fds"] > 0
     assert page["process_cpu_seconds_total"] > 0
+
+
+def test_metrics_show_throttled_connections_by_quota_and_exempt_time(server: Server) -> None:
+    """Of this process, and of workers; not connections whose throttle is over."""
+    world, by_quota = World(), {"producer_byte_rate": 2, "consumer_byte_rate": 1, "request_percentage": 0}
+    for throttle_ms, quota in ((1001, QuotaKey.PRODUCER_BYTE_RATE), (1000, QuotaKey.CONSUMER_BYTE_RATE)):
+        world.connect().mute(throttle_ms, quota)
+    world.connect().pause(2000)  # a follower
+    server.plane.relays.update(world.relays)
+    server.plane.elsewhere.throttled.update([QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE])
+    server.counters.exempt_us.update({2: 1_500_000, None: 10})
+    page = scraped(server, now_ms=1000)
+    assert page.rows("weir_throttled_connections") == {
+        said({"quota": quota}): count
+        for quota, count in {**by_quota, "controller_mutation_rate": 0, "replication": 1}.items()
+    }
+    assert page.rows("weir_exempt_request_seconds_total") == {
+        said({"broker": "2"}): 1.5,
+        said({"broker": "unknown"}): 0.00001,
+    }
 
 
 def test_metrics_show_the_latency_of_weir_and_of_brokers(server: Server) -> None:

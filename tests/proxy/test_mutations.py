@@ -41,6 +41,7 @@ from weir.protocol.messages import (
 )
 from weir.protocol.versions import VersionRange
 from weir.proxy.handlers.mutations.mutations import ROUNDS_MAX
+from weir.quotas import QuotaKey
 
 
 def test_a_topic_that_exists_takes_no_token_from_those_behind_it() -> None:
@@ -341,6 +342,7 @@ def test_the_longer_mutation_throttle_time_is_reported_and_weirs_is_enforced(
     (frame,) = connection.send(0, asked.frame("app"))
     assert asked.answer(frame).throttle_ms == max(brokers_ms, 5000)
     assert connection.session.throttled_until_ms == 5000
+    assert connection.session.throttled_by is QuotaKey.CONTROLLER_MUTATION_RATE
     assert connection.send(4999, asked.frame("app")) == []
     assert len(connection.send(5000)) == 1
 

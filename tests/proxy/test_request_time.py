@@ -21,10 +21,12 @@ from tests.proxy.request_costs import (
     EACH_US,
     LIMIT,
     LIMIT_US,
+    VARIOUS,
     budgets,
     charged_us,
     costs,
     everybody,
+    exempt_us,
     percent,
     spend,
     time_table,
@@ -174,6 +176,7 @@ def test_produce_with_acks_0_is_charged_bytes_and_no_request_time(version: int) 
         unanswered = padded(request(ProduceRequest(acks=0), version), 12_106)
         play.forwards(unanswered)
         assert charged_us(play.session) == 0
+        assert exempt_us(play.session) == EACH_US
         play.muted_until(2106)  # measured on a broker
         play.at(2106)
         play.relays(ping(2), pong(2))
@@ -215,6 +218,7 @@ def test_replica_fetches_are_exempt_from_request_time_for_brokers_only(version: 
             frame = request(wanted, version, number)
             play.relays(frame, response(FetchResponse(), version, number))
         assert charged_us(play.session) == (0 if user == "kafka" else 2 * EACH_US)
+        assert exempt_us(play.session) == (2 * EACH_US if user == "kafka" else 0)
         consumers = request(FetchRequest(max_bytes=1000), version, 3)
         play.relays(consumers, response(FetchResponse(), version, 3))
         assert charged_us(play.session) == (1 if user == "kafka" else 3) * EACH_US
@@ -234,6 +238,22 @@ def test_inter_broker_requests_are_exempt_from_request_time_for_brokers_only(key
         count += 1
     assert session.violation is None
     assert charged_us(session) == (0 if user == "kafka" else count * EACH_US)
+    assert exempt_us(session) == (count * EACH_US if user == "kafka" else 0)
+
+
+def test_exempt_time_counts_the_response_and_the_speed_of_the_broker() -> None:
+    """Also of a broker without a request quota, and of a response that never came."""
+    others = time_table(entity=Entity(client_id="others"))
+    session = timed(others, VARIOUS, brokers=frozenset({"kafka"}), node_id=2)
+    session.client.become("kafka")
+    session.quotas.percent_per_us *= 2
+    answer = padded(response(FetchResponse(), 11, 1), 5000)
+    wire = Wire(session)
+    wire.exchange(0, request(FetchRequest(replica_id=2), 11, 1), answer)
+    wire.feed(0, client=request(FetchRequest(replica_id=2), 11, 2))
+    session.end(0)
+    assert session.counters.exempt_us == {2: 2 * (30 + 5 * 7) + 2 * 30}
+    assert charged_us(session) == 0
 
 
 def test_exempt_requests_of_brokers_are_not_held_on_new_connections() -> None:
@@ -306,6 +326,7 @@ def test_a_new_connection_waits_for_the_throttle_of_its_authenticated_user() -> 
         log_in(play)
         play.client(ping())
         play.muted_until(500)
+        assert play.session.throttled_by is QuotaKey.REQUEST_PERCENTAGE
         play.at(500)
         play.to_broker(ping())
 

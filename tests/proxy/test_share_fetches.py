@@ -15,7 +15,7 @@ from tests.proxy.wire import Wire, new_connection, quota_table
 from tests.wire.frames import body_of, request, request_body_of, response
 from tests.wire.messages import length_of
 from weir.protocol.messages import ShareFetchRequest, ShareFetchResponse
-from weir.quotas import BrokerQuotas
+from weir.quotas import BrokerQuotas, QuotaKey
 
 TOLD_MS: Final = 5000
 """Longest throttle that a share fetch is told: acknowledgements wait for it, and locks last 15 s or more."""
@@ -72,6 +72,7 @@ def test_acquired_records_are_delivered_over_the_quota(version: int) -> None:
             play.forwards(asked(1, version, size=900))
         play.returns(answer, told=answered(1, version, size=700, told_ms=TOLD_MS))
         play.muted_until(TOLD_MS)
+        assert play.session.throttled_by is QuotaKey.CONSUMER_BYTE_RATE
         assert fetch_budget(quotas).charged == 70_000 + length_of(answer) - 1
 
 

@@ -21,6 +21,7 @@ from weir.proxy.close_reasons import CloseReason
 from weir.proxy.net.poll import READ, WRITE
 from weir.proxy.net.reactor import BUFFER_BYTES
 from weir.proxy.net.tls_socket import RECORD_BYTES, TlsSocket
+from weir.quotas import QuotaKey
 
 SIDES: Final = [("client",), ("broker",), ("client", "broker")]
 DAY_MS: Final = 86_400_000
@@ -149,7 +150,7 @@ def test_decrypted_bytes_are_read_without_another_poll() -> None:
     rig = Rig(quota_table(produce=1000), pair=roomy_pair, tls=("client",))
     rig.client.tls.send(produce(1)[:-50])
     rig.turn(2)
-    rig.session.mute(5000)
+    rig.session.mute(5000, QuotaKey.PRODUCER_BYTE_RATE)
     rig.relay._obey()
     rig.client.tls.send(produce(1)[-50:] + ping(2))
     rig.turn(5)

@@ -113,7 +113,7 @@ def test_the_first_produce_request_of_a_connection_is_held_once(before: str, hol
         play.client(produce(1, 100), ping(2), produce(3, 100))
         play.muted_until(LATER_MS + FIRST_HOLD_MS)
         play.waits(State.THROTTLED)
-        assert play.session.waits_because(play.now_ms) == "a throttle time is not over"
+        assert play.session.waits_because(play.now_ms) == "a throttle time of producer_byte_rate is not over"
         play.at(LATER_MS + FIRST_HOLD_MS - 1)
         play.silent()
         assert produce_budget(quotas).charged == 70_000

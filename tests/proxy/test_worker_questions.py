@@ -227,9 +227,9 @@ def wait_for_broker(world: World) -> None:
 def test_a_report_counts_connections_that_wait_for_a_broker_or_a_throttle(reactor: Reactor) -> None:
     world = World()
     wait_for_broker(world)
-    world.connect(peer="10.0.0.8:1").mute(5000)
+    world.connect(peer="10.0.0.8:1").mute(5000, PRODUCE)
     found = counts_of(world, reactor)
-    assert (found.connections, found.waiting, found.throttled) == ({2: 2}, {2: 1}, 1)
+    assert (found.connections, found.waiting, found.throttled) == ({2: 2}, {2: 1}, {PRODUCE: 1})
 
 
 def test_a_report_has_the_bytes_that_wait_to_be_sent(reactor: Reactor) -> None:
@@ -257,20 +257,20 @@ def test_the_supervisor_sums_up_what_its_workers_have_reported_last(reactor: Rea
     first, second = World(), World()
     for world in (first, second):
         wait_for_broker(world)
-        world.connect(peer="10.0.0.8:1").mute(5000)
+        world.connect(peer="10.0.0.8:1").mute(5000, PRODUCE)
     elsewhere = Elsewhere()
     reactor.buffered.bytes = 3000
     latest = [counts_of(world, reactor) for world in (first, second)]
     sum_up(latest, elsewhere)
-    assert elsewhere == Elsewhere(Counter({2: 4}), Counter({2: 2}), 2, 6000)
+    assert elsewhere == Elsewhere(Counter({2: 4}), Counter({2: 2}), Counter({PRODUCE: 2}), 6000)
     sum_up(latest[:1], elsewhere)
-    assert elsewhere == Elsewhere(Counter({2: 2}), Counter({2: 1}), 1, 3000)
+    assert elsewhere == Elsewhere(Counter({2: 2}), Counter({2: 1}), Counter({PRODUCE: 1}), 3000)
 
 
 def test_a_silent_broker_of_a_worker_is_a_problem_of_the_supervisor(reactor: Reactor) -> None:
     world, counters, elsewhere = World(), Counters(), Elsewhere()
     wait_for_broker(world)
-    world.connect(peer="10.0.0.8:1").mute(5000)
+    world.connect(peer="10.0.0.8:1").mute(5000, PRODUCE)
     traffic = Traffic(counters, dict, lambda: 0, lambda: elsewhere)
 
     def found(now_ms: int) -> list[object]:
@@ -281,6 +281,6 @@ def test_a_silent_broker_of_a_worker_is_a_problem_of_the_supervisor(reactor: Rea
 
     assert found(1000) == found(6000) == found(1000 + SILENT_MS - 1000) == []
     assert found(1000 + SILENT_MS) == ["broker_silent 2"]
-    assert (traffic.latest.connections.total(), traffic.latest.throttled) == (2, 1)
+    assert (traffic.latest.connections.total(), traffic.latest.throttled.total()) == (2, 1)
     counters.bytes_from_brokers[2] += 1
     assert found(1000 + SILENT_MS + 5000) == []

@@ -199,7 +199,7 @@ def counts(
     number: int, closed: list[tuple[str, int | None, int]], requests: list[tuple[int, int, int]]
 ) -> Counts:
     """A reading; all that is not given is empty."""
-    return Counts({}, 0, [number], [], [], closed, {}, {}, requests, [], 0, [])
+    return Counts({}, 0, [number], [], [], closed, {}, {}, {}, requests, [], 0, [])
 
 
 def test_replication_is_refused_with_several_workers() -> None:

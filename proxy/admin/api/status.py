@@ -67,7 +67,7 @@ def _totals(state: State) -> Totals:
         in_bytes_per_s=traffic.in_bytes_per_s(),
         out_bytes_per_s=traffic.out_bytes_per_s(),
         throttled_entities=state.history.throttled_now(state.sources.now_ms()).total(),
-        throttled_connections=traffic.latest.throttled,
+        throttled_connections=traffic.latest.throttled.total(),
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from weir.quotas import QuotaKey
+
 
 @dataclass(slots=True)
 class Elsewhere:
@@ -16,8 +18,8 @@ class Elsewhere:
     """Number of open connections, by node id of the broker."""
     waiting: Counter[int | None] = field(default_factory=Counter)
     """Number of connections that wait for a response of the broker, by node id."""
-    throttled: int = 0
-    """Number of connections that wait for the end of a throttle time."""
+    throttled: Counter[QuotaKey | None] = field(default_factory=Counter)
+    """Number of connections that wait for the end of a throttle time, by quota; None for replication."""
     buffered_bytes: int = 0
     """Number of bytes read and not sent yet."""
     reading_stopped: bool = False

@@ -21,6 +21,7 @@ from weir.proxy.control.snapshots.elsewhere import Elsewhere
 from weir.proxy.control.snapshots.opened import OpenRelays
 from weir.proxy.control.throttled import SLICE
 from weir.proxy.counters import Counters
+from weir.quotas import QuotaKey
 
 PERIOD_S: Final = 5.0
 FRESH_MS: Final = 1000
@@ -45,8 +46,8 @@ class Reading:
     """Number of open connections, by node id of the broker."""
     waiting: Counter[int | None] = field(default_factory=Counter)
     """Number of connections that wait for a response of the broker, by node id."""
-    throttled: int = 0
-    """Number of connections that wait for the end of a throttle time."""
+    throttled: Counter[QuotaKey | None] = field(default_factory=Counter)
+    """Number of connections that wait for the end of a throttle time, by quota; None for replication."""
 
 
 class Traffic:
@@ -84,7 +85,7 @@ class Traffic:
             Counter(counters.bytes_from_brokers),
             Counter(elsewhere.connections),
             Counter(elsewhere.waiting),
-            elsewhere.throttled,
+            Counter(elsewhere.throttled),
         )
         for part in slices(list(self._relays().items()), SLICE // 2):
             for relay, opened in part:
@@ -94,7 +95,7 @@ class Traffic:
                 reading.connections[opened.node_id] += 1
                 connection = relay.connection
                 reading.waiting[opened.node_id] += waits_for_broker(connection, now_ms)
-                reading.throttled += waits_for_throttle(connection, now_ms)
+                count_throttled(connection, now_ms, reading.throttled)
             yield
         if not self._is_fresh(now_ms):  # another request may have read between the steps
             self._note_silence(reading)
@@ -150,9 +151,10 @@ class Traffic:
         return round(max(count(after) - count(before), 0) * 1000 / (after.at_ms - before.at_ms), 2)
 
 
-def waits_for_throttle(connection: Connection, now_ms: int) -> bool:
-    """Return True if the connection waits for the end of a throttle time."""
-    return connection.state == THROTTLED and connection.throttled_until_ms > now_ms
+def count_throttled(connection: Connection, now_ms: int, counts: Counter[QuotaKey | None]) -> None:
+    """Count the connection for its quota, if it waits for the end of a throttle time."""
+    if connection.state == THROTTLED and connection.throttled_until_ms > now_ms:
+        counts[connection.throttled_by] += 1
 
 
 def waits_for_broker(connection: Connection, now_ms: int) -> bool:

@@ -42,7 +42,7 @@ from weir.proxy.handlers.mutations.topic_queries import (
 from weir.proxy.handlers.plan import Admit, Context, Plan
 from weir.proxy.handlers.unread import passed_unread
 from weir.proxy.handlers.uplift.uplift import forward
-from weir.quotas import LateCharge, MutationLedger
+from weir.quotas import LateCharge, MutationLedger, QuotaKey
 
 MISSING: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE})
 """Error codes with which a broker answers for a topic that it is about to create: the first with KRaft, the
@@ -148,7 +148,7 @@ def _watched(
         cluster.pending_creations.answered(counted)
     throttle_ms = charge.finish(context.now_ms)
     if throttle_ms:
-        throttle_ms = context.mute(throttle_ms) - context.now_ms
+        throttle_ms = context.mute(throttle_ms, QuotaKey.CONTROLLER_MUTATION_RATE) - context.now_ms
     context.note_mutations(int(charge.taken), 0, throttle_ms)
     answer.throttle_time_ms = max(answer.throttle_time_ms, throttle_ms)
     edit_metadata(answer, context.addresses)

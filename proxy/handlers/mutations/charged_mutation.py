@@ -21,7 +21,7 @@ from weir.proxy.handlers.mutations import topic_queries
 from weir.proxy.handlers.mutations.mutated_topics import Answer, Mutation, Result, Topic
 from weir.proxy.handlers.plan import Context, Plan
 from weir.proxy.handlers.uplift.uplift import check, unsupported
-from weir.quotas import NO_LEDGER, MutationLedger
+from weir.quotas import NO_LEDGER, MutationLedger, QuotaKey
 
 log = structlog.get_logger("weir.mutations")
 
@@ -95,7 +95,9 @@ class ChargedMutation(ABC, Generic[M]):
             raise
         throttle_ms = self.finish()
         if throttle_ms:
-            throttle_ms = self.context.mute(throttle_ms) - self.context.now_ms
+            throttle_ms = (
+                self.context.mute(throttle_ms, QuotaKey.CONTROLLER_MUTATION_RATE) - self.context.now_ms
+            )
         answer.throttle_time_ms = max(answer.throttle_time_ms, throttle_ms)
         results = self.mutation.results(answer)
         refused = sum(result.error_code == _QUOTA for result in results)

@@ -39,7 +39,7 @@ from weir.proxy.handlers.mutations.topic_queries import Topics, broker_versions
 from weir.proxy.handlers.plan import Context, Plan
 from weir.proxy.handlers.unread import passed_unread
 from weir.proxy.handlers.uplift.uplift import forward
-from weir.quotas import MutationLedger
+from weir.quotas import MutationLedger, QuotaKey
 
 MISSING_INTERNAL_TOPICS: Final = 3
 """Status code of missing internal topics (`StreamsGroupHeartbeatResponse.Status`)."""
@@ -105,7 +105,7 @@ class _Heartbeat:
             raise
         throttle_ms = self._finish()
         if throttle_ms:
-            throttle_ms = context.mute(throttle_ms) - context.now_ms
+            throttle_ms = context.mute(throttle_ms, QuotaKey.CONTROLLER_MUTATION_RATE) - context.now_ms
         partitions = int(self._late.taken) + sum(self._charged.values())
         context.note_mutations(partitions, int(answer is None), throttle_ms)
         response = self._refusal() if answer is None else answer

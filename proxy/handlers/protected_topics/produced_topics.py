@@ -34,6 +34,7 @@ from weir.proxy.handlers.protected_topics.only_topic import (
     only_topic,
 )
 from weir.proxy.handlers.topics.asked_names import ask_first
+from weir.quotas import QuotaKey
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -257,7 +258,7 @@ def _refuse(
     length, _key, _version, correlation_id = REQUEST_HEAD.unpack_from(data, frame)
     throttle_ms = max((charge(ledger, length, context.now_ms) for charge in plan.on_arrival), default=0)
     if throttle_ms > 0:
-        throttle_ms = context.mute(throttle_ms) - context.now_ms
+        throttle_ms = context.mute(throttle_ms, QuotaKey.PRODUCER_BYTE_RATE) - context.now_ms
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if names else ErrorCode.UNKNOWN_TOPIC_ID
     answer = _refusal(request, code, throttle_ms)
     return Reply(response_frame(plan.api_key, plan.version, correlation_id, answer))
