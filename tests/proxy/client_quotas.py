@@ -22,7 +22,6 @@ from weir.proxy.handlers.plans import Plans
 from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from weir.quotas.replication.throttles import ConfigKey
-from weir.quotas.table.entities import Prefix
 from weir.quotas.table.quota_table import Quota
 
 T = TypeVar("T")
@@ -47,12 +46,11 @@ TABLE: Final = QuotaTable(
         (Entity(user=DEFAULT, client_id=DEFAULT), MUTATE): 2.0,
         (Entity(ip="10.0.0.1"), CONNECT): 10.0,
         (Entity(ip=DEFAULT), CONNECT): 20.0,
-        (Entity(user="alice", client_id=Prefix("ap")), PRODUCE): 7.0,
         (Entity(topic="t"), PRODUCE): 8.0,
     }
 )
 ON_THE_WIRE: Final = 9
-"""Entities of these; a prefix and a topic are Weir's own."""
+"""Entities of these; a topic is Weir's own."""
 
 
 class Managed:

@@ -128,6 +128,16 @@ BAD_ENTRIES: Final[list[tuple[Parts, dict[str, float | None], str]]] = [
     ),
     ({"user": "a"}, {"request_percentage": math.nan}, "request_percentage is not a number"),
     (
+        {"client-id-prefix": None},
+        {"producer_byte_rate": 1.0},
+        "Weir has no default client-id-prefix: use the default client-id",
+    ),
+    (
+        {"client-id": "app-1", "client-id-prefix": "app-"},
+        {"producer_byte_rate": 1.0},
+        "Weir has no entity of a client-id and a client-id-prefix: use two",
+    ),
+    (
         {"user": "<default>"},
         {"producer_byte_rate": 1.0},
         "A user that is called <default> cannot be told from the default in Weir's quota file: rename it",

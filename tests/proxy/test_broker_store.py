@@ -66,6 +66,7 @@ def test_the_broker_store_mirrors_entities_of_every_type() -> None:
             ({"user": "alice", "client-id": None}, {"producer_byte_rate": 1.0, "consumer_byte_rate": 2.0}),
             ({"user": None}, {"controller_mutation_rate": 0.5, "request_percentage": 12.5}),
             ({"client-id": "app"}, {"producer_byte_rate": 3.0}),
+            ({"client-id-prefix": "etl-"}, {"producer_byte_rate": 6.0}),
             ({"ip": "10.0.0.1"}, {"connection_creation_rate": 4.0}),
             ({"ip": None}, {"connection_creation_rate": 5.0}),
         ]
@@ -77,6 +78,7 @@ def test_the_broker_store_mirrors_entities_of_every_type() -> None:
             (Entity(user=DEFAULT), QuotaKey.CONTROLLER_MUTATION_RATE): 0.5,
             (Entity(user=DEFAULT), QuotaKey.REQUEST_PERCENTAGE): 12.5,
             (Entity(client_id="app"), PRODUCE): 3.0,
+            (Entity(client_id=Prefix("etl-")), PRODUCE): 6.0,
             (Entity(ip="10.0.0.1"), CONNECTIONS): 4.0,
             (Entity(ip=DEFAULT), CONNECTIONS): 5.0,
         }
@@ -88,6 +90,8 @@ def test_quotas_that_weir_cannot_hold_are_skipped_and_logged_once() -> None:
         stored=[
             ({"user": "alice"}, {"producer_byte_rate": 1000.0, "request_percentage": 0.0, "new_rate": 1.0}),
             ({"user": "bob"}, {"producer_byte_rate": 0.0}),
+            ({"client-id-prefix": None}, {"producer_byte_rate": 1.0}),
+            ({"user": "bob", "client-id-prefix": None}, {"producer_byte_rate": 1.0}),
             ({"group": "g"}, {"producer_byte_rate": 1.0}),
             ({"user": "bob", "group": "g"}, {"producer_byte_rate": 1.0}),
             ({}, {"producer_byte_rate": 1.0}),
@@ -102,7 +106,7 @@ def test_quotas_that_weir_cannot_hold_are_skipped_and_logged_once() -> None:
 
     with capture_logs() as logs:
         assert play(cluster, script) == ALICES
-    assert [(line["log_level"], line["count"]) for line in logs] == [("warning", 6), ("warning", 1)]
+    assert [(line["log_level"], line["count"]) for line in logs] == [("warning", 8), ("warning", 1)]
     assert logs[0]["first"] == (
         "user alice: request_percentage: "
         "request_percentage of user alice must be a finite number above 0, not 0.0"

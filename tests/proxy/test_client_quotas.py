@@ -58,7 +58,7 @@ from weir.proxy.handlers.plans import Plans
 from weir.proxy.handlers.quota_api.alterations import Alterations, read_alterations
 from weir.proxy.handlers.quota_api.client_quotas import AT_ONCE_MAX, DENIED_BYTES_MAX
 from weir.proxy.handlers.quota_api.filters import described, read_filter
-from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+from weir.quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable
 
 NOT_ALLOWED: Final = 31
 TOO_LARGE: Final = 44
@@ -92,6 +92,32 @@ def test_describeclientquotas_refuses_invalid_filters_as_kafka(
 ) -> None:
     answer = asked(session_of(Managed()), message, version)
     assert (answer.error_code, answer.error_message, answer.entries) == (code, text, None)
+
+
+def test_prefixes_have_the_entity_type_that_redpanda_gives_them() -> None:
+    """`rpk cluster quotas` and Redpanda's console send it. Filters by client-id do not find prefixes."""
+    whole: Parts = {"client-id-prefix": "ap"}
+    of_alice: Parts = {"user": "alice", **whole}
+    changes = checked(
+        alter(entry(whole, {"producer_byte_rate": 1.0}), entry(of_alice, {"producer_byte_rate": 2.0}))
+    )
+    key = QuotaKey.PRODUCER_BYTE_RATE
+    assert changes.changes == {
+        (Entity(client_id=Prefix("ap")), key): 1.0,
+        (Entity("alice", Prefix("ap")), key): 2.0,
+    }
+    assert [refused for _wire, refused in changes.outcomes.values()] == [None, None]
+    table = QuotaTable({(Entity(client_id="ap"), key): 3.0, **changes.changes})
+    session = session_of(Managed(table))
+    for components, rates in {
+        (): [1.0, 2.0, 3.0],
+        (("client-id-prefix", 2, None),): [1.0, 2.0],
+        (("client-id-prefix", 0, "ap"), ("user", 0, "alice")): [2.0],
+        (("client-id-prefix", 1, None),): [],
+        (("client-id", 2, None),): [3.0],
+    }.items():
+        answer = asked(session, describe(*(component(*each) for each in components)))
+        assert sorted(values["producer_byte_rate"] for values in shown(answer).values()) == rates, components
 
 
 NAMES: Final = st.sampled_from(["a", "b", None])

@@ -11,6 +11,7 @@ from weir.protocol.messages import (
     DescribeClientQuotasResponse,
 )
 from weir.proxy.control.stores.store import StoreError
+from weir.proxy.handlers.quota_api.entities import TYPES, from_wire
 from weir.proxy.handlers.quota_api.quota_admin import Changes
 from weir.quotas import DEFAULT, Entity
 from weir.quotas.table.entities import Prefix
@@ -22,9 +23,6 @@ it can express all client quotas.
 """
 EVERYTHING: Final = DescribeClientQuotasRequest(components=[], strict=False)
 """DescribeClientQuotas request that asks for all stored quotas."""
-PARTS: Final = {"user": "user", "client-id": "client_id", "ip": "ip"}
-"""Name of the field of `Entity` for each of Kafka's entity types."""
-
 _Request = AlterClientQuotasRequest
 
 
@@ -41,10 +39,9 @@ def imported(answer: DescribeClientQuotasResponse) -> Imported:
 def _take(entry: DescribeClientQuotasResponse.EntryData, found: Imported) -> None:
     wire = {part.entity_type: part.entity_name for part in entry.entity}
     where = ", ".join(f"{kind} {'<default>' if name is None else name}" for kind, name in wire.items())
-    unknown = wire.keys() - PARTS.keys()
-    names = {kind: DEFAULT if name is None else name for kind, name in wire.items()}
+    unknown = wire.keys() - TYPES
     try:
-        entity = Entity(names.get("user"), names.get("client-id"), names.get("ip"))
+        entity = from_wire(wire)
     except ValueError as error:
         found.skip(where, None, str(error))
         return

@@ -15,10 +15,8 @@ from weir.protocol.error_codes import ErrorCode
 from weir.protocol.messages import AlterClientQuotasResponse
 from weir.protocol.pieces import Pieces, each
 from weir.proxy.handlers.quota_api.entities import (
-    CLIENT_ID,
     IP,
     TYPES,
-    USER,
     Refused,
     WireEntity,
     from_wire,
@@ -149,7 +147,10 @@ def _result(
 def _changes(wire: WireEntity, ops: Mapping[str, float | None]) -> dict[Quota, float | None]:
     """Return the changes of one entity's quotas. Raises Refused if one of them is invalid."""
     keys = _keys(wire)
-    entity = from_wire(wire)
+    try:
+        entity = from_wire(wire)
+    except ValueError as error:
+        raise invalid(str(error)) from None
     changes: dict[Quota, float | None] = {}
     for name, value in ops.items():
         key = _KEYS.get(name)
@@ -170,7 +171,7 @@ def _keys(wire: WireEntity) -> frozenset[QuotaKey]:
         if name == "":
             raise invalid(f"Empty {kind} not supported")
     if IP in wire:
-        if USER in wire or CLIENT_ID in wire:
+        if len(wire) > 1:
             raise invalid(
                 "Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId"
             )

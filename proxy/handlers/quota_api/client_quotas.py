@@ -63,7 +63,7 @@ together.
 """
 COMPONENTS_MAX: Final = 16
 """Maximum number of components of the filter in a DescribeClientQuotas request. A longer filter is refused
-without being decoded. There are three entity types, so a valid filter has at most three components.
+without being decoded. There are four entity types, so a valid filter has at most four components.
 """
 
 _FAILED: Final = Refused(ErrorCode.UNKNOWN_SERVER_ERROR, "quotas cannot be described, Weir's log says why")

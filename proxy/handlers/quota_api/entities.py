@@ -1,7 +1,8 @@
 """Entities of quotas in the form of DescribeClientQuotas and AlterClientQuotas (KIP-546): entity types with
 names.
 
-Client-id prefixes, topics and shadow quotas are Weir's own, and cannot be expressed in these messages.
+The entity type of client-id prefixes is Redpanda's, not Kafka's. Topics and shadow quotas are Weir's own, and
+cannot be expressed in these messages.
 """
 
 from __future__ import annotations
@@ -16,15 +17,16 @@ from weir.quotas.table.names import canonical_ip
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
+CLIENT_ID_PREFIX: Final = "client-id-prefix"
 IP: Final = "ip"
-TYPES: Final = (USER, CLIENT_ID, IP)
+TYPES: Final = (USER, CLIENT_ID, CLIENT_ID_PREFIX, IP)
 
 WireEntity: TypeAlias = Mapping[str, str | None]
 """Entity in the form of Kafka's messages: entity type → name; None instead of a name for the default entity
 of that type.
 """
 
-_HASH_ORDER: Final = (CLIENT_ID, USER, IP)
+_HASH_ORDER: Final = (CLIENT_ID, USER, IP, CLIENT_ID_PREFIX)
 """Entity types in the iteration order of Java's HashMap. Kafka's error texts list the types in this order."""
 
 
@@ -43,23 +45,34 @@ def invalid(text: str) -> Refused:
 
 
 def on_wire(entity: Entity) -> WireEntity | None:
-    """Return Weir's entity in the form that messages have; None for entities that only Weir knows (client-id
-    prefixes, topics).
-    """
-    if isinstance(entity.client_id, Prefix) or entity.topic is not None:
+    """Return Weir's entity in the form that messages have; None for topics, which only Weir knows."""
+    if entity.topic is not None:
         return None
-    parts = ((USER, entity.user), (CLIENT_ID, entity.client_id), (IP, entity.ip))
+    client_id = entity.client_id
+    client: tuple[str, Name | None] = (
+        (CLIENT_ID_PREFIX, client_id.start) if isinstance(client_id, Prefix) else (CLIENT_ID, client_id)
+    )
+    parts = ((USER, entity.user), client, (IP, entity.ip))
     return {kind: _plain(name) for kind, name in parts if name is not None}
 
 
 def from_wire(wire: WireEntity) -> Entity:
     """Return Weir's entity for an entity in a client's message, whose types and names must have been checked.
 
-    Addresses have several spellings, such as `2001:DB8::0`; Weir uses one.
+    Addresses have several spellings, such as `2001:DB8::0`; Weir uses one. Raises ValueError for the
+    default of prefixes, and for a client-id with a prefix.
     """
     ip = wire.get(IP)
     parts = wire if ip is None else {**wire, IP: canonical_ip(ip)}
-    return Entity(user=_name(parts, USER), client_id=_name(parts, CLIENT_ID), ip=_name(parts, IP))
+    client_id: Name | Prefix | None = _name(parts, CLIENT_ID)
+    if CLIENT_ID_PREFIX in wire:
+        prefix = wire[CLIENT_ID_PREFIX]
+        if prefix is None:
+            raise ValueError(f"Weir has no default {CLIENT_ID_PREFIX}: use the default {CLIENT_ID}")
+        if client_id is not None:
+            raise ValueError(f"Weir has no entity of a {CLIENT_ID} and a {CLIENT_ID_PREFIX}: use two")
+        client_id = Prefix(prefix)
+    return Entity(user=_name(parts, USER), client_id=client_id, ip=_name(parts, IP))
 
 
 def shown(wire: WireEntity) -> str:

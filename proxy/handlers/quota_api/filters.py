@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Final
 from weir.protocol.error_codes import ErrorCode
 from weir.protocol.messages import DescribeClientQuotasResponse
 from weir.proxy.handlers.quota_api.entities import (
-    CLIENT_ID,
     IP,
     TYPES,
-    USER,
     Refused,
     WireEntity,
     invalid,
@@ -70,7 +68,7 @@ def read_filter(request: DescribeClientQuotasRequest) -> Filter:
         else:
             exact[kind] = _canonical(match) if kind == IP else match
     asked = {*exact, *types}
-    if IP in asked and asked & {USER, CLIENT_ID}:
+    if IP in asked and len(asked) > 1:
         raise invalid(
             "Invalid entity filter component combination. IP filter component should not be used with "
             "user or clientId filter component."
