@@ -84,8 +84,8 @@ def _connection(one: Connection, now_ms: int) -> Iterator[tuple[str, str]]:
     yield "state", one.state
     yield "waits for", f"{one.waits_for}{wait}" if one.waits_for else "nothing"
     yield "opened", f"{duration(now_ms - one.opened_ms)} ago"
-    yield "from client", size(one.in_bytes)
-    yield "from broker", size(one.out_bytes)
+    yield "from client", f"{size(one.in_bytes)}, {amount(one.in_bytes_per_s, 'bytes/s')}"
+    yield "from broker", f"{size(one.out_bytes)}, {amount(one.out_bytes_per_s, 'bytes/s')}"
     yield "in flight", f"{one.in_flight} requests"
 
 

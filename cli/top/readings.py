@@ -30,7 +30,15 @@ class View(StrEnum):
 
 SORTS: Final[Mapping[View, tuple[str, ...]]] = {
     View.ENTITIES: ("usage", "rate", "name", "throttled"),
-    View.CONNECTIONS: ("waits", "in_bytes", "out_bytes", "in_flight", "opened"),
+    View.CONNECTIONS: (
+        "waits",
+        "in_bytes_per_s",
+        "out_bytes_per_s",
+        "in_bytes",
+        "out_bytes",
+        "in_flight",
+        "opened",
+    ),
     View.BROKERS: (),
 }
 """Sort orders of each view, as the API names them; the first is the default."""

@@ -25,7 +25,7 @@ from weir.proxy.control.cluster.broker_states import BrokerStates
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.rate_limited_log import RateLimitedLog
 from weir.proxy.control.snapshots.elsewhere import Elsewhere
-from weir.proxy.control.snapshots.opened import Opened
+from weir.proxy.control.snapshots.opened import ByteRates, Opened
 from weir.proxy.control.supervisor import Supervisor, Task, every, in_steps
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.mutations.cluster_state import ClusterState
@@ -242,6 +242,7 @@ class DataPlane:
             node_id,
             self._reactor.now_ms,
             isinstance(client.sock, TlsSocket),
+            ByteRates(self._reactor.now_ms),
         )
 
     def _lingered(self, lingering: Lingering) -> None:

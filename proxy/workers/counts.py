@@ -82,6 +82,7 @@ def read(plane: DataPlane, reactor: Reactor) -> Generator[None, None, Counts]:
             of_client, of_broker = relay.received_bytes
             from_clients[opened.node_id] += of_client
             from_brokers[opened.node_id] += of_broker
+            opened.rates.read(reactor.now_ms, of_client, of_broker)
             connections[opened.node_id] += 1
             waiting[opened.node_id] += waits_for_broker(relay.connection, reactor.now_ms)
             count_throttled(relay.connection, reactor.now_ms, throttled)

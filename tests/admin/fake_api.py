@@ -211,6 +211,8 @@ def connection(id_: int, **changes: Any) -> Connection:
         "opened_ms": NOW_MS - 5_025_000,
         "in_bytes": 4_812_345_678,
         "out_bytes": 21_034_567,
+        "in_bytes_per_s": 957_680.5,
+        "out_bytes_per_s": 4186.0,
         "in_flight": 1,
     }
     return Connection(**{**its, **changes})

@@ -73,8 +73,8 @@ def test_all_numbers_of_the_page_equal_those_of_the_api(tab: Browser, api: FakeA
         assert exact(tab, each.id, "connections") == each.connections
     chosen(tab, "connections")
     for one in api.connections:
-        assert exact(tab, str(one.id), "in") == one.in_bytes
-        assert exact(tab, str(one.id), "out") == one.out_bytes
+        assert exact(tab, str(one.id), "in") == one.in_bytes_per_s
+        assert exact(tab, str(one.id), "out") == one.out_bytes_per_s
     chosen(tab, "brokers")
     for broker in api.brokers:
         assert exact(tab, str(broker.node_id), "in") == broker.in_bytes_per_s

@@ -13,7 +13,7 @@ from weir.proxy.control.peers import local_peers
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.scan import Scan
 from weir.proxy.control.snapshots.history import History
-from weir.proxy.control.snapshots.opened import Opened
+from weir.proxy.control.snapshots.opened import ByteRates, Opened
 from weir.proxy.control.snapshots.preview import read_preview
 from weir.proxy.control.snapshots.records import Preview
 from weir.proxy.control.snapshots.sources import Sources
@@ -64,7 +64,8 @@ class World:
         head = framed(b"\0\0\0\0\0\0\0\0" + len(client_id).to_bytes(2, "big") + client_id)
         assert client.identify(bytearray(head), 0, len(head), self.now_ms) is not None
         relay = OpenRelay(connection, (30, 40))
-        self.relays[relay] = Opened(len(self.relays) + 1, "broker 2", 2, self.now_ms, tls=False)
+        rates = ByteRates(self.now_ms)
+        self.relays[relay] = Opened(len(self.relays) + 1, "broker 2", 2, self.now_ms, tls=False, rates=rates)
         return connection
 
     def preview(self, entity: Entity, changes: dict[QuotaKey, float | None]) -> Preview:

@@ -107,7 +107,7 @@ def test_prefixes_have_the_entity_type_that_redpanda_gives_them() -> None:
         (Entity("alice", Prefix("ap")), key): 2.0,
     }
     assert [refused for _wire, refused in changes.outcomes.values()] == [None, None]
-    table = QuotaTable({(Entity(client_id="ap"), key): 3.0, **changes.changes})
+    table = QuotaTable({(Entity(client_id="ap"), key): 3.0}).altered(changes.changes)
     session = session_of(Managed(table))
     for components, rates in {
         (): [1.0, 2.0, 3.0],

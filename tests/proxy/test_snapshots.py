@@ -5,29 +5,27 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 import trio
 
 from tests.proxy.playbook import Playbook
-from tests.proxy.snapshot_rigs import ALICE, ANY_APP, PRODUCE, World
+from tests.proxy.snapshot_rigs import ALICE, ANY_APP, PRODUCE, World, done
 from tests.proxy.wire import Wire
 from tests.wire.frames import framed, request
 from weir.protocol.messages import ApiVersionsRequest
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.snapshots import history as histories
+from weir.proxy.control.snapshots.connections import ConnectionFilter, merged, read_connections
 from weir.proxy.control.snapshots.entities import SortedEntities, read_entities, read_throttled
 from weir.proxy.control.snapshots.history import Key, Track
+from weir.proxy.control.snapshots.opened import READ_EVERY_MS
 from weir.proxy.control.snapshots.preview import effect
 from weir.proxy.control.snapshots.traffic import SILENT_MS, Traffic
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.api_versions.api_versions import software
 from weir.quotas import Entity, QuotaKey, QuotaTable, Tags
-
-if TYPE_CHECKING:
-    pass
 
 
 def test_the_sentence_of_an_entity_has_usage_limit_throttle_addresses_and_libraries() -> None:
@@ -179,6 +177,31 @@ def test_a_broker_that_sends_nothing_while_requests_wait_is_a_problem(
     assert found(1000 + SILENT_MS) == told
     counters.bytes_from_brokers[2] += 1
     assert found(1000 + SILENT_MS + 5000) == []
+
+
+def test_rates_of_a_connection_are_those_between_two_readings() -> None:
+    """Readers that come too soon change nothing. Connections are sorted by either rate."""
+    world = World()
+    traffic = Traffic(Counters(), lambda: world.relays, lambda: 0)
+
+    def read(now_ms: int, sort: str) -> list[tuple[int, float, float]]:
+        world.now_ms = now_ms
+        for _step in traffic.look(now_ms):
+            pass
+        wanted = msgspec.convert({"sort": sort}, ConnectionFilter)
+        found = done(read_connections(world.sources, wanted))
+        assert merged([found], wanted, 0).connections == found.connections
+        return [(one.id, one.in_bytes_per_s, one.out_bytes_per_s) for one in found.connections]
+
+    for _ in range(2):
+        world.connect()
+    quiet, busy = world.relays
+    assert read(READ_EVERY_MS - 1, "opened") == [(1, 0.0, 0.0), (2, 0.0, 0.0)]
+    assert read(2000, "opened") == [(1, 15.0, 20.0), (2, 15.0, 20.0)]
+    quiet.received_bytes, busy.received_bytes = (30, 100_000), (5030, 40)
+    assert read(2000 + READ_EVERY_MS - 1, "opened") == [(1, 15.0, 20.0), (2, 15.0, 20.0)]
+    assert read(7000, "in_bytes_per_s") == [(2, 1000.0, 0.0), (1, 0.0, 19_992.0)]
+    assert read(7001, "out_bytes_per_s") == [(1, 0.0, 19_992.0), (2, 1000.0, 0.0)]
 
 
 # Libraries

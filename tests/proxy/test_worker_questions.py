@@ -228,7 +228,9 @@ def test_a_report_counts_connections_that_wait_for_a_broker_or_a_throttle(reacto
     world = World()
     wait_for_broker(world)
     world.connect(peer="10.0.0.8:1").mute(5000, PRODUCE)
+    reactor.now_ms = 1000
     found = counts_of(world, reactor)
+    assert {opened.rates.in_bytes_per_s for opened in world.relays.values()} == {30.0}
     assert (found.connections, found.waiting, found.throttled) == ({2: 2}, {2: 1}, {PRODUCE: 1})
 
 

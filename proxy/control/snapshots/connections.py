@@ -26,7 +26,9 @@ class ConnectionFilter(Filter, frozen=True):
     client_id: Text = ""
     broker: BrokerName = ""
     state: Literal["", "OPEN", "THROTTLED", "SERIAL", "AUTHENTICATING", "QUERYING", "DRAINING", "CLOSED"] = ""
-    sort: Literal["opened", "in_bytes", "out_bytes", "in_flight", "waits"] = "opened"
+    sort: Literal[
+        "opened", "in_bytes", "out_bytes", "in_bytes_per_s", "out_bytes_per_s", "in_flight", "waits"
+    ] = "opened"
     """`opened` puts the oldest connection first, all others the largest number."""
 
     def has(self, pair: _Pair, now_ms: int) -> bool:
@@ -61,6 +63,14 @@ _RANKS: Final = {
     "out_bytes": _Rank(
         lambda pair, _now_ms: -pair[0].received_bytes[1],
         lambda record: -record.out_bytes,
+    ),
+    "in_bytes_per_s": _Rank(
+        lambda pair, _now_ms: -pair[1].rates.in_bytes_per_s,
+        lambda record: -record.in_bytes_per_s,
+    ),
+    "out_bytes_per_s": _Rank(
+        lambda pair, _now_ms: -pair[1].rates.out_bytes_per_s,
+        lambda record: -record.out_bytes_per_s,
     ),
     "in_flight": _Rank(
         lambda pair, _now_ms: -len(pair[0].connection.in_flight),
@@ -142,5 +152,7 @@ def _record(sources: Sources, relay: Relay, opened: Opened) -> Connection:
         opened_ms=sources.unix_ms(opened.opened_ms),
         in_bytes=in_bytes,
         out_bytes=out_bytes,
+        in_bytes_per_s=opened.rates.in_bytes_per_s,
+        out_bytes_per_s=opened.rates.out_bytes_per_s,
         in_flight=len(connection.in_flight),
     )

@@ -205,6 +205,10 @@ class Connection(Record, frozen=True):
     """Number of bytes received from the client."""
     out_bytes: int
     """Number of bytes received from the broker."""
+    in_bytes_per_s: float
+    """Rate of bytes from the client, over one to six seconds; 0 in the first second."""
+    out_bytes_per_s: float
+    """Rate of bytes from the broker, likewise."""
     in_flight: int
     """Number of requests that are not answered yet."""
 

@@ -1,4 +1,5 @@
-"""Rates of requests and bytes: differences of the process's counters between two readings.
+"""Rates of requests and bytes: differences between two readings of the process's counters, and of those of
+each connection.
 
 A task reads every `PERIOD_S`, and a request of the admin API reads again if the last reading is older than
 `FRESH_MS`. So rates cover one to six seconds.
@@ -92,6 +93,7 @@ class Traffic:
                 from_client, from_broker = relay.received_bytes
                 reading.from_clients[opened.node_id] += from_client
                 reading.from_brokers[opened.node_id] += from_broker
+                opened.rates.read(now_ms, from_client, from_broker)
                 reading.connections[opened.node_id] += 1
                 connection = relay.connection
                 reading.waiting[opened.node_id] += waits_for_broker(connection, now_ms)

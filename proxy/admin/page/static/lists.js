@@ -1,7 +1,7 @@
 // Lists: for each, the request, the columns, and the details of one record.
 
 import { h, name } from "./dom.js";
-import { bytes, clock, duration, moment, plain, rate, share } from "./format.js";
+import { clock, duration, moment, plain, rate, share } from "./format.js";
 import { spark } from "./spark.js";
 
 const NAMES = [["user", "user"], ["client_id", "client-id"], ["client_id_prefix", "client-id prefix"], ["topic", "topic"], ["ip", "ip"]];
@@ -42,8 +42,8 @@ const CONNECTION = [
   ["state", (r) => ({ text: r.state, kind: r.state === "THROTTLED" ? "bad" : "" })],
   ["waits for", (r, now) => ({ text: waits(r, now), kind: r.waits_for ? "near" : "" }), "wide"],
   ["in flight", (r) => ({ text: String(r.in_flight), exact: r.in_flight }), "number"],
-  ["in", (r) => ({ text: bytes(r.in_bytes), exact: r.in_bytes }), "number"],
-  ["out", (r) => ({ text: bytes(r.out_bytes), exact: r.out_bytes }), "number"],
+  ["in", (r) => ({ text: rate(r.in_bytes_per_s, "bytes/s"), exact: r.in_bytes_per_s }), "number"],
+  ["out", (r) => ({ text: rate(r.out_bytes_per_s, "bytes/s"), exact: r.out_bytes_per_s }), "number"],
   ["open for", (r, now) => duration(now - r.opened_ms), "number"],
   ["library", (r) => r.software ?? "–", "text half"],
 ];
@@ -139,7 +139,7 @@ export function parts(status) {
 }
 
 const USE_SORTS = { usage: "usage", rate: "rate", name: "name", throttled: "throttle time" };
-const CONNECTION_SORTS = { waits: "waiting", opened: "age", in_bytes: "bytes in", out_bytes: "bytes out", in_flight: "in flight" };
+const CONNECTION_SORTS = { waits: "waiting", opened: "age", in_bytes_per_s: "rate in", out_bytes_per_s: "rate out", in_bytes: "bytes in", out_bytes: "bytes out", in_flight: "in flight" };
 const byId = (r) => r.id;
 
 // path: of the request, or null for records that the page has. records: field of the answer.
@@ -192,5 +192,6 @@ function shown(key, value, record, now) {
   if (key.endsWith("_ms")) return `${moment(value)} (${duration(Math.abs(now - value))} ${value > now ? "left" : "ago"})`;
   if (key === "rate" || key === "limit") return `${rate(value, record.unit ?? unitOf(record.quota ?? ""))} (${value})`;
   if (key === "usage") return share(value);
+  if (key.endsWith("bytes_per_s")) return rate(value, "bytes/s");
   return typeof value === "number" && !Number.isInteger(value) ? plain(value) : String(value);
 }
