@@ -26,6 +26,7 @@ from typing import Final
 
 from weir.quotas.client_quotas import ClientQuotas
 from weir.quotas.limiters.counters import CountingLimiter
+from weir.quotas.limiters.limiter import UNLIMITED
 from weir.quotas.limiters.rate import Rate
 from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from weir.quotas.limiters.throttle import throttle_ms
@@ -119,11 +120,21 @@ class ConnectionQuotas:
         """
         self._num_samples = num_samples
         self._window_s = window_s
-        self._listener_rate = listener_rate
-        self._total = self._made(NO_TAGS, total_rate, 0) if total_rate else None
+        self._total = self._made(NO_TAGS, total_rate or UNLIMITED, 0)
+        self._listener_limit = listener_rate or UNLIMITED
         self._listeners: dict[int | None, ConnectionBudget] = {}
         self._ips: dict[int | None, ClientQuotas[ConnectionBudget]] = {}
         self._table = table or QuotaTable()
+
+    def limit(self, total_rate: int, listener_rate: int) -> None:
+        """Use other rates of the process and of each listener from now on; 0 for no limit. Connections of the
+        latest window count against the new rates, also if there were none before, as in Kafka. A connection
+        that waits already waits for the time that was computed.
+        """
+        self._total.set_limit(total_rate or UNLIMITED)
+        self._listener_limit = listener_rate or UNLIMITED
+        for budget in self._listeners.values():
+            budget.set_limit(self._listener_limit)
 
     def update(self, table: QuotaTable) -> None:
         """Use the rates of IP addresses in `table` from now on. The budget of an address gets its new limit
@@ -138,9 +149,8 @@ class ConnectionQuotas:
         """Count a new connection at a listener; return the time (ms) that the caller must wait to
         accept it.
         """
-        wait_ms = self._total.charge(1, now_ms) if self._total is not None else 0
-        budget = self._listener(listener, now_ms)
-        return max(wait_ms, budget.charge(1, now_ms)) if budget is not None else wait_ms
+        wait_ms = self._total.charge(1, now_ms)
+        return max(wait_ms, self._listener(listener, now_ms).charge(1, now_ms))
 
     def admit(self, listener: int | None, ip: str, now_ms: int) -> int:
         """Count an accepted connection from an IP address. Return 0 if the address may open this connection.
@@ -156,8 +166,7 @@ class ConnectionQuotas:
         if budget is None or not wait_ms:
             return 0
         for counted in (budget, self._total, self._listener(listener, now_ms)):
-            if counted is not None:
-                counted.take_back(now_ms)
+            counted.take_back(now_ms)
         return wait_ms
 
     def ips(self, listener: int | None) -> ClientQuotas[ConnectionBudget]:
@@ -173,13 +182,13 @@ class ConnectionQuotas:
         return [(listener, quotas) for listener, quotas in sides if quotas is not None]
 
     def listeners(self) -> Iterator[tuple[int | None, ConnectionBudget]]:
-        """Return (listener, budget) of the listeners that had connections; empty without `listener_rate`."""
-        return iter(self._listeners.items())
+        """Return (listener, budget) of each listener that had connections; none if listeners have no rate."""
+        return iter(() if self._listener_limit == UNLIMITED else self._listeners.items())
 
     @property
     def total(self) -> ConnectionBudget | None:
         """Budget of the whole process; None if the process has no limit."""
-        return self._total
+        return None if self._total.limit == UNLIMITED else self._total
 
     @property
     def addresses(self) -> int:
@@ -193,12 +202,10 @@ class ConnectionQuotas:
         for quotas in list(self._ips.values()):
             yield from quotas.expire(now_ms)
 
-    def _listener(self, listener: int | None, now_ms: int) -> ConnectionBudget | None:
-        if not self._listener_rate:
-            return None
+    def _listener(self, listener: int | None, now_ms: int) -> ConnectionBudget:
         budget = self._listeners.get(listener)
         if budget is None:
-            budget = self._listeners[listener] = self._made(NO_TAGS, self._listener_rate, now_ms)
+            budget = self._listeners[listener] = self._made(NO_TAGS, self._listener_limit, now_ms)
         return budget
 
     def _of_listener(self, listener: int | None) -> ClientQuotas[ConnectionBudget]:

@@ -70,8 +70,8 @@ COLUMNS: Final = {
         Column("broker", 6, right=True),
         Column("state", 9),
         Column("wait", 7, right=True),
-        Column("in", 8, right=True),
-        Column("out", 8, right=True),
+        Column("in/s", 7, right=True),
+        Column("out/s", 7, right=True),
         Column("age", 4, right=True, least=86),
     ),
     View.BROKERS: (
@@ -148,8 +148,8 @@ def _connection(one: Connection, now_ms: int) -> Row:
         NONE if one.broker is None else str(one.broker),
         one.state.lower(),
         NONE if wait_ms is None else time_text(wait_ms),
-        amount(one.in_bytes_per_s, "bytes/s"),
-        amount(one.out_bytes_per_s, "bytes/s"),
+        size(one.in_bytes_per_s),
+        size(one.out_bytes_per_s),
         _since(one.opened_ms, now_ms),
     )
     level = 2 if wait_ms is not None else 1 if one.waits_for else 0

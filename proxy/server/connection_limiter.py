@@ -47,8 +47,12 @@ class ConnectionLimiter:
         self._now_ms = now_ms
 
     def use(self, config: Config) -> None:
-        """Use the configured maxima of connections per address from now on."""
-        self._counts.limit(config.settings.max_connections_per_ip, config.connections_per_ip)
+        """Use the configured rates, and maxima of connections per address, from now on."""
+        settings = config.settings
+        self.quotas.limit(
+            settings.max_connection_creation_rate, settings.listener_max_connection_creation_rate
+        )
+        self._counts.limit(settings.max_connections_per_ip, config.connections_per_ip)
 
     def delay_s(self, node_id: int | None) -> float:
         """Return the time (s) by which to delay accepting a connection at this listener, and the connections

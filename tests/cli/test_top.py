@@ -85,7 +85,7 @@ def test_once_prints_connections() -> None:
     lines = printed(FakeApi(), "--once", "--view", "connections")
     assert lines[4].split() == [
         *("10.0.0.7:50001", "etl", "alice", "librdkafka", "2.5.0", "2", "throttled", "310", "ms"),
-        *("4.81GB", "21MB", "1h"),
+        *("958kB", "4.19kB", "1h"),
     ]
 
 

@@ -43,13 +43,13 @@ user=ops, client-id=top… mutation    all    0.4/s     10/s    4%        -     
 """
 CONNECTIONS_80 = f"""\
 {HEAD}connections, by waits
-peer                  client-id        broker state        wait      in     out
-10.0.0.7:50001        etl                   2 throttled  310 ms  4.81GB    21MB
-10.0.0.7:50002        etl                   2 throttled  310 ms  4.81GB    21MB
-10.0.0.7:50003        etl                   2 throttled  310 ms  4.81GB    21MB
-10.0.0.7:50004        etl                   2 throttled  310 ms  4.81GB    21MB
-192.0.2.66:41000      <script>documen…      2 throttled  310 ms  4.81GB    21MB
-10.0.0.9:38122        reports               1 open            -  4.81GB    21MB
+peer                  client-id        broker state        wait    in/s   out/s
+10.0.0.7:50001        etl                   2 throttled  310 ms   958kB  4.19kB
+10.0.0.7:50002        etl                   2 throttled  310 ms   958kB  4.19kB
+10.0.0.7:50003        etl                   2 throttled  310 ms   958kB  4.19kB
+10.0.0.7:50004        etl                   2 throttled  310 ms   958kB  4.19kB
+192.0.2.66:41000      <script>documen…      2 throttled  310 ms   958kB  4.19kB
+10.0.0.9:38122        reports               1 open            -   958kB  4.19kB
 {KEYS}
 """
 BROKERS_80 = f"""\

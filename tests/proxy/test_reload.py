@@ -83,6 +83,16 @@ async def test_connections_per_address_are_limited_anew_after_a_reload(running: 
 
 
 @pytest.mark.trio
+async def test_connection_rates_are_put_in_force(running: Running) -> None:
+    limiter = running.server.connection_limiter
+    await running.reloaded("listener_max_connection_creation_rate = 1\nmax_connection_creation_rate = 2")
+    assert [limiter.delay_s(None) for _ in range(11)][-2:] == [0.0, 1.0]
+    assert [limiter.delay_s(node_id) for node_id in range(10)][-2:] == [0.0, 0.5]
+    await running.reloaded("")
+    assert limiter.delay_s(None) == 0.0
+
+
+@pytest.mark.trio
 async def test_the_quota_mode_is_put_in_force(running: Running) -> None:
     await running.reloaded('quota_mode = "shadow"')
     await running.reloaded("")

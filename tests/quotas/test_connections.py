@@ -57,6 +57,19 @@ def test_the_longer_of_two_connection_delays_counts_up_to_one_window() -> None:
     assert quotas.arrive(2, 0) == 1000  # the process is over its limit, this listener is not
 
 
+def test_changed_rates_of_the_process_and_of_listeners_count_former_connections() -> None:
+    """As in Kafka (KIP-612), also where there was no rate before."""
+    quotas = ConnectionQuotas()
+    assert {quotas.arrive(1, 0) for _ in range(50)} == {0}
+    assert (quotas.total, list(quotas.listeners())) == (None, [])
+    quotas.limit(0, 5)
+    assert (quotas.arrive(1, 0), quotas.arrive(2, 0)) == (200, 0)  # 51 / 5 - 10 s
+    quotas.limit(5, 0)
+    assert quotas.arrive(2, 0) == 600  # 53 / 5 - 10 s
+    quotas.limit(100, 100)
+    assert quotas.arrive(1, 0) == 0
+
+
 def test_a_changed_connection_rate_keeps_the_usage() -> None:
     quotas = ConnectionQuotas(table(default=5))
     assert admitted(quotas, "10.0.0.1", 40, 0) == 40
