@@ -17,7 +17,7 @@ once a second, and may be early.
 @dataclass(slots=True)
 class ByteRates:
     """Bytes that a connection has received until its latest reading, and the rates between its two latest
-    readings. Whoever goes through all connections reads them: a task every 5 s, a worker every second.
+    readings. The task that reads the traffic takes a reading every 5 s, a worker for each of its reports.
     """
 
     read_ms: int
