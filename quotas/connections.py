@@ -128,8 +128,8 @@ class ConnectionQuotas:
 
     def limit(self, total_rate: int, listener_rate: int) -> None:
         """Use other rates of the process and of each listener from now on; 0 for no limit. Connections of the
-        latest window count against the new rates, also if they were unlimited before, as in Kafka. A connection
-        that waits already waits for the time that was computed.
+        latest window count against the new rates, also if they were unlimited before, as in Kafka. A
+        connection that waits already waits for the time that was computed.
         """
         self._total.set_limit(total_rate or UNLIMITED)
         self._listener_limit = listener_rate or UNLIMITED
