@@ -86,6 +86,16 @@ def session(
     if master is not None and at_server(master):
         yield from _connected(master, {**SETTINGS, **(settings or {})})
         return
+    with tempfile.TemporaryDirectory(prefix="weir-spark-") as directory:
+        # Spark would create the unused warehouse where the job runs.
+        warehouse = {"spark.sql.warehouse.dir": Path(directory, "warehouse").as_uri()}
+        yield from _own(name, master, {**warehouse, **(settings or {})}, Path(directory))
+
+
+def _own(
+    name: str, master: str | None, settings: Mapping[str, str], directory: Path
+) -> Iterator[SparkSession]:
+    """Yield a session of a Spark that starts here, and stop that Spark afterwards. Spark uses `directory`."""
     # Spark also raises the errors that it logs here.
     logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
     for logger in ("", "py4j.clientserver"):
@@ -93,7 +103,7 @@ def session(
     is_main = threading.current_thread() is threading.main_thread()
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        spark = _start(name, master, settings or {})
+        spark = _start(name, master, settings)
         if is_main:  # PySpark's handler calls the JVM during other calls, and mixes up responses
             signal.signal(signal.SIGINT, signal.default_int_handler)
         spark.sparkContext.setLogLevel("ERROR")
@@ -101,11 +111,10 @@ def session(
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         raise
     try:
-        with tempfile.TemporaryDirectory(prefix="weir-code-") as directory:  # Spark reads it until it stops
-            if not is_local(spark.sparkContext.master or ""):
-                spark.sparkContext.addPyFile(str(_archive(Path(directory, "weir.zip"))))
-            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-            yield spark
+        if not is_local(spark.sparkContext.master or ""):
+            spark.sparkContext.addPyFile(str(_archive(directory / "weir.zip")))
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        yield spark
     except KeyboardInterrupt:
         _end_java(spark)
         raise
