@@ -254,6 +254,17 @@ def test_topic_ids_of_a_response_are_asked_for_by_the_next_fetch() -> None:
     assert (play.charged(FETCH), play.asked) == (100, 1)
 
 
+def test_a_fetch_of_ten_thousand_topics_with_unknown_ids_is_charged_from_the_next_one_on() -> None:
+    play = Play()
+    play.cluster.handlers[ApiKey.FETCH] = lambda *_: body(fetched_from(1, 0, 13, a=100))
+    partition = FetchRequest.FetchPartition()
+    names = ["a", *(f"n{number}" for number in range(9999))]
+    topics = [FetchRequest.FetchTopic(**identity(name, 13), partitions=[partition]) for name in names]
+    for _ in range(3):
+        assert len(play.client.send(0, request(FetchRequest(topics=topics), 13))) == 1
+    assert (play.charged(FETCH), play.asked) == (200, 1)
+
+
 def test_a_produce_request_with_too_many_unknown_topic_ids_is_refused() -> None:
     """It has more topics than Weir scans in a turn, so it is forwarded in parts."""
     play = Play()

@@ -22,7 +22,6 @@ from weir.protocol.messages import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
-from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection.connection import Connection
 from weir.proxy.connection.inbound import Inbound
 from weir.proxy.connection.outbound import Outbound
@@ -349,8 +348,13 @@ def test_a_fetch_response_of_many_topics_is_counted_over_several_turns_and_charg
     assert not session.in_flight
 
 
-def test_a_fetch_of_too_many_topics_is_refused_while_topics_have_rates() -> None:
+def test_a_fetch_of_too_many_topics_to_read_counts_as_one_of_any_topic() -> None:
     session = new_connection(QuotaTable({(A, FETCH): 1000}))
-    wire = Wire(session)
-    wire.feed(0, client=fetch(1, *(f"n{number}" for number in range(16_000))))
-    assert wire.closed(0) == CloseReason.REQUEST_TOO_LARGE
+    wire, asked = Wire(session), fetch(1, *(f"n{number}" for number in range(16_000)))
+    wire.exchange(0, asked, fetched_from(1, a=30_000))
+    assert wire.to_broker == asked
+    assert charged(session, "fetch", "a") == 30_000
+    other = Wire(new_connection(quotas=session.quotas))
+    other.feed(10_000, client=asked)
+    assert len(other.to_broker) == len(asked)
+    assert other.to_broker != asked, "a topic is over its rate: it asks for least"

@@ -57,6 +57,11 @@ class FetchSession:
         """Begin a fetch session: `topics` are those that its first fetch names."""
         self.id, self.topics, self._head = UNKNOWN, topics, b""
 
+    def forget(self) -> None:
+        """Note that the latest fetch may have any topic, because it has more topics than Weir reads."""
+        self.begin(set())
+        self.is_known, self.other = False, UNKNOWN
+
     def adopt(self) -> None:
         """Make `self.other` the connection's latest fetch session, without topics yet. Another connection
         began it, so Weir learns its topics from its responses.

@@ -327,15 +327,18 @@ def _metered(
     end: int,
 ) -> Forward | Query:
     """Track the fetch session of the fetch with body `data[body:end]`. Return the decision to forward the
-    fetch and to count its response by topic, or a query for the names of its topics. Raises OversizedError if
-    the fetch has too many topics.
+    fetch and to count its response by topic, or a query for the names of its topics.
+
+    A fetch of too many topics to read may have any topic. Its connection is not closed, because consumers of
+    many topics would stop for good when the first topic gets a rate.
     """
     session = context.fetch_session = context.fetch_session or FetchSession()
     try:
         named, unnamed = _named_in(context, topics_of, rates, data, body, end)
         session.is_known = track(session, data, body, end, named) is not None
     except OversizedError:
-        raise
+        session.forget()
+        return ask_first(context, ()) or METERED_FETCH
     except ProtocolError:
         return METERED_UNREAD
     return ask_first(context, unnamed) or METERED_FETCH
