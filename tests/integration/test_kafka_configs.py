@@ -227,7 +227,7 @@ def test_kafka_configs_prints_equal_output_for_weir_and_a_broker(cluster: Cluste
     assert "InvalidRequestException: Quota producer_byte_rate must be greater than 0" in printed
     assert weir.quota_file.read_text() == "# nothing yet\n"
 
-    for release in ("2.8.2", "4.2.0"):
+    for release in ("2.8.2", "4.2.0", "4.4.0"):
         own, through = side_by_side(release, cluster, weir, SHORT)
         assert through == own
 
