@@ -1,4 +1,4 @@
-module example.invalid/weir/tests/go/quotas
+module example.invalid/weir/tests/go
 
 go 1.26.0
 
