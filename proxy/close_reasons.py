@@ -27,7 +27,6 @@ class CloseReason(StrEnum):
     not complete.
     """
     PROXY_HEADER_TIMEOUT = "proxy_header_timeout"
-    WORKER_AWAY = "worker_away"
     """The client's worker was not ready for 30 s, or cannot start."""
     OUT_OF_RESOURCES = "out_of_resources"
     """The system had no descriptor, memory or local port for the connection to the broker."""

@@ -11,19 +11,18 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from platform import python_version
-from typing import NamedTuple, assert_never
+from typing import NamedTuple, Protocol, assert_never
 
 import structlog
 import trio
 
 from weir.proxy import file_watch
 from weir.proxy.build import VERSION, build
-from weir.proxy.config.config import Config, check_quota_store, needs_one_worker
+from weir.proxy.config.config import Config, check_quota_store
 from weir.proxy.config.settings import ConfigError
 from weir.proxy.control.charges_file import ChargesFile
 from weir.proxy.control.cluster import broker_map
 from weir.proxy.control.cluster.broker_map import BrokerMap
-from weir.proxy.control.cluster.discovery import first_brokers
 from weir.proxy.control.configured import quota_registry as quota_registry
 from weir.proxy.control.events.conditions import PERIOD_S
 from weir.proxy.control.events.topic import EventsTopic, events_topic
@@ -52,7 +51,7 @@ from weir.proxy.server.reload import Reload
 from weir.proxy.server.server import Server
 from weir.proxy.server.takeover import taker as taking
 from weir.proxy.server.takeover.giver import Estate, Giver
-from weir.proxy.workers.pool import Pool, number_of
+from weir.proxy.workers.pool import Pool, number_of_cores
 from weir.quotas import QuotaTable
 from weir.quotas.handover import UsedUnits
 
@@ -153,7 +152,6 @@ async def _main(
         server.remembered = kept.read()
     if taker is not None:
         server.remembered |= taker.brokers
-        server.listeners.pause()
     follower = _replication_follower(config, server, registry)
     async with trio.open_nursery() as nursery:
         listening = trio.Event()
@@ -161,7 +159,9 @@ async def _main(
         if admin is not None and taker is None:
             nursery.start_soon(admin.serve)
         await nursery.start(quota_manager.run)
-        pool = await _pool(process)
+        pool = _pool(process)
+        accept = server.plane.acceptor.accept if pool is None else pool.accept
+        accept(on=taker is None)
         if pool is not None:
             await nursery.start(pool.run)
         systemd = of_this_process()
@@ -169,14 +169,13 @@ async def _main(
         if charges is not None:
             nursery.start_soon(server.supervisor.keep_running, Task.CHARGES, charges.keep)
         if follower is not None:
-            quota_manager.on_altered_at_broker.append(follower.altered_at_broker)
-            nursery.start_soon(server.supervisor.keep_running, Task.REPLICATION, follower.follow)
+            _follow(follower, process, pool, nursery)
         async with trio.open_nursery() as serving:
             await serving.start(server.serve)
             if taker is not None:
                 await _finish_takeover(taker, process, pool)
                 inherited.close()
-                server.listeners.resume()
+                accept(on=True)
                 if admin is not None:  # the former Weir has answered there until now
                     nursery.start_soon(admin.serve)
             nursery.start_soon(collect_garbage)
@@ -192,8 +191,14 @@ async def _main(
                 recorder = recorded.recorder(registries, lambda: monotonic_us() // 1000, server.supervisor)
                 await nursery.start(recorder.run)
             if place is not None:
-                nursery.start_soon(_hand_over, place, process, pool, admin, charges)
+                nursery.start_soon(_hand_over, place, process, pool, accept, admin, charges)
         nursery.cancel_scope.cancel()
+
+
+class Accept(Protocol):
+    """Function that has Weir accept clients, or none."""
+
+    def __call__(self, *, on: bool) -> None: ...
 
 
 class _Process(NamedTuple):
@@ -313,13 +318,12 @@ async def _charges_file(
     return file
 
 
-async def _pool(process: _Process) -> Pool | None:
+def _pool(process: _Process) -> Pool | None:
     """Return the workers that the configuration asks for; None for one process. Raises ConfigError."""
     config, server = process.config, process.server
     number = config.settings.workers
-    if number == 0 and not needs_one_worker(config.settings):
-        nodes = (await first_brokers(config, server.address_book)).nodes
-        number = number_of(len(nodes or server.remembered))
+    if number == 0:
+        number = number_of_cores()
     if number <= 1:
         return None
     for files in config.tls.files:
@@ -344,7 +348,12 @@ def _absorb(registry: QuotaRegistry, reactor: Reactor, pool: Pool | None, taken:
 
 
 async def _hand_over(
-    place: Path, process: _Process, pool: Pool | None, admin: _Admin | None, charges: ChargesFile | None
+    place: Path,
+    process: _Process,
+    pool: Pool | None,
+    accept: Accept,
+    admin: _Admin | None,
+    charges: ChargesFile | None,
 ) -> None:
     """Wait for a new Weir at the Unix socket `place`, and hand the listeners over to it. Raises
     ConfigError.
@@ -370,9 +379,9 @@ async def _hand_over(
         sockets=lambda: server.listeners.all_sockets + ([] if admin is None else admin.sockets),
         brokers=lambda: server.address_book.nodes,
         used=lambda: server.quotas.used(process.reactor.now_ms),
-        pause=server.listeners.pause,
+        pause=partial(accept, on=False),
         flush=flush,
-        resume=server.listeners.resume,
+        resume=partial(accept, on=True),
         leave=leave,
     )
     giver = Giver(place, estate)
@@ -402,6 +411,16 @@ def _replication_follower(
         server.replication,
         server.address_book,
     )
+
+
+def _follow(
+    follower: ReplicationFollower, process: _Process, pool: Pool | None, nursery: trio.Nursery
+) -> None:
+    """Start to follow the source of replication throttles."""
+    process.quota_manager.on_altered_at_broker.append(follower.altered_at_broker)
+    if pool is not None:
+        follower.on_change = pool.send_throttles
+    nursery.start_soon(process.server.supervisor.keep_running, Task.REPLICATION, follower.follow)
 
 
 def _say_costs(config: Config) -> None:

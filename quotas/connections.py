@@ -21,21 +21,26 @@ In Weir it applies to a listener, because each listener stands for one broker.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Final, TypeAlias
 
 from weir.quotas.client_quotas import ClientQuotas
 from weir.quotas.limiters.counters import CountingLimiter
 from weir.quotas.limiters.limiter import UNLIMITED
 from weir.quotas.limiters.rate import Rate
 from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
+from weir.quotas.limiters.single import NO_TAGS, SingleLimiter
 from weir.quotas.limiters.throttle import throttle_ms
 from weir.quotas.table.entities import Tags
 from weir.quotas.table.quota_table import QuotaKey, QuotaTable
 
 KEY: Final = QuotaKey.CONNECTION_CREATION_RATE
-NO_TAGS: Final = Tags("", "")
-"""Empty tags, for the budget of the process and the budgets of listeners, which belong to no client."""
+OF_PROCESS: Final = "connections"
+OF_LISTENER: Final = "connections of listener"
+OF_ADDRESSES: Final = "connections of address"
+CONNECTION_RATES: Final = (OF_PROCESS, OF_LISTENER, OF_ADDRESSES)
+"""Names of the quotas of connections (`ConnectionQuotas.named`)."""
 
 
 class ConnectionBudget(CountingLimiter):
@@ -89,6 +94,20 @@ class ConnectionBudget(CountingLimiter):
         self.charged_ms = now_ms
         self._rate.add(units, now_ms)
 
+    def watch(self, note: Callable[[Tags], None]) -> None:
+        """Call `note` with the tags of this budget, now and whenever a connection begins a window."""
+        self._rate.on_examined = partial(note, self.tags)
+        note(self.tags)
+
+    @property
+    def restored_max(self) -> float:
+        """Number of connections after which the next one waits for one window."""
+        return 2 * self._rate.total_at(self.limit)
+
+    def counting(self, now_ms: int) -> list[tuple[int, float]]:
+        """Return (time in ms, connections) of the charges that still count."""
+        return self._rate.counting(now_ms)
+
     def is_idle(self, now_ms: int) -> bool:
         """Return True if all connections are older than the window, so that removing this budget would lose
         nothing.
@@ -98,6 +117,20 @@ class ConnectionBudget(CountingLimiter):
     def rate(self, now_ms: int) -> float:
         """Return the current rate (connections/s), for metrics. Changes nothing."""
         return self._rate.peek(now_ms)
+
+
+SingleRate: TypeAlias = SingleLimiter[ConnectionBudget]
+"""The rate of the process, or of a listener."""
+
+
+class _Listener:
+    """The quotas of one listener."""
+
+    __slots__ = ("ips", "rate")
+
+    def __init__(self, ips: ClientQuotas[ConnectionBudget], rate: SingleRate) -> None:
+        self.ips = ips
+        self.rate = rate
 
 
 class ConnectionQuotas:
@@ -120,21 +153,23 @@ class ConnectionQuotas:
         """
         self._num_samples = num_samples
         self._window_s = window_s
-        self._total = self._made(NO_TAGS, total_rate or UNLIMITED, 0)
+        self._total: SingleRate = SingleLimiter(lambda now_ms: self._made(NO_TAGS, self._total_limit, now_ms))
+        self._total_limit = total_rate or UNLIMITED
         self._listener_limit = listener_rate or UNLIMITED
-        self._listeners: dict[int | None, ConnectionBudget] = {}
-        self._ips: dict[int | None, ClientQuotas[ConnectionBudget]] = {}
+        self._listeners: dict[int | None, _Listener] = {}
         self._table = table or QuotaTable()
 
     def limit(self, total_rate: int, listener_rate: int) -> None:
         """Use other rates of the process and of each listener from now on; 0 for no limit. Connections of the
-        latest window count against the new rates, also if they were unlimited before, as in Kafka. A
-        connection that waits already waits for the time that was computed.
+        latest window count against the new rates, also if there were none before, as in Kafka. A connection
+        that waits already waits for the time that was computed.
         """
-        self._total.set_limit(total_rate or UNLIMITED)
-        self._listener_limit = listener_rate or UNLIMITED
-        for budget in self._listeners.values():
-            budget.set_limit(self._listener_limit)
+        self._total_limit, self._listener_limit = total_rate or UNLIMITED, listener_rate or UNLIMITED
+        if self._total.limiter is not None:
+            self._total.limiter.set_limit(self._total_limit)
+        for listener in self._listeners.values():
+            if listener.rate.limiter is not None:
+                listener.rate.limiter.set_limit(self._listener_limit)
 
     def update(self, table: QuotaTable) -> None:
         """Use the rates of IP addresses in `table` from now on. The budget of an address gets its new limit
@@ -142,15 +177,15 @@ class ConnectionQuotas:
         number of addresses.
         """
         self._table = table
-        for quotas in self._ips.values():
-            quotas.use(self._table)
+        for listener in self._listeners.values():
+            listener.ips.use(self._table)
 
     def arrive(self, listener: int | None, now_ms: int) -> int:
         """Count a new connection at a listener; return the time (ms) that the caller must wait to
         accept it.
         """
-        wait_ms = self._total.charge(1, now_ms)
-        return max(wait_ms, self._listener(listener, now_ms).charge(1, now_ms))
+        wait_ms = self._total.at(now_ms).charge(1, now_ms)
+        return max(wait_ms, self._of(listener).rate.at(now_ms).charge(1, now_ms))
 
     def admit(self, listener: int | None, ip: str, now_ms: int) -> int:
         """Count an accepted connection from an IP address. Return 0 if the address may open this connection.
@@ -158,63 +193,81 @@ class ConnectionQuotas:
         in which `arrive` has counted it, and return a time (ms): the caller keeps the socket open for that
         time, without reading from it, and then closes it.
         """
-        quotas = self._of_listener(listener)
+        found = self._of(listener)
+        quotas = found.ips
         if quotas.shadow is not None:
             _charge(quotas.shadow.of_address(ip, now_ms), now_ms)
         budget = quotas.of_address(ip, now_ms)
         wait_ms = budget.charge(1, now_ms) if budget is not None else 0
         if budget is None or not wait_ms:
             return 0
-        for counted in (budget, self._total, self._listener(listener, now_ms)):
+        for counted in (budget, self._total.at(now_ms), found.rate.at(now_ms)):
             counted.take_back(now_ms)
         return wait_ms
 
     def ips(self, listener: int | None) -> ClientQuotas[ConnectionBudget]:
         """Return the budgets of the IP addresses at a listener, each with the address in its `tags`."""
-        return self._of_listener(listener)
+        return self._of(listener).ips
+
+    def named(
+        self,
+    ) -> Iterator[tuple[tuple[int | None, str, bool], ClientQuotas[ConnectionBudget] | SingleRate]]:
+        """Yield all quotas by their names: (listener, one of `CONNECTION_RATES`, True for shadow entries)."""
+        yield (None, OF_PROCESS, False), self._total
+        for node_id, listener in self._listeners.items():
+            yield (node_id, OF_LISTENER, False), listener.rate
+            yield (node_id, OF_ADDRESSES, False), listener.ips
+            if listener.ips.shadow is not None:
+                yield (node_id, OF_ADDRESSES, True), listener.ips.shadow
+
+    @property
+    def number(self) -> int:
+        """Number of listeners with quotas."""
+        return len(self._listeners)
 
     def of_addresses(self, *, shadow: bool) -> list[tuple[int | None, ClientQuotas[ConnectionBudget]]]:
         """Return (listener, object) for each listener with the budgets of IP addresses: those of enforced
         entries, or of shadow entries if `shadow`. Budgets of shadow entries reject no connection; their
         `throttled` counts the connections that they would reject if they were enforced.
         """
-        sides = [(listener, quotas.shadow if shadow else quotas) for listener, quotas in self._ips.items()]
-        return [(listener, quotas) for listener, quotas in sides if quotas is not None]
+        sides = [
+            (node_id, each.ips.shadow if shadow else each.ips) for node_id, each in self._listeners.items()
+        ]
+        return [(node_id, quotas) for node_id, quotas in sides if quotas is not None]
 
     def listeners(self) -> Iterator[tuple[int | None, ConnectionBudget]]:
-        """Return (listener, budget) of each listener that had connections; none if listeners have no rate."""
-        return iter(() if self._listener_limit == UNLIMITED else self._listeners.items())
+        """Yield (listener, budget) of each listener that had connections; none if listeners have no rate."""
+        for node_id, listener in self._listeners.items():
+            if listener.rate.limiter is not None and listener.rate.limiter.limit != UNLIMITED:
+                yield node_id, listener.rate.limiter
 
     @property
     def total(self) -> ConnectionBudget | None:
-        """Budget of the whole process; None if the process has no limit."""
-        return None if self._total.limit == UNLIMITED else self._total
+        """Budget of the whole process; None before the first connection, or if the process has no limit."""
+        total = self._total.limiter
+        return None if total is None or total.limit == UNLIMITED else total
 
     @property
     def addresses(self) -> int:
         """Number of budgets of IP addresses, at all listeners."""
-        return sum(map(len, self._ips.values()))
+        return sum(len(listener.ips) for listener in self._listeners.values())
 
     def expire(self, now_ms: int) -> Iterator[int]:
         """Remove budgets of addresses without connections for an hour; yield after each step (about a
         millisecond) the number of budgets removed.
         """
-        for quotas in list(self._ips.values()):
-            yield from quotas.expire(now_ms)
+        for listener in list(self._listeners.values()):
+            yield from listener.ips.expire(now_ms)
 
-    def _listener(self, listener: int | None, now_ms: int) -> ConnectionBudget:
-        budget = self._listeners.get(listener)
-        if budget is None:
-            budget = self._listeners[listener] = self._made(NO_TAGS, self._listener_limit, now_ms)
-        return budget
-
-    def _of_listener(self, listener: int | None) -> ClientQuotas[ConnectionBudget]:
-        quotas = self._ips.get(listener)
-        if quotas is None:
-            quotas = self._ips[listener] = ClientQuotas(KEY, self._made)
-            quotas.shadow = ClientQuotas(KEY, self._made, is_shadow=True)
-            quotas.use(self._table)
-        return quotas
+    def _of(self, node_id: int | None) -> _Listener:
+        listener = self._listeners.get(node_id)
+        if listener is None:
+            ips = ClientQuotas(KEY, self._made)
+            ips.shadow = ClientQuotas(KEY, self._made, is_shadow=True)
+            ips.use(self._table)
+            rate: SingleRate = SingleLimiter(lambda now_ms: self._made(NO_TAGS, self._listener_limit, now_ms))
+            listener = self._listeners[node_id] = _Listener(ips, rate)
+        return listener
 
     def _made(self, tags: Tags, limit: float, now_ms: int) -> ConnectionBudget:
         return ConnectionBudget(tags, limit, now_ms, num_samples=self._num_samples, window_s=self._window_s)
@@ -232,6 +285,8 @@ class ConnectionCounts:
         self._most = most
         self._overrides = dict(overrides or {})
         self._open: Counter[str] = Counter()
+        self._elsewhere: Counter[str] = Counter()
+        """Number of open connections of each address at other processes that serve the same clients."""
 
     def limit(self, most: int, overrides: Mapping[str, int]) -> None:
         """Replace the maximum per address (`most`), and the maxima of single addresses (`overrides`), for
@@ -242,20 +297,37 @@ class ConnectionCounts:
     def open(self, ip: str) -> bool:
         """Count a connection of this address; return False, and do not count, if the maximum is reached."""
         most = self._overrides.get(ip, self._most or None)
-        if most is not None and self._open[ip] >= most:
+        if most is not None and self.of(ip) >= most:
             return False
         self._open[ip] += 1
         return True
 
     def close(self, ip: str) -> None:
         """Remove a connection of this address that has ended."""
-        self._open[ip] -= 1
-        if not self._open[ip]:
-            del self._open[ip]
+        _less(self._open, ip)
+
+    def change_elsewhere(self, opened: Iterable[str], closed: Iterable[str]) -> None:
+        """Count connections that other processes have opened and closed, by their addresses. Those count for
+        the maximum, too.
+        """
+        self._elsewhere.update(opened)
+        for ip in closed:
+            _less(self._elsewhere, ip)
+
+    @property
+    def elsewhere(self) -> int:
+        """Number of open connections at other processes."""
+        return self._elsewhere.total()
 
     def of(self, ip: str) -> int:
         """Return the number of open connections of this address."""
-        return self._open[ip]
+        return self._open[ip] + self._elsewhere[ip]
+
+
+def _less(counter: Counter[str], ip: str) -> None:
+    counter[ip] -= 1
+    if counter[ip] <= 0:
+        del counter[ip]
 
 
 def _charge(budget: ConnectionBudget | None, now_ms: int) -> None:

@@ -11,10 +11,13 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple, TypeAlias
 
 from weir.quotas.client_quotas import ClientQuotas
+from weir.quotas.connections import ConnectionBudget
 from weir.quotas.limiters.budgets import Budget
 from weir.quotas.limiters.limiter import Limiter
 from weir.quotas.limiters.request_time import RequestBudget
+from weir.quotas.limiters.single import SingleLimiter
 from weir.quotas.mutations import MutationBudget
+from weir.quotas.replication.budgets import ReplicationBudget
 from weir.quotas.table.entities import Tags
 from weir.quotas.topics import TopicBudgets
 
@@ -29,6 +32,16 @@ Quotas: TypeAlias = (
 )
 AnyQuotas: TypeAlias = Quotas | TopicBudgets
 """Quotas of clients, or rates of topics."""
+CarriedQuotas: TypeAlias = (
+    AnyQuotas
+    | ClientQuotas[ConnectionBudget]
+    | SingleLimiter[ConnectionBudget]
+    | SingleLimiter[ReplicationBudget]
+)
+"""All quotas whose usage other processes of this Weir get to know: also those of connections and replication.
+"""
+CARRIED: Final = Budget, MutationBudget, ConnectionBudget, ReplicationBudget
+"""Classes of the limiters whose usage other processes get to know."""
 QuotasName: TypeAlias = tuple[int | None, str, bool]
 """Name of the quotas of a broker, or of a cluster: node id (None for quotas that brokers share, or of an
 unknown broker), a name, and True for those of shadow entries.
@@ -46,13 +59,13 @@ class UsedUnits(NamedTuple):
     """Time (ms) for which clients are still throttled."""
 
 
-def used(quotas: AnyQuotas, of: QuotasName, now_ms: int) -> Iterator[UsedUnits | None]:
+def used(quotas: CarriedQuotas, of: QuotasName, now_ms: int) -> Iterator[UsedUnits | None]:
     """Yield the charges of each limiter that still count. Yield None after each step of about a millisecond.
     `of` is the field `quotas` of the results.
     """
     for limiters in quotas.slices():
         for number, limiter in enumerate(limiters, 1):
-            if isinstance(limiter, Budget | MutationBudget) and not limiter.is_idle(now_ms):
+            if isinstance(limiter, CARRIED) and not limiter.is_idle(now_ms):
                 charges = [
                     (now_ms - at_ms if at_ms < now_ms else 0, units)
                     for at_ms, units in limiter.counting(now_ms)
@@ -63,7 +76,7 @@ def used(quotas: AnyQuotas, of: QuotasName, now_ms: int) -> Iterator[UsedUnits |
         yield None
 
 
-def absorb(quotas: AnyQuotas, taken: UsedUnits, now_ms: int, *, bounded: bool = False) -> None:
+def absorb(quotas: CarriedQuotas, taken: UsedUnits, now_ms: int, *, bounded: bool = False) -> None:
     """Record charges that `used` has returned in another process; ignore them if no quota applies any
     more. With `bounded`, for numbers that anybody may have written, no client waits for more than one window
     because of them.
@@ -71,7 +84,7 @@ def absorb(quotas: AnyQuotas, taken: UsedUnits, now_ms: int, *, bounded: bool = 
     ages = [min(max(age_ms, 0), AGE_MS_MAX) for age_ms, _units in taken.charges]
     began_ms = now_ms - max(ages, default=0)
     limiter = quotas.restored(taken.tags, began_ms)
-    if not isinstance(limiter, Budget | MutationBudget):
+    if not isinstance(limiter, CARRIED):
         return
     charges = [units for _age_ms, units in taken.charges]
     if bounded:

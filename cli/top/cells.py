@@ -169,7 +169,7 @@ def _broker(broker: Broker, now_ms: int) -> Row:
         amount(broker.out_bytes_per_s, "bytes/s"),
         broker.error or NONE,
     )
-    level = 0 if broker.up and not broker.refusing and broker.port is not None else 2
+    level = 0 if broker.up and broker.port is not None else 2
     return _row(str(broker.node_id), cells, level)
 
 
@@ -178,8 +178,8 @@ def _row(name: str, cells: Sequence[str], level: int) -> Row:
 
 
 def state(broker: Broker) -> str:
-    """Return the state of a broker: `up`, `refusing` (Weir refuses its clients) or `down`."""
-    return "refusing" if broker.refusing else "up" if broker.up else "down"
+    """Return the state of a broker: `up` or `down`."""
+    return "up" if broker.up else "down"
 
 
 def where(broker: Where) -> str:

@@ -248,7 +248,6 @@ def checked(settings: Settings) -> Config:
     """Return the checked settings. Raises ConfigError for the first mistake."""
     _check_usage(settings)
     _check_sharing(settings)
-    _check_workers(settings)
     listen = _listen(settings)
     ports = _ports(settings)
     return Config(
@@ -286,22 +285,6 @@ def share_key(settings: Settings) -> ReportKey | None:
     """Return the key that signs reports of usage, read from its file; None for none. Raises ConfigError."""
     path = settings.share_key_file
     return ReportKey(read_secret(Path(path), "share_key_file", "key")) if path else None
-
-
-_ONE_WORKER: Final = ("replication_upstream",)
-"""Settings that more than one worker cannot serve."""
-
-
-def _check_workers(settings: Settings) -> None:
-    """Raise ConfigError if several workers are configured beside a setting of `_ONE_WORKER`."""
-    key = needs_one_worker(settings)
-    if settings.workers > 1 and key:
-        raise ConfigError(f"{key} needs workers = 1: leave out one of them")
-
-
-def needs_one_worker(settings: Settings) -> str:
-    """Return the first setting that more than one worker cannot serve; empty if none is given."""
-    return next((key for key in _ONE_WORKER if getattr(settings, key)), "")
 
 
 def check_quota_store(settings: Settings) -> None:
@@ -402,7 +385,6 @@ _CHECKS: Final[tuple[Callable[[Settings], object], ...]] = (
     _connections_per_ip,
     _check_usage,
     _check_sharing,
-    _check_workers,
     check_quota_store,
     _replication,
     credentials_of,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from weir.proxy.config.config import Config
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.quotas import QuotaTable
+from weir.quotas.connections import ConnectionQuotas
+from weir.quotas.replication.replication_quotas import ReplicationQuotas
 from weir.quotas.table.bounded_names import EMPTY
 from weir.quotas.table.options import Pacing
 
@@ -22,4 +24,14 @@ def quota_registry(config: Config, table: QuotaTable) -> QuotaRegistry:
         pacing=Pacing(settings.quota_pacing),
         unnamed=EMPTY if settings.empty_client_id == "default" else "",
         request_time_scale=config.request_time.scale_of,
+        connections=ConnectionQuotas(
+            total_rate=settings.max_connection_creation_rate,
+            listener_rate=settings.listener_max_connection_creation_rate,
+            num_samples=settings.quota_window_num,
+            window_s=settings.quota_window_size_seconds,
+        ),
+        replication=ReplicationQuotas(
+            num_samples=settings.replication_quota_window_num,
+            window_s=settings.replication_quota_window_size_seconds,
+        ),
     )

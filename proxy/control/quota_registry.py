@@ -8,13 +8,16 @@ through whichever listener its requests arrive.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Final
 
 from weir.quotas import BrokerQuotas, QuotaTable
 from weir.quotas.client_quotas import mutation_rates
 from weir.quotas.cluster_quotas import ClusterQuotas
-from weir.quotas.handover import AnyQuotas, Quotas, QuotasName, UsedUnits, absorb, used
+from weir.quotas.connections import CONNECTION_RATES, ConnectionQuotas
+from weir.quotas.handover import AnyQuotas, CarriedQuotas, Quotas, QuotasName, UsedUnits, absorb, used
 from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
+from weir.quotas.replication.replication_quotas import REPLICATION_RATES, ReplicationQuotas, role_of
 from weir.quotas.table.options import Pacing
 from weir.quotas.topics import TopicBudgets, TopicQuotas
 
@@ -34,6 +37,8 @@ class QuotaRegistry:
         pacing: Pacing = Pacing.KAFKA,
         unnamed: str = "",
         request_time_scale: Callable[[int | None], float] = lambda _node_id: 1.0,
+        connections: ConnectionQuotas | None = None,
+        replication: ReplicationQuotas | None = None,
     ) -> None:
         """Begin with `table` in force.
 
@@ -41,7 +46,8 @@ class QuotaRegistry:
         `controller_num_samples` and `controller_window_s` are `controller.quota.window.*`. With `in_shadow`,
         every entry is a shadow entry. `pacing` applies to byte rates whose entry has no pacing. `unnamed` is
         the client-id assumed for clients without one. `request_time_scale` returns the factor for estimates
-        of a broker's request time, by node id.
+        of a broker's request time, by node id. `connections` and `replication` are quotas of connections
+        and replication; None for quotas with Kafka's default windows, without rates beside those of `table`.
         """
         self.in_shadow = in_shadow
         """True if every entry is a shadow entry. After a change, call `use` with the table."""
@@ -59,8 +65,9 @@ class QuotaRegistry:
         """
         self._controller_window_s = controller_num_samples * controller_window_s
         self._brokers: dict[int | None, BrokerQuotas] = {}
-        self._by_name: dict[QuotasName, AnyQuotas] = {}
-        """All quotas by their names; empty if a broker was added or the table changed since the last use."""
+        self._by_name: dict[QuotasName, CarriedQuotas] = {}
+        """All quotas by their names, as of `_named_stamp`."""
+        self._named_stamp = UNSEEN
         self.memory_ms: Final = 1000 * max(
             num_samples * window_s, controller_num_samples * controller_window_s
         )
@@ -71,6 +78,11 @@ class QuotaRegistry:
         self.cluster = ClusterQuotas(num_samples, window_s)
         """Budgets of entries with cluster scope, shared by all brokers."""
         self.cluster.use(self._in_force)
+        self.connections: Final = ConnectionQuotas() if connections is None else connections
+        """Rates of new connections, at all listeners."""
+        self.connections.update(self._in_force)
+        self.replication: Final = ReplicationQuotas() if replication is None else replication
+        """Replication throttles and budgets of all brokers (KIP-73)."""
         self.on_update: list[Callable[[QuotaTable], None]] = []
         """Functions to call with each new table."""
         self.changes = 0
@@ -92,8 +104,10 @@ class QuotaRegistry:
 
     @property
     def stamp(self) -> tuple[int, int]:
-        """A value that changes whenever there may be further quotas: with each new broker or table."""
-        return len(self._brokers), self.changes
+        """A value that changes whenever there may be further quotas: with each new broker, listener,
+        replicating broker or table.
+        """
+        return len(self._brokers) + self.connections.number + self.replication.number, self.changes
 
     def _modes(self, table: QuotaTable) -> QuotaTable:
         return (table.in_shadow() if self.in_shadow else table).paced(self._pacing)
@@ -116,7 +130,6 @@ class QuotaRegistry:
                 self._request_time_scale(node_id),
                 self.cluster,
             )
-            self._by_name = {}
         return quotas
 
     def prepare(self, table: QuotaTable) -> None:
@@ -135,9 +148,9 @@ class QuotaRegistry:
         self.changes += 1
         self.mutations.use(self._in_force)
         self.cluster.use(self._in_force)
+        self.connections.update(self._in_force)
         for quotas in self._brokers.values():
             quotas.use(self._in_force)
-        self._by_name = {}
         for call in self.on_update:
             call(self._in_force)
 
@@ -176,31 +189,39 @@ class QuotaRegistry:
             if quotas is not None:
                 absorb(quotas, each, now_ms, bounded=bounded)
 
-    def with_name(self, of: QuotasName) -> AnyQuotas | None:
-        """Return the quotas of this name; those of a broker are created at the first call for the broker.
+    def with_name(self, of: QuotasName) -> CarriedQuotas | None:
+        """Return the quotas of this name; those of a broker or listener are created at the first call for it.
         None if nothing has this name.
         """
         node_id, name, _is_shadow = of
         if name in NAMES_AT_BROKERS:
             self.of(node_id)
-        if not self._by_name:
-            self._by_name = dict(self.named())
+        elif name in CONNECTION_RATES:
+            self.connections.ips(node_id)
+        elif name in REPLICATION_RATES and node_id is not None:
+            self.replication.budget(role_of(name), node_id)
+        if self._named_stamp != self.stamp:
+            self._by_name, self._named_stamp = dict(self.named()), self.stamp
         return self._by_name.get(of)
 
     def shared(self, *, every_broker: bool) -> Iterator[tuple[QuotasName, AnyQuotas, float]]:
         """Yield (name, quotas, length of a window or burst in s) of the quotas that several Weirs can share:
         those of the cluster and, with `every_broker`, those of each broker with a known id.
         """
-        for name, quotas in self.named():
+        for name, quotas in chain(self.named_of_cluster(), self.named_of_brokers()):
             if is_shareable(name, every_broker=every_broker):
                 is_burst = name[1] == "mutations"
                 window_s = (self._num_samples - 1) * self._window_s
                 yield name, quotas, self._controller_window_s if is_burst else window_s
 
-    def named(self) -> Iterator[tuple[QuotasName, AnyQuotas]]:
-        """Yield all quotas of clients and rates of topics, enforced and shadow, by their names."""
+    def named(self) -> Iterator[tuple[QuotasName, CarriedQuotas]]:
+        """Yield all quotas of clients, connections and replication, and rates of topics, enforced and shadow,
+        by their names.
+        """
         yield from self.named_of_cluster()
         yield from self.named_of_brokers()
+        yield from self.connections.named()
+        yield from self.replication.named()
 
     def named_of_cluster(self) -> Iterator[tuple[QuotasName, AnyQuotas]]:
         """Yield the quotas that all brokers share: mutations, and entries with cluster scope."""
@@ -224,6 +245,7 @@ class QuotaRegistry:
         iterator; the caller must exhaust the iterator.
         """
         yield from self.cluster.expire(now_ms)
+        yield from self.connections.expire(now_ms)
         for quotas in list(self._brokers.values()):
             yield from quotas.expire(now_ms)
 
@@ -237,7 +259,9 @@ OF_CLUSTER: Final = "cluster "
 TOPIC_RATES: Final = ("topic produce", "topic fetch")
 """Names of the rates of topics that each broker has, in the order of `TopicQuotas`."""
 NAMES_AT_BROKERS: Final = (*BROKER_QUOTAS, *TOPIC_RATES)
-"""Names of everything that each broker has for itself. All brokers share what has another name."""
+"""Names of everything that each broker has for itself. All brokers share what has another name, except for
+rates of connections and of replication.
+"""
 
 
 def is_shareable(name: QuotasName, *, every_broker: bool) -> bool:
@@ -245,7 +269,9 @@ def is_shareable(name: QuotasName, *, every_broker: bool) -> bool:
     those of the cluster and, with `every_broker`, those of each broker with a known id.
     """
     node_id, kind, _is_shadow = name
-    return kind not in NAMES_AT_BROKERS or (every_broker and node_id is not None)
+    if kind in NAMES_AT_BROKERS:
+        return every_broker and node_id is not None
+    return kind not in CONNECTION_RATES and kind not in REPLICATION_RATES
 
 
 def _both(node_id: int | None, name: str, quotas: Quotas) -> Iterator[tuple[QuotasName, Quotas]]:

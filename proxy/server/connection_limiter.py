@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.config.config import Config, plain_ip
-from weir.quotas import QuotaTable
 from weir.quotas.connections import ConnectionCounts, ConnectionQuotas
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 
 class Rejection(NamedTuple):
@@ -31,20 +30,20 @@ class ConnectionLimiter:
     and `leave` at the end of each connection that `enter` has not rejected.
     """
 
-    def __init__(self, config: Config, table: QuotaTable, now_ms: Callable[[], int]) -> None:
-        """Begin without connections. `table` has the rates of IP addresses; `now_ms` is the clock of all
-        quotas (ms).
+    def __init__(
+        self, config: Config, quotas: ConnectionQuotas, now_ms: Callable[[], int], processes: int = 1
+    ) -> None:
+        """Begin without connections. `now_ms` is the clock of all quotas (ms). `processes` is the number of
+        processes that accept the same clients.
         """
-        settings = config.settings
-        self.quotas = ConnectionQuotas(
-            table,
-            total_rate=settings.max_connection_creation_rate,
-            listener_rate=settings.listener_max_connection_creation_rate,
-            num_samples=settings.quota_window_num,
-            window_s=settings.quota_window_size_seconds,
-        )
-        self._counts = ConnectionCounts(settings.max_connections_per_ip, config.connections_per_ip)
+        self.quotas = quotas
+        self._open = 0
+        self._others = processes - 1
+        self._counts = ConnectionCounts(config.settings.max_connections_per_ip, config.connections_per_ip)
         self._now_ms = now_ms
+        self.tell: Callable[[str, bool], None] | None = None
+        """Function (address, True if opened) to call when a connection was opened or closed; None for none.
+        """
 
     def use(self, config: Config) -> None:
         """Use the configured rates, and maxima of connections per address, from now on."""
@@ -73,8 +72,31 @@ class ConnectionLimiter:
             return Rejection(
                 CloseReason.CONNECTIONS_PER_IP, f"{ip} has as many as max_connections_per_ip allows"
             )
+        self._open += 1
+        if self.tell is not None:
+            self.tell(ip, True)
         return None
 
     def leave(self, host: str) -> None:
         """Count the end of a connection from this address that `enter` has not rejected."""
-        self._counts.close(plain_ip(host))
+        ip = plain_ip(host)
+        self._counts.close(ip)
+        self._open -= 1
+        if self.tell is not None:
+            self.tell(ip, False)
+
+    def change_elsewhere(self, opened: Iterable[str], closed: Iterable[str]) -> None:
+        """Count connections that other processes have opened and closed, by their canonical addresses."""
+        self._counts.change_elsewhere(opened, closed)
+
+    @property
+    def ahead(self) -> int:
+        """Number of connections that this process has more than the others have on average; 0 if it has
+        fewer, or is the only one.
+        """
+        return max(self._open - -(-self._counts.elsewhere // self._others), 0) if self._others else 0
+
+    @property
+    def elsewhere(self) -> int:
+        """Number of open connections at other processes."""
+        return self._counts.elsewhere

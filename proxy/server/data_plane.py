@@ -43,13 +43,13 @@ from weir.proxy.net.side import Socket
 from weir.proxy.net.tapped_relay import NewRelay
 from weir.proxy.net.tls_relay import new_relay
 from weir.proxy.net.tls_socket import TlsSocket
+from weir.proxy.server.acceptor import Acceptor
 from weir.proxy.server.connection_limiter import ConnectionLimiter
 from weir.proxy.server.establish import Client as AcceptedClient
-from weir.proxy.server.establish import Connector, RefuseUntil
+from weir.proxy.server.establish import Connector
 from weir.proxy.server.lifetimes import Lifetimes
 from weir.proxy.server.target import Target
 from weir.quotas.limiters.throttle import INT32_MAX
-from weir.quotas.replication.replication_quotas import ReplicationQuotas
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -71,12 +71,9 @@ class DataPlane:
         address_book: AddressBook,
         states: BrokerStates,
         limiter: ConnectionLimiter,
-        refuse_until: RefuseUntil,
         own_listeners: OwnListeners,
     ) -> None:
-        """Begin without connections; share the other arguments with the caller. `refuse_until` has a listener
-        refuse connections while its broker cannot be reached.
-        """
+        """Begin without connections; share the other arguments with the caller."""
         self.config = config
         self.counters = Counters()
         self.quota_admin: QuotaAdmin = NoQuotaAdmin()
@@ -101,13 +98,7 @@ class DataPlane:
             own_client_id=config.own_client_id,
             outdated=OutdatedClients(self.rate_limited_log.note),
         )
-        settings = config.settings
-        self.replication = Replication(
-            ReplicationQuotas(
-                num_samples=settings.replication_quota_window_num,
-                window_s=settings.replication_quota_window_size_seconds,
-            )
-        )
+        self.replication = Replication(quotas.replication)
         """Replication throttles and budgets of all brokers (KIP-73)."""
         self._use_mode()
         quotas.on_update.append(lambda _table: self._use_mode())
@@ -126,6 +117,10 @@ class DataPlane:
         reactor.on_error = self._note_error
         reactor.buffered.limit(config.settings.buffered_bytes_max)
         reactor.buffered.on_change = self._note_buffered
+        self.acceptor = Acceptor(limiter, self.supervisor)
+        """Accepts the clients of listening sockets; while a broker cannot be reached, its listener refuses
+        connections.
+        """
         self.connector = Connector(
             config,
             address_book,
@@ -134,7 +129,7 @@ class DataPlane:
             self.counters,
             self.rate_limited_log,
             self._relay,
-            refuse_until,
+            self.acceptor.refuse,
             own_listeners,
         )
         self.elsewhere = Elsewhere()

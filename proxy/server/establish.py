@@ -73,10 +73,6 @@ StartRelay: TypeAlias = Callable[[Client, Socket, Target], None]
 """Function (client, broker's socket, target with the broker's node id if known) that starts a relay, which
 then owns both sockets.
 """
-Give: TypeAlias = Callable[[socket.socket, Target, Target, Address], Awaitable[None]]
-"""Coroutine function (client's socket, target, target of the listener, client's address) that gives a socket
-to another process. Raises RefusalError.
-"""
 RefuseUntil: TypeAlias = Callable[[Target, Callable[[], Awaitable[None]]], Awaitable[None]]
 """Coroutine function (target of the listener, until) that has a listener refuse connections until `until`
 returns.
@@ -124,55 +120,11 @@ class Connector:
         """Brokers that could not be reached."""
         self._upstream = Upstream(config.tls.upstream, own_listeners.refuse)
 
-    async def establish(
-        self, sock: socket.socket, target: Target, peer: Address, listener: Target | None = None
-    ) -> None:
-        """Connect an accepted client to its broker and start a relay, or refuse the client. `listener`:
-        target of the listener in another process that has accepted the client; None for this process.
-        """
-        await self._serve(PendingConnection(sock, target, peer, listener), self._relay)
-
-    async def pass_on(self, sock: socket.socket, target: Target, peer: Address, give: Give) -> None:
-        """Count an accepted client and give its socket away, or refuse the client. The process that gets the
-        socket connects the client to its broker. `ended` counts the end of the connection.
-        """
-
-        async def given(pending: PendingConnection) -> None:
-            if self.names_brokers and pending.target == BOOTSTRAP:
-                pending.target = await self._named(pending)
-            await give(pending.plain, pending.target, pending.listener, pending.peer)
-
-        await self._serve(PendingConnection(sock, target, peer), given)
-
-    @property
-    def names_brokers(self) -> bool:
-        """True if clients name their brokers by SNI, at the bootstrap listener."""
-        rules = self.config.tls.listener
-        return rules is not None and rules.names is not None
-
-    async def _named(self, pending: PendingConnection) -> Target:
-        """Return the known broker that a client names, without a handshake; BOOTSTRAP if it names none.
-        Raises RefusalError.
-        """
-        assert self._tls_acceptor is not None  # names_brokers
+    async def establish(self, sock: socket.socket, target: Target, peer: Address) -> None:
+        """Connect an accepted client to its broker and start a relay, or refuse the client."""
+        pending = PendingConnection(sock, target, peer)
         try:
-            pending.plain.setblocking(False)
-            found = Target(await self._tls_acceptor.named(pending.plain, plain_ip(pending.peer.host)))
-        except RefusedError as error:
-            raise refused_by_tls(error) from None
-        return found if self._is_known(found) else BOOTSTRAP
-
-    def ended(self, host: str) -> None:
-        """Count the end of a connection from this address that `pass_on` has given away."""
-        self._counters.sessions_open -= 1
-        self._limiter.leave(host)
-
-    async def _serve(
-        self, pending: PendingConnection, serve: Callable[[PendingConnection], Awaitable[None]]
-    ) -> None:
-        """Count a client and serve it, or refuse the client."""
-        try:
-            await self._admitted(pending, serve)
+            await self._admitted(pending)
         except RefusalError as refusal:
             self.note_refusal(refusal, pending.target, pending.peer)
             if refusal.reason in AWAY_AT_ONCE and pending.target == pending.listener:
@@ -187,9 +139,7 @@ class Connector:
             self._counters.closed_at[CloseReason.STOPPED, self._known(pending.target)] += 1
             raise
 
-    async def _admitted(
-        self, pending: PendingConnection, serve: Callable[[PendingConnection], Awaitable[None]]
-    ) -> None:
+    async def _admitted(self, pending: PendingConnection) -> None:
         """Serve a client within the limits of connections. Raises RefusalError; the client's socket is still
         open then.
         """
@@ -201,7 +151,7 @@ class Connector:
         try:
             if not pending.target.is_replication:
                 await self._enter(pending)
-            await serve(pending)
+            await self._relay(pending)
             served = True
         finally:
             if not served:
@@ -250,17 +200,9 @@ class Connector:
             pending.sock = error.sock
             raise refused_by_tls(error) from None
         pending.sock, pending.target = accepted.sock, target._replace(node_id=accepted.node_id)
-        if pending.is_passed_on and pending.target != target:  # another process serves that broker
-            raise RefusalError(CloseReason.SERVER_NAME_UNKNOWN, "the first TLS record names no known broker")
         if accepted.node_id is not None and not self._is_known(pending.target):
             raise RefusalError(CloseReason.SERVER_NAME_UNKNOWN, f"no broker {accepted.node_id} is known")
         return Client(accepted.sock, pending.peer, host, accepted.user, pending.listener)
-
-    async def reach(self, addresses: list[tuple[Address, Target]]) -> Target:
-        """Return the first of these targets that can be reached. Raises RefusalError."""
-        broker, found = await self._connect(BOOTSTRAP, addresses)
-        broker.close()
-        return found
 
     async def _connect(
         self, target: Target, addresses: list[tuple[Address, Target]]
@@ -315,7 +257,7 @@ class Connector:
             self._states.failed(target.node_id, failure)
 
     def _free_places(self) -> int:
-        return self.config.settings.connections_max - self._counters.sessions_open
+        return self.config.settings.connections_max - self._counters.sessions_open - self._limiter.elsewhere
 
     def addresses(self, target: Target) -> list[tuple[Address, Target]]:
         """Return addresses of brokers, each with its target, in order of preference: brokers whose node id is

@@ -14,20 +14,16 @@ class PendingConnection:
     target.
     """
 
-    __slots__ = ("is_counted", "is_passed_on", "listener", "peer", "plain", "sock", "target")
+    __slots__ = ("is_counted", "listener", "peer", "plain", "sock", "target")
 
-    def __init__(
-        self, sock: socket.socket, target: Target, peer: Address, listener: Target | None = None
-    ) -> None:
+    def __init__(self, sock: socket.socket, target: Target, peer: Address) -> None:
         self.plain = sock
         self.sock: Socket = sock
         """The client's present socket, which must be closed at the end: the plain socket, or the TlsSocket
         after a handshake.
         """
         self.target = target
-        self.is_passed_on = listener is not None
-        """True if another process has accepted the client, because only this one serves `target`."""
-        self.listener = target if listener is None else listener
+        self.listener = target
         """Target of the listener that has accepted the client."""
         self.peer = peer
         """The client's address. A load balancer's PROXY header changes it."""

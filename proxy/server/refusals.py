@@ -10,7 +10,7 @@ from weir.proxy.addresses import Address
 from weir.proxy.close_reasons import BY_PEERS, CloseReason
 from weir.proxy.net.own_listeners import OwnAddressError
 from weir.proxy.net.tls.handshakes import BrokerTlsError, RefusedError
-from weir.proxy.server.listeners import OVERLOAD
+from weir.proxy.server.acceptor import OVERLOAD
 
 HOLD_S: Final = 0.7
 """Time (s) for which a refused client's connection is kept open: about as long as clients pause after several

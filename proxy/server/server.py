@@ -48,8 +48,8 @@ from weir.proxy.net.own_listeners import OwnListeners
 from weir.proxy.net.reactor import Reactor, Turns
 from weir.proxy.net.tapped_relay import NewRelay
 from weir.proxy.server.connection_limiter import ConnectionLimiter
-from weir.proxy.server.data_plane import EXPIRY_S, DataPlane
-from weir.proxy.server.listeners import Listeners, Receive
+from weir.proxy.server.data_plane import DataPlane
+from weir.proxy.server.listeners import Listeners
 from weir.proxy.server.target import BOOTSTRAP, Target
 
 log = structlog.get_logger("weir")
@@ -82,8 +82,7 @@ class Server:
         """Conditions that need an operator. Add sources before calling `serve`."""
         self._discovery = Discovery(config, self.address_book, self.broker_states)
         self._reactor = reactor
-        self.connection_limiter = ConnectionLimiter(config, quotas.in_force, lambda: reactor.now_ms)
-        quotas.on_update.append(self.connection_limiter.quotas.update)
+        self.connection_limiter = ConnectionLimiter(config, quotas.connections, lambda: reactor.now_ms)
         self._own_listeners = OwnListeners()
         self._address_check = AddressCheck(config, self.address_book, self._own_listeners)
         self.plane = DataPlane(
@@ -93,7 +92,6 @@ class Server:
             self.address_book,
             self.broker_states,
             self.connection_limiter,
-            lambda target, until: self.listeners.refuse(target, until),
             self._own_listeners,
         )
         """The connections of this process: none if workers have them."""
@@ -104,11 +102,7 @@ class Server:
         """Replication throttles and budgets of all brokers (KIP-73)."""
         self.supervisor = self.plane.supervisor
         """Restarts the tasks of the process after failures."""
-        self.listeners = Listeners(
-            self.connection_limiter, self.supervisor, self._run_soon, self._own_listeners, inherited
-        )
-        self.receive: Receive = self.plane.connector.establish
-        """Coroutine function that serves an accepted client. Set it before calling `serve`."""
+        self.listeners = Listeners(self.plane.acceptor.take, self._own_listeners, inherited)
         self.drain: Callable[[], Awaitable[None]] = self.plane.drain
         """Coroutine function that ends all connections once their requests are answered. Set it before
         calling `serve`.
@@ -131,7 +125,6 @@ class Server:
         self._ips: list[str] = []
         """IP addresses of `listen`; looked up once at the start, because a look-up may take seconds."""
         self._stop = trio.Event()
-        self._token: trio.lowlevel.TrioToken | None = None
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Listen and relay until `stop` is called, then drain. Calls `task_status.started()` once clients can
@@ -140,17 +133,17 @@ class Server:
         If no broker can be reached, clients are refused until one can. Raises ConfigError if a port is taken.
         Cancelling closes all connections at once.
         """
-        self._token = trio.lowlevel.current_trio_token()
         try:
             for files in self.config.tls.files:
                 files.load()
             await self._listen()
             async with trio.open_nursery() as nursery:
                 task_status.started()
-                nursery.start_soon(self.listeners.accept_forever, self.receive)
+                nursery.start_soon(self.plane.acceptor.accept_forever, self.plane.connector.establish)
                 self._start_housekeeping(nursery)
                 await self._stop.wait()
                 nursery.cancel_scope.cancel()
+            self.listeners.close()
             await self._end_connections()
         finally:
             self.listeners.close()
@@ -190,7 +183,6 @@ class Server:
         start(Task.BROKERS, lambda: self._discovery.period_s, self._discovery.refresh)
         nursery.start_soon(self.supervisor.keep_running, Task.BROKERS, self._address_check.run)
         self.plane.start_housekeeping(nursery)
-        start(Task.EXPIRY, EXPIRY_S, lambda: in_steps(self.connection_limiter.quotas.expire(now_ms())))
         publish = self.events.publish
         throttle_logs = [
             ThrottleLog(self.scan, self.read_peers, publish, shadow=shadow) for shadow in (False, True)
@@ -213,7 +205,7 @@ class Server:
     @cached_property
     def scan(self) -> Scan:
         """The walk over all budgets, for the readers of throttles, levels of usage and histories."""
-        return Scan(self.quotas, self.connection_limiter.quotas)
+        return Scan(self.quotas, self.quotas.connections)
 
     @property
     def quota_admin(self) -> QuotaAdmin:
@@ -242,11 +234,6 @@ class Server:
     def relays(self) -> OpenRelays:
         """The relays of all open connections. Read only; copy it before other tasks run."""
         return self._relays
-
-    @property
-    def refusing(self) -> frozenset[int]:
-        """Node ids of the brokers whose listeners refuse connections now."""
-        return self.listeners.refusing
 
     @property
     def now_ms(self) -> int:
@@ -328,11 +315,6 @@ class Server:
     def received_bytes(self) -> tuple[int, int]:
         """Number of bytes received from clients, and number received from brokers, since the start."""
         return self.plane.received_bytes
-
-    def _run_soon(self, call: Callable[[], None]) -> None:
-        """Have Trio call `call` soon, on Trio's thread. Callable from any thread."""
-        assert self._token is not None
-        self._token.run_sync_soon(call)
 
     # Listening
 

@@ -1,11 +1,11 @@
-"""Workers: processes that move bytes, each for the clients of some brokers, under one supervisor process.
+"""Workers: processes that move bytes for clients of any broker, under one supervisor process.
 
-The supervisor has the configuration, the quota store, the broker map, the listeners and the admin endpoint.
-It accepts connections, so that limits of connections are exact, and passes each socket to the worker that
-owns the target broker. A broker belongs to one worker, and Kafka's quotas are per broker, so budgets stay
-local.
+The supervisor has the configuration, the quota store, the broker map, the listening sockets and the admin
+endpoint. It gives each worker a copy of the sockets once. So workers accept connections, and clients wait in
+the kernel's queue while no worker runs. Workers tell each other, through the supervisor, what their clients
+have used and which connections they have opened, within 20 ms.
 
-`pool`, `handle` and `former_usage` are the supervisor's side, `worker` and `charges_sender` the worker's;
+`pool` and `handle` are the supervisor's side, `worker` and `charges_sender` the worker's;
 `link` carries the `messages`. `questions` asks all workers for lists that the admin endpoint or the log
 needs.
 

@@ -1,14 +1,13 @@
-"""One worker, as the supervisor sees it: its process, its link, and the clients that wait for it."""
+"""One worker, as the supervisor sees it: its process, its link, and its number of connections."""
 
 from __future__ import annotations
 
 import os
-import select
 import socket
 import subprocess
 import sys
-from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Final, Literal, NamedTuple, TypeAlias
 
@@ -16,12 +15,10 @@ import structlog
 import trio
 
 from weir.proxy.build import VERSION, installed_version
-from weir.proxy.close_reasons import CloseReason
 from weir.proxy.control.supervisor import Works
-from weir.proxy.server.refusals import HOLD_S, RefusalError
 from weir.proxy.workers.exit_codes import REPLACED
 from weir.proxy.workers.link import Link, LinkError
-from weir.proxy.workers.messages import Client, Drain, Drained, Message, Ready
+from weir.proxy.workers.messages import ConnectionsChanged, Drain, Drained, Listen, Message, Ready
 
 log = structlog.get_logger("weir")
 
@@ -43,21 +40,10 @@ REPLACED_ON_DISK: Final = (
     "start a new one that takes over"
 )
 
-WAITING_S_MAX: Final = 30.0
-"""Time (s) for which a client waits for a process: Kafka clients' default `request.timeout.ms`."""
-
 Reason: TypeAlias = Literal["died", "stuck", "failed", "replaced"]
 """Reason why a process has ended. `failed`: the supervisor could not obey one of its messages. `replaced`:
 the files on disk are of another version of Weir.
 """
-
-
-class _Waiting(NamedTuple):
-    """A client that waits until the process is ready."""
-
-    client: Client
-    sock: socket.socket
-    since_s: float
 
 
 class Plan(NamedTuple):
@@ -71,8 +57,8 @@ class Plan(NamedTuple):
     """Coroutine function that obeys a message of the worker."""
     lost: Callable[[Reason, list[str]], None]
     """Function (reason, addresses of the clients that were connected) that notes the end of a process."""
-    refused: Callable[[Client, RefusalError], None]
-    """Function that notes that a waiting client was closed, and why."""
+    socks: Callable[[], Iterable[tuple[Listen, Sequence[socket.socket]]]]
+    """Function that returns the listeners, whose clients a process that is ready accepts."""
 
 
 class Handle:
@@ -91,12 +77,11 @@ class Handle:
         """Link to the present process, once it is ready."""
         self.lost_by: Reason | None = None
         """Reason why the latest process has ended; None since a process is ready."""
-        self._waiting: deque[_Waiting] = deque()
-        self._given: Counter[str] = Counter()
-        """Number of open connections of the process by client's address."""
+        self.open: Counter[str] = Counter()
+        """Number of open connections of the process by client's address, without those of replication."""
         self._silent = 0
         """Number of looks since the latest message."""
-        self._draining = False
+        self._draining = trio.Event()
         self._drained = False
         """True once the present process has drained."""
 
@@ -113,33 +98,24 @@ class Handle:
     @property
     def connections(self) -> int:
         """Number of open connections of the process."""
-        return self._given.total()
+        return self.open.total()
 
-    def give(self, client: Client, sock: socket.socket) -> None:
-        """Pass a client to the process, now or when it is ready."""
-        self._given[client.host] += 1
-        if self._link is None:
-            self._waiting.append(_Waiting(client, sock, trio.current_time()))
-        else:
-            self._link.post_client(client, sock, trio.current_time())
+    def change(self, message: ConnectionsChanged) -> None:
+        """Count connections that the process has opened and closed."""
+        self.open.update(message.opened)
+        self.open.subtract(message.closed)
+        for host in message.closed:
+            if not self.open[host]:
+                del self.open[host]
 
-    def left(self, host: str) -> bool:
-        """Note the end of a connection; return False if the process has no connection from this address."""
-        if self._given[host] <= 0:
-            return False
-        self._given[host] -= 1
-        if not self._given[host]:
-            del self._given[host]
-        return True
-
-    def post(self, message: Message) -> None:
+    def post(self, message: Message, socks: Sequence[socket.socket] = ()) -> None:
         """Send a message, unless the process is not ready: it will get the present state at its start."""
         if self._link is not None:
-            self._link.post(message)
+            self._link.post(message, socks)
 
     def drain(self) -> None:
         """Have the process drain and end; do not replace it any more."""
-        self._draining = True
+        self._draining.set()
         self.post(Drain())
 
     async def run(self, works: Works) -> None:
@@ -147,7 +123,7 @@ class Handle:
         process has drained. Calls `works` when it starts the process.
         """
         wait_s = WAIT_S_MIN
-        while not self._draining or self._waiting:
+        while not self._draining.is_set():
             works()
             began_s = trio.current_time()
             try:
@@ -155,7 +131,7 @@ class Handle:
             except Exception:
                 self._lose("failed")
                 raise
-            if self._draining and (self._drained or not self._waiting):
+            if self._draining.is_set():
                 self._end(reason)
                 break
             if trio.current_time() - began_s >= STEADY_S:
@@ -167,7 +143,8 @@ class Handle:
                 log.error(
                     REPLACED_ON_DISK, worker=self.number, version=VERSION, installed=installed_version()
                 )
-            await trio.sleep(wait_s)
+            with trio.move_on_after(wait_s):
+                await self._draining.wait()
             wait_s = min(2 * wait_s, WAIT_S_MAX)
 
     def _end(self, reason: Reason) -> None:
@@ -177,38 +154,13 @@ class Handle:
             self._lose(reason)
 
     def _lose(self, reason: Reason) -> None:
-        """Note the end of a process and of its clients' connections; clients that wait for the next process
-        stay.
+        """Note the end of a process and of its clients' connections. Clients that connect meanwhile wait in
+        the kernel's queue for another process.
         """
         self.restarts += 1
         self.lost_by = reason
-        lost, self._given = self._given, Counter(one.client.host for one in self._waiting)
-        self._plan.lost(reason, list((lost - self._given).elements()))
-
-    def refuse_waiting(self) -> None:
-        """Close clients that have gone or wait too long, which bounds their number while no process becomes
-        ready.
-        """
-        gone = _gone(waiting.sock for waiting in self._waiting)
-        judged = [(each, self._refusal(each, gone)) for each in self._waiting]
-        self._waiting = deque(each for each, refusal in judged if refusal is None)
-        for each, refusal in judged:
-            if refusal is not None:
-                with suppress(OSError):
-                    each.sock.close()
-                self.left(each.client.host)
-                self._plan.refused(each.client, refusal)
-
-    def _refusal(self, waiting: _Waiting, gone: set[int]) -> RefusalError | None:
-        """Return why a waiting client must be closed; None if it may go on waiting."""
-        if waiting.sock.fileno() in gone:
-            return RefusalError(CloseReason.CLIENT_RESET, "the client reset while it waited for a worker")
-        waited_s = trio.current_time() - waiting.since_s
-        if self.lost_by == "replaced" and waited_s >= HOLD_S:
-            return RefusalError(CloseReason.WORKER_AWAY, REPLACED_ON_DISK)
-        if waited_s >= WAITING_S_MAX:
-            return RefusalError(CloseReason.WORKER_AWAY, f"no worker was ready for {WAITING_S_MAX:g} s")
-        return None
+        lost, self.open = self.open, Counter()
+        self._plan.lost(reason, list(lost.elements()))
 
     async def _process(self) -> Reason:
         """Run one process until it ends; return the reason."""
@@ -222,7 +174,6 @@ class Handle:
             reason = await self._serve(link)
         finally:
             self._link, self.pid = None, 0
-            self._waiting.extendleft(_Waiting(*each) for each in reversed(link.unsent_clients()))
             link.close()
             process.kill()
             with trio.CancelScope(shield=True):
@@ -260,7 +211,7 @@ class Handle:
 
     async def _receive(self, link: Link) -> None:
         while True:
-            message, _sock = await link.receive()
+            message, _socks = await link.receive()
             self._silent = 0
             if isinstance(message, Ready):
                 await self._begin(link)
@@ -282,21 +233,11 @@ class Handle:
         self._link, self.lost_by = link, None
         self._silent = 0  # the state may have taken longer than a heartbeat may
         self.ready.set()
-        while self._waiting:
-            link.post_client(*self._waiting.popleft())
+        for listen, socks in self._plan.socks():
+            link.post(listen, socks)
         log.info("worker started", worker=self.number, pid=self.pid)
-        if self._draining:
+        if self._draining.is_set():
             link.post(Drain())
-
-
-def _gone(socks: Iterable[socket.socket]) -> set[int]:
-    """Return the descriptors of the sockets that are broken. A client that has closed may have sent requests
-    without a response before, so it is not among them.
-    """
-    poll = select.poll()
-    for sock in socks:
-        poll.register(sock, 0)
-    return {fd for fd, _events in poll.poll(0)}
 
 
 def _start(theirs: socket.socket) -> subprocess.Popen[bytes]:

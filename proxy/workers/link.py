@@ -1,4 +1,4 @@
-"""Link: the connection between the supervisor and a worker, for messages and clients' sockets."""
+"""Link: the connection between the supervisor and a worker, for messages and listening sockets."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ import errno
 import os
 import socket
 from collections import deque
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
 import msgspec
 import trio
 
-from weir.proxy.workers.messages import Client, Message, decoded, encoded
+from weir.proxy.workers.messages import Message, decoded, encoded
 
 PIECE_BYTES: Final = 64 * 1024
 """Maximum size (bytes) of a packet; a longer message is sent in several packets."""
+SOCKETS_MAX: Final = 64
+"""Maximum number of sockets of a message; Linux allows 253."""
 RETRY_S: Final = 0.05
 """Time (s) until a packet is sent again for which the kernel had no memory, or too many sockets in flight."""
 _TRANSIENT: Final = frozenset({errno.ENOBUFS, errno.ENOMEM, errno.ETOOMANYREFS})
@@ -32,11 +35,8 @@ class _Unsent(NamedTuple):
     """A packet that waits to be sent."""
 
     packet: bytes
-    client: Client | None = None
-    sock: socket.socket | None = None
-    """Socket of the client, which is sent with the packet."""
-    since_s: float = 0.0
-    """Time (s) since which the client waits."""
+    socks: tuple[socket.socket, ...] = ()
+    """Copies of sockets that are sent with the packet."""
 
 
 class Link:
@@ -52,16 +52,15 @@ class Link:
         self._unsent: deque[_Unsent] = deque()
         self._posted = trio.Event()
 
-    def post(self, message: Message) -> None:
-        """Send this message soon, after those posted before."""
+    def post(self, message: Message, socks: Sequence[socket.socket] = ()) -> None:
+        """Send this message soon, after those posted before, with at most `SOCKETS_MAX` sockets, which stay
+        open here.
+        """
         data = encoded(message)
         for start in range(0, len(data), PIECE_BYTES):
             last = start + PIECE_BYTES >= len(data)
-            self._append(_Unsent((_LAST if last else _MORE) + data[start : start + PIECE_BYTES]))
-
-    def post_client(self, client: Client, sock: socket.socket, since_s: float = 0.0) -> None:
-        """Send a client's socket soon, and close it here. `unsent_clients` returns `since_s`, too."""
-        self._append(_Unsent(_LAST + encoded(client), client, sock, since_s))
+            copies = tuple(sock.dup() for sock in socks) if last else ()
+            self._append(_Unsent((_LAST if last else _MORE) + data[start : start + PIECE_BYTES], copies))
 
     def _append(self, unsent: _Unsent) -> None:
         """Send a packet now if there is room, else as soon as there is. Waking Trio costs more."""
@@ -89,11 +88,6 @@ class Link:
             if not self._unsent:
                 await self._posted.wait()
 
-    def unsent_clients(self) -> list[tuple[Client, socket.socket, float]]:
-        """Return the clients that were not sent (`post_client`), and forget them."""
-        unsent, self._unsent = self._unsent, deque()
-        return [(each.client, each.sock, each.since_s) for each in unsent if each.client and each.sock]
-
     async def _send(self, unsent: _Unsent) -> None:
         while True:
             try:
@@ -105,25 +99,25 @@ class Link:
             else:
                 return
 
-    async def receive(self) -> tuple[Message, socket.socket | None]:
-        """Return the next message, and the socket sent with it: None also if this process has no descriptor
-        for it. The kernel then sets MSG_CTRUNC and closes the socket. Raises LinkError.
+    async def receive(self) -> tuple[Message, list[socket.socket]]:
+        """Return the next message, and the sockets sent with it, without those for which this process has no
+        descriptor: the kernel then sets MSG_CTRUNC and closes them. Raises LinkError.
         """
         data = b""
         while True:
-            packet, sock = await self._receive()
+            packet, socks = await self._receive()
             data += packet[1:]
             if packet[:1] == _LAST:
-                return _decoded(data), sock
+                return _decoded(data), socks
 
-    async def _receive(self) -> tuple[bytes, socket.socket | None]:
+    async def _receive(self) -> tuple[bytes, list[socket.socket]]:
         try:
             packet, ancillary, _flags, _address = await self._received()
         except OSError as error:
             raise LinkError(error.strerror or str(error)) from None
         if not packet:
             raise LinkError("it has ended")
-        return packet, _socket(ancillary)
+        return packet, list(_sockets(ancillary))
 
     async def _received(self) -> tuple[bytes, list[tuple[int, int, bytes]], int, object]:
         """Return the result of `recvmsg`. Raises OSError.
@@ -131,7 +125,7 @@ class Link:
         If the other end was closed with packets that it had not read, Linux reports ECONNRESET once, before
         the packets that are still here.
         """
-        size = socket.CMSG_SPACE(array.array("i").itemsize)
+        size = socket.CMSG_SPACE(SOCKETS_MAX * array.array("i").itemsize)
         try:
             return await self._sock.recvmsg(PIECE_BYTES + 1, size, _CLOEXEC)
         except ConnectionResetError:
@@ -145,18 +139,20 @@ class Link:
     def close(self) -> None:
         """Close this end."""
         self._sock.close()
+        while self._unsent:
+            _sent(self._unsent.popleft())
 
 
 def _parts(unsent: _Unsent) -> tuple[list[bytes], list[tuple[int, int, array.array[int]]]]:
     """Return the arguments of `sendmsg`."""
-    fds = [] if unsent.sock is None else [unsent.sock.fileno()]
+    fds = [sock.fileno() for sock in unsent.socks]
     ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
     return [unsent.packet], ancillary
 
 
 def _sent(packet: _Unsent) -> None:
-    if packet.sock is not None:
-        packet.sock.close()
+    for sock in packet.socks:
+        sock.close()
 
 
 def _decoded(data: bytes) -> Message:
@@ -169,17 +165,14 @@ def _decoded(data: bytes) -> Message:
 _CLOEXEC: Final = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 
 
-def _socket(ancillary: list[tuple[int, int, bytes]]) -> socket.socket | None:
-    """Return the socket that came with a packet; None if none came. A descriptor that is no socket is
-    closed.
-    """
+def _sockets(ancillary: list[tuple[int, int, bytes]]) -> Iterator[socket.socket]:
+    """Yield the sockets that came with a packet. A descriptor that is no socket is closed."""
     for level, kind, data in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             fds = array.array("i")
             fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
             for fd in fds:
                 try:
-                    return socket.socket(fileno=fd)
+                    yield socket.socket(fileno=fd)
                 except OSError:
                     os.close(fd)
-    return None

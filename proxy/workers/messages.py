@@ -42,6 +42,8 @@ class Start(msgspec.Struct, tag=True, frozen=True):
     connections: int
     """Number of the worker's first connection, minus one. No two processes have connections of one number."""
     own_client_id: str
+    workers: int
+    """Number of workers."""
 
 
 class Quotas(msgspec.Struct, tag=True, frozen=True):
@@ -76,22 +78,51 @@ class Brokers(msgspec.Struct, tag=True, frozen=True):
     """(IP address, port) of Weir's listening sockets."""
 
 
-class Client(msgspec.Struct, tag=True, frozen=True):
-    """An accepted client, whose socket comes with the message."""
+class Listen(msgspec.Struct, tag=True, frozen=True):
+    """Accept the clients of a listener, whose sockets come with the message."""
 
     node_id: int | None
-    """Node id of the broker; None for any broker."""
-    bootstrap: bool
-    """True if the bootstrap listener has accepted the client."""
-    host: str
-    port: int
-    """Address of the client."""
+    """Node id of the broker to which the connections go; None for any broker."""
+    is_replication: bool
+    sockets: int
+    """Number of sockets."""
+
+
+class Accept(msgspec.Struct, tag=True, frozen=True):
+    """Accept clients, or none: they wait in the kernel's queues then."""
+
+    accepts: bool
+
+
+class ConnectionsChanged(msgspec.Struct, tag=True, frozen=True):
+    """Connections that clients have opened and closed at another process, by their addresses."""
+
+    opened: list[str]
+    closed: list[str]
 
 
 class Charges(msgspec.Struct, tag=True, frozen=True):
     """Units that clients have used at another process."""
 
     charges: list[Charge]
+
+
+class ReplicationThrottled(msgspec.Struct, tag=True, frozen=True):
+    """The replication throttles in force, and the ids of the topics that they name."""
+
+    pickled: bytes
+    """The values of a `ReplicationThrottles`, and a dict: topic id → name."""
+
+
+class UnknownTopic(msgspec.Struct, tag=True, frozen=True):
+    """A follower has fetched a topic by an id whose name is not known."""
+
+
+class ReplicasSeen(msgspec.Struct, tag=True, frozen=True):
+    """Progress of throttled replicas at another process."""
+
+    pickled: bytes
+    """A list of pairs of a `Replica` and its `State`."""
 
 
 class OthersUsed(msgspec.Struct, tag=True, frozen=True):
@@ -183,12 +214,6 @@ class Report(msgspec.Struct, tag=True, frozen=True):
     counts: Counts
 
 
-class Left(msgspec.Struct, tag=True, frozen=True):
-    """Connections have ended, from these addresses."""
-
-    hosts: list[str]
-
-
 class Found(msgspec.Struct, tag=True, frozen=True):
     """A response has named a broker that the worker did not know, or another address of a broker."""
 
@@ -202,13 +227,6 @@ class State(msgspec.Struct, tag=True, frozen=True):
 
     node_id: int
     failure: str | None
-
-
-class Away(msgspec.Struct, tag=True, frozen=True):
-    """A broker's listener must refuse connections (`away`), or may accept them again."""
-
-    node_id: int
-    away: bool
 
 
 class Used(msgspec.Struct, tag=True, frozen=True):
@@ -273,8 +291,13 @@ Message: TypeAlias = (
     | Quotas
     | QuotasChanged
     | Brokers
-    | Client
+    | Listen
+    | Accept
+    | ConnectionsChanged
     | Charges
+    | ReplicationThrottled
+    | UnknownTopic
+    | ReplicasSeen
     | OthersUsed
     | SharingState
     | Limits
@@ -288,10 +311,8 @@ Message: TypeAlias = (
     | Ready
     | Flushed
     | Report
-    | Left
     | Found
     | State
-    | Away
     | Used
     | Listed
     | PeersListed

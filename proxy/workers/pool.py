@@ -1,4 +1,4 @@
-"""The supervisor's side of the workers: which worker owns which broker, and the exchange with them."""
+"""The supervisor's side of the workers: their listeners, and the exchange with them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import os
 import pickle
 import socket
 import time
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import count
 from typing import Final
@@ -22,18 +21,14 @@ from weir.proxy.control.sharing.sharing import UsageSharing
 from weir.proxy.control.slices import slices
 from weir.proxy.control.snapshots.records import Worker
 from weir.proxy.control.stores.quota_manager import QuotaManager
-from weir.proxy.control.supervisor import Task, every
+from weir.proxy.control.supervisor import Task
 from weir.proxy.net.reactor import Reactor
-from weir.proxy.server.refusals import RefusalError
 from weir.proxy.server.server import Server
-from weir.proxy.server.target import BOOTSTRAP, Target
-from weir.proxy.workers import charges, counts, messages
-from weir.proxy.workers.bootstrap import BootstrapBrokers
-from weir.proxy.workers.former_usage import FormerUsage
-from weir.proxy.workers.handle import LOOK_S, Handle, Plan, Reason
+from weir.proxy.server.target import Target
+from weir.proxy.workers import charges, counts, messages, replication
+from weir.proxy.workers.handle import Handle, Plan, Reason
 from weir.proxy.workers.questions import FLUSH_S, ConnectionLists, PeerLists, Questions
 from weir.proxy.workers.quota_follower import changes_of, message_of
-from weir.proxy.workers.refusing import RefusingListeners
 from weir.proxy.workers.sharing import SharingSender
 from weir.proxy.workers.usage import Put, UsageCollector
 from weir.quotas import QuotaTable
@@ -43,8 +38,6 @@ LATE_S: Final = 3.0
 """Time (s) beyond the drain time after which workers that still run are killed."""
 RECENT_S: Final = 60.0
 """Time (s) for which a lost worker counts as a problem."""
-HALVED_EVERY_S: Final = 60.0
-"""Time (s) after which the load of a broker counts half."""
 CONNECTIONS_EACH: Final = 10**10
 """Distance between the first connection numbers of two processes."""
 _WAIT: Final = "Weir starts the worker again. The log has the reason."
@@ -66,7 +59,7 @@ class Pool:
         put: Put,
         sharing: UsageSharing | None = None,
     ) -> None:
-        """Begin with `number` workers that are not started. `server` gives its clients to them from now
+        """Begin with `number` workers that are not started. They accept the clients of `server` from now
         on. `put` takes usage records for writing; `sharing` shares usage with other Weirs.
         """
         self._server = server
@@ -75,12 +68,6 @@ class Pool:
         self.handles = [self._handle(index) for index in range(number)]
         self._told = dict.fromkeys(range(number), (QuotaTable(), False))
         """Number of the worker → (quota table, True if in shadow), as its process knows them."""
-        self._owners: dict[int | None, int] = {}
-        """Number of the worker that serves each broker."""
-        self._former = FormerUsage(server.quotas, lambda: reactor.now_ms)
-        self._load: Counter[int | None] = Counter()
-        """Recent bytes of each broker."""
-        self._refusing = RefusingListeners(server.listeners, server.counters)
         self._counts: dict[int, counts.Counts] = {}
         """The latest counters of each worker."""
         self._lost_s = -RECENT_S
@@ -92,14 +79,12 @@ class Pool:
         self._lists = ConnectionLists(self.handles)
         self._peers = PeerLists(self.handles)
         self._flushes: Questions[None] = Questions(self.handles, FLUSH_S)
-        self._bootstrap = BootstrapBrokers(
-            server.plane.connector, server.broker_states.is_up, self._has_worker
-        )
         self._processes = count()
         """Number of processes started so far."""
+        self._accepts = messages.Accept(True)
         self._ended = trio.Event()
         self._nursery: trio.Nursery | None = None
-        server.receive = self.receive
+        server.listeners.take = self._listen
         server.workers = self.records
         server.list_connections = self._lists.read
         server.read_peers = self._peers.read
@@ -115,9 +100,7 @@ class Pool:
         """
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            nursery.start_soon(self._halve_loads)
             keep_running = self._server.supervisor.keep_running
-            nursery.start_soon(keep_running, Task.WORKERS, every(LOOK_S, self._refuse_waiting))
             async with trio.open_nursery() as processes:
                 for handle in self.handles:
                     processes.start_soon(keep_running, Task.WORKERS, handle.run)
@@ -148,12 +131,14 @@ class Pool:
         await self._flushes.ask(messages.Flush)
 
     def inherit(self, taken: Iterable[UsedUnits]) -> None:
-        """Have the workers absorb the units that clients of a former Weir have used of quotas that brokers
-        share. They get the units of other quotas with the broker's first client.
-        """
-        shared = (charges.Charge(used) for used in taken if charges.is_shared(used.quotas))
-        for some in slices(shared, charges.CHARGES_MAX):
+        """Have the workers absorb the units that clients of a former Weir have used."""
+        for some in slices(map(charges.Charge, taken), charges.CHARGES_MAX):
             self._send(messages.Charges(some))
+
+    def accept(self, *, on: bool) -> None:
+        """Have all workers accept clients, or none: they wait in the kernel's queues then."""
+        self._accepts = messages.Accept(on)
+        self._send(self._accepts)
 
     def records(self) -> tuple[Worker, ...]:
         """Return the states of all workers."""
@@ -162,62 +147,22 @@ class Pool:
             Worker(
                 id=handle.number,
                 pid=handle.pid,
-                brokers=tuple(sorted(node for node in self.brokers_of(handle.number) if node is not None)),
                 connections=handle.connections,
                 beat_ms=now_ms - handle.silent_ms,
             )
             for handle in self.handles
         )
 
-    # Clients
+    # Listeners
 
-    async def receive(self, sock: socket.socket, target: Target, peer: Address) -> None:
-        """Pass an accepted client to the worker of its broker, or refuse the client."""
-        await self._server.plane.connector.pass_on(sock, target, peer, self._give)
+    def _listen(self, target: Target, listening: Sequence[socket.socket]) -> None:
+        """Have all workers accept the clients of a new listener."""
+        self._send(messages.Listen(*target, len(listening)), listening)
 
-    async def _give(self, sock: socket.socket, target: Target, listener: Target, peer: Address) -> None:
-        node_id = await self._bootstrap.node_id() if target == BOOTSTRAP else target.node_id
-        client = messages.Client(node_id, listener == BOOTSTRAP, *peer)
-        (await self._worker_of(node_id)).give(client, sock)
-
-    async def _worker_of(self, node_id: int | None) -> Handle:
-        """Return the worker that serves this broker, once it has the broker's usage from before a restart of
-        Weir. Other tasks run between the steps.
-        """
-        is_new, handle = node_id not in self._owners, self.handles[self.owner(node_id)]
-        if is_new:
-            await self._former.post(node_id, handle)
-        else:
-            await self._former.wait_posted(node_id)
-        return handle
-
-    def _has_worker(self, node_id: int) -> bool:
-        """Return False while the worker of this broker does not run."""
-        return node_id not in self._owners or self.handles[self._owners[node_id]].alive
-
-    def owner(self, node_id: int | None) -> int:
-        """Return the number of the worker that serves this broker. A new broker gets the worker with the
-        least load, and of equal ones that with the fewest brokers.
-        """
-        if node_id not in self._owners:
-            brokers, loads = Counter(self._owners.values()), Counter[int]()
-            for node, owner in self._owners.items():
-                loads[owner] += self._load[node]
-            numbers = range(len(self.handles))
-            owner = min(numbers, key=lambda number: (loads[number], brokers[number]))
-            self._owners[node_id] = owner
-        return self._owners[node_id]
-
-    def brokers_of(self, number: int) -> list[int | None]:
-        """Return the node ids of the brokers that a worker serves; None for the unknown broker of bootstrap
-        connections.
-        """
-        return [node for node, owner in self._owners.items() if owner == number]
-
-    async def _halve_loads(self) -> None:
-        while True:
-            await trio.sleep(HALVED_EVERY_S)
-            self._load = Counter({node: load // 2 for node, load in self._load.items()})
+    def _listeners(self) -> Iterator[tuple[messages.Listen, Sequence[socket.socket]]]:
+        """Yield all listeners with their sockets."""
+        for target, listening in self._server.listeners.sockets.items():
+            yield messages.Listen(*target, len(listening)), listening
 
     # Messages to workers
 
@@ -230,29 +175,32 @@ class Pool:
             [files.in_force for files in config.tls.files],
             next(self._processes) * CONNECTIONS_EACH,
             config.own_client_id,
+            len(self.handles),
         )
         registry = self._server.quotas
         self._told[number] = registry.table, registry.in_shadow
         yield message_of(registry.table, in_shadow=registry.in_shadow)
 
     def _state(self, number: int) -> Iterator[messages.Message | None]:
-        """Yield the messages to a worker's process that is ready, and None after each step.
+        """Yield the messages to a worker's process that is ready, and None after each step. All that may
+        change between the steps comes last, in one step.
 
-        Changes of the quotas come first, because former usage is of their limiters. No own client uses quotas
-        of the worker's brokers meanwhile; what other Weirs report meanwhile does not reach these limiters.
-        All else may change, so it comes last, in one step, with further changes of the quotas.
+        Changes of the quotas come first, because former usage is of their limiters. Charges of other workers
+        meanwhile do not reach this one: at most those of the last steps.
         """
         yield from self._quota_changes(number)
-        sent: set[int | None] = set()
-        while brokers := [node for node in self.brokers_of(number) if node not in sent]:
-            sent.update(brokers)
-            yield from self._former.at_brokers(brokers)
+        for some in charges.of_all(self._server.quotas, self._reactor.now_ms):
+            yield None if some is None else messages.Charges(some)
         yield messages.Limits(self._server.config.settings)
         yield from self._quota_changes(number)
         yield self._brokers()
+        yield replication.throttled(self._server.replication)
+        yield from replication.all_seen(self._server.replication)
         if self._sharing is not None:
             yield self._sharing.state()
-        yield from self._former.shared()
+        opened = [host for each in self.handles if each.number != number for host in each.open.elements()]
+        yield messages.ConnectionsChanged(opened, [])
+        yield self._accepts
 
     def _quota_changes(self, number: int) -> Iterator[messages.Message]:
         """Yield the changes of the quotas in force since the latest call for this worker."""
@@ -271,9 +219,15 @@ class Pool:
             self._server.own_listeners.names(),
         )
 
-    def _send(self, message: messages.Message) -> None:
+    def _send(self, message: messages.Message, socks: Sequence[socket.socket] = ()) -> None:
         for handle in self.handles:
-            handle.post(message)
+            handle.post(message, socks)
+
+    def _send_others(self, number: int, message: messages.Message) -> None:
+        """Send a message to all workers but this one."""
+        for handle in self.handles:
+            if handle.number != number:
+                handle.post(message)
 
     def _send_brokers(self) -> None:
         self._send(self._brokers())
@@ -284,6 +238,10 @@ class Pool:
                 for message in self._quota_changes(handle.number):
                     handle.post(message)
 
+    def send_throttles(self) -> None:
+        """Put the present replication throttles in force at all workers."""
+        self._send(replication.throttled(self._server.replication))
+
     def _send_limits(self, config: Config) -> None:
         self._send(messages.Limits(config.settings))
 
@@ -291,11 +249,8 @@ class Pool:
 
     async def _take(self, number: int, message: messages.Message) -> None:
         """Obey a message of a worker."""
-        server = self._server
-        if isinstance(message, messages.Left):
-            for host in message.hosts:
-                if self.handles[number].left(host):
-                    server.plane.connector.ended(host)
+        if isinstance(message, messages.ConnectionsChanged):
+            self._change_connections(number, message)
         elif isinstance(message, messages.Charges):
             self._take_charges(number, message)
         elif isinstance(message, messages.Report):
@@ -311,7 +266,7 @@ class Pool:
         elif isinstance(message, messages.Alter | messages.AlteredAtBroker | messages.Denied):
             self._take_quota_request(number, message)
         else:
-            self._take_news(message)
+            self._take_news(number, message)
 
     def _take_quota_request(
         self, number: int, message: messages.Alter | messages.AlteredAtBroker | messages.Denied
@@ -324,8 +279,8 @@ class Pool:
         else:
             self._manager.add_denied(message.count)
 
-    def _take_news(self, message: messages.Message) -> None:
-        """Obey a message of a worker about a broker."""
+    def _take_news(self, number: int, message: messages.Message) -> None:
+        """Obey a message of a worker about a broker, a topic or a replica."""
         server = self._server
         if isinstance(message, messages.Found):
             server.address_book.observe(message.node_id, Address(message.host, message.port))
@@ -334,24 +289,27 @@ class Pool:
                 server.broker_states.reached(message.node_id)
             else:
                 server.broker_states.failed(message.node_id, message.failure)
-        elif isinstance(message, messages.Away) and self._nursery is not None:
-            self._refusing.take(message, self._nursery)
+        elif isinstance(message, messages.UnknownTopic):
+            if server.replication.on_unknown_topic is not None:
+                server.replication.on_unknown_topic()
+        elif isinstance(message, messages.ReplicasSeen):
+            replication.hear(server.replication, message)
+            self._send_others(number, message)
+
+    def _change_connections(self, number: int, message: messages.ConnectionsChanged) -> None:
+        self.handles[number].change(message)
+        self._server.counters.sessions_open += len(message.opened) - len(message.closed)
+        self._send_others(number, message)
 
     def _take_charges(self, number: int, message: messages.Charges) -> None:
-        """Absorb charges here, and have the other workers absorb those of quotas that brokers share."""
+        """Absorb charges here, and have the other workers absorb them."""
         charges.take(self._server.quotas, message.charges, self._reactor.now_ms, count=True)
-        shared = [charge for charge in message.charges if charges.is_shared(charge.used.quotas)]
-        if shared:
-            for handle in self.handles:
-                if handle.number != number:
-                    handle.post(messages.Charges(shared))
+        self._send_others(number, message)
 
     def _take_counts(self, number: int, increase: counts.Counts) -> None:
         self._counts[number] = increase
         counts.sum_up(self._counts.values(), self._server.plane.elsewhere)
         counts.add(increase, self._server.plane, self._reactor.turns, self._reactor.latencies)
-        self._load.update(increase.from_clients)
-        self._load.update(increase.from_brokers)
 
     def _alter(self, number: int, message: messages.Alter) -> None:
         def done(error: str | None) -> None:
@@ -369,30 +327,19 @@ class Pool:
             partial(self._state, number),
             partial(self._take, number),
             partial(self._lost, number),
-            self._refused,
+            self._listeners,
         )
         return Handle(number, plan)
 
     def _lost(self, number: int, reason: Reason, hosts: list[str]) -> None:
-        """Count the end of a worker's connections; its listeners accept connections again."""
+        """Count the end of a worker's connections, here and at the other workers."""
         self._server.worker_restarts[reason] += 1
         self._lost_s = trio.current_time()
         self._counts.pop(number, None)
         counts.sum_up(self._counts.values(), self._server.plane.elsewhere)
-        for host in hosts:
-            self._server.plane.connector.ended(host)
+        self._server.counters.sessions_open -= len(hosts)
         self._server.counters.closed_at[CloseReason.STOPPED, None] += len(hosts)
-        self._refusing.accept(self.brokers_of(number))
-
-    def _refused(self, client: messages.Client, refusal: RefusalError) -> None:
-        """Count and log a client that was closed while it waited for a worker."""
-        connector = self._server.plane.connector
-        connector.ended(client.host)
-        connector.note_refusal(refusal, Target(client.node_id), Address(client.host, client.port))
-
-    async def _refuse_waiting(self) -> None:
-        for handle in self.handles:
-            handle.refuse_waiting()
+        self._send_others(number, messages.ConnectionsChanged([], hosts))
 
     def _problems(self) -> Iterator[Condition]:
         if trio.current_time() - self._lost_s < RECENT_S:
@@ -406,14 +353,15 @@ class Pool:
             if not handle.alive:
                 yield problem(
                     f"worker_away {handle.number}",
-                    f"Worker {handle.number} does not run: clients of its brokers wait, or are closed.",
+                    f"Worker {handle.number} does not run: {_meanwhile(len(self.handles))}.",
                     _RESTART if handle.lost_by == "replaced" else _WAIT,
                 )
 
 
-def number_of(brokers: int) -> int:
-    """Return the number of workers that `auto` stands for: one per core, and at most one per broker. 0: the
-    number of brokers is not known.
-    """
-    cores = len(os.sched_getaffinity(0))
-    return min(cores, brokers or cores)
+def _meanwhile(workers: int) -> str:
+    return "the others serve its clients" if workers > 1 else "new clients wait for it"
+
+
+def number_of_cores() -> int:
+    """Return the number of workers that `auto` stands for: one per core."""
+    return len(os.sched_getaffinity(0))

@@ -1,4 +1,4 @@
-"""A worker: a data plane whose clients come from the supervisor."""
+"""A worker: a data plane that accepts the clients of the supervisor's listeners."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ import trio
 
 from weir.proxy import logs
 from weir.proxy.addresses import Address
-from weir.proxy.close_reasons import CloseReason
 from weir.proxy.config.config import Config, checked
 from weir.proxy.config.settings import Settings
 from weir.proxy.control.cluster.broker_states import BrokerStates
@@ -30,10 +29,9 @@ from weir.proxy.net import sockets
 from weir.proxy.net.drivers import monotonic_us, run_hosting_trio
 from weir.proxy.net.own_listeners import OwnListeners
 from weir.proxy.net.reactor import Reactor
-from weir.proxy.server.connection_limiter import ConnectionLimiter, Rejection
+from weir.proxy.server.connection_limiter import ConnectionLimiter
 from weir.proxy.server.data_plane import DataPlane
-from weir.proxy.server.refusals import RefusalError
-from weir.proxy.server.target import BOOTSTRAP, Target
+from weir.proxy.server.target import Target
 from weir.proxy.workers import charges, counts, messages
 from weir.proxy.workers.addresses import ToldAddresses
 from weir.proxy.workers.charges_sender import ChargesSender
@@ -41,9 +39,9 @@ from weir.proxy.workers.link import Link, LinkError
 from weir.proxy.workers.questions import Answerer
 from weir.proxy.workers.quota_admin import ForwardingQuotaAdmin
 from weir.proxy.workers.quota_follower import QuotaFollower, table_of
+from weir.proxy.workers.replication import ReplicationLink
 from weir.proxy.workers.sharing import SharingFollower
 from weir.proxy.workers.usage import UsageSender
-from weir.quotas import QuotaTable
 from weir.quotas.sharing.shared import LOOK_MS
 
 log = structlog.get_logger("weir")
@@ -51,11 +49,6 @@ log = structlog.get_logger("weir")
 REPORT_S: Final = 1.0
 TOLD_AGAIN_MS: Final = 1000
 """Time (ms) between two messages that a broker was reached."""
-_NO_DESCRIPTOR: Final = RefusalError(
-    CloseReason.OUT_OF_RESOURCES, "the worker has no descriptor: raise the limit of open files (ulimit -n)"
-)
-_DRAINING: Final = RefusalError(CloseReason.STOPPED, "the worker drains")
-_NO_LIMIT: Final = 2**62
 _PR_SET_PDEATHSIG: Final = 1
 
 
@@ -63,22 +56,32 @@ class Worker:
     """The data plane of one process, and its end of the link."""
 
     def __init__(
-        self, config: Config, reactor: Reactor, registry: QuotaRegistry, link: Link, connections: int
+        self,
+        config: Config,
+        reactor: Reactor,
+        registry: QuotaRegistry,
+        link: Link,
+        connections: int,
+        *,
+        workers: int = 1,
     ) -> None:
-        """Begin without clients and brokers. `config` has no limits of connections. Numbers of connections
-        begin after `connections`.
+        """Begin without clients and brokers. Numbers of connections begin after `connections`. `workers` is
+        the number of workers.
         """
         self._reactor = reactor
         self._registry = registry
         self._link = link
-        self._left: list[str] = []
+        self._opened: list[str] = []
+        self._closed: list[str] = []
+        """Addresses of the connections that were opened and closed, and that the supervisor was not told of.
+        """
         self._address_book = ToldAddresses(config.advertised_listeners, link.post, lambda: reactor.now_ms)
-        own_ms = charges.SHARED_MS if config.settings.share_usage else charges.OWN_MS
-        charged = charges.Charged(registry, own_ms)
+        shares = workers > 1 or config.settings.share_usage
+        charged = charges.Charged(registry) if shares else charges.Charged(registry, charges.ALONE_MAX)
         self._charges_sender = ChargesSender(reactor, charged, link.post, self._note_own)
         self._counts: counts.Counts | None = None
-        limiter = _NoLimiter(config, QuotaTable(), lambda: reactor.now_ms)
-        limiter.on_leave = self._note_left
+        self._limiter = ConnectionLimiter(config, registry.connections, lambda: reactor.now_ms, workers)
+        self._limiter.tell = self._note_connection
         self._own_listeners = OwnListeners()
         self.plane = DataPlane(
             config,
@@ -86,15 +89,14 @@ class Worker:
             registry,
             self._address_book,
             _ToldStates(link, lambda: reactor.now_ms),
-            limiter,
-            self._refuse_until,
+            self._limiter,
             self._own_listeners,
         )
         self.plane.number_from(connections)
         self._usage = None if self.plane.usage is None else UsageSender(self.plane.usage, link.post)
         sources = Sources(
             registry,
-            limiter.quotas,
+            registry.connections,
             lambda: self.plane.relays,
             local_peers(self.plane.clients, registry),
             lambda: reactor.now_ms,
@@ -103,6 +105,7 @@ class Worker:
         shared = config.settings.usage_share_topic
         self._sharing = SharingFollower(registry, config.settings, reactor.now_ms) if shared else None
         self._quotas = QuotaFollower(registry)
+        self._replication = ReplicationLink(self.plane.replication, link.post)
         self._draining = trio.Event()
         self._admin = ForwardingQuotaAdmin(link, registry, config.admins, connections)
         self.plane.quota_admin = self._admin
@@ -124,7 +127,8 @@ class Worker:
                 nursery.start_soon(keep_running, Task.WORKERS, looks)
             self._link.post(messages.Ready())
             async with trio.open_nursery() as serving:
-                nursery.start_soon(self._obey, serving)
+                nursery.start_soon(self._obey)
+                serving.start_soon(self.plane.acceptor.accept_forever, self.plane.connector.establish)
                 await self._draining.wait()
                 serving.cancel_scope.cancel()  # clients that are not connected to their broker yet
             await self.plane.drain()
@@ -134,7 +138,7 @@ class Worker:
         """Send all that the supervisor does not know yet."""
         await self._report()
         await in_steps(self._charges_sender.send_rest())
-        self._tell_left()
+        self._tell_connections()
         if self._usage is not None:
             await self._usage.finish()
         self._link.post(messages.Drained())
@@ -144,43 +148,43 @@ class Worker:
 
     # Messages of the supervisor
 
-    async def _obey(self, nursery: trio.Nursery) -> None:
+    async def _obey(self) -> None:
         """Obey messages until the supervisor ends the link. Raises LinkError then."""
         while True:
-            message, sock = await self._link.receive()
-            if isinstance(message, messages.Client):
-                self._serve(message, sock, nursery)
+            message, socks = await self._link.receive()
+            if isinstance(message, messages.Listen):
+                self._listen(message, socks)
             elif isinstance(message, messages.Drain):
                 self._draining.set()
             elif isinstance(message, messages.Flush):
                 await in_steps(self._charges_sender.send_rest())
                 self._link.post(messages.Flushed(message.number))
+            elif isinstance(message, messages.ReplicationThrottled | messages.ReplicasSeen):
+                self._replication.take(message)
             elif isinstance(message, messages.QuotasChanged):
                 await self._quotas.take(message)
                 self._admin.table = self._registry.table
             else:
                 self._take(message)
 
-    def _serve(self, client: messages.Client, sock: socket.socket | None, nursery: trio.Nursery) -> None:
-        """Connect a client to its broker; refuse it while draining, or if its socket was not received."""
-        connector, target = self.plane.connector, Target(client.node_id)
-        peer = Address(client.host, client.port)
-        if sock is None:
-            connector.note_refusal(_NO_DESCRIPTOR, target, peer)
-            self._note_left(client.host)
-        elif self._draining.is_set():
-            sock.close()
-            connector.note_refusal(_DRAINING, target, peer)
-            self._note_left(client.host)
-        else:
-            listener = BOOTSTRAP if client.bootstrap else target
-            nursery.start_soon(connector.establish, sock, target, peer, listener)
+    def _listen(self, message: messages.Listen, socks: list[socket.socket]) -> None:
+        """Accept the clients of a listener. Raises LinkError if sockets are missing: the next process may
+        have descriptors for them.
+        """
+        if len(socks) < message.sockets:
+            log.error("no descriptors for listening sockets: raise the limit of open files (ulimit -n)")
+            raise LinkError("sockets are missing")
+        self.plane.acceptor.take(Target(message.node_id, message.is_replication), socks)
 
     def _take(self, message: messages.Message) -> None:
         now_ms = self._reactor.now_ms
         if isinstance(message, messages.Charges):
             charges.take(self._registry, message.charges, now_ms, count=False)
             self._note_own(message.charges)
+        elif isinstance(message, messages.ConnectionsChanged):
+            self._limiter.change_elsewhere(message.opened, message.closed)
+        elif isinstance(message, messages.Accept):
+            self.plane.acceptor.accept(on=message.accepts)
         elif isinstance(message, messages.OthersUsed | messages.SharingState):
             if self._sharing is not None:
                 self._sharing.take(message, now_ms)
@@ -194,8 +198,14 @@ class Worker:
             if self._usage is not None:
                 self._usage.take(message)
         elif isinstance(message, messages.Limits):
-            settings = message.settings
-            self.plane.use(msgspec.structs.replace(self.plane.config, settings=without_limits(settings)))
+            settings = of_worker(message.settings)
+            config = checked(msgspec.structs.replace(settings, request_costs=""))
+            self.plane.use(
+                msgspec.structs.replace(
+                    self.plane.config, settings=settings, connections_per_ip=config.connections_per_ip
+                )
+            )
+            self._limiter.use(self.plane.config)
             logs.configure(settings.log_level, settings.log_format)
 
     def _look_at_shared(self) -> None:
@@ -216,25 +226,15 @@ class Worker:
 
     # Messages to the supervisor
 
-    def _note_left(self, host: str) -> None:
-        self._left.append(host)
-        if len(self._left) == 1:
-            self._reactor.later(self._tell_left)
+    def _note_connection(self, host: str, is_open: bool) -> None:
+        (self._opened if is_open else self._closed).append(host)
+        if len(self._opened) + len(self._closed) == 1:
+            self._reactor.later(self._tell_connections)
 
-    def _tell_left(self) -> None:
-        left, self._left = self._left, []
-        if left:
-            self._link.post(messages.Left(left))
-
-    async def _refuse_until(self, target: Target, until: Callable[[], Awaitable[None]]) -> None:
-        if target.node_id is None:
-            await until()
-            return
-        self._link.post(messages.Away(target.node_id, away=True))
-        try:
-            await until()
-        finally:
-            self._link.post(messages.Away(target.node_id, away=False))
+    def _tell_connections(self) -> None:
+        opened, closed, self._opened, self._closed = self._opened, self._closed, [], []
+        if opened or closed:
+            self._link.post(messages.ConnectionsChanged(opened, closed))
 
     async def _report(self) -> None:
         self._address_book.try_again()
@@ -242,20 +242,7 @@ class Worker:
         now = await stepwise(counts.read(self.plane, self._reactor))
         self._link.post(messages.Report(counts.increase(now, self._counts)))
         self._counts = now
-
-
-class _NoLimiter(ConnectionLimiter):
-    """Admits each connection, because the supervisor has applied the limits; tells the end of each."""
-
-    on_leave: Callable[[str], None]
-
-    def enter(self, node_id: int | None, host: str) -> Rejection | None:  # noqa: ARG002  # all may enter
-        """Return None, which admits the connection."""
-        return None
-
-    def leave(self, host: str) -> None:
-        """Tell the end of a connection from this address."""
-        self.on_leave(host)
+        await in_steps(self._replication.tell())
 
 
 class _ToldStates(BrokerStates):
@@ -286,7 +273,7 @@ def config_of(start: messages.Start) -> Config:
     """Return the configuration of a worker. No file is read: one that was broken since the supervisor has
     read it must not keep a new worker from its clients.
     """
-    settings = msgspec.structs.replace(without_limits(start.settings), request_costs="")
+    settings = msgspec.structs.replace(of_worker(start.settings), request_costs="")
     config = checked(settings)
     costs = replace(config.request_time, costs=start.costs)
     config = msgspec.structs.replace(config, request_time=costs, own_client_id=start.own_client_id)
@@ -295,9 +282,9 @@ def config_of(start: messages.Start) -> Config:
     return config
 
 
-def without_limits(settings: Settings) -> Settings:
-    """Return the settings of a worker: without the limits of connections, PROXY headers, the admin endpoint,
-    the key of reports and Weir's own login at brokers, which the supervisor has.
+def of_worker(settings: Settings) -> Settings:
+    """Return the settings of a worker: without the admin endpoint, the key of reports and Weir's own login at
+    brokers, which the supervisor has.
     """
     return msgspec.structs.replace(
         settings,
@@ -306,12 +293,6 @@ def without_limits(settings: Settings) -> Settings:
         admin_tls_cert="",
         admin_tls_key="",
         admin_tls_client_ca="",
-        connections_max=_NO_LIMIT,
-        listener_max_connection_creation_rate=0,
-        max_connection_creation_rate=0,
-        max_connections_per_ip=0,
-        max_connections_per_ip_overrides="",
-        proxy_protocol_from="",
         share_key_file="",
         upstream_sasl_mechanism="",
         upstream_sasl_password_file="",
@@ -335,8 +316,8 @@ def main(fd: int) -> None:
 
 async def _main(sock: socket.socket, reactor: Reactor) -> None:
     link = Link(sock)
-    start, _sock = await link.receive()
-    quotas, _sock = await link.receive()
+    start, _socks = await link.receive()
+    quotas, _socks = await link.receive()
     if not isinstance(start, messages.Start) or not isinstance(quotas, messages.Quotas):
         raise LinkError("unexpected first messages")
     config = config_of(start)
@@ -346,7 +327,7 @@ async def _main(sock: socket.socket, reactor: Reactor) -> None:
     registry.use(registry.table)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(collect_garbage)
-        await Worker(config, reactor, registry, link, start.connections).run()
+        await Worker(config, reactor, registry, link, start.connections, workers=start.workers).run()
 
 
 def _end_with_parent() -> None:

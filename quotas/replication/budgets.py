@@ -7,6 +7,7 @@ is told no throttle time: its throttled partitions carry no records until the ra
 
 >>> budget = ReplicationBudget(limit=1000)
 >>> budget.charge(3000, now_ms=0)
+0
 >>> budget.allowed_bytes(now_ms=1000), budget.wait_ms(now_ms=1000), budget.allowed_bytes(now_ms=4000)
 (-2000.0, 2000, 1000.0)
 """
@@ -14,19 +15,27 @@ is told no throttle time: its throttled partitions carry no records until the ra
 from __future__ import annotations
 
 import math
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
+from weir.quotas.limiters.counters import CountingLimiter
 from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from weir.quotas.limiters.simple_rate import SimpleRate
+from weir.quotas.limiters.single import NO_TAGS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from weir.quotas.table.entities import Tags
 
 WAIT_MS_MAX: Final = 60_000
 """Longest result (ms) of `ReplicationBudget.wait_ms`. A rate of 0 never allows any bytes."""
 
 
-class ReplicationBudget:
-    """The limit and the usage of one broker as leader, or as follower."""
+class ReplicationBudget(CountingLimiter):
+    """The limit and the usage of one broker as leader, or as follower. It tells no throttle times."""
 
-    __slots__ = ("_rate", "charged", "limit")
+    __slots__ = ("_lifetime_ms", "_rate", "throttled_until_ms")
 
     def __init__(
         self, limit: float, num_samples: int = NUM_SAMPLES_DEFAULT, window_s: int = WINDOW_S_DEFAULT
@@ -34,15 +43,40 @@ class ReplicationBudget:
         """Begin without usage. `limit` is in bytes/s; infinity for no limit. The rate has `num_samples`
         samples of `window_s` seconds.
         """
+        super().__init__(NO_TAGS, limit, 0)
         self._rate = SimpleRate(num_samples, window_s * 1000)
-        self.limit = limit
-        self.charged = 0
-        """Bytes of records charged since this object was created."""
+        self._lifetime_ms = 1000 * num_samples * window_s
+        self.throttled_until_ms = 0
+        """0, because followers are told no throttle times."""
 
-    def charge(self, size: int, now_ms: int) -> None:
-        """Count `size` bytes of records of throttled replicas."""
-        self.charged += size
-        self._rate.record(size, now_ms)
+    def charge(self, value: float, now_ms: int) -> int:
+        """Count `value` bytes of records of throttled replicas; return 0."""
+        self.charged += value
+        self.absorb(value, now_ms)
+        return 0
+
+    def absorb(self, units: float, now_ms: int) -> None:
+        """Record bytes that another process has charged to the same broker."""
+        self.charged_ms = now_ms
+        self._rate.record(units, now_ms)
+
+    def watch(self, note: Callable[[Tags], None]) -> None:
+        """Call `note` with the tags of this budget, now and whenever a charge begins a window."""
+        self._rate.on_examined = partial(note, self.tags)
+        note(self.tags)
+
+    @property
+    def restored_max(self) -> float:
+        """Number of bytes that another process may have charged: any."""
+        return math.inf
+
+    def counting(self, now_ms: int) -> list[tuple[int, float]]:
+        """Return (time in ms, bytes) of the charges that still count."""
+        return self._rate.counting(now_ms)
+
+    def is_idle(self, now_ms: int) -> bool:
+        """Return True if all charges are older than the window."""
+        return self.charged_ms + self._lifetime_ms <= now_ms
 
     def allowed_bytes(self, now_ms: int) -> float:
         """Return the bytes that may be charged now before the rate exceeds the limit; negative if it exceeds

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
+from weir.quotas.limiters.single import SingleLimiter
 from weir.quotas.replication.budgets import ReplicationBudget
 from weir.quotas.replication.throttles import NO_THROTTLES, ReplicationThrottles, Role
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
 MARK_MS: Final = 10_000
 """Shortest time (ms) between two marks of a replica's progress."""
+LEADER_RATE: Final = "replication of leader"
+FOLLOWER_RATE: Final = "replication of follower"
+REPLICATION_RATES: Final = (LEADER_RATE, FOLLOWER_RATE)
+"""Names of the budgets (`ReplicationQuotas.named`)."""
+TOLD_MAX: Final = 500
+"""Maximum number of replicas in a list of `ReplicationQuotas.tell`."""
 PAUSE_MS: Final = 300_000
 """Time (ms) without a fetch after which a replica's rate is measured from the start again."""
 
@@ -29,6 +39,15 @@ class Mark(NamedTuple):
     next_offset: int
     sent_bytes: int
     is_in_sync: bool
+
+
+class State(NamedTuple):
+    """The fields of a `Progress`."""
+
+    numbers: tuple[int, int, int, int, int | None]
+    flags: tuple[bool, bool]
+    times: tuple[int, int, int]
+    marks: tuple[Mark, Mark, Mark]
 
 
 class Progress:
@@ -72,6 +91,31 @@ class Progress:
         """True if the latest fetch got no records of this partition, because a rate is exceeded."""
         self._seen_ms, self._seen_bytes, self._sent_ms = now_ms, 0, now_ms
         self._start = self._mark = self._before = Mark(now_ms, next_offset, 0, is_in_sync=False)
+
+    def state(self) -> State:
+        """Return all that is known, for another process."""
+        return State(
+            (self.leader, self.next_offset, self.high_watermark, self.sent_bytes, self.leader_epoch),
+            (self.is_fetched, self.is_held_back),
+            (self._seen_ms, self._seen_bytes, self._sent_ms),
+            (self._start, self._mark, self._before),
+        )
+
+    @staticmethod
+    def restored(state: State) -> Progress:
+        """Return the progress that another process has told."""
+        progress = Progress(0, 0, 0)
+        (
+            progress.leader,
+            progress.next_offset,
+            progress.high_watermark,
+            progress.sent_bytes,
+            progress.leader_epoch,
+        ) = state.numbers
+        progress.is_fetched, progress.is_held_back = state.flags
+        progress._seen_ms, progress._seen_bytes, progress._sent_ms = state.times
+        progress._start, progress._mark, progress._before = state.marks
+        return progress
 
     @property
     def seen_ms(self) -> int:
@@ -175,7 +219,7 @@ class ReplicationQuotas:
         """A number that grows when other replicas are throttled than before."""
         self.progress: dict[Replica, Progress] = {}
         """Progress of each throttled replica that has fetched."""
-        self._budgets: dict[tuple[Role, int], ReplicationBudget] = {}
+        self._budgets: dict[tuple[Role, int], SingleLimiter[ReplicationBudget]] = {}
 
     def use(self, throttles: ReplicationThrottles) -> None:
         """Put other throttles in force. Usage stays charged; replicas that are no longer listed are
@@ -184,7 +228,7 @@ class ReplicationQuotas:
         if not throttles.same_lists(self.throttles):
             self.generation += 1
         self.throttles = throttles
-        for (role, node_id), budget in self._budgets.items():
+        for (role, node_id), budget in self.budgets.items():
             budget.limit = throttles.rate(role, node_id)
         self.progress = {
             replica: progress
@@ -203,14 +247,60 @@ class ReplicationQuotas:
 
     def budget(self, role: Role, node_id: int) -> ReplicationBudget:
         """Return the budget of a broker in a role; created at the first call."""
-        budget = self._budgets.get((role, node_id))
-        if budget is None:
-            rate = self.throttles.rate(role, node_id)
-            budget = ReplicationBudget(rate, self._num_samples, self._window_s)
-            self._budgets[role, node_id] = budget
-        return budget
+        known = self._budgets.get((role, node_id))
+        if known is None:
+            known = self._budgets[role, node_id] = SingleLimiter(lambda _now_ms: self._made(role, node_id))
+        return known.at(0)
+
+    def _made(self, role: Role, node_id: int) -> ReplicationBudget:
+        return ReplicationBudget(self.throttles.rate(role, node_id), self._num_samples, self._window_s)
 
     @property
     def budgets(self) -> dict[tuple[Role, int], ReplicationBudget]:
         """Budgets by role and node id, of the brokers that have replicated throttled partitions."""
-        return self._budgets
+        return {key: each.limiter for key, each in self._budgets.items() if each.limiter is not None}
+
+    @property
+    def number(self) -> int:
+        """Number of budgets."""
+        return len(self._budgets)
+
+    def named(self) -> Iterator[tuple[tuple[int | None, str, bool], SingleLimiter[ReplicationBudget]]]:
+        """Yield all budgets by their names: (node id of the broker, one of `REPLICATION_RATES`, False)."""
+        for (role, node_id), budget in self._budgets.items():
+            yield (node_id, _name(role), False), budget
+
+    def tell(self, told: dict[Replica, tuple[int, bool]]) -> Iterator[list[tuple[Replica, State]]]:
+        """Yield the progress that is new since the last call, in lists of at most `TOLD_MAX` replicas. `told`
+        has what was told before, and is updated.
+        """
+        some: list[tuple[Replica, State]] = []
+        for number, (replica, progress) in enumerate(list(self.progress.items()), 1):
+            present = progress.seen_ms, progress.is_fetched
+            if told.get(replica) != present:
+                told[replica] = present
+                some.append((replica, progress.state()))
+            if number % TOLD_MAX == 0:
+                yield some
+                some = []
+        yield some
+        for replica in told.keys() - self.progress.keys():
+            del told[replica]
+
+    def hear(self, some: Iterable[tuple[Replica, State]]) -> None:
+        """Take the progress of replicas that another process has seen, unless this one has seen them later.
+        The processes must have one clock.
+        """
+        for replica, state in some:
+            heard, known = Progress.restored(state), self.progress.get(replica)
+            if (known is None or known.seen_ms <= heard.seen_ms) and self.roles(replica, heard.leader):
+                self.progress[replica] = heard
+
+
+def _name(role: Role) -> str:
+    return LEADER_RATE if role is Role.LEADER else FOLLOWER_RATE
+
+
+def role_of(name: str) -> Role:
+    """Return the role of the budgets with this name, one of `REPLICATION_RATES`."""
+    return Role.LEADER if name == LEADER_RATE else Role.FOLLOWER

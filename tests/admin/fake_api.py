@@ -245,7 +245,6 @@ BROKERS: Final = tuple(
         up=node_id != 3,
         since_ms=NOW_MS - 95_000 if node_id == 3 else None,
         error="connection refused" if node_id == 3 else None,
-        refusing=node_id == 3,
         connections={1: 1, 2: 5, 3: 0}[node_id],
         throttled_entities={1: 0, 2: 2, 3: 0}[node_id],
         in_bytes_per_s={1: 1_720_000.0, 2: 1_335_000.0, 3: 0.0}[node_id],
@@ -282,7 +281,7 @@ STATUS: Final = Status(
         ),
     ),
     stores=(Store(name="file", quotas=3, updated_ms=NOW_MS - 61_000, failing_since_ms=None, error=None),),
-    workers=(Worker(id=0, pid=4711, brokers=(1, 2, 3), connections=6, beat_ms=NOW_MS - 400),),
+    workers=(Worker(id=0, pid=4711, connections=6, beat_ms=NOW_MS - 400),),
     usage=Usage(enabled=True, dropped=0, error=None),
     certificates=(Certificate(name="listener", expires_ms=NOW_MS + 9 * 86_400_000),),
     totals=Totals(

@@ -10,7 +10,7 @@ import ssl
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -94,7 +94,9 @@ def test_a_restart_gives_no_client_its_quota_again_with_any_number_of_workers(
     with running_workers(workers, *options) as (weir, ports):
         weir.logged("listening")
         for client in ("each", "whole"):
-            assert [told(ports[1], client, 20_000) > 0 for _ in range(2)] == [False, True]
+            assert told(ports[1], client, 20_000) == 0
+            while told(ports[1], client, 20_000) == 0:  # the other worker hears of usage within 20 ms
+                pass
         stop(weir)
     with running_workers(workers, *options) as (weir, ports):
         weir.logged("listening")
@@ -212,16 +214,7 @@ def certificate_of(path: Path) -> bytes:
     return ssl.PEM_cert_to_DER_cert(text[: text.index(end) + len(end)])
 
 
-def test_auto_starts_no_workers_beside_a_setting_that_needs_one_process() -> None:
-    replication = ("--replication-upstream", f"0@{HOST}:1", "--replication-listen", f"{HOST}:{free_range(1)}")
-    with administered("auto", *replication) as (weir, ports, api):
-        weir.logged("quotas in force")
-        assert told(ports[1], "app", 500) == 0
-        assert [worker["pid"] for worker in api("/api/status")["workers"]] == [weir.process.pid]
-        stop(weir)
-
-
-def test_clients_that_name_their_broker_by_sni_reach_the_worker_of_that_broker(tmp_path: Path) -> None:
+def test_clients_that_name_their_broker_by_sni_reach_that_broker_through_any_worker(tmp_path: Path) -> None:
     cert, key = write_pair(tmp_path, HOST, "*.kafka.test")
     port, admin = free_range(1), free_range(1)
     with cluster(BROKERS) as (upstream, *_):
@@ -239,9 +232,6 @@ def test_clients_that_name_their_broker_by_sni_reach_the_worker_of_that_broker(t
             with pytest.raises((ConnectionError, EOFError)):
                 unknown.produce(500)
             assert weir.logged("connection refused")["reason"] == "server_name_unknown"
-            # Else a client could choose a worker that does not have its budget. Broker 0 serves bootstrap.
-            for node in range(1, BROKERS):
-                assert_closed_after_hello_in_two_records(port, f"broker-{node}.kafka.test")
             stop(weir)
             for client in (*clients, unknown):
                 client.close()
@@ -265,25 +255,6 @@ def test_an_unreachable_broker_with_a_server_name_ends_only_its_clients(tmp_path
                 assert client.produce(500) == 0
                 client.close()
             stop(weir)
-
-
-def assert_closed_after_hello_in_two_records(port: int, name: str) -> None:
-    """Weir closes the connection of a client whose ClientHello spans two TLS records, before any request."""
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    client = client_context().wrap_bio(incoming, outgoing, server_hostname=name)
-    with suppress(ssl.SSLWantReadError):
-        client.do_handshake()
-    hello = outgoing.read()
-    parts = hello[5:55], hello[55:]
-    with socket.create_connection((HOST, port), WAIT_S) as sock, suppress(ConnectionError):
-        sock.sendall(b"".join(hello[:3] + len(part).to_bytes(2) + part for part in parts))
-        while received := sock.recv(65536):
-            incoming.write(received)
-            with suppress(ssl.SSLWantReadError):
-                client.do_handshake()
-                client.write(produced(500, name))
-                assert not client.read(), "an answer"
-            sock.sendall(outgoing.read())
 
 
 def named_producer(port: int, name: str) -> Producer:
@@ -321,8 +292,8 @@ def test_connections_of_all_workers_are_in_one_list_with_numbers_of_their_own() 
         os.kill(first["pid"], signal.SIGSTOP)
         rest = api("/api/connections")
         os.kill(first["pid"], signal.SIGCONT)
-        assert sorted(each["broker"] for each in rest["connections"]) == second["brokers"]
-        assert rest["hidden"] == len(first["brokers"])
+        assert len(rest["connections"]) == second["connections"]
+        assert rest["hidden"] == first["connections"] == BROKERS - second["connections"]
         stop(weir)
         for client in clients:
             client.close()
@@ -387,7 +358,7 @@ def test_a_topic_has_one_rate_over_all_workers_and_a_lost_worker_forgets_no_usag
         until(lambda: all(told_topic(port, whole=1) > 0 for port in ports))
         assert [told_topic(port, each=1) > 0 for port in ports] == [False, True, False]
         until(lambda: {("each", 1), ("whole", "cluster")} <= throttled_topics(api))
-        os.kill(worker_of(api, 1), signal.SIGKILL)
+        os.kill(api("/api/status")["workers"][0]["pid"], signal.SIGKILL)
         assert weir.logged("worker lost")["reason"] == "died"
         weir.logged("worker started")
         assert [told_topic(port, each=1) > 0 for port in ports] == [False, True, False]
@@ -407,11 +378,6 @@ def told_topic(port: int, **sizes: int) -> int:
 def throttled_topics(api: Api) -> set[tuple[str, int | str]]:
     """Topics, each with its broker or `cluster`, that the admin endpoint shows as throttled."""
     return {(each["topic"], each["broker"]) for each in api("/api/throttled")["entities"] if each["topic"]}
-
-
-def worker_of(api: Api, node_id: int) -> int:
-    (pid,) = [each["pid"] for each in api("/api/status")["workers"] if node_id in each["brokers"]]
-    return int(pid)
 
 
 class Api(NamedTuple):

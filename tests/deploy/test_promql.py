@@ -90,7 +90,7 @@ def scrapes() -> Iterator[tuple[int, list[Metric]]]:
         server = Server(config.load(None, settings), reactor, registry)
         server.address_book.learn(1, Address("a", 1))
         server.broker_states.failed(1, "refused")
-        server.workers = lambda: (Worker(id=0, pid=os.getpid(), brokers=(1,), connections=0, beat_ms=now_ms),)
+        server.workers = lambda: (Worker(id=0, pid=os.getpid(), connections=0, beat_ms=now_ms),)
         store = StoreHealth(lambda: 0.0)
         sources = Sources(server, registry, store, lambda: now_ms, tally, replication, events=Tally())
         for number in range(SCRAPES):

@@ -17,7 +17,7 @@ from weir.protocol.messages import HeartbeatRequest, HeartbeatResponse, Metadata
 from weir.proxy.addresses import Address
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.config import config
-from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.configured import quota_registry
 from weir.proxy.net.drivers import run_in_trio
 from weir.proxy.net.reactor import Reactor
 from weir.proxy.server.server import Server
@@ -95,7 +95,8 @@ async def set_stage(
                 "broker_ports": f"{first_port + 1}-{first_port + 10}",
                 **options,
             }
-            server = Server(config.load(None, given), reactor, QuotaRegistry(table))
+            loaded = config.load(None, given)
+            server = Server(loaded, reactor, quota_registry(loaded, table))
             await nursery.start(server.serve)
             assert script is not None, "the server should not have started"
             stage = Stage(server, cluster, nursery, first_port, scopes)

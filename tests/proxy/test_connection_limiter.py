@@ -18,10 +18,12 @@ from weir.proxy.close_reasons import CloseReason
 from weir.proxy.config import config
 from weir.proxy.config.config import ConfigError, plain_ip
 from weir.proxy.net.own_listeners import OwnListeners
+from weir.proxy.server.acceptor import Acceptor
 from weir.proxy.server.connection_limiter import ConnectionLimiter
 from weir.proxy.server.listeners import Listeners
 from weir.proxy.server.target import Target
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+from weir.quotas.connections import ConnectionQuotas
 
 RATE = QuotaKey.CONNECTION_CREATION_RATE
 
@@ -32,7 +34,7 @@ def ip_table(rate: float, ip: str | None = None) -> QuotaTable:
 
 def limiter(table: QuotaTable | None = None, **settings: object) -> ConnectionLimiter:
     loaded = config.load(None, {"upstream": "broker:9092", **settings})
-    return ConnectionLimiter(loaded, table or QuotaTable(), lambda: 0)
+    return ConnectionLimiter(loaded, ConnectionQuotas(table), lambda: 0)
 
 
 @pytest.mark.parametrize(
@@ -103,6 +105,8 @@ async def test_a_listener_above_its_rate_accepts_every_connection_late(stage: St
 class SlowGate(ConnectionLimiter):
     """The second connection is five seconds too early."""
 
+    ahead = 0
+
     def __init__(self) -> None:
         self.delays_s = iter([0.0, 5.0, 0.0])
 
@@ -122,13 +126,13 @@ async def test_delayed_connections_are_accepted_in_order_after_the_delay(autojum
         if len(taken) == 3:
             all_taken.set()
 
-    token = trio.lowlevel.current_trio_token()
-    listeners = Listeners(SlowGate(), supervisor(), token.run_sync_soon, OwnListeners())
+    acceptor = Acceptor(SlowGate(), supervisor())
+    listeners = Listeners(acceptor.take, OwnListeners())
     address = Address(HOST, free_range(1))
     started = trio.current_time()
     async with trio.open_nursery() as nursery:
         listeners.open([address.host], address.port, Target(7))
-        nursery.start_soon(listeners.accept_forever, receive)
+        nursery.start_soon(acceptor.accept_forever, receive)
         clients = [await trio.open_tcp_stream(*address) for _ in range(3)]
         await all_taken.wait()
         nursery.cancel_scope.cancel()

@@ -9,7 +9,7 @@ import pytest
 from tests.quotas.changes import put_in_force
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.quotas import Entity, MutationBudget, QuotaKey, QuotaTable
-from weir.quotas.handover import AnyQuotas, QuotasName, UsedUnits
+from weir.quotas.handover import CarriedQuotas, QuotasName, UsedUnits
 from weir.quotas.registry import IDLE_MS_MAX
 from weir.quotas.table.entities import Tags
 
@@ -65,7 +65,7 @@ def test_absorbing_lists_the_quotas_once_for_each_new_broker(monkeypatch: pytest
     registry, listed = QuotaRegistry(table(2.0)), 0
     named = registry.named
 
-    def counted() -> Iterator[tuple[QuotasName, AnyQuotas]]:
+    def counted() -> Iterator[tuple[QuotasName, CarriedQuotas]]:
         nonlocal listed
         listed += 1
         return named()

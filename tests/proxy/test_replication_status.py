@@ -17,9 +17,11 @@ from weir.proxy.admin.replication.status import (
     read,
 )
 from weir.proxy.config import config
+from weir.proxy.control.configured import quota_registry
 from weir.proxy.control.stores.store import StoreHealth
 from weir.proxy.net.reactor import Reactor
 from weir.proxy.server.server import Server
+from weir.quotas import QuotaTable
 from weir.quotas.replication.replication_quotas import ReplicationQuotas
 from weir.quotas.replication.throttles import NO_THROTTLES, ConfigKey, ResourceType, Role
 
@@ -157,7 +159,8 @@ def test_a_replication_rate_is_measured_over_the_configured_samples() -> None:
     """Kafka's SimpleRate forgets a sample N windows after its last event; the window is at least one."""
     reactor = Reactor(lambda: 0)
     windows = {"replication_quota_window_num": 2, "replication_quota_window_size_seconds": 3}
-    found = Server(config.load(None, {"upstream": "kafka:9092", **windows}), reactor, registry_of())
+    loaded = config.load(None, {"upstream": "kafka:9092", **windows})
+    found = Server(loaded, reactor, quota_registry(loaded, QuotaTable()))
     found.replication.quotas.use(throttles())
     budget = found.replication.quotas.budget(Role.LEADER, 1)
     budget.charge(100_000_000, now_ms=0)

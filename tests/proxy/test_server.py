@@ -34,7 +34,7 @@ from weir.proxy.config import config
 from weir.proxy.control.cluster import discovery
 from weir.proxy.net import sockets
 from weir.proxy.net.drivers import monotonic_us
-from weir.proxy.server import establish, listeners, refusals
+from weir.proxy.server import acceptor, establish, refusals
 from weir.proxy.server.server import Server
 
 # Clients and brokers
@@ -427,7 +427,7 @@ async def test_a_port_taken_while_its_listener_refuses_is_tried_again(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(establish, "PROBE_S", 0)
-    monkeypatch.setattr(listeners, "RETRY_S", 0)
+    monkeypatch.setattr(acceptor, "RETRY_S", 0)
     really, failures = sockets.listen_again, [OSError(errno.EADDRINUSE, "Address already in use")]
 
     def listen_again(bound: Sequence[socket.socket]) -> None:

@@ -1,4 +1,4 @@
-"""The clients of a worker: connected, refused, left without a descriptor, caught by a drain."""
+"""The clients of a worker: connected, refused, caught by a drain."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ import trio.testing
 from tests.kfake.cluster import HOST, Cluster
 from tests.kfake.in_trio import Connection, serve
 from tests.proxy.stage import METADATA, PING, PONG, until
-from tests.proxy.worker_rigs import PEER, Rig, end_of, link_pair, running_worker
+from tests.proxy.worker_rigs import Rig, end_of, link_pair, running_worker
 from tests.wire.frames import body_of
 from weir.protocol.messages import MetadataResponse
 from weir.proxy.addresses import Address
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.net import sockets
-from weir.proxy.server import refusals
-from weir.proxy.workers.messages import Away, Brokers, Client, Drain, Drained, Found, Left
+from weir.proxy.server.target import Target
+from weir.proxy.workers.messages import Brokers, ConnectionsChanged, Drain, Drained, Found, Listen
 
 pytestmark = [pytest.mark.trio]
 
 NOWHERE = Address("127.0.0.1", 1)
-CLIENT = Client(0, False, *PEER)
 
 
 @contextmanager
@@ -43,6 +42,16 @@ def tell(rig: Rig, brokers: dict[int, Address]) -> None:
     rig.link.post(Brokers([(node_id, *address) for node_id, address in brokers.items()]))
 
 
+def is_refused(rig: Rig) -> bool:
+    try:
+        rig.connect(Target(0)).close()
+    except ConnectionRefusedError:
+        return True
+    except ConnectionResetError:  # it began to refuse meanwhile
+        return False
+    return False
+
+
 def stream_of(client: socket.socket) -> Connection:
     return Connection(trio.SocketStream(trio.socket.from_stdlib_socket(client)))
 
@@ -56,39 +65,21 @@ async def serving(cluster: Cluster, *node_ids: int) -> AsyncIterator[None]:
         nursery.cancel_scope.cancel()
 
 
-async def test_an_unreachable_broker_behind_a_shared_listener_has_only_its_client_closed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """With server names all brokers have one listener, which must stay open for the others."""
-    monkeypatch.setattr(refusals, "HOLD_S", 0.01)
-    async with running_worker() as rig:
-        tell(rig, {0: NOWHERE})
-        assert await end_of(rig.give(0, bootstrap=True)) == b""
-        await rig.hear(Left)
-        assert rig.of(Away) == []
-
-
 async def test_an_unreachable_broker_with_a_listener_of_its_own_has_that_listener_refuse() -> None:
     async with running_worker() as rig:
         tell(rig, {0: NOWHERE})
-        assert await end_of(rig.give(0)) == b""
-        assert await rig.hear(Away) == [Away(0, away=True)]
-
-
-async def test_a_client_whose_socket_finds_no_descriptor_in_the_worker_is_counted_as_ended() -> None:
-    async with running_worker() as rig:
-        rig.link.post(CLIENT)
-        (left,) = await rig.hear(Left)
-        assert left.hosts == [PEER[0]]
-        assert rig.worker.plane.counters.closed[CloseReason.OUT_OF_RESOURCES] == 1
+        assert await end_of(rig.connect(Target(0))) == b""
+        await until(lambda: is_refused(rig))
 
 
 async def test_a_message_arrives_without_its_socket_if_no_descriptor_is_free() -> None:
     ours, theirs = link_pair()
     near, far = socket.socketpair()
-    ours.post_client(CLIENT, near)
+    listen = Listen(0, False, 1)
+    ours.post(listen, [near])
+    near.close()
     with no_new_descriptors():
-        assert await theirs.receive() == (CLIENT, None)
+        assert await theirs.receive() == (listen, [])
     assert far.recv(1) == b""
     for each in (far, ours, theirs):
         each.close()
@@ -109,11 +100,11 @@ async def test_a_drain_closes_clients_that_are_not_connected_to_their_broker_yet
 
     async with running_worker() as rig, serving(cluster, 0):
         tell(rig, {**cluster.nodes, 1: NOWHERE})
-        busy = rig.give(0)
+        busy = rig.connect(Target(0))
         busy.sendall(PING)
         await until(lambda: bool(cluster.asked))
         monkeypatch.setattr(sockets, "connect", connect)
-        connecting = rig.give(1)
+        connecting = rig.connect(Target(1))
         await trio.testing.wait_all_tasks_blocked(0.01)
         rig.link.post(Drain())
         with trio.fail_after(5):
@@ -123,7 +114,11 @@ async def test_a_drain_closes_clients_that_are_not_connected_to_their_broker_yet
         cluster.may_answer.set()
         assert await end_of(busy) == PONG
         await rig.hear(Drained)
-        assert sum(len(left.hosts) for left in rig.of(Left)) == 2
+        changed = rig.of(ConnectionsChanged)
+        assert [sum(len(each.opened) for each in changed), sum(len(each.closed) for each in changed)] == [
+            2,
+            2,
+        ]
 
 
 async def test_a_worker_names_a_new_broker_to_clients_once_the_supervisor_has_confirmed_it() -> None:
@@ -131,7 +126,7 @@ async def test_a_worker_names_a_new_broker_to_clients_once_the_supervisor_has_co
     cluster = Cluster()
     async with running_worker(listen="127.0.0.1:9092") as rig, serving(cluster, 0, 1):
         tell(rig, {0: cluster.nodes[0]})
-        client = stream_of(rig.give(0))
+        client = stream_of(rig.connect(Target(0)))
         assert await told(client) == {0}
         assert await rig.hear(Found) == [Found(1, *cluster.nodes[1])]
         tell(rig, cluster.nodes)
@@ -147,7 +142,7 @@ async def test_a_worker_connects_to_no_address_that_leads_back_to_weir() -> None
         nodes = [(0, *own), (1, *loop)]
         rig.link.post(Brokers(nodes, False, [(*loop, "a loop")], [(own.host, own.port)]))
         for node_id in (0, 1):
-            assert await end_of(rig.give(node_id)) == b""
+            assert await end_of(rig.connect(Target(node_id))) == b""
         assert rig.worker.plane.counters.closed == {CloseReason.BROKER_MISDIRECTED: 2}
         assert cluster.received == []
 
@@ -158,7 +153,7 @@ async def test_a_worker_reaches_the_only_broker_at_upstream_if_its_address_leads
         upstream, own = cluster.nodes[0], Address(HOST, 1)
         async with running_worker(upstream=str(upstream)) as rig:
             rig.link.post(Brokers([(0, *own)], True, [], [(own.host, own.port)]))
-            client = stream_of(rig.give(0))
+            client = stream_of(rig.connect(Target(0)))
             assert await client.ask(PING) == PONG
             await client.stream.aclose()
 

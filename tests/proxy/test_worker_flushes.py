@@ -32,7 +32,7 @@ async def _nothing(_message: object) -> None:
     pass
 
 
-PLAN = Plan(list, list, _nothing, lambda _reason, _hosts: None, lambda _client, _refusal: None)
+PLAN = Plan(list, list, _nothing, lambda _reason, _hosts: None, list)
 
 
 class Worker(Handle):
@@ -45,7 +45,7 @@ class Worker(Handle):
     def alive(self) -> bool:
         return self._alive
 
-    def post(self, message: object) -> None:
+    def post(self, message: object, socks: object = ()) -> None:  # noqa: ARG002  # none is sent
         self.asked.append(message)
 
 
@@ -95,8 +95,8 @@ def test_a_flush_tells_the_charges_that_a_look_under_way_has_read(reactor: React
 
 def test_charges_that_a_look_has_read_before_an_exception_are_told(reactor: Reactor) -> None:
     class Failing(Charged):
-        def look(self, now_ms: int, *, shared: bool, everything: bool = False) -> Iterator[Charge | None]:
-            for number, charge in enumerate(super().look(now_ms, shared=shared, everything=everything)):
+        def look(self, now_ms: int, *, everything: bool = False) -> Iterator[Charge | None]:
+            for number, charge in enumerate(super().look(now_ms, everything=everything)):
                 yield charge
                 if number == 50:
                     raise ValueError
@@ -138,14 +138,14 @@ async def test_a_flush_waits_for_a_silent_worker_for_a_second_only(
 
 
 @staged()
-async def test_workers_get_what_clients_of_a_former_weir_have_used_of_shared_quotas(stage: Stage) -> None:
+async def test_workers_get_what_clients_of_a_former_weir_have_used(stage: Stage) -> None:
     pool = new_pool(stage.server, stage.server._reactor)
     ends = connect(pool)
     shared = UsedUnits((None, "cluster produce", False), Tags("u", "c"), [(5, 7.0)], 3)
     own = UsedUnits((1, "produce", False), Tags("u", "c"), [(5, 7.0)], 3)
     pool.inherit([shared, own])
     for end in ends:
-        message, _sock = await end.link.receive()
+        message, _socks = await end.link.receive()
         assert isinstance(message, Charges)
-        assert [charge.used for charge in message.charges] == [shared]
+        assert [charge.used for charge in message.charges] == [shared, own]
     disconnect(pool, ends)

@@ -11,33 +11,27 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
-from tests.proxy.rigs import reset, tcp_pair
 from tests.proxy.stage import Stage, until
 from tests.proxy.supervised import supervisor
-from tests.proxy.worker_rigs import PEER, Heard, connect, disconnect, new_pool
+from tests.proxy.worker_rigs import Heard, connect, disconnect, new_pool
 from tests.scripted import staged
-from weir.proxy.addresses import Address
 from weir.proxy.build import VERSION
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.supervisor import Task
 from weir.proxy.counters import Counters
-from weir.proxy.server.refusals import RefusalError
-from weir.proxy.server.target import BOOTSTRAP, Target
+from weir.proxy.server.target import Target
 from weir.proxy.workers import handle as handles
 from weir.proxy.workers.exit_codes import REPLACED
 from weir.proxy.workers.handle import Handle, Plan
 from weir.proxy.workers.link import Link
 from weir.proxy.workers.messages import (
-    Away,
     Brokers,
     Charges,
-    Client,
-    Drain,
+    ConnectionsChanged,
     Drained,
-    Left,
+    Listen,
     Message,
-    Quotas,
     QuotasChanged,
     Ready,
 )
@@ -60,50 +54,33 @@ async def pool_of(stage: Stage) -> AsyncIterator[tuple[Pool, list[Heard]]]:
     disconnect(pool, ends)
 
 
-# Listeners
+# Connections
 
 
-@staged(brokers=(0, 1))
-async def test_a_broker_whose_listener_refuses_clients_for_a_worker_is_shown_as_refusing(
-    stage: Stage,
-) -> None:
-    async with pool_of(stage) as (pool, _ends):
-        await pool._take(0, Away(0, away=True))
-        await until(lambda: stage.server.refusing == {0})
-        await pool._take(0, Away(0, away=False))
-        await until(lambda: stage.server.refusing == set())
-
-
-@staged()
-async def test_a_failure_while_a_listener_refuses_clients_ends_only_the_refusal(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def refuse(*_args: object) -> None:
-        raise ValueError
-
-    async with pool_of(stage) as (pool, _ends):
-        monkeypatch.setattr(stage.server.listeners, "refuse", refuse)
-        await pool._take(0, Away(0, away=True))
-        await until(lambda: stage.server.counters.task_failures[Task.WORKERS] == 1)
-        await pool._take(0, Away(0, away=True))
-        await until(lambda: stage.server.counters.task_failures[Task.WORKERS] == 2)
-
-
-# Bootstrap connections
-
-
-@staged(brokers=(0, 1, 2))
-async def test_a_bootstrap_client_goes_to_another_broker_if_the_first_cannot_be_reached(stage: Stage) -> None:
-    """As with one process: the client notices nothing."""
+@staged(brokers=(0,))
+async def test_connections_at_one_worker_are_told_to_the_others_and_end_with_the_worker(stage: Stage) -> None:
+    opened, closed = ConnectionsChanged(["10.0.0.1"] * 3, []), ConnectionsChanged([], ["10.0.0.1"])
     async with pool_of(stage) as (pool, ends):
-        stage.brokers[0].cancel()
-        await trio.testing.wait_all_tasks_blocked()
-        (near, far) = tcp_pair()
-        await pool.receive(near, BOOTSTRAP, Address(*PEER))
-        await until(lambda: any(end.of(Client) for end in ends))
-        (client,) = [message for end in ends for message in end.of(Client)]
-        assert (client.node_id, client.bootstrap) == (1, True)
-        far.close()
+        for message in (opened, closed):
+            await pool._take(0, message)
+        assert await ends[1].hear(ConnectionsChanged, 2) == [opened, closed]
+        assert (pool.handles[0].connections, stage.server.counters.sessions_open) == (2, 2)
+        assert ConnectionsChanged(["10.0.0.1"] * 2, []) in list(pool._state(1))
+        pool.handles[0]._lose("died")
+        assert (await ends[1].hear(ConnectionsChanged, 3))[2] == ConnectionsChanged([], ["10.0.0.1"] * 2)
+        assert (pool.handles[0].connections, stage.server.counters.sessions_open) == (0, 0)
+        assert stage.server.counters.closed[CloseReason.STOPPED] == 2
+        assert ends[0].of(ConnectionsChanged) == []
+
+
+@staged(brokers=(0,))
+async def test_workers_get_listeners_that_are_opened_while_they_run(stage: Stage) -> None:
+    async with pool_of(stage) as (pool, ends):
+        listening = stage.server.listeners.sockets[Target(0)]
+        pool._listen(Target(0), listening)
+        for end in ends:
+            assert await end.hear(Listen) == [Listen(0, False, len(listening))]
+            assert [sock.getsockname() for sock in end.sockets] == [sock.getsockname() for sock in listening]
 
 
 # Lost workers
@@ -130,10 +107,9 @@ class Processes:
         self.started: list[Process] = []
         self.taken: list[Message] = []
         self.lost: list[tuple[str, list[str]]] = []
-        self.refused: list[tuple[str, CloseReason]] = []
         self.failure: Exception | None = None
         monkeypatch.setattr(handles, "_start", self._start)
-        self.plan = Plan(list, list, self._take, self._lose, self._refuse)
+        self.plan = Plan(list, list, self._take, self._lose, list)
 
     def _start(self, theirs: socket.socket) -> Process:
         self.started.append(Process(theirs))
@@ -143,9 +119,6 @@ class Processes:
         if self.failure is not None:
             raise self.failure
         self.taken.append(message)
-
-    def _refuse(self, client: Client, refusal: RefusalError) -> None:
-        self.refused.append((client.host, refusal.reason))
 
     def _lose(self, reason: str, hosts: list[str]) -> None:
         self.lost.append((reason, hosts))
@@ -168,19 +141,17 @@ async def test_a_worker_whose_message_cannot_be_obeyed_is_accounted_for_as_lost(
 ) -> None:
     processes, counters = Processes(monkeypatch), Counters()
     worker = Handle(0, processes.plan)
-    near, far = socket.socketpair()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(supervisor(counters).keep_running, Task.WORKERS, worker.run)
         process = await processes.number(1)
         await worker.ready.wait()
-        worker.give(Client(0, False, *PEER), near)
+        worker.change(ConnectionsChanged(["10.0.0.1"], []))
         processes.failure = ValueError()
-        process.link.post(Left([]))
+        process.link.post(Brokers([]))
         await until(lambda: counters.task_failures[Task.WORKERS] == 1)
-        assert processes.lost == [("failed", [PEER[0]])]
+        assert processes.lost == [("failed", ["10.0.0.1"])]
         assert worker.connections == 0
         nursery.cancel_scope.cancel()
-    far.close()
 
 
 @pytest.mark.trio
@@ -193,7 +164,7 @@ async def test_all_that_a_worker_has_sent_before_its_end_is_obeyed(monkeypatch: 
         process = await processes.number(1)
         await worker.ready.wait()
         worker.post(Brokers([]))
-        sent = [Left([str(number)]) for number in range(100)]
+        sent = [ConnectionsChanged([str(number)], []) for number in range(100)]
         for message in sent:
             process.link.post(message)
         process.link.close()
@@ -211,46 +182,20 @@ async def test_a_worker_that_dies_while_it_drains_is_lost_and_not_replaced(
 ) -> None:
     processes = Processes(monkeypatch)
     worker = Handle(0, processes.plan)
-    near, far = socket.socketpair()
     with capture_logs() as logs:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(supervisor().keep_running, Task.WORKERS, worker.run)
             process = await processes.number(1)
             await worker.ready.wait()
-            worker.give(Client(0, False, *PEER), near)
+            worker.change(ConnectionsChanged(["10.0.0.1"], []))
             worker.drain()
             if drained:
                 process.link.post(Drained())
                 await until(lambda: not worker.alive)
             process.kill()
     assert len(processes.started) == 1
-    assert processes.lost == ([] if drained else [("died", [PEER[0]])])
+    assert processes.lost == ([] if drained else [("died", ["10.0.0.1"])])
     assert ("worker lost while it drained" in [line["event"] for line in logs]) is not drained
-    far.close()
-
-
-@pytest.mark.trio
-async def test_a_client_that_a_dying_worker_did_not_get_while_it_drained_is_served_by_another(
-    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
-) -> None:
-    processes = Processes(monkeypatch)
-    worker = Handle(0, processes.plan)
-    near, far = socket.socketpair()
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(supervisor().keep_running, Task.WORKERS, worker.run)
-        process = await processes.number(1)
-        await worker.ready.wait()
-        process.kill()
-        worker.give(Client(0, False, *PEER), near)
-        worker.drain()
-        with trio.fail_after(60):
-            second = await processes.number(2)
-            assert await received(second.link, Client)
-            assert await received(second.link, Drain)
-        second.link.post(Drained())
-        second.kill()
-    assert len(processes.started) == 2
-    far.close()
 
 
 @pytest.mark.trio
@@ -272,110 +217,6 @@ async def test_a_worker_of_another_version_is_lost_as_replaced_and_the_log_says_
     assert (line["log_level"], line["worker"], line["version"]) == ("error", 3, VERSION)
 
 
-async def looking(worker: Handle) -> None:
-    while True:
-        await trio.sleep(handles.LOOK_S)
-        worker.refuse_waiting()
-
-
-@pytest.mark.trio
-async def test_a_client_that_waits_too_long_for_a_worker_is_closed(
-    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
-) -> None:
-    processes = Processes(monkeypatch)
-    worker = Handle(0, processes.plan)
-    near, far = tcp_pair()
-    late_near, late_far = tcp_pair()
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(looking, worker)
-        worker.give(Client(0, False, "10.0.0.1", 1), near)
-        await trio.sleep(handles.WAITING_S_MAX - 5)
-        worker.give(Client(0, False, "10.0.0.2", 2), late_near)
-        await until(lambda: bool(processes.refused))
-        assert trio.current_time() <= handles.WAITING_S_MAX + handles.LOOK_S
-        assert processes.refused == [("10.0.0.1", CloseReason.WORKER_AWAY)]
-        assert worker.connections == 1
-        assert far.recv(1) == b""
-        nursery.cancel_scope.cancel()
-    for sock in (far, late_near, late_far):
-        sock.close()
-
-
-@pytest.mark.trio
-async def test_a_client_that_each_process_returns_unsent_waits_no_longer_than_others(
-    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
-) -> None:
-    """As if each process died while it reads a large state, behind which clients are sent."""
-    processes = Processes(monkeypatch)
-    state = Quotas(bytes(4_000_000), in_shadow=False)
-    worker = Handle(0, processes.plan._replace(state=lambda: [state]))
-    near, far = tcp_pair()
-
-    async def die_again_and_again() -> None:
-        for number in range(1, 1000):
-            process = await processes.number(number)
-            await until(lambda: worker.alive)
-            process.kill()
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(supervisor().keep_running, Task.WORKERS, worker.run)
-        nursery.start_soon(looking, worker)
-        nursery.start_soon(die_again_and_again)
-        worker.give(Client(0, False, *PEER), near)
-        with trio.fail_after(300):
-            await until(lambda: bool(processes.refused))
-        assert trio.current_time() <= handles.WAITING_S_MAX + handles.WAIT_S_MAX + 1
-        assert processes.refused == [(PEER[0], CloseReason.WORKER_AWAY)]
-        nursery.cancel_scope.cancel()
-    far.close()
-
-
-@pytest.mark.trio
-async def test_a_client_that_resets_while_it_waits_for_a_worker_is_noticed_and_others_wait_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A client that has closed may have sent requests without a response (acks=0)."""
-    processes = Processes(monkeypatch)
-    worker = Handle(0, processes.plan)
-    (near, far), (closed, other) = tcp_pair(), tcp_pair()
-    worker.give(Client(0, False, *PEER), near)
-    worker.give(Client(0, False, *PEER), closed)
-    other.sendall(b"a request")
-    other.close()
-    reset(far)
-    await until(lambda: bool(handles._gone([near])))
-    worker.refuse_waiting()
-    assert processes.refused == [(PEER[0], CloseReason.CLIENT_RESET)]
-    assert worker.connections == 1
-    closed.close()
-
-
-@staged(brokers=(0, 1))
-async def test_a_client_that_waited_too_long_for_a_worker_gives_back_its_place(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(handles, "WAITING_S_MAX", 0.0)
-    async with pool_of(stage) as (pool, _ends):
-        worker = pool.handles[pool.owner(0)]
-        worker._link, link = None, worker._link
-        near, far = tcp_pair()
-        await pool.receive(near, Target(0), Address(*PEER))
-        assert (stage.server.counters.sessions_open, worker.connections) == (1, 1)
-        await pool._refuse_waiting()
-        assert (stage.server.counters.sessions_open, worker.connections) == (0, 0)
-        assert stage.server.counters.closed_at[CloseReason.WORKER_AWAY, 0] == 1
-        worker._link = link
-        far.close()
-
-
-async def received(link: Link, kind: type[Message]) -> bool:
-    """Read the next message; return True if it is of this kind. Closes a socket that comes with it."""
-    message, sock = await link.receive()
-    if sock is not None:
-        sock.close()
-    return isinstance(message, kind)
-
-
 # Usage from before a process
 
 
@@ -384,40 +225,14 @@ EACH = QuotaTable({(Entity(client_id=DEFAULT), QuotaKey.PRODUCER_BYTE_RATE): 100
 
 
 @staged(brokers=(0, 1))
-async def test_a_brokers_usage_is_sent_in_steps_and_once_before_its_first_clients(stage: Stage) -> None:
-    registry, now_ms = stage.server.quotas, stage.server._reactor.now_ms
-    registry.use(EACH)
-    for number in range(CLIENTS):
-        registry.of(1).ledger("", f"c{number}", now_ms).charge_produce(50, now_ms)
-    async with pool_of(stage) as (pool, ends), trio.open_nursery() as nursery:
-        pairs = [tcp_pair() for _ in range(2)]
-        for near, _far in pairs:
-            nursery.start_soon(pool.receive, near, Target(1), Address(*PEER))
-        await until(lambda: any(len(end.of(Client)) == 2 for end in ends))
-        (end,) = [end for end in ends if end.of(Client)]
-        for _near, far in pairs:
-            far.close()
-    found = [each for each in end.messages if isinstance(each, Charges | Client)]
-    assert [type(each) for each in found[-2:]] == [Client, Client]
-    sent = end.of(Charges)
-    tags = [charge.used.tags.client_id for each in sent for charge in each.charges]
-    assert sorted(tags) == sorted(f"c{number}" for number in range(CLIENTS))
-    assert len(sent) >= CLIENTS // 50  # a step reads 50 limiters
-
-
-@staged(brokers=(0, 1))
-async def test_a_new_process_gets_usage_in_steps_also_of_brokers_that_are_new_meanwhile(stage: Stage) -> None:
+async def test_a_new_process_gets_usage_in_steps(stage: Stage) -> None:
     registry, now_ms = stage.server.quotas, stage.server._reactor.now_ms
     registry.use(EACH)
     for node_id in (0, 1):
         for number in range(CLIENTS):
             registry.of(node_id).ledger("", f"c{number}", now_ms).charge_produce(50, now_ms)
     async with pool_of(stage) as (pool, _ends):
-        pool._owners[0] = 0
-        messages = pool._state(0)
-        first = next(messages)
-        pool._owners[1] = 0
-        found = [first, *messages]
+        found = list(pool._state(0))
     brokers = [
         charge.used.quotas[0] for each in found if isinstance(each, Charges) for charge in each.charges
     ]
@@ -434,7 +249,6 @@ async def test_a_new_process_gets_changed_quotas_before_usage_and_those_of_meanw
     registry.use(EACH)
     registry.of(0).ledger("", "c1", now_ms).charge_produce(50, now_ms)
     async with pool_of(stage) as (pool, _ends):
-        pool._owners[0] = 0
         handle = pool.handles[0]
         link, handle._link = handle._link, None  # it gets its state before it counts as ready
         messages = pool._state(0)
@@ -494,8 +308,6 @@ async def test_a_long_way_to_a_process_that_is_ready_does_not_count_as_its_silen
 
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        handle = Handle(
-            0, Plan(lambda: (), state, take, lambda _reason, _lost: None, lambda _client, _refusal: None)
-        )
+        handle = Handle(0, Plan(lambda: (), state, take, lambda _reason, _lost: None, lambda: ()))
         await handle._begin(Link(ours))
         assert handle.silent_ms == 0

@@ -40,7 +40,7 @@ class Worker:
         return True
 
     def report(self, supervisor: QuotaRegistry) -> None:
-        found = [each for each in Charged(self.registry).look(self.clock.now_ms, shared=True) if each]
+        found = [each for each in Charged(self.registry).look(self.clock.now_ms) if each]
         self.sharing.note(found, self.clock.now_ms)
         take(supervisor, found, self.clock.now_ms, count=True)
 

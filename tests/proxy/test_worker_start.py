@@ -12,11 +12,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.kfake.cluster import Cluster
-from tests.kfake.in_trio import serve
 from tests.proxy.certificates import HOST, write_ca, write_pair
 from weir.proxy import run
-from weir.proxy.addresses import Address
 from weir.proxy.config import config
 from weir.proxy.config.config import ConfigError
 from weir.proxy.control.quota_registry import QuotaRegistry
@@ -41,9 +38,8 @@ def start_of(given: config.Config) -> Start:
     for files in given.tls.files:
         files.keeps_contents = True
         files.load()
-    return Start(
-        given.settings, given.request_time.costs, [files.in_force for files in given.tls.files], 0, "weir-a"
-    )
+    contents = [files.in_force for files in given.tls.files]
+    return Start(given.settings, given.request_time.costs, contents, 0, "weir-a", workers=1)
 
 
 def test_a_worker_starts_although_every_file_was_broken_since_the_supervisor_read_it(tmp_path: Path) -> None:
@@ -173,56 +169,27 @@ async def test_a_worker_collects_garbage_like_the_supervisor(monkeypatch: pytest
     link.close()
 
 
-# The number of workers
-
-
-def started(options: dict[str, object], remembered: int = 0, brokers: int = 0) -> Pool | None:
-    """The pool of a Weir with these options, whose file remembers this number of brokers; this number of
-    brokers answers at the start.
-    """
+def started(options: dict[str, object]) -> Pool | None:
+    """The pool of a Weir with these options."""
 
     async def main() -> Pool | None:
-        cluster = Cluster()
-        async with trio.open_nursery() as nursery:
-            for node_id in range(brokers):
-                await nursery.start(serve, cluster, node_id)
-            upstream = ",".join(map(str, cluster.nodes.values())) or f"{HOST}:1"
-            given = config.load(None, {"upstream": upstream, **options})
-            reactor = Reactor(monotonic_us)
-            server = Server(given, reactor, QuotaRegistry(QuotaTable()))
-            server.remembered = {node_id: Address("kafka", 9092) for node_id in range(remembered)}
-            process = run._Process(given, reactor, server, None, None, None, None, None)  # type: ignore[arg-type]
-            try:
-                return await run._pool(process)
-            finally:
-                reactor.close()
-                nursery.cancel_scope.cancel()
+        given = config.load(None, {"upstream": f"{HOST}:1", **options})
+        reactor = Reactor(monotonic_us)
+        server = Server(given, reactor, QuotaRegistry(QuotaTable()))
+        process = run._Process(given, reactor, server, None, None, None, None, None)  # type: ignore[arg-type]
+        try:
+            return run._pool(process)
+        finally:
+            reactor.close()
 
-    try:
-        return trio.run(main)
-    except BaseExceptionGroup as group:
-        raise run.single(group) from None
+    return trio.run(main)
 
 
-def test_auto_counts_the_remembered_brokers_if_none_answers_at_the_start(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_auto_makes_a_worker_per_core(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: range(8))
-    assert workers_of(started({"workers": "auto"}, remembered=3)) == 3
-    assert workers_of(started({"workers": "auto"}, remembered=3, brokers=2)) == 2
-
-
-def test_auto_makes_a_worker_per_core_if_no_broker_is_known_at_the_start(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Brokers will come: one process for good would be too few."""
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: range(8))
-    assert workers_of(started({"workers": "auto"})) == 8
-
-
-def workers_of(found: Pool | None) -> int:
-    """The number of processes that move bytes."""
-    return 1 if found is None else len(found.handles)
+    pool = started({"workers": "auto"})
+    assert pool is not None
+    assert len(pool.handles) == 8
 
 
 @pytest.mark.parametrize("arguments", [["0.0.1"], []])

@@ -10,7 +10,7 @@ import trio
 
 from weir.proxy.control.charges_file import ChargesFile
 from weir.proxy.control.quota_registry import QuotaRegistry
-from weir.proxy.workers.charges import SHARED_MS, Charge, Charged, is_shared, take
+from weir.proxy.workers.charges import LOOK_MS, Charge, Charged, take
 from weir.quotas import Entity, QuotaKey, QuotaTable
 from weir.quotas.table.options import Options, Pacing, Scope
 from weir.quotas.topics import TopicRates
@@ -52,17 +52,16 @@ def charge(
     return rates(registry, node_id, key).charge({topic: units}, now_ms)
 
 
-def charged(registry: QuotaRegistry, *, shared: bool) -> list[Charge]:
-    return [found for found in Charged(registry).look(NOW_MS, shared=shared) if found is not None]
+def charged(registry: QuotaRegistry) -> list[Charge]:
+    return [found for found in Charged(registry).look(NOW_MS) if found is not None]
 
 
 @pytest.mark.parametrize("key", [PRODUCE, FETCH])
 def test_a_topic_with_cluster_scope_is_charged_at_all_workers(key: QuotaKey) -> None:
     one, other = QuotaRegistry(table_of()), QuotaRegistry(table_of())
     assert charge(one, b"whole", 5_000_000, key=key) > 0
-    told = charged(one, shared=True)
+    told = charged(one)
     assert [sum(units for _age, units in each.used.charges) for each in told] == [5_000_000]
-    assert all(is_shared(each.used.quotas) for each in told)
     take(other, told, NOW_MS, count=False)
     assert rates(other, 2, key).throttled_until_ms(["whole"]) > NOW_MS
     assert charge(other, b"whole", 1, 2, key) > 0
@@ -82,9 +81,9 @@ def test_a_topic_with_cluster_scope_keeps_its_rate_over_two_workers(pacing: Paci
                 wait_ms = charge(worker, b"whole", 5_000, number, now_ms=now_ms)
                 free_ms[number] = now_ms + max(wait_ms, 5)
                 sent += 5_000 * (now_ms >= NOW_MS + window_ms)
-        if now_ms % SHARED_MS == 0:
+        if now_ms % LOOK_MS == 0:
             for number, reader in enumerate(readers):
-                told = [each for each in reader.look(now_ms, shared=True) if each is not None]
+                told = [each for each in reader.look(now_ms) if each is not None]
                 take(workers[1 - number], told, now_ms, count=False)
     assert sent / (over_ms / 1000) == pytest.approx(LIMIT, rel=0.05)
 
@@ -92,8 +91,7 @@ def test_a_topic_with_cluster_scope_keeps_its_rate_over_two_workers(pacing: Paci
 def test_the_supervisor_knows_what_topics_have_used_at_workers() -> None:
     worker, supervisor = QuotaRegistry(table_of()), QuotaRegistry(table_of())
     wait_ms = {topic: charge(worker, topic, 5_000_000) for topic in (b"each", b"whole")}
-    for shared in (True, False):
-        take(supervisor, charged(worker, shared=shared), NOW_MS, count=True)
+    take(supervisor, charged(worker), NOW_MS, count=True)
     (each,) = rates(supervisor).budgets()
     (whole,) = supervisor.cluster.topics.produce.budgets()
     for budget, topic in ((each, b"each"), (whole, b"whole")):
@@ -104,7 +102,7 @@ def test_the_supervisor_knows_what_topics_have_used_at_workers() -> None:
 def test_a_shadow_rate_counts_at_the_supervisor_and_throttles_nobody() -> None:
     worker, supervisor = (QuotaRegistry(table_of(shadow=True)) for _ in range(2))
     assert charge(worker, b"each", 5_000_000) == 0
-    take(supervisor, charged(worker, shared=False), NOW_MS, count=True)
+    take(supervisor, charged(worker), NOW_MS, count=True)
     (budget,) = rates(supervisor).budgets(shadow=True)
     assert (budget.charged, budget.throttled) == (5_000_000, 1)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import socket
 from typing import Any, NoReturn
 
@@ -12,15 +11,13 @@ import trio
 import trio.testing
 
 from weir.proxy.config import config
-from weir.proxy.config.config import ConfigError, needs_one_worker
+from weir.proxy.config.config import ConfigError
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.workers import link
 from weir.proxy.workers.charges import Charge, Charged, take
 from weir.proxy.workers.counts import Counts, increase
 from weir.proxy.workers.link import Link, LinkError
-from weir.proxy.workers.messages import Brokers, Charges, Client, Left
-from weir.proxy.workers.pool import number_of
-from weir.proxy.workers.worker import without_limits
+from weir.proxy.workers.messages import Brokers, Charges, ConnectionsChanged, Listen
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from weir.quotas.table.options import Options, Scope
 
@@ -29,8 +26,8 @@ EACH = (Entity(client_id="each"), PRODUCE)
 WHOLE = (Entity(client_id="whole"), PRODUCE)
 TABLE = QuotaTable({EACH: 100.0, WHOLE: 100.0}, options={WHOLE: Options(scope=Scope.CLUSTER)})
 UPSTREAM = {"upstream": "broker:9092"}
-REPLICATION = {"replication_upstream": "1@broker:9091", "replication_listen": ":29092"}
 NOW_MS = 1_000_000
+LISTEN = Listen(1, False, 2)
 
 
 def link_pair() -> tuple[Link, Link]:
@@ -38,8 +35,8 @@ def link_pair() -> tuple[Link, Link]:
     return Link(ours), Link(theirs)
 
 
-def charged(registry: QuotaRegistry, *, shared: bool) -> list[Charge]:
-    return [charge for charge in Charged(registry).look(NOW_MS, shared=shared) if charge is not None]
+def charged(registry: QuotaRegistry) -> list[Charge]:
+    return [charge for charge in Charged(registry).look(NOW_MS) if charge is not None]
 
 
 def produce(registry: QuotaRegistry, client_id: str, units: int, node_id: int = 1) -> int:
@@ -55,7 +52,7 @@ def test_a_message_longer_than_a_packet_arrives_whole() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ours.send_forever)
             ours.post(message)
-            assert await theirs.receive() == (message, None)
+            assert await theirs.receive() == (message, [])
             nursery.cancel_scope.cancel()
         ours.close()
         with pytest.raises(LinkError, match="ended"):
@@ -69,14 +66,14 @@ def test_charges_of_a_name_that_utf_8_cannot_encode_arrive() -> None:
     """Also when compiled: the names of limiters and of quotas are pickled then."""
     registry = QuotaRegistry(QuotaTable({(Entity(client_id=DEFAULT), PRODUCE): 100.0}))
     produce(registry, "half \ud800", 5_000)
-    message = Charges(charged(registry, shared=False))
+    message = Charges(charged(registry))
 
     async def act() -> None:
         ours, theirs = link_pair()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ours.send_forever)
             ours.post(message)
-            assert await theirs.receive() == (message, None)
+            assert await theirs.receive() == (message, [])
             nursery.cancel_scope.cancel()
         ours.close()
         theirs.close()
@@ -84,40 +81,38 @@ def test_charges_of_a_name_that_utf_8_cannot_encode_arrive() -> None:
     trio.run(act)
 
 
-def test_a_clients_socket_arrives_with_its_message_and_is_closed_by_the_sender() -> None:
+def test_copies_of_listening_sockets_arrive_with_their_message() -> None:
     async def act() -> None:
         ours, theirs = link_pair()
         near, far = socket.socketpair()
-        client = Client(1, bootstrap=False, host="10.0.0.1", port=5)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ours.send_forever)
-            ours.post_client(client, near)
-            message, sock = await theirs.receive()
-            await trio.testing.wait_all_tasks_blocked()
+            ours.post(LISTEN, [near, near])
+            message, socks = await theirs.receive()
             nursery.cancel_scope.cancel()
-        assert message == client
-        assert near.fileno() == -1
-        assert sock is not None
-        sock.sendall(b"x")
-        assert far.recv(1) == b"x"
-        sock.close()
-        far.close()
+        assert message == LISTEN
+        for sent, sock in zip((b"a", b"b"), socks, strict=True):
+            sock.sendall(sent)
+            assert far.recv(1) == sent
+        for sock in (near, far, *socks):
+            sock.close()
         ours.close()
         theirs.close()
 
     trio.run(act)
 
 
-def test_clients_that_were_not_sent_are_given_back() -> None:
+def test_copies_of_sockets_that_were_not_sent_are_closed_with_the_link() -> None:
     async def act() -> None:
         ours, theirs = link_pair()
         near, far = socket.socketpair()
-        client = Client(None, bootstrap=True, host="10.0.0.1", port=5)
-        ours.post(Left(["10.0.0.1"] * 1_000_000))  # more than the kernel keeps
-        ours.post_client(client, near, 7.5)
-        assert ours.unsent_clients() == [(client, near, 7.5)]
-        for each in (near, far, ours, theirs):
-            each.close()
+        ours.post(ConnectionsChanged(["10.0.0.1"] * 1_000_000, []))  # more than the kernel keeps
+        ours.post(LISTEN, [near])
+        near.close()
+        ours.close()
+        assert far.recv(1) == b""
+        far.close()
+        theirs.close()
 
     trio.run(act)
 
@@ -138,10 +133,10 @@ def test_a_packet_for_which_the_kernel_has_no_room_is_sent_again(monkeypatch: py
         monkeypatch.setattr(ours._sock, "sendmsg", send)
         with monkeypatch.context() as patched:
             patched.setattr(link, "_parts", no_room)
-            ours.post(Left(["a"]))
+            ours.post(ConnectionsChanged(["a"], []))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ours.send_forever)
-            assert await theirs.receive() == (Left(["a"]), None)
+            assert await theirs.receive() == (ConnectionsChanged(["a"], []), [])
             nursery.cancel_scope.cancel()
         ours.close()
         theirs.close()
@@ -154,14 +149,14 @@ def no_room(_unsent: object) -> NoReturn:
     raise BlockingIOError
 
 
-def test_another_process_absorbs_the_charges_of_shared_quotas() -> None:
+def test_another_process_absorbs_charges() -> None:
     one, other = QuotaRegistry(TABLE), QuotaRegistry(TABLE)
     produce(one, "whole", 5_000)
-    charges = charged(one, shared=True)
+    charges = charged(one)
     assert [charge.used.charges for charge in charges] == [[(0, 5_000.0)]]
     take(other, charges, NOW_MS, count=False)
     assert produce(other, "whole", 1, node_id=2) > 0
-    assert [charge.used.charges for charge in charged(other, shared=True)] == [[(0, 1.0)]]
+    assert [charge.used.charges for charge in charged(other)] == [[(0, 1.0)]]
 
 
 def test_two_looks_at_charges_may_run_at_the_same_time() -> None:
@@ -169,9 +164,9 @@ def test_two_looks_at_charges_may_run_at_the_same_time() -> None:
     registry = QuotaRegistry(TABLE)
     reader = Charged(registry)
     registry.of(1).ledger("", "each", NOW_MS).charge_produce(1, NOW_MS)
-    first = reader.look(NOW_MS, shared=False)
+    first = reader.look(NOW_MS)
     assert next(first) is not None
-    assert not any(reader.look(NOW_MS + 1_000_000, shared=False))
+    assert not any(reader.look(NOW_MS + 1_000_000))
     assert not any(first)
 
 
@@ -179,7 +174,7 @@ def test_the_supervisor_counts_charges_and_throttles_of_workers() -> None:
     worker, supervisor = QuotaRegistry(TABLE), QuotaRegistry(TABLE)
     wait_ms = produce(worker, "each", 5_000)
     assert wait_ms > 0
-    take(supervisor, charged(worker, shared=False), NOW_MS, count=True)
+    take(supervisor, charged(worker), NOW_MS, count=True)
     (limiter,) = supervisor.of(1).produce
     assert (limiter.charged, limiter.throttled, limiter.throttle_ms_total) == (5_000, 1, wait_ms)
     assert limiter.rate(NOW_MS) == next(iter(worker.of(1).produce)).rate(NOW_MS)
@@ -202,37 +197,10 @@ def counts(
     return Counts({}, 0, [number], [], [], closed, {}, {}, {}, requests, [], 0, [])
 
 
-def test_replication_is_refused_with_several_workers() -> None:
-    with pytest.raises(ConfigError, match="replication_upstream needs workers = 1"):
-        config.load(None, {**UPSTREAM, **REPLICATION, "workers": 2})
-
-
-def test_auto_is_one_process_beside_a_setting_that_needs_one() -> None:
-    given = {**UPSTREAM, **REPLICATION, "workers": "auto"}
-    assert needs_one_worker(config.load(None, given).settings) == "replication_upstream"
-    given = {**UPSTREAM, "takeover_socket": "weir.sock", "workers": "auto"}
-    assert needs_one_worker(config.load(None, given).settings) == ""
-
-
 @pytest.mark.parametrize("written", ["many", "-1", -1])
 def test_another_number_of_workers_is_refused(written: object) -> None:
     with pytest.raises(ConfigError, match="workers"):
         config.load(None, {**UPSTREAM, "workers": written})
-
-
-def test_auto_makes_a_worker_per_core_and_at_most_one_per_known_broker() -> None:
-    assert number_of(brokers=1) == 1
-    assert number_of(brokers=1000) == number_of(brokers=0) == len(os.sched_getaffinity(0))
-
-
-def test_a_worker_has_no_limits_of_connections_which_the_supervisor_applies() -> None:
-    settings = config.load(
-        None,
-        {**UPSTREAM, "max_connections_per_ip": 1, "connections_max": 1, "proxy_protocol_from": "10.0.0.1"},
-    ).settings
-    found = without_limits(settings)
-    assert (found.max_connections_per_ip, found.proxy_protocol_from) == (0, "")
-    assert found.connections_max > 1_000_000
 
 
 def test_the_supervisor_knows_the_request_time_of_workers_by_api() -> None:
@@ -243,7 +211,7 @@ def test_the_supervisor_knows_the_request_time_of_workers_by_api() -> None:
     for api_keys in ((0, 1, 0), (1, 999)):
         for api_key in api_keys:
             ledger.charge_request(api_key, 10_000.0, NOW_MS)
-        found = [charge for charge in reader.look(NOW_MS, shared=False) if charge is not None]
+        found = [charge for charge in reader.look(NOW_MS) if charge is not None]
         take(supervisor, found, NOW_MS, count=True)
     (mine,), (told,) = worker.of(1).request, supervisor.of(1).request
     assert len(mine.by_api) == 3

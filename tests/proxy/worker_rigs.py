@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from tests.proxy.rigs import tcp_pair
+from tests.kfake.cluster import HOST
 from weir.proxy.config import config
 from weir.proxy.config.config import checked
 from weir.proxy.control.configured import quota_registry
@@ -19,14 +19,14 @@ from weir.proxy.control.stores.store import StoreHealth
 from weir.proxy.net.drivers import monotonic_us, run_in_trio
 from weir.proxy.net.reactor import Reactor
 from weir.proxy.server.server import Server
+from weir.proxy.server.target import Target
 from weir.proxy.workers.link import Link, LinkError
-from weir.proxy.workers.messages import Client, Message, Ready
+from weir.proxy.workers.messages import Listen, Message, Ready
 from weir.proxy.workers.pool import Pool
-from weir.proxy.workers.worker import Worker, without_limits
+from weir.proxy.workers.worker import Worker, of_worker
 from weir.quotas import QuotaTable
 
 M = TypeVar("M")
-PEER = ("10.0.0.1", 5)
 LONG_S = 20
 """No test takes longer, on however busy a machine."""
 NUMBERED_FROM = 7 * 10**10
@@ -41,14 +41,14 @@ class Heard:
     def __init__(self, link: Link) -> None:
         self.link = link
         self.messages: list[Message] = []
+        self.sockets: list[socket.socket] = []
         self._changed = trio.Event()
 
     async def receive(self) -> None:
         try:
             while True:
-                message, sock = await self.link.receive()
-                if sock is not None:
-                    sock.close()
+                message, socks = await self.link.receive()
+                self.sockets += socks
                 self.messages.append(message)
                 self._changed.set()
         except LinkError:
@@ -71,10 +71,11 @@ class Rig(Heard):
         super().__init__(ours)
         self.reactor = Reactor(monotonic_us)
         settings = config.load(None, {"upstream": "127.0.0.1:1", **options}).settings
-        given = checked(without_limits(settings))
+        given = checked(of_worker(settings))
         self.registry = quota_registry(given, table)
         self.worker = Worker(given, self.reactor, self.registry, theirs, NUMBERED_FROM)
         self._theirs = theirs
+        self._listening: dict[Target, socket.socket] = {}
 
     async def run(self) -> None:
         try:
@@ -85,13 +86,20 @@ class Rig(Heard):
     def close(self) -> None:
         self.link.close()
         self._theirs.close()
+        for sock in self._listening.values():
+            sock.close()
         self.worker.plane.close()
         self.reactor.close()
 
-    def give(self, node_id: int | None, *, bootstrap: bool = False) -> socket.socket:
-        near, far = tcp_pair()
-        self.link.post_client(Client(node_id, bootstrap, *PEER), near)
-        return far
+    def connect(self, target: Target) -> socket.socket:
+        """Open a connection to the worker's listener of this target, which is opened before the first one."""
+        if target not in self._listening:
+            self._listening[target] = socket.create_server((HOST, 0))
+            self._listening[target].setblocking(False)
+            self.link.post(Listen(*target, 1), [self._listening[target]])
+        client = socket.create_connection(self._listening[target].getsockname())
+        client.setblocking(False)
+        return client
 
 
 @asynccontextmanager
@@ -147,3 +155,5 @@ def disconnect(pool: Pool, ends: list[Heard]) -> None:
         assert handle._link is not None
         handle._link.close()
         end.link.close()
+        for sock in end.sockets:
+            sock.close()

@@ -75,9 +75,7 @@ class OfWorker:
         self.charged = Charged(registry)
 
     def look(self, now_ms: int) -> float:
-        found = [
-            each for shared in (True, False) for each in self.charged.look(now_ms, shared=shared) if each
-        ]
+        found = [each for each in self.charged.look(now_ms) if each]
         return sum(units for each in found for _age_ms, units in each.used.charges)
 
 

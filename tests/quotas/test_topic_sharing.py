@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from weir.proxy.control.quota_registry import QuotaRegistry
-from weir.proxy.workers.charges import SHARED_MS, Charged
+from weir.proxy.workers.charges import Charged
 from weir.quotas import Entity, QuotaKey, QuotaTable
 from weir.quotas.limiters.budgets import Budget
 from weir.quotas.sharing.blindness import Blindness
@@ -38,7 +38,7 @@ class Weir:
 
     def __init__(self, in_force: QuotaTable, *, collects: bool = True) -> None:
         self.registry = QuotaRegistry(in_force)
-        self.charged = None if collects else Charged(self.registry, SHARED_MS)
+        self.charged = None if collects else Charged(self.registry)
         self.rates = self.registry.of(NODE)._topics.produce
         self.own = OwnUsage("w", 1)
         self.blindness = Blindness(0)
@@ -50,9 +50,8 @@ class Weir:
         for name, quotas, window_s in self.registry.shared(every_broker=True):
             self.limiters.join(name, quotas, window_s)
         self.limiters.look(now_ms)
-        for shared in (True, False):
-            for _charge in () if self.charged is None else self.charged.look(now_ms, shared=shared):
-                pass  # a worker tells its supervisor
+        for _charge in () if self.charged is None else self.charged.look(now_ms):
+            pass  # a worker tells its supervisor
 
     def hear(self, topic: str, units: float, now_ms: int, kind: str = "topic produce") -> None:
         name = (NODE if kind == "topic produce" else None, kind, False)

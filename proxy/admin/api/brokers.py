@@ -34,7 +34,6 @@ def _broker(state: State, node_id: int, throttled: int) -> Broker:
         up=server.broker_states.is_up(node_id),
         since_ms=None if change is None else int(change.at_s * 1000),
         error=None if change is None else change.reason,
-        refusing=node_id in server.refusing,
         connections=traffic.latest.connections[node_id],
         throttled_entities=throttled,
         in_bytes_per_s=traffic.in_bytes_per_s(node_id),

@@ -54,9 +54,8 @@ def _all_in_shadow(state: State) -> bool:
 
 def _workers(state: State, now_ms: int) -> tuple[Worker, ...]:
     """Return this process, which serves all clients."""
-    brokers = tuple(sorted(state.server.address_book.nodes))
     connections = state.traffic.latest.connections.total()
-    return (Worker(id=0, pid=os.getpid(), brokers=brokers, connections=connections, beat_ms=now_ms),)
+    return (Worker(id=0, pid=os.getpid(), connections=connections, beat_ms=now_ms),)
 
 
 def _totals(state: State) -> Totals:

@@ -215,7 +215,7 @@ def _brokers(
             role.value,
             limit=None if limit == math.inf else limit,
             rate=0.0 if budget is None else budget.rate(now_ms),
-            charged_bytes=0 if budget is None else budget.charged,
+            charged_bytes=0 if budget is None else int(budget.charged),
             replicas=listed.get((role, node_id), 0),
         )
 

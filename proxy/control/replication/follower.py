@@ -29,6 +29,8 @@ from weir.proxy.control.zookeeper import ZooKeeperAddress, ZooKeeperError, check
 from weir.proxy.outage import Outage
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from weir.proxy.addresses import AddressBook
     from weir.proxy.config.config import Config
     from weir.proxy.control.quota_registry import QuotaRegistry
@@ -61,6 +63,10 @@ class ReplicationFollower:
         self._cluster = cluster
         self._refresh_s = refresh_s
         self._works: Works = _nothing
+        self.on_change: Callable[[], None] = _nothing
+        """Function to call when other throttles are in force, or topics got other ids. Set it before calling
+        `follow`.
+        """
         self._token: trio.lowlevel.TrioToken | None = None
         self._turn = trio.Lock()
         """Held while topic ids are asked and throttles put in force."""
@@ -118,6 +124,7 @@ class ReplicationFollower:
                 if not throttles.topics <= set(self._replication.topic_names.values()):
                     await self._ask_ids(throttles.topics)
                 quotas.use(throttles)
+                self.on_change()
         if self._unread:
             self._unread.over(source=self._source.name, throttles=len(throttles))
         elif is_new:
@@ -161,7 +168,9 @@ class ReplicationFollower:
         except QuestionError as error:
             self._ids_missing(str(error))
         else:
-            self._replication.topic_names = found.names
+            if found.names != self._replication.topic_names:
+                self._replication.topic_names = found.names
+                self.on_change()
             took_s = trio.current_time() - began_s
             self._next_s = trio.current_time() + max(ASK_AGAIN_S, SHARE * took_s)
             if found.missing:

@@ -54,8 +54,6 @@ class Worker(Record, frozen=True):
 
     id: int
     pid: int
-    brokers: tuple[int, ...]
-    """Node ids of the brokers whose clients this process serves."""
     connections: int
     beat_ms: int
     """Time of the latest sign of life."""
@@ -240,8 +238,6 @@ class Broker(Record, frozen=True):
     """Time since which the broker is up, or down; None if that has not changed since the start."""
     error: str | None
     """Reason why the broker is down."""
-    refusing: bool
-    """True while clients of this broker are refused."""
     connections: int
     throttled_entities: int
     in_bytes_per_s: float

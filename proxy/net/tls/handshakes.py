@@ -22,7 +22,7 @@ import trio
 
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection.connection import ANONYMOUS
-from weir.proxy.net.tls import client_hello, first_flight, problems
+from weir.proxy.net.tls import first_flight, problems
 from weir.proxy.net.tls.contexts import server_name_of
 from weir.proxy.net.tls.distinguished_name import subject_of
 from weir.proxy.net.tls.principal_mapping import UnmappedError
@@ -101,15 +101,6 @@ class TlsAcceptor:
         names = self._rules.names
         named = names.node_id(server_name_of(secured)) if names is not None else None
         return AcceptedClient(established, user, node_id if named is None else named)
-
-    async def named(self, sock: socket.socket, host: str) -> int | None:
-        """Wait for the ClientHello of a client at address `host`, and consume nothing of it. Return the node
-        id that it names; None if it names no broker. Raises RefusedError.
-        """
-        with self._unfinished_handshake(sock, host):
-            await _hello(sock)
-            name = client_hello.server_name(first_flight.peek(sock) or b"")
-        return None if self._rules.names is None else self._rules.names.node_id(name)
 
     @contextmanager
     def _unfinished_handshake(self, sock: socket.socket, host: str) -> Iterator[None]:

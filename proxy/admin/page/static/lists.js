@@ -55,7 +55,7 @@ function waits(record, now) {
 
 const BROKER = [
   ["broker", (r) => ({ open: `${r.node_id}` })],
-  ["state", (r) => ({ text: condition(r), kind: r.up && !r.refusing ? "good" : "bad" })],
+  ["state", (r) => ({ text: condition(r), kind: r.up ? "good" : "bad" })],
   ["since", (r, now) => (r.since_ms === null ? "the start" : duration(now - r.since_ms)), "number"],
   ["address", (r) => r.address, "text half"],
   ["Weir's port", (r) => (r.port === null ? { text: "none", kind: "bad" } : String(r.port)), "number"],
@@ -66,7 +66,7 @@ const BROKER = [
   ["error", (r) => r.error ?? "–", "wide"],
 ];
 
-const condition = (r) => (r.up ? "up" : "down") + (r.refusing ? ", clients refused" : "");
+const condition = (r) => (r.up ? "up" : "down");
 
 const entityOf = (r) =>
   Object.entries(r.entity).map(([type, its]) => `${type}=${its === null ? "<default>" : its}`).join(", ") || "all clients";
