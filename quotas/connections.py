@@ -161,8 +161,8 @@ class ConnectionQuotas:
 
     def limit(self, total_rate: int, listener_rate: int) -> None:
         """Use other rates of the process and of each listener from now on; 0 for no limit. Connections of the
-        latest window count against the new rates, also those from before there was a rate, as in Kafka. A connection
-        that waits already waits for the time that was computed.
+        latest window count against the new rates, also those from before there was a rate, as in Kafka. A
+        connection that waits already waits for the time that was computed.
         """
         self._total_limit, self._listener_limit = total_rate or UNLIMITED, listener_rate or UNLIMITED
         if self._total.limiter is not None:
