@@ -57,7 +57,7 @@ BROKERS_80 = f"""\
 broker address              port state    since conns waiting       in      out
      1 kafka-1.internal:9… 19093 up           -     1       0 1.72MB/s 1.23MB/s
      2 kafka-2.internal:9… 19094 up           -     5       2 1.33MB/s   42kB/s
-     3 kafka-3.internal:9… 19095 refusing    1m     0       0     0B/s     0B/s
+     3 kafka-3.internal:9… 19095 down        1m     0       0     0B/s     0B/s
 {KEYS}
 """
 ENTITY = """\
@@ -160,7 +160,7 @@ def test_enter_shows_all_of_a_connection_and_of_a_broker() -> None:
         assert "waits for    producer_byte_rate of user=alice, client-id=etl, for 310 ms" in text
         text = await shown.press("escape", "b", "down", "down", "enter")
         assert "error         connection refused" in text
-        assert "state         refusing, for 1m" in text
+        assert "state         down, for 1m" in text
 
     on_screen(script, wanted=Wanted(View.CONNECTIONS, "waits"), size=(90, 40))
 
