@@ -8,16 +8,20 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from weir.cli.exits import CommandError
 from weir.cli.output_file import check_free, write_lines
 from weir.cli.pipeline.days import Days
 from weir.cli.pipeline.run import cluster_option, job_options, run_job
 from weir.cli.quotas.entity import RATES_HELP, parse_assignments
+from weir.pipeline.outcome import PipelineError
 from weir.proxy.build import VERSION
+from weir.proxy.files import QUOTAS_BYTES_MAX, read_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from weir.pipeline.outcome import Outcome
+    from weir.pipeline.report.prices import Prices
 
 EXAMPLES: Final = """\b
 Examples:
@@ -26,6 +30,8 @@ Examples:
   weir pipeline report --lake /srv/lake --output users.html --level user --top 50 --force
   weir pipeline report --lake /srv/lake --output report.html --cluster production \\
     --capacity producer_byte_rate=100MB --capacity consumer_byte_rate=200MB
+  weir pipeline report --lake /srv/lake --output october.html --days 2026-10-01..2026-10-31 \\
+    --level user --prices prices.toml --csv october.csv
 """
 LEVELS: Final = ("user-client-id", "user", "client-id")
 TOP_MAX: Final = 50
@@ -63,7 +69,19 @@ TOP_MAX: Final = 50
     show_default=True,
     help="Entities are pairs of user and client-id, users, or client-ids.",
 )
-@click.option("--force", is_flag=True, help="Replace an existing file.")
+@click.option(
+    "--prices",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Prices of bytes and request time: show what each client used, and its price.",
+)
+@click.option(
+    "--csv",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the use of all clients to this file, too.",
+)
+@click.option("--force", is_flag=True, help="Replace existing files.")
 def report(
     root: str,
     master: str | None,
@@ -74,6 +92,8 @@ def report(
     top: int,
     capacity: tuple[str, ...],
     level: str,
+    prices: Path | None,
+    csv: Path | None,
     force: bool,
 ) -> None:
     """Draw the tables as one HTML page, which needs no network.
@@ -82,7 +102,9 @@ def report(
     load over time, a table of clients, replays of other quotas, and the quality of the records. The busiest
     clients have pages of their own. For a missing table, the page names the job that makes it.
     """
-    check_free(output, force=force)
+    for file in filter(None, (output, csv)):
+        check_free(file, force=force)
+    found_prices = None if prices is None else _prices(prices)
     wanted_capacity = {key.value: value for key, value in parse_assignments(capacity).items()}
 
     def job(spark: SparkSession) -> Outcome:
@@ -98,6 +120,20 @@ def report(
             made=datetime.now(UTC),
             version=VERSION,
             write=lambda text: write_lines(output, [text], force=force),
+            prices=found_prices,
+            write_csv=None if csv is None else lambda text: write_lines(csv, [text], force=force),
         )
 
     run_job("report", job, master=master, as_json=as_json)
+
+
+def _prices(file: Path) -> Prices:
+    """Read a file of prices. Raises CommandError."""
+    from weir.pipeline.report.prices import parse_prices
+
+    try:
+        return parse_prices(read_text(file, QUOTAS_BYTES_MAX, pipes=True))
+    except OSError as error:
+        raise CommandError(f"{file}: cannot read it: {error.strerror}") from None
+    except PipelineError as error:
+        raise CommandError(f"{file}: {error}") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 
 from pyspark.sql import SparkSession
@@ -12,6 +13,8 @@ from weir.pipeline.outcome import Outcome
 from weir.pipeline.report.data import clusters, find
 from weir.pipeline.report.model import Wanted
 from weir.pipeline.report.page import render
+from weir.pipeline.report.prices import NO_PRICES, Prices
+from weir.pipeline.report.showback import bill, csv, listing, showback
 from weir.pipeline.report.view import missing
 
 
@@ -24,11 +27,22 @@ def report(
     made: datetime,
     version: str,
     write: Callable[[str], None],
+    prices: Prices | None = None,
+    write_csv: Callable[[str], None] | None = None,
 ) -> Outcome:
     """Query the tables, and pass the report as HTML to `write`, which writes the file `output`. The page
-    shows the time `made` and Weir's `version`. Return the outcome of the job.
+    shows the time `made` and Weir's `version`. With `prices`, page and outcome have the amounts of entities.
+    `write_csv` gets the use of all entities as CSV. Return the outcome of the job.
     """
     found = find(spark, lake, wanted)
+    listings = []
+    if prices or write_csv:
+        used = showback(spark, lake, wanted, prices or NO_PRICES)
+        if write_csv:
+            write_csv(csv(used if prices else used.drop("amount")))
+        if prices:
+            found = replace(found, bill=bill(used, prices))
+            listings.append(listing(used, prices))
     write(render(found, made=made, version=version))
     notes = list(missing(found).values())
     if found.use is None and (others := clusters(spark, lake)):
@@ -39,4 +53,5 @@ def report(
         wrote={"pages": 1},
         where={"entities": lake.rollup, "pages": output},
         notes=tuple(notes),
+        listings=tuple(listings),
     )

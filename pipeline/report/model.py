@@ -206,6 +206,15 @@ class Ingested(NamedTuple):
     """(reason, number of lines), in descending order of the number."""
 
 
+class Bill(NamedTuple):
+    """Prices of the use of all entities."""
+
+    currency: str
+    amount: float
+    by_entity: Mapping[Entity, tuple[float, float]]
+    """By entity: its request time (s), and the price of all its use."""
+
+
 @dataclass(frozen=True, slots=True)
 class Findings:
     """All values that the report shows. A part is None or empty if its table is missing."""
@@ -215,3 +224,4 @@ class Findings:
     proposals: Sequence[Proposal] = ()
     candidates: Sequence[Candidate] = ()
     ingested: Sequence[Ingested] = ()
+    bill: Bill | None = None

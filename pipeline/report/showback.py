@@ -1,0 +1,81 @@
+"""Show-back: the use of each entity, and its price."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import polars as pl
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as fn
+
+from weir.pipeline import tables
+from weir.pipeline.arrow import collected
+from weir.pipeline.lake import Lake, filled
+from weir.pipeline.outcome import Listing
+from weir.pipeline.report.model import Bill, Wanted
+from weir.pipeline.report.names import Entity
+from weir.pipeline.report.prices import Prices
+from weir.pipeline.rollup import reading
+from weir.pipeline.rollup.columns import QUOTAS
+
+_GB: Final = 1e9
+_US_PER_H: Final = 3600e6
+_LISTED: Final = 10
+_FORMULA: Final = r"^[=+\-@\t\r]"
+"""Pattern of names that spreadsheets would take for a formula."""
+
+
+def showback(spark: SparkSession, lake: Lake, wanted: Wanted, prices: Prices) -> pl.DataFrame:
+    """Return one row per entity of the wanted level, the dearest first, then by bytes: its names;
+    `bytes_in`, `bytes_out` and `requests`; `request_time_s`, the time (s) of brokers' threads; `throttle_s`,
+    the sum (s) of the throttle times that it was told; and `amount`, the price of its use.
+    """
+    rows = reading.rows(spark, lake, "day", cluster=wanted.cluster, days=wanted.days)
+    throttle_ms = sum((filled(f"throttle_ms.{quota}") for quota in QUOTAS), fn.lit(0))
+    summed = {name: filled(name) for name in ("bytes_in", "bytes_out", "requests", "request_time_us")}
+    names = [name for name in tables.CLIENT if name.replace("_", "-") in wanted.level]
+    found = collected(
+        rows.where(fn.col("level") == wanted.level)
+        .groupBy(*names)
+        .agg(*(fn.sum(value).alias(name) for name, value in (summed | {"throttle_ms": throttle_ms}).items()))
+    )
+    in_, out, time = pl.col("bytes_in") / _GB, pl.col("bytes_out") / _GB, pl.col("request_time_us")
+    return found.select(
+        *(*names, "bytes_in", "bytes_out", "requests"),
+        request_time_s=time / 1e6,
+        throttle_s=pl.col("throttle_ms") / 1000,
+        amount=in_ * prices.in_per_gb
+        + out * prices.out_per_gb
+        + time / _US_PER_H * prices.request_time_per_h,
+    ).sort(
+        "amount",
+        pl.col("bytes_in") + pl.col("bytes_out"),
+        *names,
+        descending=[True, True, *(False for _ in names)],
+    )
+
+
+def bill(used: pl.DataFrame, prices: Prices) -> Bill:
+    """Return the rows of `showback` for the page."""
+    by_entity = {
+        Entity(row.get("user"), row.get("client_id")): (row["request_time_s"], row["amount"])
+        for row in used.iter_rows(named=True)
+    }
+    return Bill(prices.currency, float(used["amount"].sum()), by_entity)
+
+
+def csv(used: pl.DataFrame) -> str:
+    """Return the rows of `showback` as CSV. Names that a spreadsheet would take for a formula begin with an
+    apostrophe.
+    """
+    names = pl.col(pl.String)
+    safe = pl.when(names.str.contains(_FORMULA)).then(pl.lit("'") + names).otherwise(names)
+    return used.with_columns(safe.name.keep()).write_csv(float_precision=6)
+
+
+def listing(used: pl.DataFrame, prices: Prices) -> Listing:
+    """Return the first rows of `showback` for the terminal, with the amount of all."""
+    shown = used.head(_LISTED).with_columns(pl.col(pl.Float64).round(2))
+    all_, count = used["amount"].sum(), used.height
+    title = f"the {shown.height} dearest of {count:,} entities; all: {all_:,.2f} {prices.currency}"
+    return Listing(title, tuple(shown.columns), tuple(shown.rows()))
