@@ -380,8 +380,10 @@ class Plans(dict[tuple[int, int], Plan]):
 
     def _withholds(self, api_key: int, version: int) -> bool:
         """Return True if Weirs with other settings offer this version to clients of the broker, and this one
-        does not.
+        does not. The result for ApiVersions is False: a broker answers the versions that it lacks.
         """
+        if api_key == ApiKey.API_VERSIONS:
+            return False
         if (
             self.broker is None
             or self.replication

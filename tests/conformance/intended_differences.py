@@ -80,6 +80,13 @@ INTENDED: Final = (
         "Weir closes the connection of a client whose client-id is longer than the frame, or missing.",
     ),
     Intended(
+        "ListGroups/version-above",
+        ("0.10.2.2", "1.1.1"),
+        "closed",
+        "error 35",
+        "A Weir with uplift offers this version. Without uplift, Weir answers the version with an error.",
+    ),
+    Intended(
         "ApiVersions/v0/sasl-unauthenticated-large",
         OLD,
         "hung",

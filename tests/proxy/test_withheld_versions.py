@@ -164,10 +164,11 @@ def test_a_withheld_version_without_a_place_for_an_error_closes_the_connection()
         assert play.session.counters.not_offered == {WHO: 1}
 
 
-def test_versions_that_no_weir_offers_go_to_the_broker_which_closes() -> None:
+def test_versions_that_no_weir_offers_and_apiversions_go_to_the_broker() -> None:
     with Playbook(session=connected()) as play:
         play.forwards(request(FetchRequest(), 11))
         play.forwards(request(MetadataRequest(topics=None), 7))
+        play.forwards(request(ApiVersionsRequest(), 1))
 
 
 def test_a_client_without_apiversions_is_answered_as_the_broker_requires() -> None:
