@@ -22,6 +22,8 @@ from tests.proxy.certificates import HOST, write_ca, write_pair
 
 pytestmark = [pytest.mark.broker]
 
+NEWEST: Final = "4.4.0"
+"""Release of Java's clients: they tell the node that they expect behind a name (KIP-1242)."""
 DOMAIN: Final = "weir.test"
 STRANGER: Final = f"broker-7.{DOMAIN}"
 MESSAGES: Final = {0: some_messages(20, 500, seed=0), 1: some_messages(60, 500, seed=1)}
@@ -92,7 +94,7 @@ def test_clients_reach_each_broker_by_sni_and_each_broker_charges_separately(
     def java() -> list[list[bytes]]:
         config = java_trusting(door.ca) | {"client.id": "java"}
         exchanges = [Exchange(topics["java"][node], MESSAGES[node], config) for node in MESSAGES]
-        return JavaRecords(VERSION, door.at()).run(*exchanges)
+        return JavaRecords(NEWEST, door.at()).run(*exchanges)
 
     def python(node: int) -> list[bytes]:
         client, name = KafkaPythonByName(door.hosts), topics["python"][node]
@@ -104,6 +106,9 @@ def test_clients_reach_each_broker_by_sni_and_each_broker_charges_separately(
         by_java = pool.submit(java)
         assert list(pool.map(python, MESSAGES)) == list(MESSAGES.values())
         assert by_java.result() == list(MESSAGES.values())
+    metrics = door.admin.metrics()
+    assert metrics.value("weir_requests_total", api="ApiVersions", version="5") > 0
+    assert metrics["weir_wrong_nodes_total"] == 0
     charged = door.charged()
     for client in topics:
         for node_id, least in BYTES.items():
