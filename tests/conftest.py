@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -15,7 +16,7 @@ from tests.rooms import ROOMS
 from tests.selection import limit_sparks_time, order_by_cluster, parse_part, select_part, skip_after
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
 register_profiles()
 
@@ -45,6 +46,20 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.setdefault(name, SPARKS_JAVA)
     if config.getoption("--part"):
         parse_part(config.getoption("--part"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep the modules and the collected tests, which live until the end, from the garbage collector: each of
+    its runs would visit them.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(trylast=True)  # after -m and -k

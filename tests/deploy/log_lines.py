@@ -11,8 +11,6 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.config.settings import Settings
 
@@ -20,6 +18,7 @@ ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = (ROOT / "docs" / "reference" / "configuration.md").read_text("utf-8")
 VALUES: Final = frozenset({"brokers", "died", "replaced", "stuck", "zookeeper"})
 """Words in backquotes that are values of fields, if `is`, `or`, a comma or a bracket is before them."""
+_KNOWN: Final = frozenset(Settings.__struct_fields__) | {each.value for each in CloseReason}
 METHODS: Final = {name: name for name in ("debug", "info", "warning", "error")} | {"exception": "error"}
 """Methods of loggers, and their log levels."""
 LOGGERS: Final = frozenset({"log", "audit", "self._log"})
@@ -75,10 +74,9 @@ def _rows(number: int, line: str) -> Iterator[Row]:
 
 def _fields(meaning: str) -> frozenset[str]:
     """Return the words in backquotes that are names of fields."""
-    known = {field.name for field in msgspec.structs.fields(Settings)} | {each.value for each in CloseReason}
     words = re.findall(r"(is|or|,|\()? ?`([a-z_]+)`", meaning)
     values = {word for before, word in words if before and word in VALUES}
-    return frozenset(word for _before, word in words if word not in known | values and word[:5] != "weir_")
+    return frozenset(word for _before, word in words if word not in _KNOWN | values and word[:5] != "weir_")
 
 
 @cache

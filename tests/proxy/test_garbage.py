@@ -43,13 +43,12 @@ OF_A_PROCESS: Final = {
 @pytest.fixture
 def no_collector() -> Iterator[None]:
     """Python frees what has no reference left, and nothing else. `gc.get_objects` lists the test's own
-    objects: the heap of a whole test run has millions.
+    objects.
     """
     gc.collect()
     gc.disable()
     gc.freeze()
     yield
-    gc.unfreeze()
     gc.enable()
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import gzip
 import random
 import struct
+from collections.abc import Callable
+from functools import cache
 from typing import Final, NamedTuple
 
 GZIP: Final = 1
@@ -99,15 +101,21 @@ def batch(stream: Stream, records: int = 1) -> bytes:
     return head + stream.packed
 
 
-ATTACKS: Final = {
-    "gzip with a forged size": gzip_stream(b"", 20 * MB, claim=1000),
-    "gzip with a forged size of 0": gzip_stream(noise(1000), 5 * MB, claim=0),
-    "gzip with a forged size above what is confirmed": gzip_stream(b"", 60 * MB, claim=2 * MB),
-    "gzip with a random lead": gzip_stream(noise(100_000), 20 * MB),
-    "gzip with a random lead and a forged size": gzip_stream(noise(100_000), 20 * MB, claim=100_100),
-    "zstd of repeated bytes": zstd_stream(b"", 100 * MB),
-    "zstd with raw blocks first": zstd_stream(noise(100_000), 100 * MB),
-    "lz4 with literals first": lz4_stream(noise(12_000), 4_000_000),
-    "snappy with literals first": snappy_stream(noise(400_000), 10 * MB),
+ATTACKS: Final[dict[str, Callable[[], Stream]]] = {
+    "gzip with a forged size": lambda: gzip_stream(b"", 20 * MB, claim=1000),
+    "gzip with a forged size of 0": lambda: gzip_stream(noise(1000), 5 * MB, claim=0),
+    "gzip with a forged size above what is confirmed": lambda: gzip_stream(b"", 60 * MB, claim=2 * MB),
+    "gzip with a random lead": lambda: gzip_stream(noise(100_000), 20 * MB),
+    "gzip with a random lead and a forged size": lambda: gzip_stream(noise(100_000), 20 * MB, claim=100_100),
+    "zstd of repeated bytes": lambda: zstd_stream(b"", 100 * MB),
+    "zstd with raw blocks first": lambda: zstd_stream(noise(100_000), 100 * MB),
+    "lz4 with literals first": lambda: lz4_stream(noise(12_000), 4_000_000),
+    "snappy with literals first": lambda: snappy_stream(noise(400_000), 10 * MB),
 }
-"""Streams that the beginning or the end tells lies about."""
+"""Makers of streams that the beginning or the end tells lies about."""
+
+
+@cache
+def attack(name: str) -> Stream:
+    """Return the stream of this name; to make one takes up to a second."""
+    return ATTACKS[name]()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -41,6 +40,8 @@ class Lane:
     """Marks; each module of this lane uses at least one of them. Empty if any module may have tests of the
     lane.
     """
+    without: tuple[str, ...] = ()
+    """Marks; modules whose every test has one of them are not collected."""
     workers: str = "auto"
     """Number of pytest-xdist's workers; "0": the tests run one after the other."""
     options: tuple[str, ...] = ()
@@ -75,19 +76,20 @@ class Lane:
         """Return the paths that pytest collects, relative to the checkout; not all paths, because collecting
         takes seconds.
         """
-        return [*self.only] or (modules(self.named) if self.named else ["tests"])
+        if self.only or self.named:
+            return [*self.only] or modules(rf"\bmark\.({'|'.join(self.named)})\b")
+        whole = set(modules(rf"^pytestmark = .*\bmark\.({'|'.join(self.without)})\b"))
+        return [path for path in modules("") if path not in whole]
 
     def report(self, extent: Extent) -> Path:
         """Return the path of the lane's JUnit file."""
         return REPORTS / (f"{self.name}-{extent.value}.xml" if self.is_divided else f"{self.name}.xml")
 
 
-def modules(marks: Iterable[str]) -> list[str]:
-    """Return the test modules whose text uses one of these marks; other modules have no test with such a
-    mark.
-    """
-    named = re.compile(rf"\bmark\.({'|'.join(marks)})\b")
-    found = (path for path in sorted(TESTS.rglob("test_*.py")) if named.search(path.read_text("utf-8")))
+def modules(pattern: str) -> list[str]:
+    """Return the test modules with a match of this regular expression in their text."""
+    finds = re.compile(pattern, re.MULTILINE).search
+    found = (path for path in sorted(TESTS.rglob("test_*.py")) if finds(path.read_text("utf-8")))
     return [str(path.relative_to(ROOT)) for path in found]
 
 
@@ -110,6 +112,7 @@ FAST: Final = Lane(
     "no broker, no Spark",
     "not broker and not oracle and not spark and not alone",
     core="not slow",
+    without=("broker", "oracle", "spark", "alone"),
     workers=_busy_workers(),
 )
 SPARK: Final = Lane(
