@@ -16,6 +16,15 @@ Case = tuple[str, dict[str, Any]]
 PARAM = type(pytest.param())
 
 
+def first_core(values: Iterable[object], core: int = 1) -> list[Any]:
+    """Return the values for `pytest.mark.parametrize`; all after the first `core` are `slow`: they hold the
+    same rule with other numbers.
+    """
+    listed = list(dict.fromkeys(values))
+    rest = (value if isinstance(value, tuple) else (value,) for value in listed[core:])
+    return [*listed[:core], *(pytest.param(*each, marks=pytest.mark.slow) for each in rest)]
+
+
 def check_each(cases: Iterable[C], check: Callable[[C], object], *, name: Callable[[C], str] = repr) -> None:
     """Check every case, also after a failure. Raises the first failure, with a note that names every case
     that failed; raises AssertionError if there are no cases.

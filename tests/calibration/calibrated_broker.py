@@ -81,7 +81,7 @@ class CalibratedBroker(Controller, QuotaCluster):
     spoken: dict[int, VersionRange] = field(default_factory=lambda: dict(VERSIONS))
     creates: bool = False
     accepts_configs: bool = True
-    breaks_after: set[int] = field(default_factory=set)
+    breaks_after: frozenset[int] = frozenset()
     """Numbers of requests, counted over all connections, at which the broker closes the connection."""
     groups: set[str] = field(default_factory=set)
     nursery: trio.Nursery | None = None

@@ -11,6 +11,7 @@ from trio.testing import MockClock
 
 from tests.calibration.calibrated_broker import ADDRESS, VERSIONS, CalibratedBroker
 from tests.kfake.cluster import up_to
+from tests.matrix import first_core
 from weir.calibration.batches import batch, text
 from weir.calibration.broker_connection import BrokerConnection, CalibrationError
 from weir.calibration.cases import COEFFICIENTS
@@ -141,7 +142,7 @@ def test_calibration_removes_only_the_leftovers_of_a_killed_run() -> None:
     assert set(broker.topics) == {"__weir_calibrate_mine", "orders"}
 
 
-@pytest.mark.parametrize("stop_after", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("stop_after", first_core([3, 1, 2, 5, 8]))
 def test_an_interrupted_calibration_restores_the_broker(stop_after: int) -> None:
     broker = CalibratedBroker(costs=COSTS)
     found = calibrate(broker, Options(SOME, rounds=2, share=1.0), stop_after=stop_after)
@@ -149,8 +150,10 @@ def test_an_interrupted_calibration_restores_the_broker(stop_after: int) -> None
     assert found.left_behind == []
 
 
-@pytest.mark.parametrize("breaks_after", [{30}, {5, 6}, {60, 200, 400}])
-def test_calibration_reconnects_after_a_lost_connection(breaks_after: set[int]) -> None:
+@pytest.mark.parametrize(
+    "breaks_after", first_core([frozenset({30}), frozenset({60, 200, 400}), frozenset({5, 6})])
+)
+def test_calibration_reconnects_after_a_lost_connection(breaks_after: frozenset[int]) -> None:
     broker = CalibratedBroker(costs=COSTS, breaks_after=breaks_after)
     try:
         found = calibrate(broker, Options((ApiKey.HEARTBEAT,), rounds=2, share=1.0))
@@ -161,6 +164,7 @@ def test_calibration_reconnects_after_a_lost_connection(breaks_after: set[int]) 
     assert [len(one.us) for one in found.found] == [2]
 
 
+@pytest.mark.slow
 def test_calibration_skips_apis_that_the_broker_does_not_answer() -> None:
     """It closes the connection when a client lists groups."""
     broker = CalibratedBroker(
@@ -180,6 +184,7 @@ class Silent(QuotaProbe):
         return ["nothing"] * len(pending)
 
 
+@pytest.mark.slow
 def test_calibration_without_a_usable_reading_ends_with_an_error() -> None:
     broker = CalibratedBroker(costs=COSTS)
     options = Options((ApiKey.HEARTBEAT,), rounds=2, share=1.0)

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from click.testing import CliRunner
 
 from tests.cli.run_command import error_line
@@ -170,6 +171,7 @@ def is_listening(log: Path) -> bool:
     return "listening" in log.read_text()
 
 
+@pytest.mark.slow
 def test_errors_of_the_process_that_writes_end_in_the_exit_code_while_traffic_goes_on(tmp_path: Path) -> None:
     for harm, text in (("kill", "the process that writes it"), ("unlink", "was removed or replaced")):
         broker, port, out, log = served_broker().__enter__(), free_range(3), tmp_path / "c", tmp_path / harm

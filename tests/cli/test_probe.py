@@ -18,6 +18,7 @@ from click.testing import CliRunner, Result
 from tests.conformance.probe.stub_target import stub_target
 from tests.kfake.cluster import up_to
 from tests.kfake.threads import Brokers
+from tests.matrix import first_core
 from weir.cli.main import weir
 from weir.conformance.probe import runner
 from weir.protocol.api import ApiKey
@@ -134,7 +135,7 @@ def test_a_target_that_stops_is_told_in_one_line(stub: Brokers, monkeypatch: pyt
     assert "2 of 20 cases were done; the topic weir-probe-" in text
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", first_core([signal.SIGINT, signal.SIGTERM]))
 def test_a_signal_removes_the_scratch_topic(stub: Brokers, number: signal.Signals) -> None:
     process: list[subprocess.Popen[bytes]] = []
     killed: list[int] = []

@@ -28,6 +28,7 @@ from tests.cli.run_process import running
 from tests.kafka.ports import free_range
 from tests.kfake.cluster import Cluster
 from tests.kfake.threads import Brokers
+from tests.matrix import first_core
 from tests.proxy.usage_rigs import text_of
 from tests.proxy.wire import quota_table
 from tests.wire.frames import request
@@ -198,81 +199,6 @@ def test_the_window_of_mutations_reaches_the_budgets() -> None:
     assert budget.tokens(0) == 1000
 
 
-IN_TABLES = {
-    "quotas": {
-        "file": "quotas",
-        "mode": "quota_mode",
-        "store": "quota_store",
-        "topic": "quota_topic",
-        "snapshot": "quota_snapshot",
-        "admins": "quota_admins",
-        "empty_client_id": "empty_client_id",
-        "request_costs": "request_costs",
-        "request_time_scale": "request_time_scale",
-    },
-    "quotas.controller": {
-        "samples": "controller_quota_window_num",
-        "window_seconds": "controller_quota_window_size_seconds",
-    },
-    "identity": {
-        "sasl_oauthbearer_sub_claim_name": "sasl_oauthbearer_sub_claim_name",
-        "gssapi_principal": "gssapi_principal",
-        "delegation_token_principal": "delegation_token_principal",
-        "unreadable_principal": "unreadable_principal",
-        "ssl_principal_mapping_rules": "ssl_principal_mapping_rules",
-        "super_users": "super_users",
-    },
-    "tls": {
-        "cert": "tls_cert",
-        "key": "tls_key",
-        "client_auth": "tls_client_auth",
-        "client_ca": "tls_client_ca",
-        "sni_domain": "sni_domain",
-    },
-    "brokers": {
-        "tls": "upstream_tls",
-        "ca": "upstream_ca",
-        "cert": "upstream_cert",
-        "key": "upstream_key",
-        "verify_host": "upstream_verify_host",
-        "sasl_mechanism": "upstream_sasl_mechanism",
-        "sasl_username": "upstream_sasl_username",
-        "sasl_password_file": "upstream_sasl_password_file",
-    },
-    "usage": {
-        "dir": "usage_dir",
-        "topic": "usage_topic",
-        "interval_ms": "usage_interval_ms",
-        "rotate_s": "usage_rotate_s",
-        "rotate_bytes": "usage_rotate_bytes",
-        "keep_bytes": "usage_keep_bytes",
-        "queue_records": "usage_queue_records",
-        "entities_max": "usage_entities_max",
-        "trace_share": "usage_trace_share",
-    },
-    "connections": {
-        "max": "connections_max",
-        "max_creation_rate": "max_connection_creation_rate",
-        "listener_max_creation_rate": "listener_max_connection_creation_rate",
-        "max_per_ip": "max_connections_per_ip",
-        "max_per_ip_overrides": "max_connections_per_ip_overrides",
-    },
-}
-"""Tables that configurations could once have, and the key that each key in them stood for."""
-
-
-@pytest.mark.parametrize("table", IN_TABLES)
-def test_each_key_of_a_former_configuration_table_is_told_its_present_name(
-    tmp_path: Path, table: str
-) -> None:
-    keys = IN_TABLES[table]
-    file = written(
-        tmp_path / "weir.toml", f"upstream = 'a:1'\n[{table}]\n" + "".join(f"{name} = 1\n" for name in keys)
-    )
-    advice = ", ".join(f"{table}.{name} as {key}" for name, key in keys.items())
-    assert refused("--config", file) == f"weir: {file}: keys must not stand in tables: write {advice}"
-
-
 def test_an_almost_empty_configuration_keeps_the_defaults(tmp_path: Path) -> None:
     file = tmp_path / "weir.toml"
     file.write_text("upstream = 'a:1'\nquotas = ''\n")
@@ -381,11 +307,10 @@ def test_help_lists_the_commands_in_whole_sentences() -> None:
 def test_the_shell_completes_commands_and_options() -> None:
     """As docs/reference/command-line.md says; click's protocol for bash."""
     environment = {**os.environ, "PYTHONPATH": ".", "_WEIR_COMPLETE": "bash_complete"}
-    for words, completion in (("weir ru", "plain,run"), ("weir run --broker-p", "plain,--broker-ports")):
-        variables = {**environment, "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
-        command = [sys.executable, "-m", "weir.cli"]
-        done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60, check=False)
-        assert completion in done.stdout.split()
+    variables = {**environment, "COMP_WORDS": "weir run --broker-p", "COMP_CWORD": "2"}
+    command = [sys.executable, "-m", "weir.cli"]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60, check=False)
+    assert "plain,--broker-ports" in done.stdout.split()
 
 
 @pytest.mark.parametrize("option", ["--help", "-h", "--version", "-V"])
@@ -435,7 +360,7 @@ def throttle_ms(port: int, size: int, client_id: str) -> int:
         return client.produce(size)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", first_core([signal.SIGTERM, signal.SIGINT]))
 def test_weir_run_serves_follows_its_quota_file_and_stops_on_a_signal(
     broker: int, tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -470,7 +395,7 @@ def test_weir_run_serves_follows_its_quota_file_and_stops_on_a_signal(
         assert weir_run.process.wait(20) == 0
 
 
-@pytest.mark.parametrize("has_listeners", [True, False])
+@pytest.mark.parametrize("has_listeners", first_core([True, False]))
 def test_weir_run_shows_replication_quotas_only_with_replication_listeners(
     broker: int, has_listeners: bool
 ) -> None:
@@ -501,6 +426,7 @@ def used(directory: Path) -> dict[str, int]:
     return total
 
 
+@pytest.mark.slow
 def test_weir_run_loses_no_usage_record_on_a_signal_or_when_killed(broker: int, tmp_path: Path) -> None:
     port, directory = free_range(3), tmp_path / "usage"
     options = ["--upstream", f"{HOST}:{broker}", "--listen", f"{HOST}:{port}", "--connect-timeout-s", "1"]
@@ -532,6 +458,7 @@ def test_weir_run_loses_no_usage_record_on_a_signal_or_when_killed(broker: int, 
     assert used(directory) == {"app": 3 * sizes[b"app"], "other": sizes[b"other"]}
 
 
+@pytest.mark.slow
 def test_weir_run_raises_its_descriptor_limit_to_the_hard_limit(broker: int) -> None:
     port = free_range(3)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

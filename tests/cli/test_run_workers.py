@@ -21,12 +21,12 @@ from tests.cli.cluster import VERSION, WAIT_S, Producer, cluster, produced
 from tests.cli.run_process import Weir, running
 from tests.kafka.ports import free_range
 from tests.kafka.settings import HOST
+from tests.matrix import first_core
 from tests.proxy.certificates import client_context, write_pair
 from tests.proxy.usage_rigs import text_of
 from tests.wire.messages import produce_to
 from weir.usage import TraceRecord, UsageRecord
 
-ONE, AUTO = (pytest.param(workers, marks=pytest.mark.slow) for workers in ("1", "auto"))
 BROKERS = 3
 PATIENCE_S = 60
 """Weir looks at its files every few seconds."""
@@ -52,7 +52,8 @@ def recorded(directory: Path, kind: str) -> list[bytes]:
     return [line for path in directory.glob(f"{kind}-*.jsonl.zst") for line in text_of(path).splitlines()]
 
 
-@pytest.mark.parametrize("workers", [ONE, "2", AUTO])
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", ["2", "1", "auto"])
 def test_usage_records_and_traces_are_those_of_the_wire_with_any_number_of_workers(
     tmp_path: Path, workers: str
 ) -> None:
@@ -79,7 +80,8 @@ def test_usage_records_and_traces_are_those_of_the_wire_with_any_number_of_worke
     assert all(begin_ms <= r.time_ms <= r.answered_ms <= end_ms for r in traces)
 
 
-@pytest.mark.parametrize("workers", [ONE, "2"])
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_restart_gives_no_client_its_quota_again_with_any_number_of_workers(
     tmp_path: Path, workers: str
 ) -> None:
@@ -106,8 +108,9 @@ def test_a_restart_gives_no_client_its_quota_again_with_any_number_of_workers(
         stop(weir)
 
 
-@pytest.mark.parametrize("at_once", [False, True], ids=["drained", "at once"])
-@pytest.mark.parametrize("workers", [ONE, "2"])
+@pytest.mark.parametrize(
+    ("workers", "at_once"), first_core([("2", False), ("2", True), ("1", False), ("1", True)])
+)
 def test_the_log_says_how_many_connections_ended_and_were_cut_when_weir_stopped(
     tmp_path: Path, workers: str, at_once: bool
 ) -> None:
@@ -180,6 +183,7 @@ def test_a_new_certificate_is_presented_by_all_workers(tmp_path: Path) -> None:
         stop(weir)
 
 
+@pytest.mark.slow
 def test_a_replaced_worker_serves_although_files_were_broken_since_the_start(tmp_path: Path) -> None:
     cert, key = write_pair(tmp_path, HOST)
     costs = tmp_path / "costs.toml"
@@ -214,6 +218,7 @@ def certificate_of(path: Path) -> bytes:
     return ssl.PEM_cert_to_DER_cert(text[: text.index(end) + len(end)])
 
 
+@pytest.mark.slow
 def test_clients_that_name_their_broker_by_sni_reach_that_broker_through_any_worker(tmp_path: Path) -> None:
     cert, key = write_pair(tmp_path, HOST, "*.kafka.test")
     port, admin = free_range(1), free_range(1)
@@ -271,6 +276,7 @@ def told(port: int, client_id: str, size: int) -> int:
         client.close()
 
 
+@pytest.mark.slow
 def test_connections_of_all_workers_are_in_one_list_with_numbers_of_their_own() -> None:
     with administered("2") as (weir, ports, api):
         weir.logged("admin endpoint listening")

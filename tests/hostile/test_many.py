@@ -44,6 +44,7 @@ def test_weir_serves_clients_beside_ten_thousand_idle_connections(stage: Stage) 
     stage.all_closed({"client_closed": count + 1})
 
 
+@pytest.mark.slow
 def test_weir_accepts_a_burst_of_a_thousand_connections(stage: Stage) -> None:
     """All are connected to at once, ask at once, and are answered."""
     with Neighbour(stage), selectors.DefaultSelector() as selector:

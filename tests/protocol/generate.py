@@ -1,11 +1,12 @@
-"""Hypothesis strategies for messages, built from the schemas: any value that a message can have in a
-version."""
+"""Random messages, made from the schemas: any value that a message can have in a version."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable
 from functools import cache
+from math import inf
+from random import Random
 from typing import Any, Final, TypeVar
 
 import pytest
@@ -18,34 +19,41 @@ from weir.protocol.schema import Layout, Slot, api_keys
 from weir.protocol.values import Message, Value, schema_of
 
 M = TypeVar("M", bound="Message")
-Strategy = st.SearchStrategy[Any]
 
-_BITS: Final = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
-_TEXT: Final = st.text(max_size=8)
-_BYTES: Final = st.binary(max_size=16)
-_ANY: Final[dict[str, Strategy]] = {
-    **{name: st.integers(-(1 << bits - 1), (1 << bits - 1) - 1) for name, bits in _BITS.items()},
-    "uint16": st.integers(0, 0xFFFF),
-    "uint32": st.integers(0, 0xFFFFFFFF),
-    "bool": st.booleans(),
-    "float64": st.floats(allow_nan=False),
-    "uuid": st.uuids(),
-    "string": _TEXT,
-    "bytes": _BYTES,
-    "records": _BYTES,
+_INTEGERS: Final = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
+_LETTERS: Final = "ab.-\0\x7f\u00e9\u20ac\uffff\U0001f600"
+_FLOATS: Final = (0.0, -0.0, 5e-324, 1.7e308, inf, -inf)
+
+
+def _integer(bits: int) -> Callable[[Random], int]:
+    """Draw from numbers of each length, of both signs, and often the ends."""
+    low, high = -(1 << bits - 1), (1 << bits - 1) - 1
+    return lambda chance: chance.choice((0, 1, -1, low, high, chance.getrandbits(chance.randrange(1, bits))))
+
+
+def _bytes(chance: Random) -> bytes:
+    return chance.randbytes(chance.randrange(17))
+
+
+_ANY: Final[dict[str, Callable[[Random], Any]]] = {
+    **{name: _integer(bits) for name, bits in _INTEGERS.items()},
+    "uint16": lambda chance: chance.getrandbits(chance.randrange(17)),
+    "uint32": lambda chance: chance.getrandbits(chance.randrange(33)),
+    "bool": lambda chance: chance.random() < 0.5,
+    "float64": lambda chance: chance.choice((*_FLOATS, chance.uniform(-1e9, 1e9))),
+    "uuid": lambda chance: uuid.UUID(int=chance.getrandbits(128)),
+    "string": lambda chance: "".join(chance.choices(_LETTERS, k=chance.randrange(9))),
+    "bytes": _bytes,
+    "records": _bytes,
 }
 
 # What kio has types of its own for: it takes known error codes, and times that a datetime can hold.
-_TAME: Final[dict[str, Strategy]] = {
+_TAME: Final[dict[str, Callable[[Random], Any]]] = {
     **_ANY,
-    "int64": st.integers(0, 1 << 41),
-    "float64": st.floats(-1e9, 1e9),
-    "error_code": st.integers(-1, 100),
+    "int64": lambda chance: chance.getrandbits(chance.randrange(42)),
+    "float64": lambda chance: chance.uniform(-1e9, 1e9),
+    "error_code": lambda chance: chance.randrange(-1, 101),
 }
-
-_UNKNOWN_TAGS: Final = st.dictionaries(st.integers(1000, TAG_MAX), _BYTES, max_size=2).map(
-    lambda tags: tuple(sorted(tags.items()))
-)
 
 
 def every_version() -> list[tuple[type[Message], int]]:
@@ -62,7 +70,8 @@ def each_version(
     versions: Iterable[tuple[type[Message], int]],
 ) -> Callable[[Callable[..., object]], Callable[..., None]]:
     """Make one test for each API, which checks all versions of its request and response that are given.
-    A failure names all versions that failed.
+    A failure names all versions that failed. `hypothesis.given` belongs above this decorator: each of its
+    runs costs milliseconds.
     """
     by_api: dict[str, list[tuple[type[Message], int]]] = {}
     for message, version in versions:
@@ -70,10 +79,10 @@ def each_version(
         by_api.setdefault(api, []).append((message, version))
 
     def decorate(check: Callable[..., object]) -> Callable[..., None]:
-        def test(api_versions: list[tuple[type[Message], int]]) -> None:
+        def test(api_versions: list[tuple[type[Message], int]], **drawn: object) -> None:
             check_each(
                 api_versions,
-                lambda pair: check(message=pair[0], version=pair[1]),
+                lambda pair: check(message=pair[0], version=pair[1], **drawn),
                 name=lambda pair: version_id(*pair),
             )
 
@@ -85,28 +94,45 @@ def each_version(
 
 
 @cache
-def messages(message: type[Message], version: int, *, tame: bool = False) -> Strategy:
-    """Values that `message` can have in `version`; if `tame`, those that other libraries have types for."""
-    return _struct(message, message, codec(message, version).layout, tame)
+def messages(message: type[Message], version: int, *, tame: bool = False) -> st.SearchStrategy[Any]:
+    """Values that `message` can have in `version`; if `tame`, those that other libraries have types for.
+
+    A value is drawn from a seed: to make strategies of whole schemas takes longer than the tests do.
+    """
+    return st.integers(0, 0xFFFFFFFF).map(lambda seed: drawn(message, version, Random(seed), tame=tame))
 
 
-def _struct(message: type[Message], built: type[Value], layout: Layout, tame: bool) -> Strategy:
-    fields = {slot.name: _slot(message, slot, tame) for slot in layout.fields + layout.tagged}
+def drawn(message: type[M], version: int, chance: Random, *, tame: bool = False) -> M:
+    """Return a value that `message` can have in `version`."""
+    built: M = _struct(message, message, codec(message, version).layout, chance, tame)
+    return built
+
+
+def _struct(message: type[Message], built: type[Value], layout: Layout, chance: Random, tame: bool) -> Any:
+    defaults = chance.choice((0.0, 0.0, 0.5, 0.95))  # share of fields; old versions refuse some values
+    fields = {
+        slot.name: _slot(message, slot, chance, tame)
+        for slot in layout.fields + layout.tagged
+        if chance.random() >= defaults or slot.type == "records"  # those are null by default
+    }
     if layout.flexible and not tame:
-        fields["unknown_tagged_fields"] = st.just(()) | _UNKNOWN_TAGS
-    return st.builds(built, **fields)
+        tags = chance.sample((1000, 16_384, TAG_MAX), chance.choice((0, 0, 1, 2)))
+        fields["unknown_tagged_fields"] = tuple((tag, _bytes(chance)) for tag in sorted(tags))
+    return built(**fields)
 
 
-def _slot(message: type[Message], slot: Slot, tame: bool) -> Strategy:
+def _slot(message: type[Message], slot: Slot, chance: Random, tame: bool) -> Any:
+    if slot.nullable and chance.random() < 0.3:
+        return None
+    count = chance.randrange(3) if slot.is_array else 1
     if slot.struct is not None:
-        value = _struct(message, getattr(message, slot.type), slot.struct, tame)
-    elif tame and slot.name.endswith("error_code"):
-        value = _TAME["error_code"]
+        kind = getattr(message, slot.type)
+        found = [_struct(message, kind, slot.struct, chance, tame) for _ in range(count)]
     else:
-        value = (_TAME if tame else _ANY)[slot.type]
-    if slot.is_array:
-        value = st.lists(value, max_size=2)
-    return st.none() | value if slot.nullable else value
+        named = "error_code" if tame and slot.name.endswith("error_code") else slot.type
+        draw = (_TAME if tame else _ANY)[named]
+        found = [draw(chance) for _ in range(count)]
+    return found if slot.is_array else found[0]
 
 
 SAMPLE_ID: Final = uuid.UUID(int=1 << 100 | 7)

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import functools
+from random import Random
 
-from hypothesis import given
 from kio.schema.index import api_key_map, schema_name_map
 from kio.static.constants import EntityType
 
 from tests.properties import examples
 from tests.protocol import kio_side
-from tests.protocol.generate import every_version, messages
+from tests.protocol.generate import drawn, every_version
 from tests.protocol.plain import plain
 from weir.protocol.values import Message, schema_of
 
 
 @functools.cache
 def samples(message: type[Message], version: int) -> list[Message]:
-    found: list[Message] = []
-
-    @examples(6)
-    @given(value=messages(message, version, tame=True))
-    def collect(value: Message) -> None:
-        found.append(value)
-
-    collect()
-    return found
+    count = examples(6).max_examples
+    return [drawn(message, version, Random(seed), tame=True) for seed in range(count)]
 
 
 def jobs(message: type[Message], version: int) -> list[kio_side.Job]:

@@ -33,9 +33,9 @@ VERSIONS = every_version()
 IDS = [version_id(*each) for each in VERSIONS]
 
 
-@each_version(VERSIONS)
 @examples(5)
 @given(data=st.data())
+@each_version(VERSIONS)
 def test_every_value_survives_a_round_trip(message: type[Message], version: int, data: st.DataObject) -> None:
     value = data.draw(messages(message, version))
     encoded = codec(message, version).encode(value)

@@ -143,9 +143,9 @@ def encoded(value: FetchResponse, version: int) -> bytes:
 # The partitions of whole responses
 
 
-@each_version(IN_KIO)
 @examples(8)
 @given(data=st.data(), cuts=CUTS)
+@each_version(IN_KIO)
 def test_the_partition_scan_finds_the_partitions_that_kio_has_written(
     message: type[Message], version: int, data: st.DataObject, cuts: list[int]
 ) -> None:
@@ -156,9 +156,9 @@ def test_the_partition_scan_finds_the_partitions_that_kio_has_written(
     assert scan.head == expected_head(plain(value), version)
 
 
-@each_version(EVERY)
 @examples(8)
 @given(data=st.data(), cuts=CUTS)
+@each_version(EVERY)
 def test_the_partition_scan_finds_the_partitions_that_kafka_python_reads(
     message: type[Message], version: int, data: st.DataObject, cuts: list[int]
 ) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from hypothesis import given, reject
+from hypothesis import given
 from hypothesis import strategies as st
 from kio.index import KioIndexError, load_response_schema
 from kio.serial import entity_reader, entity_writer
@@ -123,9 +123,9 @@ def test_the_tag_section_and_the_headers_are_those_of_kafkas_schemas(
 # Where the codecs put the fields
 
 
-@each_version(EVERY)
 @given(data=st.data())
 @examples(3)
+@each_version(EVERY)
 def test_every_place_is_where_the_codec_puts_the_field(
     message: type[Message], version: int, data: st.DataObject
 ) -> None:
@@ -150,9 +150,9 @@ def kio_knows(message: type[Message], version: int) -> bool:
 KIO: Final = [pair for pair in THROTTLED if kio_knows(*pair)]
 
 
-@each_version(KIO)
 @given(data=st.data())
 @examples(3)
+@each_version(KIO)
 def test_the_place_is_where_kio_writes_the_throttle_time(
     message: type[Message], version: int, data: st.DataObject
 ) -> None:
@@ -161,7 +161,7 @@ def test_the_place_is_where_kio_writes_the_throttle_time(
     try:
         value, _size = entity_reader(kind)(ours, 0)
     except OutOfBoundValue:  # where kio has a time, -1 is one only if the schema's default says so
-        reject()
+        return
     bodies = []
     for ms in (0x11223344, 0x55667788):
         throttle = i32Timedelta.parse(timedelta(milliseconds=ms))

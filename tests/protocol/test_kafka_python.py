@@ -55,9 +55,9 @@ RENAMED = {"generation_id": "generation_id_or_member_epoch"}
 """Fields that Kafka 4.4 has renamed in TxnOffsetCommit."""
 
 
-@each_version(KNOWN)
 @examples(4)
 @given(data=st.data())
+@each_version(KNOWN)
 def test_kafka_python_writes_the_same_bytes(
     message: type[Message], version: int, data: st.DataObject
 ) -> None:
@@ -75,7 +75,10 @@ def convert(value: Any, cls: Any, version: int) -> Any:
         if field.name == "authorized_operations":
             fields[field.name] = _bits(_operations(value))
             continue
-        inner = getattr(value, field.name if hasattr(value, field.name) else RENAMED[field.name])
+        name = field.name if hasattr(value, field.name) else RENAMED[field.name]
+        inner = getattr(value, name)
+        if field.tag is not None and inner == getattr(type(value)(), name):
+            continue  # kafka-python would write the tags of some defaults
         if field.is_struct() and inner is not None:
             inner = convert(inner, field.data_class, version)
         elif field.is_struct_array() and inner is not None:

@@ -64,9 +64,9 @@ def fields_end(version: int) -> int:
     return replica_id_bytes + (12 if version >= 3 else 8)
 
 
-@each_version(IN_KIO)
 @examples(8)
 @given(data=st.data())
+@each_version(IN_KIO)
 def test_a_fetch_that_asks_for_the_least_is_as_kio_writes_it(
     message: type[Message], version: int, data: st.DataObject
 ) -> None:
@@ -74,9 +74,9 @@ def test_a_fetch_that_asks_for_the_least_is_as_kio_writes_it(
     assert patched(version, kio_bytes(value, version)) == kio_bytes(least(value, version), version)
 
 
-@each_version(EVERY)
 @examples(8)
 @given(data=st.data())
+@each_version(EVERY)
 def test_a_fetch_that_asks_for_the_least_has_its_other_fields_as_kafka_python_reads_them(
     message: type[Message], version: int, data: st.DataObject
 ) -> None:

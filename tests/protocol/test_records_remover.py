@@ -106,9 +106,9 @@ def sized(version: int, record_bytes: int, partitions: int = 1) -> bytes:
 # What is left
 
 
-@each_version(IN_KIO)
 @examples(8)
 @given(data=st.data(), cuts=CUTS)
+@each_version(IN_KIO)
 def test_without_records_a_fetch_response_is_as_kio_writes_it_with_empty_records(
     message: type[Message], version: int, data: st.DataObject, cuts: list[int]
 ) -> None:
@@ -116,9 +116,9 @@ def test_without_records_a_fetch_response_is_as_kio_writes_it_with_empty_records
     assert fed(version, kio_bytes(value, version), cuts).body() == kio_bytes(emptied(value), version)
 
 
-@each_version(EVERY)
 @examples(8)
 @given(data=st.data(), cuts=CUTS)
+@each_version(EVERY)
 def test_without_records_a_fetch_response_has_its_other_fields_as_kafka_python_reads_them(
     message: type[Message], version: int, data: st.DataObject, cuts: list[int]
 ) -> None:

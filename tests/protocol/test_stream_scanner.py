@@ -116,9 +116,9 @@ def test_the_stream_scanner_finds_the_tag_section_in_chunks_of_any_size(
         assert scanned(message, version, chunked(body, range(size, len(body), size))) == expected
 
 
-@each_version(FLEXIBLE)
 @given(data=st.data())
 @examples(2)
+@each_version(FLEXIBLE)
 def test_the_stream_scanner_agrees_with_the_codec_on_the_end_of_the_fields(
     message: type[Message], version: int, data: st.DataObject
 ) -> None:

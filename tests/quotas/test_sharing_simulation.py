@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from tests.matrix import first_core
 from tests.quotas.sharing_world import (
     LIMIT,
     SIZE,
@@ -22,18 +23,12 @@ from weir.quotas.sharing.blindness import Sight
 
 DELAYS_MS = (20, 100, 500, 2000)
 SEEDS = int(os.environ.get("SEEDS", "5"))
-"""Number of seeds of each case of greedy clients; `SEEDS=100` in the environment for more."""
-SLOW = [
-    (weirs, demand)
-    for weirs in range(2, 9)
-    for demand in (2, 3, 10)
-    if (weirs, demand) not in {(2, 2), (3, 3), (8, 2)}
-]
+"""Number of seeds of each slow case of greedy clients; `SEEDS=100` in the environment for more."""
 
 
 @pytest.mark.parametrize(
     ("weirs", "demand"),
-    [(2, 2), (3, 3), (8, 2), *(pytest.param(*each, marks=pytest.mark.slow) for each in SLOW)],
+    first_core([(3, 3), *((weirs, demand) for weirs in range(2, 9) for demand in (2, 3, 10))]),
 )
 def test_the_first_window_exceeds_the_limit_by_at_most_the_derived_bound(weirs: int, demand: int) -> None:
     for delay_ms in DELAYS_MS:
@@ -43,11 +38,16 @@ def test_the_first_window_exceeds_the_limit_by_at_most_the_derived_bound(weirs: 
 
 @pytest.mark.parametrize(
     ("weirs", "delay_ms", "tolerance"),
-    [
-        *((weirs, delay_ms, 0.05) for weirs in (2, 3) for delay_ms in (20, 100, 500)),
-        *((weirs, 2000, 0.1) for weirs in (2, 3)),
-        *(pytest.param(8, *each, marks=pytest.mark.slow) for each in [(20, 0.05), (100, 0.05), (500, 0.1)]),
-    ],
+    first_core(
+        [
+            (2, 20, 0.05),
+            (3, 500, 0.05),
+            *((weirs, 2000, 0.1) for weirs in (2, 3)),
+            *((weirs, delay_ms, 0.05) for weirs in (2, 3) for delay_ms in (20, 100, 500)),
+            *((8, *each) for each in [(20, 0.05), (100, 0.05), (500, 0.1)]),
+        ],
+        3,
+    ),
 )
 def test_over_a_minute_clients_get_the_limit(weirs: int, delay_ms: int, tolerance: float) -> None:
     made = world(weirs, Conditions(delay_ms), seed=delay_ms)
@@ -59,14 +59,12 @@ def test_over_a_minute_clients_get_the_limit(weirs: int, delay_ms: int, toleranc
 
 
 @pytest.mark.parametrize(
-    ("weirs", "connections"),
-    [
-        (2, 1),
-        (3, 10),
-        *(pytest.param(*each, marks=pytest.mark.slow) for each in [(2, 2), (2, 10), (3, 1), (3, 2)]),
-    ],
+    ("weirs", "connections", "seeds"),
+    first_core([(3, 2, 1), *((weirs, count, SEEDS) for weirs in (2, 3) for count in (1, 2, 10))]),
 )
-def test_over_a_minute_greedy_connections_at_each_weir_get_the_limit(weirs: int, connections: int) -> None:
+def test_over_a_minute_greedy_connections_at_each_weir_get_the_limit(
+    weirs: int, connections: int, seeds: int
+) -> None:
     """All wait for the same limit, so they begin again at all Weirs at the same time."""
     for delay_ms, shortest, tolerance in (
         (20, 0.5, 0.05),
@@ -76,9 +74,9 @@ def test_over_a_minute_greedy_connections_at_each_weir_get_the_limit(weirs: int,
     ):
         found = [
             greedy_rate(weirs, connections, Conditions(delay_ms, shortest=shortest), seed)
-            for seed in range(1, SEEDS + 1)
+            for seed in range(1, seeds + 1)
         ]
-        assert found == pytest.approx([1.0] * SEEDS, abs=tolerance), f"{delay_ms} ms"
+        assert found == pytest.approx([1.0] * seeds, abs=tolerance), f"{delay_ms} ms"
 
 
 def test_thirty_greedy_connections_at_one_weir_that_shares_its_usage_get_the_limit() -> None:
@@ -86,16 +84,16 @@ def test_thirty_greedy_connections_at_one_weir_that_shares_its_usage_get_the_lim
     assert greedy_rate(1, 30, Conditions()) == pytest.approx(1, abs=0.02)
 
 
-def test_a_greedy_client_at_one_weir_gets_what_a_slow_one_at_another_leaves() -> None:
+@pytest.mark.parametrize("seed", first_core(range(1, SEEDS + 1)))
+def test_a_greedy_client_at_one_weir_gets_what_a_slow_one_at_another_leaves(seed: int) -> None:
     """Although the first Weir expects that the second one's clients use as much as its own."""
-    for seed in range(1, SEEDS + 1):
-        made = world(3, Conditions(), seed)
-        for weir, demand in zip(made.weirs, (25, 0.2), strict=False):
-            made.client(weir, demand * LIMIT, SIZE)
-        assert steady_rate(made) == pytest.approx(1, abs=0.05)
+    made = world(3, Conditions(), seed)
+    for weir, demand in zip(made.weirs, (25, 0.2), strict=False):
+        made.client(weir, demand * LIMIT, SIZE)
+    assert steady_rate(made) == pytest.approx(1, abs=0.05)
 
 
-@pytest.mark.parametrize(("weirs", "share"), [(2, 0.9), (4, 0.8), (10, 0.8)])
+@pytest.mark.parametrize(("weirs", "share"), first_core([(2, 0.9), (4, 0.8), (10, 0.8)], 2))
 def test_a_trickle_at_other_weirs_throttles_no_client_within_the_limit(weirs: int, share: float) -> None:
     """A client sends all of a second at once; the clients of the others send a few bytes."""
     made = world(weirs, Conditions(), seed=1)
@@ -132,8 +130,10 @@ def test_a_client_below_the_limit_that_moves_to_another_weir_for_good_is_not_thr
     assert throttled == 0
 
 
-@pytest.mark.parametrize("share", [0.5, 0.9, 0.97])
-@pytest.mark.parametrize("silent_ms", [2500, 9000, 60_000])
+@pytest.mark.parametrize(
+    ("silent_ms", "share"),
+    first_core([(9000, 0.97), *((ms, share) for ms in (2500, 9000, 60_000) for share in (0.5, 0.9, 0.97))]),
+)
 def test_clients_below_the_limit_repay_nothing_after_a_weir_was_not_heard(
     silent_ms: int, share: float
 ) -> None:
@@ -151,7 +151,7 @@ def test_clients_below_the_limit_repay_nothing_after_a_weir_was_not_heard(
     assert throttled == 0
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", first_core(range(5)))
 def test_lost_and_doubled_reports_change_the_rate_by_less_than_five_percent(seed: int) -> None:
     made = world(3, Conditions(100, lost=0.3, doubled=0.3), seed)
     began_ms = made.now_ms
@@ -184,7 +184,7 @@ def test_usage_of_a_weir_that_cannot_report_for_a_second_and_is_muted_then_is_ch
     assert other.charge(2 * LIMIT, made.now_ms) > 0
 
 
-@pytest.mark.parametrize("seed", range(1, 4))
+@pytest.mark.parametrize("seed", first_core(range(1, 4)))
 def test_a_killed_weir_leaves_the_limit_to_the_others(seed: int) -> None:
     after_kill, without = rates_after_20_s(seed, killed=True), rates_after_20_s(seed, killed=False)
     # Kafka's formula admits up to eleven seconds' worth in ten seconds: compare with a run without the kill.

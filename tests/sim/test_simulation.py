@@ -23,10 +23,10 @@ from weir.proxy.handlers.plans import Plans
 from weir.proxy.net.reactor import Reactor, Timer
 from weir.quotas import Budget
 
-PARTS: Final = 8
-SEEDS: Final = 250
+PARTS: Final = 4
+SEEDS: Final = 150
 """Number of seeds in each part,"""
-SEEDS_EXPLORING: Final = 1000
+SEEDS_EXPLORING: Final = 2000
 """and in `make test-all`, where the first one is drawn."""
 
 FOUND: Final = {
@@ -228,7 +228,7 @@ def test_a_seed_has_one_script() -> None:
 
 # The limit of buffered bytes
 
-BUFFERED_SEEDS: Final = 200
+BUFFERED_SEEDS: Final = 60
 
 
 class Narrow(Weir):
