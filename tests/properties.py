@@ -18,7 +18,8 @@ MUTANTS: Final = "mutants"
 """As `repeatable`, for `tools.mutants`: a failure is not shrunk."""
 EXAMPLES: Final = 150
 """Number of examples of a property that states no number; each profile takes its share of them."""
-REPEATABLE_DIVISOR: Final = 2
+REPEATABLE_DIVISOR: Final = 4
+MUTANTS_DIVISOR: Final = 2
 EXPLORING_FACTOR: Final = 2
 DATABASE: Final = Path(__file__).parents[1] / ".hypothesis" / "examples"
 """Examples that have failed in `exploring`."""
@@ -34,7 +35,7 @@ def register_profiles() -> None:
         derandomize=True,
         deadline=None,
         database=None,
-        max_examples=_repeatable(EXAMPLES),
+        max_examples=_share(EXAMPLES, REPEATABLE_DIVISOR),
         suppress_health_check=TOLERATED,
     )
     # Where CI is set, Hypothesis loads a profile of its own, which others inherit: so state all that matters.
@@ -50,6 +51,7 @@ def register_profiles() -> None:
     settings.register_profile(
         MUTANTS,
         settings.get_profile(REPEATABLE),
+        max_examples=_share(EXAMPLES, MUTANTS_DIVISOR),
         phases=(Phase.explicit, Phase.generate),  # one failure is enough: no search for the smallest
     )
     settings.load_profile(REPEATABLE)
@@ -57,9 +59,11 @@ def register_profiles() -> None:
 
 def examples(count: int) -> settings:
     """Return settings of the loaded profile with its share of `count` examples."""
-    exploring = settings.get_current_profile_name() == EXPLORING
-    return settings(max_examples=EXPLORING_FACTOR * count if exploring else _repeatable(count))
+    profile = settings.get_current_profile_name()
+    if profile == EXPLORING:
+        return settings(max_examples=EXPLORING_FACTOR * count)
+    return settings(max_examples=_share(count, MUTANTS_DIVISOR if profile == MUTANTS else REPEATABLE_DIVISOR))
 
 
-def _repeatable(count: int) -> int:
-    return -(-count // REPEATABLE_DIVISOR)
+def _share(count: int, divisor: int) -> int:
+    return -(-count // divisor)

@@ -11,15 +11,16 @@ from tests.fuzz.work import cost
 
 ELEMENTS = 150
 EVERY = {
-    "captures": 100,
-    "codecs": 800,
-    "codecs-as-a-broker": 800,
-    "field-offsets": 600,
-    "streams": 60,
-    "fetch-requests": 20,
-    "connections": 150,
-    "record-batches": 12,
-    "produced-records": 12,
+    "captures": 200,
+    "codecs": 1600,
+    "codecs-as-a-broker": 1600,
+    "field-offsets": 1200,
+    "streams": 120,
+    "fetch-requests": 40,
+    "connections": 300,
+    "record-batches": 24,
+    "produced-records": 24,
+    "replica-fetches": 4,
 }
 """One of this number of inputs is tried in `make test`; all, if a target is not named."""
 EVERY_SLOW = 10

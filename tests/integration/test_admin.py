@@ -22,7 +22,6 @@ SIZE, COUNT = 100_000, 160
 """16 MB: ten are the burst that Kafka's windows allow, the rest takes six seconds."""
 
 
-@pytest.mark.core
 def test_metrics_agree_with_a_real_clients_throttle_times(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str
 ) -> None:

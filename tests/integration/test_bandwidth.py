@@ -76,7 +76,7 @@ class Load:
         return trend_rate(arrived, arrived[BURST // SIZE].at_s, arrived[-1].at_s)
 
 
-@pytest.mark.parametrize("version", core_at(VERSIONS, core=("0.10.2.2", "4.4.0")))
+@pytest.mark.parametrize("version", core_at(VERSIONS, core=("4.4.0",)))
 def test_real_clients_are_held_to_their_byte_rates(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:

@@ -36,7 +36,7 @@ def codes(answer: Answer) -> dict[str | None, int]:
     return {result.name: result.error_code for result in answer.results}
 
 
-@pytest.mark.parametrize("version", core_at(RELEASES, core=("0.10.2.2", "4.4.0")))
+@pytest.mark.parametrize("version", core_at(RELEASES, core=("0.10.2.2",)))
 def test_topics_of_a_request_are_admitted_in_order_until_tokens_run_out(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:

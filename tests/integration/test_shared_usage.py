@@ -96,7 +96,7 @@ def rate(clients: Sequence[RawClient], from_s: float, until_s: float) -> float:
 
 @pytest.mark.parametrize(
     ("number", "connections"),
-    [pytest.param(2, 2, marks=pytest.mark.core), (2, 1), (2, 10), (3, 1), (3, 2), (3, 10)],
+    [(2, 2), (2, 1), (2, 10), (3, 1), (3, 2), (3, 10)],
 )
 def test_several_weirs_keep_one_quota_over_a_minute(
     number: int, connections: int, fresh_cluster: StartCluster, start_weir: StartWeir, topic: str

@@ -56,7 +56,7 @@ def java(bootstrap: str, topic: str, stop: Path) -> list[Sent]:
     return produce("4.2.0", {"bootstrap.servers": bootstrap}, Pace(topic, 1, 100_000, 20.0, str(stop)))
 
 
-@pytest.mark.parametrize("version", [pytest.param("4.2.0", marks=pytest.mark.core), "3.9.1"])
+@pytest.mark.parametrize("version", ["4.2.0", "3.9.1"])
 def test_no_client_stops_while_rates_come_and_go_and_topics_become_protected(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str, tmp_path: Path
 ) -> None:

@@ -36,7 +36,7 @@ def new_rig(request: pytest.FixtureRequest) -> Iterator[Callable[..., Rig]]:
     assert open_descriptors() == before
 
 
-@pytest.fixture(params=["hosting", "in trio"])
+@pytest.fixture(params=["hosting", pytest.param("in trio", marks=pytest.mark.slow)])
 def play(request: pytest.FixtureRequest) -> Callable[..., None]:
     """Runs a script on a stage, driven either way; no descriptor may be left open."""
 

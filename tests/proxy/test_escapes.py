@@ -131,6 +131,7 @@ def test_a_name_spelled_in_broken_utf_8_has_no_budget_of_another_name() -> None:
 # Connections
 
 
+@pytest.mark.slow
 def test_a_thousand_connections_of_a_user_share_a_byte_rate() -> None:
     shared = quotas(Entity(user="alice"))
     sessions = [visit(shared, produce(100, b"%d" % number)) for number in range(1000)]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final
 
+import pytest
+
 from tests.proxy.rigs import Clock, tcp_pair
 from tests.proxy.wire import new_connection
 from tests.wire.frames import request
@@ -55,6 +57,7 @@ def _taken(sock: socket.socket) -> int:
     return 0
 
 
+@pytest.mark.slow
 def test_a_client_that_asks_little_waits_less_than_full_shares_of_all_busy_connections_take() -> None:
     with ExitStack() as stack:
         relays = _Relays(stack)

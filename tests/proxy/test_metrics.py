@@ -195,16 +195,16 @@ def test_metrics_of_a_mutating_entity_equal_its_cluster_wide_budget(server: Serv
     assert page.rows("weir_entity_bytes_total") == {}
 
 
-def test_a_hundred_thousand_mutating_entities_are_read_in_steps() -> None:
+def test_many_thousand_mutating_entities_are_read_in_steps() -> None:
     registry = QuotaRegistry(parse(MUTATORS))
-    for number in range(100_000):
+    for number in range(20_000):
         mutate(registry, f"app-{number}", number)
     reading: Reading[MutationBudget] = Reading()
     steps = sum(1 for _ in read(registry, mutations, 0, reading))
-    assert steps >= 100_000 // SLICE
-    assert {entity.charged for entity in reading.shown} == set(range(100_000 - ENTITIES_MAX, 100_000))
-    assert (sum(reading.counts.values()), reading.hidden) == (100_000, 100_000 - ENTITIES_MAX)
-    assert sum(total.charged for total in reading.totals.values()) == sum(range(100_000))
+    assert steps >= 20_000 // SLICE
+    assert {entity.charged for entity in reading.shown} == set(range(20_000 - ENTITIES_MAX, 20_000))
+    assert (sum(reading.counts.values()), reading.hidden) == (20_000, 20_000 - ENTITIES_MAX)
+    assert sum(total.charged for total in reading.totals.values()) == sum(range(20_000))
 
 
 # Totals

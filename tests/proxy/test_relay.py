@@ -164,10 +164,10 @@ def test_closing_a_relay_cancels_its_timer(new_rig: Callable[..., Rig]) -> None:
 # Many
 
 
-def test_a_thousand_connections_come_and_go() -> None:
+def test_hundreds_of_connections_come_and_go() -> None:
     before = open_descriptors()
     first = Rig()
-    for index in range(1000):
+    for index in range(200):
         rig = Rig(pair=unix_pair)
         rig.send(rig.client, unknown_request(999, 0, index))
         rig.turn()

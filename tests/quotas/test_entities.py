@@ -78,12 +78,12 @@ def test_an_entity_without_parts_or_with_an_empty_name_is_refused(
         Entity(*parts)
 
 
-def test_a_limit_lookup_costs_the_same_among_100_000_entities() -> None:
+def test_a_limit_lookup_costs_the_same_among_many_entities() -> None:
     users, client_ids = ("alice", DEFAULT, None), ("app", DEFAULT, None)
     levels = {Entity(*both): 1.0 for both in product(users, client_ids) if any(both)}
     few = limits_of(levels)
-    many = limits_of({**{Entity(f"u{n}", f"c{n}"): 1.0 for n in range(100_000)}, **levels})
-    assert many.resolve("u99999", "c99999") == Limit(1.0, Tags("u99999", "c99999"))
+    many = limits_of({**{Entity(f"u{n}", f"c{n}"): 1.0 for n in range(10_000)}, **levels})
+    assert many.resolve("u9999", "c9999") == Limit(1.0, Tags("u9999", "c9999"))
     costs = {calls_made(partial(limits.resolve, "nobody", "nothing")) for limits in (few, many)}
     assert len(costs) == 1
     assert costs.pop() < 20

@@ -137,7 +137,7 @@ def test_a_limit_lookup_costs_one_access_per_prefix_length() -> None:
     default = Entity(client_id=DEFAULT)
     plain = cost([default], "b12345")
     few = cost([Entity(client_id=Prefix("a00000")), default], "b12345")
-    many = cost([*(Entity(client_id=Prefix(f"a{n:05}")) for n in range(100_000)), default], "b12345")
+    many = cost([*(Entity(client_id=Prefix(f"a{n:05}")) for n in range(10_000)), default], "b12345")
     assert few == many
     each = few - plain
     lengths = cost([*(Entity(client_id=Prefix("a" * n)) for n in range(1, 6)), default], "b12345")

@@ -259,6 +259,7 @@ def comment_lines(text: str) -> list[str]:
     return [line.strip() for line in text.split("\n") if line.lstrip().startswith("#")]
 
 
+@pytest.mark.slow
 @interpreted
 def test_few_changes_of_many_entries_leave_all_other_lines_and_cost_the_same_among_more() -> None:
     few, many = (

@@ -459,6 +459,7 @@ def test_removed_limiters_are_forgotten_although_others_are_removed_all_the_time
     assert not known & {Tags(f"u{number}", "") for number in range(700, 800)}
 
 
+@pytest.mark.slow
 def test_the_times_of_reports_are_kept_until_a_later_one_is_read_back_and_not_without_end() -> None:
     own = OwnUsage("w", 1)
     assert own.waits_since_ms() is None

@@ -20,7 +20,7 @@ from weir.quotas.table.options import Options, Pacing, Scope
 from weir.quotas.table.quota_table import Quota
 from weir.quotas.used import LOOK_MAX
 
-IDLE: Final = 10_000
+IDLE: Final = 2 * LOOK_MAX
 MUTATIONS: Final = QuotaKey.CONTROLLER_MUTATION_RATE
 RATES: Final = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE)
 PACED: Final = RATES[:2]

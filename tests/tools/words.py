@@ -125,15 +125,19 @@ class Finding(NamedTuple):
 
 def in_source(source: str) -> list[Finding]:
     """Return the findings in a Python module: identifiers, docstrings, comments, sentences in strings."""
-    return sorted({*_identifiers(ast.parse(source)), *in_texts(source)})
+    nodes = list(ast.walk(ast.parse(source)))
+    return sorted({*_identifiers(nodes), *_texts(source, nodes)})
 
 
 def in_texts(source: str) -> list[Finding]:
     """Return the findings in a module's docstrings, comments and sentences in strings; ignore identifiers."""
-    tree = ast.parse(source)
-    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    return _texts(source, list(ast.walk(ast.parse(source))))
+
+
+def _texts(source: str, nodes: list[ast.AST]) -> list[Finding]:
+    docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     found = list(_comments(source))
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             if id(node) in docstrings:
                 found += _beginning(node.value, node.lineno)
@@ -154,8 +158,8 @@ _ANY_PROSE: Final = re.compile("|".join(PROSE), re.IGNORECASE)
 _DOCSTRING: Final = [(re.compile(pattern), instead) for pattern, instead in DOCSTRING.items()]
 
 
-def _identifiers(tree: ast.AST) -> Iterator[Finding]:
-    for node in ast.walk(tree):
+def _identifiers(nodes: list[ast.AST]) -> Iterator[Finding]:
+    for node in nodes:
         for field in ("id", "attr", "arg", "name"):
             name = getattr(node, field, None)
             if isinstance(name, str) and (instead := OLD_IDENTIFIERS.get(name.strip("_"))) is not None:
@@ -163,7 +167,8 @@ def _identifiers(tree: ast.AST) -> Iterator[Finding]:
 
 
 def _comments(source: str) -> Iterator[Finding]:
-    if "#" not in source:  # Python's tokenizer takes longer than all else here
+    lines = (line for line in source.splitlines() if "#" in line)
+    if not any(map(_ANY_PROSE.search, lines)):  # Python's tokenizer takes longer than all else here
         return
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:

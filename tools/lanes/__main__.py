@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 import shlex
-import subprocess
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import click
@@ -17,9 +14,9 @@ from rich.console import Console
 
 from tools.lanes.again import again
 from tools.lanes.concerned import changed_paths, concerned
-from tools.lanes.lane import ALWAYS, COMPILED, FAST, LANES, ROOT, SPARK, Extent
+from tools.lanes.lane import ALWAYS, COMPILED, FAST, LANES, MEASURED, SPARK, Extent
 from tools.lanes.results import OUT_OF_TIME, Outcome
-from tools.lanes.runner import Background, run_checks, run_compiled, run_lane
+from tools.lanes.runner import Background, CompiledBuild, run_checks, run_compiled, run_lane
 from tools.lanes.summary import show
 
 ELSEWHERE = "Compiled modules are tested by `make check-compiled`, the rest by `make test-all`."
@@ -49,10 +46,7 @@ def test() -> None:
     """Run the checks, the fast tests, and the core of the other lanes. Every change must pass these. Up to
     five failed tests of a lane run again without neighbours, and the summary names them.
     """
-    with ThreadPoolExecutor(1) as pool:  # collecting the tests takes half a minute
-        left_out = pool.submit(lambda: list(_left_out()))
-        outcomes = again(_beside_spark(Extent.CORE, []), _say)
-    _finish(outcomes, left_out.result())
+    _finish(again(_beside_spark(Extent.CORE, []), _say), [ELSEWHERE])
 
 
 @main.command()
@@ -90,7 +84,7 @@ def ci(part: str, minutes: float) -> None:
     """Run the tests of the command `test`, a sixth of the fast ones also on the compiled data path, and one
     part of the remaining tests. Up to five failed tests of a lane run again without neighbours.
     """
-    outcomes = _beside_spark(Extent.CORE, [])
+    outcomes = _beside_spark(Extent.CORE, [], builds=True)
     compiled_part = f"--part={int(part.partition('/')[0]) % COMPILED_PARTS + 1}/{COMPILED_PARTS}"
     until_s = BEGAN_S + 60 * minutes
     outcomes += [run_compiled(Extent.CORE, [compiled_part], _say), *_rest(until_s, part)]
@@ -123,9 +117,12 @@ def _checks() -> Outcome:
     return run_checks(_say)
 
 
-def _beside_spark(extent: Extent, options: Sequence[str], *, compiled: bool = False) -> list[Outcome]:
+def _beside_spark(
+    extent: Extent, options: Sequence[str], *, compiled: bool = False, builds: bool = False
+) -> list[Outcome]:
     """Run the checks, and the tests of this extent in all lanes. The Spark lane runs at the same time as the
-    checks and the lane `fast`, because Spark leaves cores idle.
+    checks and the lane `fast`, because Spark leaves cores idle. So do brokers: if `builds`, modules are
+    compiled beside them.
     """
     spark = Background(SPARK, extent, options)
     try:
@@ -133,8 +130,14 @@ def _beside_spark(extent: Extent, options: Sequence[str], *, compiled: bool = Fa
         outcomes += [run_compiled(extent, [], _say)] if compiled else []
     finally:
         of_spark = spark.finish(_say)
-    rest = [lane for lane in LANES if lane.runs(extent) and lane not in (FAST, SPARK)]
-    return [*outcomes, of_spark, *(run_lane(lane, extent, options, _say) for lane in rest)]
+    outcomes.append(of_spark)
+    build = CompiledBuild() if builds else None
+    for lane in LANES:
+        if lane is MEASURED and build is not None:
+            build.wait()
+        if lane.runs(extent) and lane not in (FAST, SPARK):
+            outcomes.append(run_lane(lane, extent, options, _say))
+    return outcomes
 
 
 def _rest(until_s: float, part: str) -> Iterable[Outcome]:
@@ -148,19 +151,6 @@ def _rest(until_s: float, part: str) -> Iterable[Outcome]:
             yield run_lane(lane, Extent.REST, [f"--until={until_s:.0f}", f"--part={part}"], _say)
         else:
             yield Outcome(f"{lane.name} ({Extent.REST.value})", (), 0.0, ok=True, note=OUT_OF_TIME)
-
-
-def _left_out() -> Iterable[str]:
-    """Yield the number of tests that `make test` leaves out, by lane, and the command that runs them."""
-    for lane in LANES:
-        if lane.runs(Extent.REST):
-            command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-n0"]
-            command += ["-m", lane.expression(Extent.REST), *lane.paths()]
-            said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
-            found = re.search(r"^(\d+)(?:/\d+)? tests? collected", said, re.MULTILINE)
-            count = found[1] if found else "an unknown number of"
-            yield f"Not run here: {count} tests of the lane {lane.name} ({lane.about})."
-    yield ELSEWHERE
 
 
 def _finish(outcomes: Sequence[Outcome], left_out: Iterable[str]) -> None:

@@ -15,7 +15,7 @@ from typing import IO, Final, TypeAlias
 from xml.etree import ElementTree as ET
 
 from tools.lanes.lane import COMPILED, COMPILED_TESTS, ROOT, Extent, Lane, check_commands
-from tools.lanes.results import CHOSEN, Case, Outcome, read_cases
+from tools.lanes.results import CHOSEN, REPORTS, Case, Outcome, read_cases
 
 Say: TypeAlias = Callable[[str], None]
 TESTS_FAILED: Final = 1
@@ -80,17 +80,42 @@ class Background:
         return self._outcome
 
 
+class CompiledBuild:
+    """The build of the compiled data path, at low priority beside lanes that wait most of their time."""
+
+    def __init__(self) -> None:
+        """Start the build, unless modules cannot be compiled."""
+        self._process: subprocess.Popen[bytes] | None = None
+        if _hindrance() is None:
+            REPORTS.mkdir(parents=True, exist_ok=True)
+            with (REPORTS / "build.log").open("wb") as output:
+                self._process = subprocess.Popen(_BUILD, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
+
+    def wait(self) -> None:
+        """Wait until the build has ended. `run_compiled` repeats one that failed, and tells."""
+        if self._process is not None:
+            self._process.wait()
+
+
+def _hindrance() -> str | None:
+    """Return the reason why modules cannot be compiled."""
+    reason: str | None = runpy.run_path(str(ROOT / "setup.py"))["hindrance"]()
+    return reason
+
+
+_BUILD: Final = ("nice", "make", "--no-print-directory", "compiled")
+
+
 def run_compiled(extent: Extent, options: Sequence[str], say: Say) -> Outcome:
     """Build the compiled data path and run this extent of its tests; skip both, with the reason in the
     outcome, if modules cannot be compiled.
     """
-    hindrance = runpy.run_path(str(ROOT / "setup.py"))["hindrance"]()
+    hindrance = _hindrance()
     if hindrance is not None:
         return Outcome("compiled", (), 0.0, ok=True, note=f"skipped: {hindrance}")
     say("compiled: build")
     began = time.monotonic()
-    build = ["make", "--no-print-directory", "compiled"]
-    status = subprocess.run(build, cwd=ROOT, check=False).returncode
+    status = subprocess.run(_BUILD, cwd=ROOT, check=False).returncode
     seconds = time.monotonic() - began
     if status:
         return Outcome("compiled", (), seconds, ok=False, note="it cannot be built")

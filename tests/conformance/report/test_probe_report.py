@@ -87,6 +87,7 @@ def test_page_escapes_texts_of_the_target() -> None:
     assert parsed.networked() == []
 
 
+@pytest.mark.slow
 def test_page_of_many_cases_stays_small() -> None:
     results = [
         result(

@@ -93,6 +93,7 @@ def test_page_refers_to_no_network_and_permits_none() -> None:
     assert re.findall(rb"(?:url\(|@import|https?:|//[a-z])", html.partition(b"</head>")[0]) == []
 
 
+@pytest.mark.slow
 def test_page_of_a_million_findings_has_their_groups_only() -> None:
     kinds = [finding(version=version, path=f"field{number}") for version in range(10) for number in range(10)]
     groups = Groups()
