@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
+import pytest
+
 from tests.conformance.report.pages import Parsed
 from tests.conformance.report.samples import result, run
 from weir.conformance.probe.case import Outcome
