@@ -1,4 +1,4 @@
-"""Rates, verdicts, pace and free ports of the demonstration, without processes."""
+"""The quota file and the free ports of the demonstration."""
 
 from __future__ import annotations
 
@@ -6,71 +6,10 @@ import random
 
 import pytest
 
-from weir.demo.client_specs import CLIENTS, ClientSpec, quota_file, quota_table
+from weir.demo.client_specs import CLIENTS, quota_file, quota_table
 from weir.demo.errors import DemoError
-from weir.demo.measure import Reading, Result, Span
 from weir.demo.proxy_process import PORTS, free_ports
 from weir.quotas import parse
-
-LIMITED = ClientSpec("app", "producer", 1_000_000)
-FREE = ClientSpec("free", "consumer", None, demand=1_000_000)
-FAST = Span(Reading(0.0), Reading(5.0, 25_000_000))
-"""Clients without quotas at 5 MB/s."""
-
-
-def result(
-    spec: ClientSpec, payload_bytes: int, *, throttled: int = 0, brokers: int = 1, before: Span = FAST
-) -> Result:
-    after = Span(Reading(5.0, 1_000), Reading(15.0, 1_000 + payload_bytes, throttled))
-    return Result(spec, brokers, before, after)
-
-
-def test_a_demo_rate_counts_the_bytes_between_two_readings() -> None:
-    assert result(LIMITED, 9_000_000).rate == 900_000
-    assert result(LIMITED, 9_000_000).deviation == pytest.approx(-0.1)
-    start = Reading(5.0, 1_000)
-    assert Span(start, start).rate == 0
-
-
-def test_a_quota_counts_once_for_each_broker() -> None:
-    spread = result(LIMITED, 29_000_000, throttled=1, brokers=3)
-    assert spread.quota == 3_000_000
-    assert not spread.failure
-
-
-@pytest.mark.parametrize(
-    ("spec", "payload_bytes", "throttled", "failure"),
-    [
-        (LIMITED, 8_000_000, 1, ""),
-        (LIMITED, 12_000_000, 1, ""),
-        (LIMITED, 7_900_000, 1, "below quota"),
-        (LIMITED, 12_100_000, 1, "above quota"),
-        (LIMITED, 10_000_000, 0, "never throttled"),
-        (FREE, 10_000_000, 0, ""),
-        (FREE, 10_000_000, 1, "throttled without a quota"),
-        (FREE, 7_900_000, 0, "slowed down"),
-        (FREE, 12_100_000, 0, "faster than meant"),
-    ],
-)
-def test_a_demo_client_passes_or_fails_by_its_rate_and_throttling(
-    spec: ClientSpec, payload_bytes: int, throttled: int, failure: str
-) -> None:
-    assert result(spec, payload_bytes, throttled=throttled).failure == failure
-
-
-@pytest.mark.parametrize(
-    ("payload_bytes", "throttled", "failure"),
-    [
-        (6_000_001, 0, ""),
-        (6_000_000, 0, "not above its quota before"),
-        (25_000_000, 1, "throttled without a quota"),
-    ],
-)
-def test_a_demo_client_fails_that_was_slow_or_throttled_before_its_quota(
-    payload_bytes: int, throttled: int, failure: str
-) -> None:
-    before = Span(Reading(0.0), Reading(5.0, payload_bytes, throttled))
-    assert result(LIMITED, 10_000_000, throttled=throttled + 1, before=before).failure == failure
 
 
 def test_the_demos_quota_file_equals_its_clients_quotas() -> None:
