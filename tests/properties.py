@@ -23,8 +23,10 @@ MUTANTS_DIVISOR: Final = 2
 EXPLORING_FACTOR: Final = 2
 DATABASE: Final = Path(__file__).parents[1] / ".hypothesis" / "examples"
 """Examples that have failed in `exploring`."""
-TOLERATED: Final = (HealthCheck.too_slow, HealthCheck.data_too_large)
-"""Machines are busy, and some of Kafka's messages are large."""
+TOLERATED: Final = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
+"""Machines are busy, and some of Kafka's messages are large. Hypothesis also draws constants of the
+modules that are loaded, so the share of filtered examples depends on which tests run together.
+"""
 
 
 def register_profiles() -> None:
