@@ -64,17 +64,17 @@ class Race(Generic[K, T, E]):
 
     async def _run(self, alternatives: Sequence[K]) -> None:
         if len(alternatives) == 1:  # a nursery costs more than most connections
-            await self._try(alternatives[0], trio.Event())
+            await self._try(alternatives[0], trio.Event(), trio.current_time())
             return
         async with trio.open_nursery() as nursery:
             for alternative in alternatives:
                 failed = trio.Event()
-                nursery.start_soon(self._try, alternative, failed)
+                nursery.start_soon(self._try, alternative, failed, trio.current_time())
                 with trio.move_on_after(self._delay_s):
                     await failed.wait()
 
-    async def _try(self, alternative: K, failed: trio.Event) -> None:
-        began_s = trio.current_time()
+    async def _try(self, alternative: K, failed: trio.Event, began_s: float) -> None:
+        """Make an attempt. `began_s` is from before the wait for it: tasks may begin late."""
         try:
             result = await self._attempt(alternative)
         except self._error as error:

@@ -219,3 +219,24 @@ def test_a_silent_broker_delays_a_question_to_the_cluster_by_a_second(
     clock = trio.testing.MockClock(autojump_threshold=0)
     began_s = clock.current_time()
     assert trio.run(main, clock=clock) - began_s == pytest.approx(discovery.RIVAL_S)
+
+
+class Late(trio.abc.Instrument):
+    """The first attempt begins a moment after the wait for it has begun."""
+
+    def __init__(self, clock: trio.testing.MockClock) -> None:
+        self.clock = clock
+        self.is_over = False
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        if not self.is_over and task.name.endswith("Race._try"):
+            self.is_over = True
+            self.clock.jump(0.01)
+
+
+def test_a_silent_address_is_remembered_although_its_attempt_began_late() -> None:
+    hosts = Hosts(dead=SILENT, alive=0)
+    clock = trio.testing.MockClock(autojump_threshold=0)
+    assert trio.run(hosts.first, "dead alive", clock=clock, instruments=[late := Late(clock)]) == "alive"
+    assert late.is_over
+    assert list(hosts.bad.last(["dead", "alive"], clock.current_time())) == ["alive", "dead"]
