@@ -76,6 +76,10 @@ class Worker:
         """Addresses of the connections that were opened and closed, and that the supervisor was not told of.
         """
         self._address_book = ToldAddresses(config.advertised_listeners, link.post, lambda: reactor.now_ms)
+        self._tells_soon = workers > 1
+        """True if connections count at other workers. The supervisor alone is told each second: a message
+        wakes Trio there, which costs as much as a connection.
+        """
         shares = workers > 1 or config.settings.share_usage
         charged = charges.Charged(registry) if shares else charges.Charged(registry, charges.ALONE_MAX)
         self._charges_sender = ChargesSender(reactor, charged, link.post, self._note_own)
@@ -228,8 +232,8 @@ class Worker:
 
     def _note_connection(self, host: str, is_open: bool) -> None:
         (self._opened if is_open else self._closed).append(host)
-        if len(self._opened) + len(self._closed) == 1:
-            self._reactor.later(self._tell_connections)
+        if self._tells_soon and len(self._opened) + len(self._closed) == 1:
+            self._reactor.call_at(self._reactor.now_ms + LOOK_MS, self._tell_connections)
 
     def _tell_connections(self) -> None:
         opened, closed, self._opened, self._closed = self._opened, self._closed, [], []
@@ -242,6 +246,7 @@ class Worker:
         now = await stepwise(counts.read(self.plane, self._reactor))
         self._link.post(messages.Report(counts.increase(now, self._counts)))
         self._counts = now
+        self._tell_connections()
         await in_steps(self._replication.tell())
 
 
