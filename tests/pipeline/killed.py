@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 import msgspec
 from pyspark.sql import functions as fn
 
+from weir.pipeline import tables
 from weir.pipeline.lake import latest, read
+from weir.pipeline.rollup.columns import ROLLUP
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,6 +25,14 @@ T = TypeVar("T")
 Rows = tuple[str, ...]
 """All rows of a table as JSON, sorted."""
 SEED: Final = 20261123
+COLUMNS: Final = {
+    "usage": tables.USAGE,
+    "rejected": tables.REJECTED,
+    "rollup": ROLLUP,
+    "recommendation": tables.RECOMMENDATION,
+    "replay": tables.REPLAY,
+}
+"""Columns of the tables."""
 _ROOT: Final = Path(__file__).parents[2]
 
 
@@ -33,6 +43,7 @@ class Kill(NamedTuple):
     when: str
     number: int = 1
     seed: int = SEED
+    master: str = "local[2]"
 
 
 def seen_until_killed(kill: Kill, look: Callable[[], T], job: str, *options: str) -> list[T]:
@@ -53,9 +64,9 @@ def seen_until_killed(kill: Kill, look: Callable[[], T], job: str, *options: str
 
 def _begun(kill: Kill, job: str, *options: str) -> subprocess.Popen[str]:
     script = Path(__file__).with_name("killed_job.py")
-    common = ("--master", "local[2]", "--driver-memory", "1GiB", "--json")
+    common = ("--master", kill.master, "--driver-memory", "1GiB", "--json")
     return subprocess.Popen(
-        [sys.executable, str(script), *map(str, kill), "--", "pipeline", job, *common, *options],
+        [sys.executable, str(script), *map(str, kill[:-1]), "--", "pipeline", job, *common, *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -79,7 +90,12 @@ def is_part(states: Iterable[T], of: Iterable[T]) -> bool:
 
 
 def content(spark: SparkSession, path: str, columns: StructType, version: int | None = None) -> Rows:
-    rows = read(spark, path, columns, version).select(fn.to_json(fn.struct("*")).alias("row"))
+    """Return the rows of a table without times of runs and paths of files."""
+    rows = (
+        read(spark, path, columns, version)
+        .drop("taken_ms", "source")
+        .select(fn.to_json(fn.struct("*")).alias("row"))
+    )
     return tuple(sorted(row["row"] for row in rows.collect()))
 
 

@@ -2,7 +2,8 @@
 
 PLACE is the name of a table, the first word of an SQL statement, or `file`: the job's output. NUMBER counts
 the writes there. WHEN is `before` or `after` that write, or `during`: at a time chosen by SEED after the
-write of a table begins, or when a part of the file, chosen by SEED, is written.
+write of a table begins, or when a part of the file, chosen by SEED, is written. If PLACE is `job`, SEED
+chooses a time, at most WHEN seconds after the job begins.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from pyspark.sql import DataFrame, SparkSession
 
 from weir.cli.main import weir
+from weir.cli.pipeline import run
 from weir.pipeline import lake
 
 if TYPE_CHECKING:
@@ -94,8 +96,20 @@ def patch_file(death: Death) -> None:
     Path.replace = dying_replace  # type: ignore[assignment, method-assign]  # only this process does
 
 
+def patch_job(death: Death) -> None:
+    """Patch the function that runs a job in a Spark session."""
+    in_session = run.in_session
+
+    def dying_job(*arguments: Any) -> NoReturn:
+        threading.Timer(death.random.uniform(0, float(death.when)), die).start()
+        in_session(*arguments)
+        die()
+
+    run.in_session = dying_job  # type: ignore[assignment]  # only this process does
+
+
 if __name__ == "__main__":
     place, when, number, seed = sys.argv[1:5]
-    death = Death(place, when, int(number), int(seed))
-    patch_file(death) if place == "file" else patch_tables(death)
+    patch = {"file": patch_file, "job": patch_job}.get(place, patch_tables)
+    patch(Death(place, when, int(number), int(seed)))
     weir(sys.argv[6:])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import time
@@ -10,11 +11,12 @@ import venv
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import polars as pl
 import pyspark
 
+from tests.demo.process_table import children_of, is_running
 from weir.pipeline.java import launcher
 
 ENTRY: Final = Path(__file__).parents[2] / "cli" / "pipeline" / "submit.py"
@@ -40,16 +42,31 @@ def bare_python(directory: Path) -> Path:
     return found
 
 
+class Cluster(NamedTuple):
+    """A running master, and its two workers."""
+
+    master: str
+    """URL of the master."""
+    env: dict[str, str]
+    """Environment of drivers. Spark's scratch files are in the cluster's directory."""
+    workers: tuple[int, ...]
+    """Pids of the workers."""
+
+    def executors(self) -> list[int]:
+        """Return the pids of the running executors, smallest first."""
+        return sorted(pid for worker in self.workers for pid in children_of(worker) if is_running(pid))
+
+
 @contextmanager
-def standalone(directory: Path) -> Iterator[str]:
-    """Yield the URL of the cluster's master. The logs are in `directory`."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    url = f"spark://127.0.0.1:{port}"
+def cluster(directory: Path) -> Iterator[Cluster]:
+    """Yield a cluster whose files are in `directory`; afterwards only its logs are left."""
+    work, scratch = directory / "work", directory / "scratch"
+    scratch.mkdir()
+    env = {**os.environ, "SPARK_LOCAL_DIRS": str(scratch), "TMPDIR": str(scratch)}
+    url = f"spark://127.0.0.1:{_free_port()}"
     deploy = "org.apache.spark.deploy"
     shared = ("--host", "127.0.0.1", "--webui-port", "0")
-    master = (f"{deploy}.master.Master", *shared, "--port", str(port))
+    master = (f"{deploy}.master.Master", *shared, "--port", url.rpartition(":")[2])
     worker = (
         f"{deploy}.worker.Worker",
         *shared,
@@ -58,16 +75,29 @@ def standalone(directory: Path) -> Iterator[str]:
         "--memory",
         "1g",
         "--work-dir",
-        str(directory),
+        str(work),
+        url,
     )
     with launcher(local=True), ExitStack() as running:
-        for name, command in (("master", master), ("worker-1", (*worker, url)), ("worker-2", (*worker, url))):
+        for path in (work, scratch):
+            running.callback(shutil.rmtree, path, ignore_errors=True)
+        pids = []
+        for name, command in (("master", master), ("worker-1", worker), ("worker-2", worker)):
             log = running.enter_context((directory / f"{name}.log").open("wb"))
-            process = subprocess.Popen([str(_CLASS), *command], stdout=log, stderr=log, env=dict(os.environ))
+            process = subprocess.Popen([str(_CLASS), *command], stdout=log, stderr=log, env=env)
             running.callback(process.wait)
             running.callback(process.terminate)
+            pids.append(process.pid)
         _await(directory / "master.log", "Registering worker", 2)
-        yield url
+        python = str(bare_python(scratch / "bare"))
+        yield Cluster(url, {**env, "PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1"}, tuple(pids[1:]))
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+    return port
 
 
 def _await(log: Path, text: str, times: int) -> None:
@@ -77,8 +107,3 @@ def _await(log: Path, text: str, times: int) -> None:
         if time.monotonic() > end_s:
             raise TimeoutError(f"{log}: {log.read_text('utf-8', 'replace')[-2000:]}")
         time.sleep(0.2)
-
-
-def environment(python: Path) -> dict[str, str]:
-    """Return the environment of a driver whose executors use this Python."""
-    return {**os.environ, "PYSPARK_PYTHON": str(python), "SPARK_LOCAL_IP": "127.0.0.1"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,6 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.pipeline.killed import (
+    COLUMNS,
     SEED,
     Kill,
     Rows,
@@ -28,14 +29,14 @@ from tests.pipeline.killed import (
     versions,
     without_repetitions,
 )
-from tests.pipeline.usage_files import usage
+from tests.pipeline.spark_cluster import cluster
+from tests.pipeline.usage_files import put, usage
 from tests.pipeline.usage_rows import DAY_MS, FIRST_DAY, FIRST_MS, ingest, record
 from weir.cli.main import weir
-from weir.pipeline import tables
 from weir.pipeline.ingest.batch import take
 from weir.pipeline.ingest.parse import SOURCE, USAGE, parsed
 from weir.pipeline.lake import Lake, latest
-from weir.pipeline.rollup.columns import QUOTAS, ROLLUP
+from weir.pipeline.rollup.columns import QUOTAS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,13 +44,10 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]  # Java starts for every kill
 
 HOUR_MS: Final = 3_600_000
-COLUMNS: Final = {
-    "usage": tables.USAGE,
-    "rejected": tables.REJECTED,
-    "rollup": ROLLUP,
-    "recommendation": tables.RECOMMENDATION,
-    "replay": tables.REPLAY,
-}
+KILLS: Final = 3
+"""Number of random kills of each job."""
+JOB_S: Final = 20.0
+"""Time (s), roughly, that a job takes after Spark has started."""
 OLD_PAGE: Final = "the page before"
 TIME_OF_RUN: Final = re.compile(r"(?!2026-03)\d{4}-\d\d-\d\d \d\d:\d\d")
 """Pattern of times in output files, except those of the records."""
@@ -64,6 +62,8 @@ class Job(NamedTuple):
     options: tuple[str, ...] = ()
 
 
+INGEST: Final = Job("ingest", ("usage", "rejected"))
+ROLLUP: Final = Job("rollup", ("rollup",))
 RECOMMEND: Final = Job("recommend", ("recommendation",), "new.toml", ("--headroom", "3"))
 REPLAY: Final = Job("replay", ("replay",))
 REPORT: Final = Job("report", (), "page.html")
@@ -135,6 +135,7 @@ def made(spark: SparkSession, run: Callable[..., None], tmp_path_factory: pytest
     ingest(spark, lake, records)
     ahead = [usage(FIRST_MS + 11 * DAY_MS + 1, name) for name in "ab"]
     lines = [(b"old", 0), *((line, 0) for line in ahead), (b"bad", 12)]
+    later = [usage(FIRST_MS + 12 * DAY_MS + number, name) for name in "ab" for number in range(100)]
     rows = [("here", bytearray(line), FIRST_MS + day * DAY_MS) for line, day in lines]
     rejected = parsed(spark.createDataFrame(rows, SOURCE), USAGE, files=False)
     assert take(rejected, lake, USAGE, "default", "stream", 0).rejected == 4
@@ -144,6 +145,7 @@ def made(spark: SparkSession, run: Callable[..., None], tmp_path_factory: pytest
     run("recommend", "--lake", lake.root, "--output", str(directory / "new.toml"))
     run("replay", "--lake", lake.root, str(directory / "before.toml"))
     (directory / "page.html").write_text(OLD_PAGE)
+    put(directory / "records", "usage-weir-1-00000000.jsonl", *later, b"bad too")
     _leave_unused_file(Path(lake.usage))
     return directory
 
@@ -161,9 +163,11 @@ def arguments(job: Job, directory: Path) -> tuple[str, ...]:
         options += ["--output", str(directory / job.file), "--force"]
     if job is REPLAY:
         options.append(str(directory / "candidate.toml"))
+    if job is INGEST:
+        options += ["--files", str(directory / "records"), "--once"]
     if job is MAINTAIN:  # days 0 and 1 are older
         days = (datetime.now(UTC).date() - FIRST_DAY - timedelta(days=5)).days
-        options += ["--retention-days", str(days)]
+        options += ["--retention-days", str(days), "--rollup-retention-days", str(days)]
     return tuple(options)
 
 
@@ -181,10 +185,44 @@ def tables_of(spark: SparkSession, job: Job, directory: Path) -> Mapping[str, Ro
 def test_a_killed_job_leaves_whole_tables_and_files(
     spark: SparkSession, run: Callable[..., None], made: Path, tmp_path: Path, case: str
 ) -> None:
-    job, kills = CASES[case]
+    check(spark, run, made, tmp_path, *CASES[case])
+
+
+@pytest.fixture(scope="module")
+def master(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Yield the URL of a cluster, in the environment of its drivers. The Spark of `made` runs before."""
+    assert made.is_dir()
+    with cluster(tmp_path_factory.mktemp("cluster")) as found, pytest.MonkeyPatch.context() as patch:
+        for name, value in found.env.items():
+            patch.setenv(name, value)
+        yield found.master
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(
+    "job", [INGEST, ROLLUP, RECOMMEND, REPLAY, MAINTAIN, REPORT], ids=lambda job: job.name
+)
+def test_a_job_killed_at_random_times_on_a_cluster_leaves_whole_tables_and_files(
+    spark: SparkSession, run: Callable[..., None], made: Path, tmp_path: Path, master: str, job: Job
+) -> None:
+    kills = [Kill("job", str(JOB_S), seed=SEED + number, master=master) for number in range(KILLS)]
+    check(spark, run, made, tmp_path, job, kills)
+
+
+def check(
+    spark: SparkSession,
+    run: Callable[..., None],
+    made: Path,
+    tmp_path: Path,
+    job: Job,
+    kills: Iterable[Kill],
+) -> None:
+    """Kill a job so often, run it to its end, and compare with a job that was not killed."""
     never, often = tmp_path / "never", tmp_path / "often"
     for directory in (never, often):
         shutil.copytree(made, directory)
+        if job is ROLLUP:
+            run(INGEST.name, *arguments(INGEST, directory))
     lake = Lake(str(never / "lake"))
     before = {name: latest(spark, lake.path(name)) or 0 for name in job.writes}
     run(job.name, *arguments(job, never))
