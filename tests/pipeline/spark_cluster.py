@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import time
 import venv
 from collections.abc import Iterator
@@ -90,7 +91,8 @@ def cluster(directory: Path) -> Iterator[Cluster]:
             pids.append(process.pid)
         _await(directory / "master.log", "Registering worker", 2)
         python = str(bare_python(scratch / "bare"))
-        yield Cluster(url, {**env, "PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1"}, tuple(pids[1:]))
+        env |= {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": sys.executable}
+        yield Cluster(url, {**env, "SPARK_LOCAL_IP": "127.0.0.1"}, tuple(pids[1:]))
 
 
 def _free_port() -> int:
