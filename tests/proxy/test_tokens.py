@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.matrix import first_core
 from tests.proxy.playbook import Playbook
 from tests.proxy.sasl import (
     AP_REQ,
@@ -105,7 +106,7 @@ def kerberos(play: Playbook) -> None:
     assert play.session.client.user == ANONYMOUS
 
 
-@pytest.mark.parametrize("cut", [1, 3, 1000, 100_000])
+@pytest.mark.parametrize("cut", first_core([3, 1000, 100_000, 1], 3))
 def test_a_request_sent_with_the_last_token_ends_a_gssapi_exchange(cut: int) -> None:
     session = session_of(OF_KERBEROS)
     wire = Wire(session)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.matrix import in_one_test
@@ -41,10 +41,7 @@ from weir.proxy.counters import Counters
 from weir.proxy.handlers.plans import Plans
 from weir.proxy.handlers.uplift.uplift_rule import beyond, offered, route
 
-SETTINGS: Final = settings(
-    examples(12),
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
-)
+SETTINGS: Final = examples(8)
 
 
 def session_with(broker: Mapping[int, VersionRange], **kwargs: Any) -> Connection:

@@ -32,7 +32,7 @@ from weir.proxy.handlers.uplift.uplift_rule import offered
 from weir.quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from weir.quotas.client_quotas import mutation_rates
 
-PROPERTY: Final = examples(150)
+PROPERTY: Final = examples(80)
 APP: Final = Entity(client_id="app")
 
 
@@ -203,7 +203,7 @@ def test_deletions_are_counted_by_the_partitions_of_existing_topics() -> None:
     st.sampled_from([None, (0, 10, 2), (1, 1), (2, 8)]),
     st.data(),
 )
-@examples(200)
+@examples(100)
 def test_usage_totals_are_right_for_any_bytes(
     requests: list[tuple[object, int]], release: tuple[int, ...] | None, data: st.DataObject
 ) -> None:
