@@ -85,7 +85,7 @@ def exchanges(draw: st.DrawFn, key: int, broker_version: int, version: int) -> t
     """A request that the broker's version can say, and an answer in it."""
     asked = draw(messages(request_type(key), broker_version))
     answer = draw(messages(response_type(key), broker_version))
-    assume(beyond(asked, broker_version) is None)
+    assume(beyond(asked, version, broker_version) is None)
     try:
         codec(type(asked), version).encode(asked)
         codec(type(answer), version).encode(answer)

@@ -153,7 +153,7 @@ def check(plan: Plan, request: Message) -> Pieces[None]:
     """Raise EncodeError if the client's request has set a field that the broker's version lacks."""
     if plan.version == plan.broker_version:
         return
-    lost = beyond(request, plan.broker_version)
+    lost = beyond(request, plan.version, plan.broker_version)
     if lost is not None:
         raise EncodeError(lost, field="topics")
     yield from codec(type(request), plan.broker_version).encode_in_pieces(request)

@@ -239,14 +239,16 @@ def offered(
     return {**told, **added} if broker else told
 
 
-def beyond(request: Message, broker_version: int) -> str | None:
-    """Describe the part of a request that cannot be expressed in `broker_version`, though all its fields
-    exist there; return None if there is no such part.
+def beyond(request: Message, version: int, broker_version: int) -> str | None:
+    """Describe the part of a request in `version` that cannot be expressed in `broker_version`, though all
+    its fields exist there; return None if there is no such part.
 
     Fields that `broker_version` lacks need no check: encoding raises EncodeError unless they have their
     defaults.
     """
-    if isinstance(request, CreateTopicsRequest) and broker_version < 4 and _wants_defaults(request):
+    # In a client's version below 4, -1 is no default: the broker itself refuses it as an invalid number.
+    is_new = broker_version < 4 <= version
+    if is_new and isinstance(request, CreateTopicsRequest) and _wants_defaults(request):
         return "default partitions or replication factor, which the broker does not know (KIP-464)"
     return None
 
