@@ -107,6 +107,9 @@ class Server:
         """Coroutine function that ends all connections once their requests are answered. Set it before
         calling `serve`.
         """
+        self.flush: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
+        """Coroutine function that has workers tell what they have not told yet. Set it before `serve`.
+        """
         self.workers: Callable[[], tuple[Worker, ...]] | None = None
         """Function that returns the states of the workers; None if this process serves the clients."""
         self.list_connections: ListConnections | None = None
@@ -153,6 +156,7 @@ class Server:
         """Drain. Log how many connections have ended, how many were cut, and how many bytes of clients were
         not forwarded, also if cancelled.
         """
+        await self.flush()
         workers, cut_before = self.workers, self._count_cut()
         unforwarded_before = self.counters.unforwarded_bytes
         connections = len(self._relays) if workers is None else sum(each.connections for each in workers())

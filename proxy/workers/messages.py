@@ -186,7 +186,7 @@ class Drain(msgspec.Struct, tag=True, frozen=True):
 
 
 class Flush(msgspec.Struct, tag=True, frozen=True):
-    """Send all charges now, and then answer with `Flushed`."""
+    """Send all charges and connections now, and then answer with `Flushed`."""
 
     number: int
 
@@ -203,7 +203,7 @@ class Ready(msgspec.Struct, tag=True, frozen=True):
 
 
 class Flushed(msgspec.Struct, tag=True, frozen=True):
-    """The answer to `Flush`, with its number: all charges were sent."""
+    """The answer to `Flush`, with its number: all charges and connections were sent."""
 
     number: int
 

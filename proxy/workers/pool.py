@@ -88,6 +88,7 @@ class Pool:
         server.workers = self.records
         server.list_connections = self._lists.read
         server.read_peers = self._peers.read
+        server.flush = self.flush
         server.drain = self.drain
         server.conditions.sources.append(self._problems)
         server.quotas.on_update.append(self._send_quotas)
@@ -127,7 +128,7 @@ class Pool:
             self._nursery.cancel_scope.cancel()
 
     async def flush(self) -> None:
-        """Wait until all workers that run have sent the charges of their clients, for at most `FLUSH_S`."""
+        """Wait until all workers that run have told all charges and connections, for at most `FLUSH_S`."""
         await self._flushes.ask(messages.Flush)
 
     def inherit(self, taken: Iterable[UsedUnits]) -> None:

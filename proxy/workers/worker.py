@@ -162,6 +162,7 @@ class Worker:
                 self._draining.set()
             elif isinstance(message, messages.Flush):
                 await in_steps(self._charges_sender.send_rest())
+                self._tell_connections()
                 self._link.post(messages.Flushed(message.number))
             elif isinstance(message, messages.ReplicationThrottled | messages.ReplicasSeen):
                 self._replication.take(message)
