@@ -43,8 +43,8 @@ def test_the_configuration_page_names_the_defaults() -> None:
             assert told.strip("`").split(" (")[0] in {shown, shown.removesuffix(".0")}, key
 
 
-OTHER_FILES: Final = frozenset({"quota", "replication", "apis"})
-"""Keys of quota files and of tables of costs."""
+OTHER_FILES: Final = frozenset({"quota", "replication", "apis", "currency"})
+"""Keys of quota files, of tables of costs and of price lists."""
 
 
 def test_every_configuration_in_the_documentation_has_keys_and_values_that_are_accepted() -> None:
