@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from weir.cli.exits import CommandError
+from weir.cli.input_file import read_parsed
 from weir.cli.output_file import check_free, write_lines
 from weir.cli.pipeline.days import Days
 from weir.cli.pipeline.run import cluster_option, job_options, run_job
 from weir.cli.quotas.entity import RATES_HELP, parse_assignments, parse_key
 from weir.pipeline.outcome import Listing, Outcome, PipelineError
 from weir.pipeline.recommend.plan import AUTO, FLOORS, LEVELS, PERCENTILES, ROBUST, Plan
-from weir.proxy.files import QUOTAS_BYTES_MAX, read_text
-from weir.quotas import QuotaFileError, QuotaKey, QuotaTable, parse
+from weir.quotas import QuotaFileError, QuotaKey, parse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -187,7 +187,7 @@ def recommend(
         min_active_hours=min_active_hours,
         with_default=not no_default,
         near=near,
-        current=None if current is None else _table(current),
+        current=None if current is None else read_parsed(current, parse, QuotaFileError),
         current_name="" if current is None else current.name,
     )
     check_free(output, force=force)
@@ -237,12 +237,3 @@ def parse_keys(text: str) -> tuple[QuotaKey, ...]:
     or repeated key.
     """
     return tuple(dict.fromkeys(parse_key(name.strip()) for name in text.split(",")))
-
-
-def _table(file: Path) -> QuotaTable:
-    try:
-        return parse(read_text(file, QUOTAS_BYTES_MAX, pipes=True))
-    except OSError as error:
-        raise CommandError(f"{file}: cannot read it: {error.strerror}") from None
-    except QuotaFileError as error:
-        raise CommandError(f"{file}: {error}") from None

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from weir.cli.exits import CommandError
+from weir.cli.input_file import read_parsed
 from weir.cli.output_file import check_free, write_lines
 from weir.cli.pipeline.days import Days
 from weir.cli.pipeline.run import cluster_option, job_options, run_job
 from weir.cli.quotas.entity import RATES_HELP, parse_assignments
 from weir.pipeline.outcome import PipelineError
 from weir.proxy.build import VERSION
-from weir.proxy.files import QUOTAS_BYTES_MAX, read_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -131,9 +130,4 @@ def _prices(file: Path) -> Prices:
     """Read a file of prices. Raises CommandError."""
     from weir.pipeline.report.prices import parse_prices
 
-    try:
-        return parse_prices(read_text(file, QUOTAS_BYTES_MAX, pipes=True))
-    except OSError as error:
-        raise CommandError(f"{file}: cannot read it: {error.strerror}") from None
-    except PipelineError as error:
-        raise CommandError(f"{file}: {error}") from None
+    return read_parsed(file, parse_prices, PipelineError)
