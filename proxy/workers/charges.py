@@ -26,10 +26,6 @@ from weir.quotas.used import LOOK_MAX, UsedLimiters, taken
 
 CHARGES_MAX: Final = 200
 """Maximum number of charges in a message."""
-LOOK_MS: Final = 20
-"""Time (ms) between two looks at the charges. A worker that dies loses those of this time; with many used
-limiters, those of the time until all were visited.
-"""
 ALONE_MAX: Final = 100
 """Maximum number of limiters to visit at a look of a worker without others: 0.2 ms of work. Its charges are
 needed elsewhere only for the page, and if it dies.

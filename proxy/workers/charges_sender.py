@@ -1,8 +1,8 @@
 """A worker sends the supervisor the charges of its clients.
 
-The looks are timers of the reactor, not Trio tasks: they come every 20 ms if other workers use the same
-quotas, and waking Trio costs 0.9 ms of CPU, so that an idle worker would use 4 % of a core. Nothing is posted
-if nothing was used.
+The looks are timers of the reactor, not Trio tasks: they come every 20 ms, and waking Trio costs 0.9 ms of
+CPU, so that an idle worker would use 4 % of a core. Nothing is posted if nothing was used. A worker that dies
+loses the charges since its latest look; with many used limiters, those of the time until all were visited.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from weir.proxy.net.reactor import Reactor
-from weir.proxy.workers.charges import CHARGES_MAX, LOOK_MS, Charge, Charged
+from weir.proxy.workers.charges import CHARGES_MAX, Charge, Charged
 from weir.proxy.workers.messages import Charges
+from weir.quotas.sharing.shared import LOOK_MS
 
 FAILED_MS: Final = 1000
 """Time (ms) until the next look after one that has failed."""

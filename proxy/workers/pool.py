@@ -101,15 +101,12 @@ class Pool:
         """
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            keep_running = self._server.supervisor.keep_running
-            async with trio.open_nursery() as processes:
-                for handle in self.handles:
-                    processes.start_soon(keep_running, Task.WORKERS, handle.run)
-                for handle in self.handles:
-                    await handle.ready.wait()
-                task_status.started()
-            self._ended.set()
-            nursery.cancel_scope.cancel()
+            for handle in self.handles:
+                nursery.start_soon(self._server.supervisor.keep_running, Task.WORKERS, handle.run)
+            for handle in self.handles:
+                await handle.ready.wait()
+            task_status.started()
+        self._ended.set()
 
     async def drain(self) -> None:
         """Have all workers end their connections; wait for the drain time and a little longer, then kill

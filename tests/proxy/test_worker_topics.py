@@ -10,8 +10,9 @@ import trio
 
 from weir.proxy.control.charges_file import ChargesFile
 from weir.proxy.control.quota_registry import QuotaRegistry
-from weir.proxy.workers.charges import LOOK_MS, Charge, Charged, take
+from weir.proxy.workers.charges import Charge, Charged, take
 from weir.quotas import Entity, QuotaKey, QuotaTable
+from weir.quotas.sharing.shared import LOOK_MS
 from weir.quotas.table.options import Options, Pacing, Scope
 from weir.quotas.topics import TopicRates
 
