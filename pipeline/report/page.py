@@ -13,7 +13,7 @@ from typing import Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from weir.pipeline.report import view
+from weir.pipeline.report import expected, view
 from weir.pipeline.report.actions import actions
 from weir.pipeline.report.model import Findings
 from weir.pipeline.report.names import SHORT, label, named
@@ -38,6 +38,7 @@ def render(found: Findings, *, made: datetime, version: str) -> str:
     return environment.get_template("page.html.j2").render(
         found=found,
         view=view,
+        expected=expected,
         noun="client" if found.wanted.level == "user-client-id" else found.wanted.level,
         actions=actions(found),
         missing=view.missing(found),
