@@ -10,10 +10,10 @@ This package uses no sockets and no clock, and imports no other package of Weir.
   `sasl`: names of clients in SASL tokens.
 - `schema`, `versions`: the schemas; `values`, `decoding`, `encoding`, `primitives`: parts of the codec;
   `pieces`: decoding and encoding of large messages, with pauses; `errors`: exceptions for malformed bytes.
-- `scanning/`: single fields without decoding a message. `field_offsets`, `field_scanner`, `stream_scanner`,
-  `pausing_scanner` locate fields; `least_fetch` and `records_remover` reduce a fetch over its quota and
-  remove its records; `record_batches`, `produced_records`, `unpacked_sizes`, `topic_bytes`, `topic_names`,
-  `fetched_partitions` find records, topics and partitions.
+- `scanning/`: single fields without decoding a message. `field_offsets`, `field_scanner`, `pausing_scanner`
+  locate fields; `least_fetch` and `records_remover` reduce a fetch over its quota and remove its records;
+  `endpoint_mask` and `array_mask` hide addresses; `record_batches`, `produced_records`, `unpacked_sizes`,
+  `topic_bytes`, `topic_names`, `fetched_partitions` find records, topics and partitions.
 
 To support a new Kafka release, run `python -m tools.import_schemas`, which writes the schema files.
 

@@ -9,12 +9,12 @@ knows. The scan finds the beginning of the array; the end of the message is know
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
-from weir.protocol.errors import ProtocolError
+from weir.protocol.scanning.endpoint_mask import UNKNOWN_TAG
 from weir.protocol.scanning.field_offsets import MessageLike, layout
-from weir.protocol.scanning.field_scanner import Chunks, Stream, least_size, streamer
-from weir.protocol.scanning.stream_scanner import UNKNOWN_TAG
+from weir.protocol.scanning.field_scanner import Chunks, Stream, compiled, least_size
+from weir.protocol.scanning.pausing_scanner import PausingScanner, PausingSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,74 +30,52 @@ and its varint take 128 bytes, a field of 128 bytes takes 130. Readers accept lo
 _HEAD_BYTES: Final = 3 + _SIZE_BYTES
 
 
-class ArrayMask:
-    """Changes a response in place, chunk by chunk, so that its last array is empty."""
+class ArrayMask(PausingScanner):
+    """Changes a response in place, chunk by chunk, so that its last array is empty. If `feed` raises
+    ProtocolError, the caller must not send the chunk, because it may contain elements of the array.
+    """
 
-    __slots__ = ("_body_bytes", "_chunks", "_cover", "_fed", "_least_bytes", "_offset")
+    __slots__ = ()
 
     def __init__(self, message: MessageLike, version: int, field: str, body_bytes: int) -> None:
         """Begin at the start of a body of `body_bytes`. `field` is the message's last untagged field, a
         compact array. Raises ValueError for another field, and for a version that the schemas lack.
         """
-        found = layout(message, version)
-        slot = found.fields[-1]
-        if slot.name != field or not (slot.is_array and slot.compact and slot.struct):
-            raise ValueError(f"{found.name} v{version} does not end with a compact array {field}")
-        self._chunks = Chunks(_streamer(found.name, version)())
-        self._body_bytes = body_bytes
-        self._least_bytes = 2 + sum(map(least_size, slot.struct.fields)) + slot.struct.flexible
-        """Minimum number of bytes from the array to the end of the body: an array with one element, and the
-        count 0 of tagged fields.
-        """
-        self._offset: int | None = None
-        """Offset of the array in the body; None until the scan has found it."""
-        self._fed = 0
-        self._cover = b""
-        """First bytes that replace the array, followed by zeros; b"" if the array stays."""
-
-    @property
-    def skippable_bytes(self) -> int:
-        """Number of bytes that come next, need no change, and need not be fed."""
-        return self._chunks.skippable_bytes if self._offset is None else 0
-
-    def skip(self, count: int) -> None:
-        """Go on behind the next `count` bytes, at most `skippable_bytes`."""
-        self._chunks.skip(count)
-        self._fed += count
-
-    def feed(self, data: bytearray, start: int, stop: int) -> None:
-        """Read the body's next bytes, `data[start:stop]`, before they are sent, and change them if needed.
-
-        Raises ProtocolError for malformed bytes. The caller must then not send the chunk, because it may
-        contain elements of the array.
-        """
-        body = start - self._fed
-        self._fed += stop - start
-        if self._offset is None:
-            self._offset = self._chunks.feed(data, start, stop)
-            if self._offset is None:
-                return
-            if data[body + self._offset] > _EMPTY:
-                self._cover = self._covered(self._body_bytes - self._offset)
-        if self._cover:
-            array = body + self._offset
-            first = max(start, array)
-            cover = self._cover[first - array : stop - array]
-            data[first:stop] = cover + bytes(stop - first - len(cover))
-
-    def _covered(self, length: int) -> bytes:
-        """Return the first bytes that replace an array: an empty array and the beginning of one unknown
-        tagged field, which take `length` bytes together. Raises ProtocolError if no array with elements has
-        this length.
-        """
-        if length < max(self._least_bytes, _HEAD_BYTES):
-            raise ProtocolError("the message ends within its last array", offset=self._offset or 0)
-        size = length - _HEAD_BYTES
-        varint = [size >> shift & 127 | 128 for shift in (0, 7, 14, 21)]
-        return bytes((_EMPTY, 1, UNKNOWN_TAG, *varint, size >> 28))
+        self.complete = False
+        self._left = [0]
+        self._chunks = Chunks(_masker(layout(message, version).name, version, field)(self._left, body_bytes))
 
 
 @cache
-def _streamer(message: str, version: int) -> Callable[[], Stream]:
-    described = layout(message, version)
-    return streamer(described, described.fields[:-1])
+def _masker(message: str, version: int, field: str) -> Callable[[list[int], int], Stream]:
+    found = layout(message, version)
+    slot = found.fields[-1]
+    if slot.name != field or not (slot.is_array and slot.compact and slot.struct):
+        raise ValueError(f"{found.name} v{version} does not end with a compact array {field}")
+    least_bytes = 2 + sum(map(least_size, slot.struct.fields)) + slot.struct.flexible
+    """Minimum number of bytes from the array to the end of the body: an array with one element, and the count
+    0 of tagged fields.
+    """
+    source = PausingSource(found, when_short=None)
+    with source.block("def stream(allowed, body_bytes):"):
+        source.begin()
+        source.fields(found.fields[:-1], found.name)
+        source.flush()
+        source.need()
+        with source.block(f"if data[position] > {_EMPTY}:"):
+            source.line("n = body_bytes - (position - body)")
+            with source.block(f"if n < {max(least_bytes, _HEAD_BYTES)}:"):
+                source.line("fail(position - body, 'the message ends within its last array')")
+            source.line("cover = covered(n)")
+            source.overwrite()
+        source.end()
+    return cast("Callable[[list[int], int], Stream]", compiled(source, found, "stream", covered=_covered))
+
+
+def _covered(length: int) -> bytes:
+    """Return the first bytes that replace an array: an empty array and the beginning of one unknown tagged
+    field, which take `length` bytes together.
+    """
+    size = length - _HEAD_BYTES
+    varint = [size >> shift & 127 | 128 for shift in (0, 7, 14, 21)]
+    return bytes((_EMPTY, 1, UNKNOWN_TAG, *varint, size >> 28))

@@ -112,20 +112,6 @@ def locator(layout: Layout, fields: tuple[Slot, ...], size: int) -> Locate:
     return cast(Locate, compiled(source, layout, "locate"))
 
 
-def streamer(layout: Layout, fields: tuple[Slot, ...]) -> Callable[[], Stream]:
-    """Return a compiled generator function that finds the position behind `fields`, the first untagged fields
-    of `layout`.
-    """
-    source = Source(layout, when_short=None)
-    with source.block("def stream():"):
-        source.line("body = position = end = 0")
-        source.fields(fields, layout.name)
-        source.flush()
-        source.need()
-        source.line("return position - body")
-    return cast("Callable[[], Stream]", compiled(source, layout, "stream"))
-
-
 class Chunks:
     """Feeds a message's body to a `Stream` in chunks, each once and in order."""
 
@@ -268,6 +254,9 @@ class Source:
     def begin_element(self) -> None:
         """Add source that runs before each element of an array, and before each tagged field."""
 
+    def begin_elements(self) -> None:
+        """Add source that runs before the `n` elements of an array, and before `n` tagged fields."""
+
     def reads(self, slot: Slot) -> bool:
         """Return True for a field of fixed size that is not skipped: `_variable` gets it as well."""
         del slot
@@ -328,6 +317,7 @@ class Source:
         if self._when_short is not None:  # a `Locate` needs all elements
             with self.block(f"if n * {_element_least_size(slot)} > end - position:"):
                 self.line(self._when_short)
+        self.begin_elements()
         with self.block("for _ in range(n):"):
             self.begin_element()
             if slot.struct is None:
@@ -342,13 +332,19 @@ class Source:
         if self._as_a_broker:
             with self.block(f"if n > {LENGTH_MAX}:"):
                 self.line("n = 0")
-        with self.block("if n:"), self.block("for _ in range(n):"):  # no range for the usual 0
-            self.begin_element()
-            self._varint(path)
-            self._varint(path)
-            if self._as_a_broker:
-                self._refuse(f"n > {LENGTH_MAX}", f"{path} claims more than a message can hold")
-            self.line("position += n")
+        with self.block("if n:"):  # no range for the usual 0
+            self.begin_elements()
+            with self.block("for _ in range(n):"):
+                self.begin_element()
+                self._tag(path)
+
+    def _tag(self, path: str) -> None:
+        """Add source that skips one tagged field."""
+        self._varint(path)
+        self._varint(path)
+        if self._as_a_broker:
+            self._refuse(f"n > {LENGTH_MAX}", f"{path} claims more than a message can hold")
+        self.line("position += n")
 
     def _length(self, width: int, path: str, *, nullable: bool) -> None:
         """Add source that reads a length or count to the variable `n`. A varint (`width` 1) is the length

@@ -13,7 +13,7 @@ from weir.protocol.scanning.field_scanner import Bytes, Chunks, Source, length_w
 from weir.protocol.scanning.topic_names import NAME_BYTES_MAX
 
 if TYPE_CHECKING:
-    from weir.protocol.schema import Slot
+    from weir.protocol.schema import Layout, Slot
 
 
 class PausingScanner:
@@ -34,6 +34,15 @@ class PausingScanner:
     def elements_left(self) -> int:
         """Number of elements that the latest call of `feed` might still have visited."""
         return self._left[0]
+
+    @property
+    def skippable_bytes(self) -> int:
+        """Number of bytes that come next and need not be fed."""
+        return 0 if self.complete else self._chunks.skippable_bytes
+
+    def skip(self, count: int) -> None:
+        """Go on behind the next `count` bytes, at most `skippable_bytes`."""
+        self._chunks.skip(count)
 
     def feed(self, data: Bytes, start: int, stop: int, elements_max: int = sys.maxsize) -> int:
         """Scan the body's next bytes, `data[start:stop]`, up to `elements_max` array elements and tagged
@@ -70,17 +79,35 @@ class PausingSource(Source):
         super().next_chunk()
         self.line("left = allowed[0]")
 
+    def message(self, layout: Layout) -> None:
+        """Add the scan of all fields of a message, including tagged fields."""
+        self._struct(layout, layout.name)
+
     def begin(self) -> None:
         """Add source that sets the variables of the scan. It comes first in the function."""
         self.line("body = position = end = left = 0")
 
     def end(self) -> None:
         """Add source that waits for the bytes of all fields before, and ends the scan. It comes last."""
+        self.await_skipped()
+        self.line("allowed[0] = left")
+        self.line("return position - body")
+
+    def overwrite(self) -> None:
+        """Add source that overwrites the next `n` bytes with the variable `cover`, followed by zeros."""
+        with self.block("while n:"):
+            self.need()
+            self.line("size = min(n, end - position)")
+            self.line("data[position:position + size] = cover[:size].ljust(size, b'\\0')")
+            self.line("cover = cover[size:]")
+            self.line("position += size")
+            self.line("n -= size")
+
+    def await_skipped(self) -> None:
+        """Add source that waits for the bytes of all fields before."""
         self.flush()
         with self.block("while position > end:"):
             self.next_chunk()
-        self.line("allowed[0] = left")
-        self.line("return position - body")
 
     def keep_name(self, slot: Slot, path: str) -> None:
         """Add source that reads the name of a topic to the variable `name`, and refuses names longer than

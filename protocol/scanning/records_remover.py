@@ -6,27 +6,30 @@ watermarks, aborted transactions and tagged fields. The records are never stored
 
 from __future__ import annotations
 
+import sys
 from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from weir.protocol.errors import ProtocolError, TooLargeError
 from weir.protocol.messages import FetchResponse
 from weir.protocol.scanning.field_offsets import layout
-from weir.protocol.scanning.field_scanner import Bytes, Chunks, Source, Stream, compiled, length_width
+from weir.protocol.scanning.field_scanner import Bytes, Chunks, Stream, compiled, length_width
+from weir.protocol.scanning.pausing_scanner import PausingScanner, PausingSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from weir.protocol.schema import Layout, Slot
+    from weir.protocol.schema import Slot
 
 
-class RecordsRemover:
+class RecordsRemover(PausingScanner):
     """Copies the body of one fetch response chunk by chunk, with every `records` field emptied.
 
     A null `records` field stays null. All other bytes are copied, also bytes behind the last field.
+    `complete` becomes True with the end of the body's last field, including tagged fields.
     """
 
-    __slots__ = ("_chunks", "_keep", "_kept", "_version", "complete")
+    __slots__ = ("_keep", "_version", "kept")
 
     def __init__(self, version: int, *, kept_bytes_max: int) -> None:
         """Begin without bytes. `kept_bytes_max`: maximum size (bytes) of the body without its records.
@@ -35,34 +38,34 @@ class RecordsRemover:
         ms, because its scanning function is generated and compiled.
         """
         self.complete = False
-        """True if the body has been fed up to its last field, including tagged fields."""
         self._version = version
-        self._kept = bytearray()
-        self._keep = _new_keep(self._kept, kept_bytes_max, version)
-        self._chunks = Chunks(_remover(version)(self._keep, self._kept))
+        self.kept = bytearray()
+        """The bytes copied so far."""
+        self._keep = _new_keep(self.kept, kept_bytes_max, version)
+        self._left = [0]
+        self._chunks = Chunks(_remover(version)(self._keep, self.kept, self._left))
 
-    def feed(self, data: Bytes, start: int, stop: int) -> None:
-        """Scan the next bytes of the body, `data[start:stop]`, and copy all of them but records. Feed each
-        byte of the body once, in order.
+    def feed(self, data: Bytes, start: int, stop: int, elements_max: int = sys.maxsize) -> int:
+        """Scan the next bytes of the body, `data[start:stop]`, as `PausingScanner.feed` does, and copy all of
+        them but records.
 
         Raises TooLargeError if the copy would exceed `kept_bytes_max`, another ProtocolError for malformed
         bytes. After an error, every further call of `feed` or `body` raises ProtocolError.
         """
-        if not self.complete:
-            self.complete = self._chunks.feed(data, start, stop) is not None
-            return
-        try:
-            self._keep(data, 0, start, stop)
-        except TooLargeError:
-            self.complete = False  # the scan has ended, so every further call fails
-            raise
+        if self.complete:
+            try:
+                self._keep(data, 0, start, stop)
+            except TooLargeError:
+                self.complete = False  # the scan has ended, so every further call fails
+                raise
+        return super().feed(data, start, stop, elements_max)
 
     def body(self) -> bytes:
         """Return the body without records. Raises ProtocolError if `complete` is False."""
         if not self.complete:
             reason = "the message ends too early, or is malformed"
             raise ProtocolError(reason, api=FetchResponse.__name__, version=self._version)
-        return bytes(self._kept)
+        return bytes(self.kept)
 
 
 _Keep: TypeAlias = "Callable[[Bytes, int, int, int], int]"
@@ -91,19 +94,15 @@ _LENGTH_BYTES_MAX: Final = 5
 """Maximum size (bytes) of a varint."""
 
 
-class _RemovingSource(Source):
+class _RemovingSource(PausingSource):
     """Generates a scanning function that copies all bytes except records.
 
     In the generated source, `start` is the offset of the first byte that is not copied yet. While the scan
     skips records or their length, `start` is behind the skipped bytes.
     """
 
-    def message(self, layout: Layout) -> None:
-        """Add the scan of all fields of a message, including tagged fields."""
-        self._struct(layout, layout.name)
-
     def next_chunk(self) -> None:
-        self.line("start = keep(data, body, start, end)")
+        self.line("start = keep(data, body, start, min(position, end))")
         super().next_chunk()
 
     def _variable(self, slot: Slot, path: str) -> None:
@@ -127,14 +126,14 @@ class _RemovingSource(Source):
 
 
 @cache
-def _remover(version: int) -> Callable[[_Keep, bytearray], Stream]:
+def _remover(version: int) -> Callable[[_Keep, bytearray, list[int]], Stream]:
     found = layout(FetchResponse, version)
     source = _RemovingSource(found, when_short=None)
-    with source.block("def stream(keep, kept):"):
-        source.line("data, body, position, start, end = b'', 0, 0, 0, 0")
+    with source.block("def stream(keep, kept, allowed):"):
+        source.line("data, start = b'', 0")
+        source.begin()
         source.message(found)
-        with source.block("while position > end:"):
-            source.next_chunk()
+        source.await_skipped()
         source.line("keep(data, body, start, end)")
-        source.line("return position - body")
-    return cast("Callable[[_Keep, bytearray], Stream]", compiled(source, found, "stream"))
+        source.end()
+    return cast("Callable[[_Keep, bytearray, list[int]], Stream]", compiled(source, found, "stream"))

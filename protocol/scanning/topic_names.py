@@ -75,9 +75,9 @@ class _NamingSource(Source):
         with self.block("elif name in wanted:"):
             self.line("found.add(name)")
 
-    def begin_element(self) -> None:
+    def begin_elements(self) -> None:
         """Add source that refuses a request with more than `ELEMENTS_MAX` elements."""
-        self.line("left -= 1")
+        self.line("left -= n")
         with self.block("if left < 0:"):
             self.line("oversized()")
 

@@ -86,8 +86,8 @@ requests take about 0.25 ms.
 
 
 SCANNED_ELEMENTS: Final = 5_000
-"""Number of array elements of produce requests and fetch responses that are scanned for topics in one turn:
-at most 2 ms.
+"""Number of array elements of produce requests and of responses that are scanned in one turn: at most 2 ms
+for topics, and as much for brokers' addresses.
 """
 ELEMENTS_MIN: Final = 100
 """Number of elements that one scan may visit, though other scans of the turn have visited

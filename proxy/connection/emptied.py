@@ -6,33 +6,68 @@ record is lost. All other fields stay as the broker sent them, so that fetch ses
 
 from __future__ import annotations
 
+import sys
+from typing import TYPE_CHECKING, Final
+
 from weir.protocol.framing import LENGTH, LENGTH_BYTES
 from weir.protocol.scanning.records_remover import RecordsRemover
+
+if TYPE_CHECKING:
+    from weir.proxy.handlers.plan import Plan, StreamRewrite
 
 KEPT_BYTES_MAX = 16 * 1024 * 1024  # not Final: mypyc would inline it, and tests set it
 """Maximum size (bytes) of a fetch response whose records were removed: about 200,000 partitions. A larger one
 is treated as malformed.
+"""
+REWRITTEN_ELEMENTS_MAX: Final = 5_000
+"""Number of elements of a response whose addresses are rewritten at its end. Of a longer one they are masked
+while it arrives.
 """
 
 
 class EmptiedResponse:
     """A fetch response whose records are removed while its bytes arrive."""
 
-    __slots__ = ("_head", "_remover", "head_bytes")
+    __slots__ = ("_elements", "_head", "_masked_bytes", "_plan", "_remover", "head_bytes", "mask")
 
-    def __init__(self, version: int, head: bytes) -> None:
-        """Begin to read a fetch response. `version` is the version of Fetch. `head` is the response's frame
-        up to and including the tagged fields of the response header.
+    def __init__(self, plan: Plan, head: bytes) -> None:
+        """Begin to read a fetch response. `head` is the response's frame up to and including the tagged
+        fields of the response header.
         """
         self._head = head
-        self._remover = RecordsRemover(version, kept_bytes_max=KEPT_BYTES_MAX)
+        self._plan = plan
+        self._remover = RecordsRemover(plan.version, kept_bytes_max=KEPT_BYTES_MAX)
+        self._elements = 0
+        """Number of elements visited so far."""
+        self._masked_bytes = 0
+        """Number of bytes of the body without records that `mask` has processed."""
+        self.mask: StreamRewrite | None = None
+        """Object that masks brokers' addresses in the response; None if they are to be rewritten."""
         self.head_bytes = len(head)
 
-    def feed(self, data: bytearray, start: int, stop: int) -> None:
-        """Process the next bytes of the response's body, `data[start:stop]`. Raises ProtocolError if these
-        bytes are malformed.
+    @property
+    def elements_left(self) -> int:
+        """Number of elements that the latest call of `feed` might still have visited."""
+        return self._remover.elements_left
+
+    def feed(self, data: bytearray, start: int, stop: int, elements_max: int) -> int:
+        """Process the next bytes of the response's body, `data[start:stop]`, up to `elements_max` elements.
+        Return the position behind the processed bytes. Raises ProtocolError if they are malformed.
         """
-        self._remover.feed(data, start, stop)
+        fed_to = self._remover.feed(data, start, stop, elements_max)
+        self._elements += elements_max - self._remover.elements_left
+        if self._elements > REWRITTEN_ELEMENTS_MAX and self.mask is None and self._plan.rewrite_stream:
+            self.mask = self._plan.rewrite_stream(0)
+        if self.mask is not None:
+            kept = self._remover.kept
+            self._masked_bytes = self.mask.feed(kept, self._masked_bytes, len(kept), sys.maxsize)
+        return fed_to
+
+    def mask_all(self, frame: bytearray) -> None:
+        """Mask brokers' addresses in the result of `frame`, unless they were masked while it arrived."""
+        if self.mask is None and self._plan.rewrite_stream is not None:
+            end = len(frame)
+            self._plan.rewrite_stream(end - self.head_bytes).feed(frame, self.head_bytes, end, sys.maxsize)
 
     def frame(self) -> bytearray:
         """Return the response's whole frame without its records. Raises ProtocolError if the response ended

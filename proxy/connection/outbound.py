@@ -27,7 +27,7 @@ from weir.proxy.connection.tokens import from_broker
 from weir.proxy.connection.usage_counters import CONSUMER, TOPIC
 from weir.proxy.handlers.api_versions.api_versions import refused
 from weir.proxy.handlers.decisions import WAIT, Wait
-from weir.proxy.handlers.plan import ByteCounter, Plan, ResponseEdit, StreamRewrite
+from weir.proxy.handlers.plan import IN_PARTS, ByteCounter, Plan, ResponseEdit, StreamRewrite
 from weir.quotas import QuotaKey
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ class Outbound:
         "_measured_until_ms",
         "_report_ms",
         "_stream_rewrite",
+        "_unready_bytes",
         "first_bytes",
     )
 
@@ -66,13 +67,15 @@ class Outbound:
         charged. Prevents a second charge when more bytes of the response arrive.
         """
         self._counted_bytes = 0
-        """Number of bytes of the body of the current response that were counted per topic in earlier turns,
-        before the first part was forwarded.
+        """Number of the next bytes of the current response's body that were counted per topic in earlier
+        turns and are not forwarded yet.
         """
         self._emptied: EmptiedResponse | None = None
         """The response that is being processed, if its records are being removed; else None."""
         self._stream_rewrite: StreamRewrite | None = None
         """Rewriter of the response that is being forwarded in parts; None if no rewrite is needed."""
+        self._unready_bytes = 0
+        """Number of bytes of the current response's first part that must wait for the next turn."""
         self._measured_until_ms = 0
         """Time (ms) until which the client is throttled because the current response's bytes have exceeded
         topic rates; 0 for no throttle.
@@ -121,8 +124,11 @@ class Outbound:
                 if edit is EMPTYING:
                     if position > start:
                         connection.effects.to_client.append(view[start:position])
-                    start = position = available
+                    start = position = available - self._unready_bytes
                     self._empty_rest(stop - position)
+                    if self._unready_bytes:
+                        self._unready_bytes = 0
+                        break
                     continue
                 if isinstance(edit, Wait):
                     if not (complete or connection.broker_turn_over) and self._fills_buffer(position, end):
@@ -133,6 +139,9 @@ class Outbound:
                     LENGTH.pack_into(data, position, length + self._growth(record, edit))
                     connection.effects.to_client.extend((view[start : edit.start], edit.replacement))
                     start = edit.stop
+                if self._unready_bytes:
+                    end = available - self._unready_bytes
+                    self._unready_bytes = 0
             in_flight.popleft()
             if record.kind <= CHARGED and len(spare) < SPARE_MAX:
                 spare.append(record)
@@ -168,8 +177,8 @@ class Outbound:
         """Begin to remove the records from the response `data[frame:end]`. Raises ProtocolError if the
         response is malformed.
         """
-        self._emptied = EmptiedResponse(record.plan.version, bytes(data[frame:body]))
-        self._emptied.feed(data, body, end)
+        self._emptied = EmptiedResponse(record.plan, bytes(data[frame:body]))
+        self._unready_bytes = end - self._process_part(data, body, end)
 
     def _empty_rest(self, rest_bytes: int) -> None:
         """Expect `rest_bytes` further bytes of the response whose records are being removed. If `rest_bytes`
@@ -185,7 +194,7 @@ class Outbound:
         """
         connection, emptied = self._connection, self._emptied
         assert emptied is not None
-        record, self._emptied = connection.in_flight[0], None
+        record = connection.in_flight[0]
         try:
             frame = emptied.frame()
         except ProtocolError as error:
@@ -198,12 +207,15 @@ class Outbound:
         if connection.fetch_session is not None:
             connection.fetch_session.answered(frame, emptied.head_bytes, end)
         edit = self._process(record, frame, 0, end, end - LENGTH_BYTES, True)
-        if isinstance(edit, Wait):
+        if edit is IN_PARTS:
+            emptied.mask_all(frame)
+        elif isinstance(edit, Wait):
             return  # the response was malformed
-        if edit is not None:
+        elif edit is not None:
             LENGTH.pack_into(frame, 0, end - LENGTH_BYTES + self._growth(record, edit))
             frame[edit.start : edit.stop] = edit.replacement
         self._begun = False
+        self._emptied = None
         connection.in_flight.popleft()
         connection.effects.to_client.append(bytes(frame))
         replies.send_local(connection)
@@ -227,13 +239,8 @@ class Outbound:
         """
         connection = self._connection
         taken = min(connection.response_rest_bytes, end)
-        if connection.byte_counter is not None:
-            taken = self._measure_more(connection.byte_counter, data, taken)
         try:
-            if self._emptied is not None:
-                self._emptied.feed(data, 0, taken)
-            elif self._stream_rewrite is not None:
-                self._stream_rewrite.feed(data, 0, taken)
+            taken = self._process_part(data, 0, taken)
         except ProtocolError as error:
             connection.violate(CloseReason.RESPONSE_MALFORMED, str(error))
             return end
@@ -243,11 +250,63 @@ class Outbound:
             return taken
         connection.effects.to_client.append(view[:taken])
         if not connection.response_rest_bytes:
-            if connection.byte_counter is not None:
-                self._end_measuring(connection.byte_counter)
-            self._stream_rewrite = None
+            self._end_parts()
             replies.send_local(connection)
         return taken
+
+    def _begin_parts(
+        self, plan: Plan, data: bytearray, body: int, end: int, body_bytes: int, complete: bool
+    ) -> ResponseEdit | Wait | None:
+        """Process the first part of a response, `data[body:end]`, as many elements as the turn allows. Leave
+        the others for later turns. Return the edit that rewrites the response; WAIT to be called again.
+        """
+        connection = self._connection
+        edit: ResponseEdit | Wait | None = None
+        if plan.rewrite_stream is not None:
+            self._stream_rewrite = plan.rewrite_stream(body_bytes)
+        ready_to = self._process_part(data, body, end)
+        if plan.rewrite is not None and plan.rewrite_stream is None:
+            # The edit may replace bytes anywhere in this part, so all of the part is counted before.
+            self._counted_bytes = ready_to - body
+            if ready_to < end:
+                return WAIT
+            connection.report_ms = max(self._report_ms, 0)
+            edit = plan.rewrite(connection, data, body, end, complete)
+            if edit is WAIT:
+                return self._wait(complete)
+            self._counted_bytes = 0
+        self._unready_bytes = end - ready_to
+        if complete and ready_to == end:
+            self._end_parts()
+        return edit
+
+    def _process_part(self, data: bytearray, start: int, stop: int) -> int:
+        """Count and change the next bytes of a response's body, `data[start:stop]`, as many elements as the
+        turn allows. Return the position behind the bytes that may be forwarded; if that is before `stop`, the
+        turn is over. Raises ProtocolError if the response is malformed.
+        """
+        connection, emptied, stream_rewrite = self._connection, self._emptied, self._stream_rewrite
+        clock = connection.clock
+        elements_max = clock.elements_left()
+        counted_to = ready_to = stop
+        if emptied is not None:
+            counted_to = ready_to = emptied.feed(data, start, stop, elements_max)
+            clock.note_scanned(elements_max - emptied.elements_left)
+        elif connection.byte_counter is not None:
+            counted_to = ready_to = connection.byte_counter.feed(data, start + self._counted_bytes, stop)
+        if stream_rewrite is not None:
+            ready_to = stream_rewrite.feed(data, start, counted_to, elements_max)
+            clock.note_scanned(elements_max - stream_rewrite.elements_left)
+        self._counted_bytes = counted_to - ready_to
+        if ready_to < stop:
+            self._end_turn()
+        return ready_to
+
+    def _end_parts(self) -> None:
+        """End a response whose last part was processed."""
+        if self._connection.byte_counter is not None:
+            self._end_measuring(self._connection.byte_counter)
+        self._stream_rewrite = None
 
     def passable_bytes(self) -> int:
         """Return the number of bytes that come next and that nobody needs to see: the rest of a response that
@@ -272,19 +331,6 @@ class Outbound:
             self._stream_rewrite = None
             if connection.state != OPEN or connection.in_flight:
                 connection.answered()
-
-    def _measure_more(self, byte_counter: ByteCounter, data: bytearray, stop: int) -> int:
-        """Count the next bytes, `data[:stop]`, of a response that is forwarded in parts. Return the position
-        behind the counted bytes.
-        """
-        try:
-            counted_to = byte_counter.feed(data, 0, stop)
-        except ProtocolError as error:
-            self._connection.violate(CloseReason.RESPONSE_MALFORMED, str(error))
-            return stop
-        if counted_to < stop:
-            self._end_turn()
-        return counted_to
 
     def _end_turn(self) -> None:
         """Leave the other bytes that have arrived for the next turn of the reactor."""
@@ -358,19 +404,21 @@ class Outbound:
                 if connection.held_until_ms > now_ms:
                     return WAIT
             edit: ResponseEdit | Wait | None = None
-            if plan.rewrite is not None:
+            if connection.byte_counter is not None:
+                edit = IN_PARTS
+            elif plan.rewrite is not None:
                 if complete or plan.rewrite_stream is None or not self._is_streamed(length):
                     connection.report_ms = max(self._report_ms, 0)
                     edit = plan.rewrite(connection, data, body, end, complete)
                     if edit is WAIT:
                         return self._wait(complete)
                 else:
-                    self._stream_rewrite = plan.rewrite_stream(LENGTH_BYTES + length - (body - frame))
-                    self._stream_rewrite.feed(data, body, end)
-            if connection.byte_counter is not None and not self._measure_first(
-                connection.byte_counter, data, body, end, complete
-            ):
-                return WAIT
+                    edit = IN_PARTS
+            if edit is IN_PARTS and self._emptied is None:
+                body_bytes = LENGTH_BYTES + length - (body - frame)
+                edit = self._begin_parts(plan, data, body, end, body_bytes, complete)
+                if edit is WAIT:
+                    return WAIT
         except ProtocolError as error:
             connection.violate(CloseReason.RESPONSE_MALFORMED, str(error))
             return WAIT
@@ -450,23 +498,6 @@ class Outbound:
             connection.byte_counter = byte_counter
             if connection.client.usage is not None:
                 connection.client.usage.measured(under_way=True)
-
-    def _measure_first(
-        self, byte_counter: ByteCounter, data: bytearray, body: int, end: int, complete: bool
-    ) -> bool:
-        """Count the first part of a response that is forwarded in parts, or the complete response that
-        `_measure` has not counted to its end. Return False if the turn is over before. Call this when that
-        part is otherwise ready to be forwarded, because this method must count each byte once. Raises
-        ProtocolError if the response is malformed.
-        """
-        self._counted_bytes = byte_counter.feed(data, body + self._counted_bytes, end) - body
-        if self._counted_bytes < end - body:
-            self._end_turn()
-            return False
-        self._counted_bytes = 0
-        if complete:  # the charge comes too late for this response's throttle time
-            self._end_measuring(byte_counter)
-        return True
 
     def _charge_measured(self, byte_counter: ByteCounter) -> int:
         """Charge the counted bytes; return the time (ms) until which the throttle of a topic rate lasts, 0

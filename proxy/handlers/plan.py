@@ -11,8 +11,8 @@ request has arrived. 3. `on_response` charges costs that are known when the resp
 `throttle` is the offset of throttle_time_ms in the response. 5. `cost` estimates the broker's request time
 (KIP-124) from frame lengths; `extra_us` reads fields of the request and adds their cost. Request time is
 charged only if a quota for request time is in force. 6. `rewrite` replaces one stretch of the response by
-other bytes; `rewrite_stream` changes bytes of a response larger than the buffer, whose length must stay the
-same.
+other bytes; `rewrite_stream` changes bytes of a response that is forwarded in parts, whose length must stay
+the same.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class Client(Protocol):
 
 
 class TurnClock(Protocol):
-    """Limit of the array elements that are scanned for topics in a turn of the reactor."""
+    """Limit of the array elements that are scanned in a turn of the reactor."""
 
     def elements_left(self) -> int:
         """Return the number of elements that a scan may visit in the present turn."""
@@ -319,18 +319,27 @@ class StreamRewrite(Protocol):
     """Changes bytes of one response body in place while its parts are forwarded."""
 
     @property
+    def elements_left(self) -> int:
+        """Number of elements that the latest call of `feed` might still have visited."""
+
+    @property
     def skippable_bytes(self) -> int:
         """Number of bytes that come next, need no change, and need not be fed."""
 
     def skip(self, count: int) -> None:
         """Go on behind the next `count` bytes, at most `skippable_bytes`."""
 
-    def feed(self, data: bytearray, start: int, stop: int) -> None:
-        """Process the body's next bytes, `data[start:stop]`: change them in place, or leave them if they need
-        no change.
+    def feed(self, data: bytearray, start: int, stop: int, elements_max: int) -> int:
+        """Process the body's next bytes, `data[start:stop]`, up to `elements_max` elements: change them in
+        place, or leave them if they need no change. Return the position behind the processed bytes. Raises
+        ProtocolError for malformed bytes, which must not be forwarded.
         """
 
 
+IN_PARTS: Final = Wait()
+"""Result of a `Rewrite` for a complete response with too many elements for one turn of the reactor.
+`rewrite_stream` then changes the response in parts.
+"""
 Admit: TypeAlias = "Callable[[Context, bytearray, int, int, bool], Decision | Wait]"
 """Function (context, data, frame, end, complete) that returns the decision about the request
 `data[frame:end]`, or WAIT. `complete` is True if the whole frame has arrived.
@@ -355,8 +364,8 @@ raises nothing.
 """
 Rewrite: TypeAlias = "Callable[[Context, bytearray, int, int, bool], ResponseEdit | Wait | None]"
 """Function (context, data, body, end, complete) that returns the edit of the response with body
-`data[body:end]`; None to leave the frame unchanged; WAIT for more bytes. `complete` is True if the whole
-frame has arrived. Raises ProtocolError if the body is malformed.
+`data[body:end]`; None to leave the frame unchanged; WAIT for more bytes; IN_PARTS. `complete` is True if the
+whole frame has arrived. Raises ProtocolError if the body is malformed.
 """
 
 
@@ -420,8 +429,8 @@ class Plan:
     throttle: FieldOffset | None = None
     rewrite: Rewrite | None = None
     rewrite_stream: Callable[[int], StreamRewrite] | None = None
-    """Function (length of the response's body in bytes) that returns a rewriter for a response larger than
-    the buffer, which changes the body part by part.
+    """Function (length of the response's body in bytes) that returns a rewriter which changes the body part
+    by part, for a response larger than the buffer or with many elements.
     """
     edit: Callable[[Message, AdvertisedAddresses], None] | None = None
     """Function that replaces the brokers' addresses in a decoded response which a query has received from the

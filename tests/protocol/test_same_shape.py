@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 import pytest
@@ -13,6 +12,7 @@ from tests.properties import examples
 from tests.protocol.generate import messages, version_id
 from weir.protocol.codec import codec
 from weir.protocol.errors import ProtocolError
+from weir.protocol.framing import INCOMPLETE
 from weir.protocol.messages import FetchResponse, ProduceResponse, ShareAcknowledgeResponse
 from weir.protocol.scanning.field_offsets import FieldOffset, field_offset, tag_section
 from weir.protocol.scanning.field_scanner import Bytes
@@ -96,16 +96,31 @@ def test_responses_of_one_shape_are_scanned_twice_and_then_no_more() -> None:
     offset = the_offset(ProduceResponse, 10)
     scans = 0
 
-    def counted(data: Bytes, body: int, end: int, complete: bool) -> int:
+    def counted(data: Bytes, body: int, end: int, allowed: list[int]) -> int:
         nonlocal scans
         scans += 1
-        return offset.locate(data, body, end, complete)
+        return scan(data, body, end, allowed)
 
-    finder = FieldFinder(replace(offset, locate=counted))
+    finder = FieldFinder(offset)
+    scan, finder._locate = finder._locate, counted
     for number in range(10):
         body = produced(number)
         assert finder.find(body, 0, len(body)) == len(body) - 1
     assert scans == 2
+
+
+@pytest.mark.parametrize("topics", [1, 30])
+def test_a_field_behind_too_many_elements_is_not_searched_for(topics: int) -> None:
+    finder = FieldFinder(the_offset(ProduceResponse, 10))
+    partition = ProduceResponse.PartitionProduceResponse()
+    topic = ProduceResponse.TopicProduceResponse(name="orders", partition_responses=[partition] * 2)
+    body = codec(ProduceResponse, 10).encode(ProduceResponse(responses=[topic] * topics))
+    assert finder.find(body, 0, len(body), 3 * topics + 5) == len(body) - 1
+    assert finder.elements_left == 5
+    for elements_max in range(3 * topics):
+        assert (
+            FieldFinder(the_offset(ProduceResponse, 10)).find(body, 0, len(body), elements_max) == INCOMPLETE
+        )
 
 
 def test_a_response_with_the_same_length_and_another_shape_is_scanned_and_replaces_the_known_one() -> None:

@@ -18,8 +18,8 @@ from tests.proxy.playbook import Playbook
 from tests.proxy.request_costs import charged_us, costs, timed
 from tests.proxy.throttled import RATE, fetch_budget, throttled_quotas
 from tests.proxy.usage_totals import Taken, recorded, total
-from tests.proxy.wire import APP, Wire, new_connection, quota_table
-from tests.wire.frames import framed, padded, request, response
+from tests.proxy.wire import APP, Wire, in_turns, new_connection, quota_table
+from tests.wire.frames import body_of, framed, padded, request, response
 from tests.wire.messages import emptied, fetch, fetched, least, length_of, ping, pong
 from weir.protocol.codec import codec
 from weir.protocol.messages import FetchRequest, FetchResponse
@@ -27,6 +27,8 @@ from weir.protocol.values import schema_of
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection import emptied as emptied_module
 from weir.proxy.connection.connection import Connection
+from weir.proxy.connection.effects import SCANNED_ELEMENTS
+from weir.proxy.connection.outbound import Outbound
 from weir.proxy.connection.state import State
 from weir.proxy.connection.usage_registries import UsageRegistries
 from weir.quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
@@ -221,6 +223,30 @@ def test_addresses_are_rewritten_in_a_response_whose_records_are_taken_out(
         play.to_client(response(told, version))
         play.muted_until(UNTIL_MS)
         play.at(UNTIL_MS).relays(ping(2), padded(pong(2), 9000))
+
+
+def test_records_of_many_topics_are_taken_out_over_several_turns_and_addresses_masked() -> None:
+    version = 18
+    value = with_endpoints(FetchResponse(), "kafka")
+    partition = FetchResponse.PartitionData(records=b"r" * 40)
+    topics = [FetchResponse.FetchableTopicResponse(partitions=[partition])] * 12_000
+    value.responses = topics
+    session = throttled()
+    with Playbook(session=session) as play:
+        play.at(NOW_MS).client(fetch(1, version))
+        play.to_broker(least(1, version))
+        answer = response(value, version)
+        consumed = in_turns(session, Outbound(session).judge, answer)
+        assert max(consumed) < len(answer) / 12_000 * SCANNED_ELEMENTS / 2 + 100
+        got = b"".join(session.effects.to_client)
+        assert b"kafka" not in got
+        told = without_records(value, version, UNTIL_MS - NOW_MS)
+        read = body_of(got, FetchResponse, version)
+        assert read.throttle_time_ms == told.throttle_time_ms
+        assert read.responses == told.responses
+        assert read.node_endpoints == []
+        session.effects.to_client.clear()
+        play.muted_until(UNTIL_MS)
 
 
 # Several fetches of a client under way at once

@@ -12,8 +12,8 @@ from tests.matrix import in_one_test
 from tests.protocol import kio_side
 from tests.protocol.generate import sample
 from tests.proxy.playbook import Playbook
-from tests.proxy.wire import Wire, new_connection
-from tests.wire.frames import body_of, framed, request, response
+from tests.proxy.wire import Wire, in_turns, new_connection
+from tests.wire.frames import body_of, framed, request, response, response_frame
 from weir.protocol.codec import codec
 from weir.protocol.error_codes import ErrorCode
 from weir.protocol.messages import (
@@ -34,10 +34,12 @@ from weir.protocol.messages import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
-from weir.protocol.scanning.stream_scanner import UNKNOWN_TAG
+from weir.protocol.scanning.endpoint_mask import UNKNOWN_TAG
 from weir.protocol.values import Message, schema_of
 from weir.proxy.addresses import Address, AdvertisedAddresses, PortRange
 from weir.proxy.close_reasons import CloseReason
+from weir.proxy.connection.effects import SCANNED_ELEMENTS
+from weir.proxy.connection.outbound import Outbound
 
 REQUESTS: Final[dict[type[Message], type[Message]]] = {
     MetadataResponse: MetadataRequest,
@@ -61,6 +63,8 @@ IDS: Final = [f"{message.__name__}-v{version}" for message, version in WITH_ADDR
 HOSTS: Final = {"longer": "a-broker-with-a-long-name.example.org", "shorter": "b", "equal": "wear"}
 STREAMED: Final = (ProduceResponse, FetchResponse, ShareFetchResponse, ShareAcknowledgeResponse)
 """Responses that are forwarded in parts if they are larger than the buffer."""
+EMPTY_TOPIC_BYTES: Final = 18
+"""Length of a topic's id, an empty array and no tagged fields."""
 BROKERS, CONTROLLERS = 1, 2
 """DescribeCluster's endpoint types."""
 FAR_AWAY: Final = 5000
@@ -362,6 +366,41 @@ def test_more_addresses_than_fit_into_a_turn_are_masked(message: type[Message]) 
         got = bytes(play.wire.to_client)
         play.wire.to_client.clear()
     check_masked(answer, got, message, version)
+
+
+@in_one_test
+@pytest.mark.parametrize("message", STREAMED)
+@pytest.mark.parametrize("topics", [9_000, 40_000])
+def test_addresses_behind_many_topics_are_masked_over_several_turns(
+    message: type[Message], topics: int
+) -> None:
+    """In a response that fits into the buffer, and in one that does not."""
+    version = schema_of(message).versions.max
+    value = with_nodes(message, version, some_nodes(message, version, "kafka"))
+    topic = type(value.responses[0])()
+    value.responses, value.unknown_tagged_fields = [topic] * topics, ()
+    answer = response(value, version)
+    session = new_connection()
+    with Playbook(session=session) as play:
+        ask(play, message, version)
+        consumed = in_turns(session, Outbound(session).judge, answer)
+        check_masked(answer, b"".join(session.effects.to_client), message, version)
+        assert max(consumed) < EMPTY_TOPIC_BYTES * SCANNED_ELEMENTS + 500
+        session.effects.to_client.clear()
+
+
+@pytest.mark.parametrize("message", [ProduceResponse, FetchResponse])
+def test_many_tagged_fields_are_searched_for_addresses_over_several_turns(message: type[Message]) -> None:
+    version = schema_of(message).versions.max
+    body = codec(message, version).encode(message())[:-1] + b"\xff\xff\x03" + b"\x05\x00" * 0xFFFF
+    answer = response_frame(schema_of(message).api_key, version, body)
+    session = new_connection()
+    with Playbook(session=session) as play:
+        ask(play, message, version)
+        consumed = in_turns(session, Outbound(session).judge, answer)
+        assert b"".join(session.effects.to_client) == answer
+        assert max(consumed) < 2 * SCANNED_ELEMENTS + 100
+        session.effects.to_client.clear()
 
 
 @pytest.mark.parametrize("message", [MetadataResponse, DescribeClusterResponse, ApiVersionsResponse])

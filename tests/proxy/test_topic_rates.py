@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.proxy import wire as wires
-from tests.proxy.wire import APP, BUFFER_BYTES, Judge, Wire
+from tests.proxy.wire import APP, BUFFER_BYTES, Wire, in_turns
 from tests.quotas.changes import put_in_force
 from tests.wire import messages
 from tests.wire.frames import body_of, request, response
@@ -295,21 +295,6 @@ def test_topic_rates_charge_and_forward_every_byte_in_any_chunks(
         fetched_from(n, **{name: size}) for n, (name, size) in enumerate(sizes)
     )
     assert charged(session, "fetch", "b") == sum(size for name, size in sizes if name == "b")
-
-
-def in_turns(session: Connection, judge: Judge, frame: bytes) -> list[int]:
-    """Present a whole frame, and in each later turn the bytes that were left. Return the number of bytes that
-    each turn consumed.
-    """
-    consumed: list[int] = []
-    left = frame
-    while left and len(consumed) < 100:
-        session.clock.now_us += 1000
-        session.begin_turn()
-        data = bytearray(left)
-        consumed.append(judge(data, memoryview(data), len(data), 1))
-        left = left[consumed[-1] :]
-    return consumed
 
 
 def test_a_produce_request_of_many_topics_is_forwarded_over_several_turns_and_charged_once() -> None:

@@ -203,3 +203,18 @@ class Wire:
         self.to_broker += b"".join(effects.to_broker)
         self.to_client += b"".join(effects.to_client)
         effects.to_broker, effects.to_client = [], []
+
+
+def in_turns(session: Connection, judge: Judge, sent: bytes) -> list[int]:
+    """Present a buffer full of what was sent; in each later turn also the bytes that were left. Return the
+    number of bytes that each turn consumed.
+    """
+    consumed: list[int] = []
+    left = sent
+    while left and len(consumed) < 100:
+        session.clock.now_us += 1000
+        session.begin_turn()
+        data = bytearray(left[: max(BUFFER_BYTES, session.limits.stream_above_bytes)])
+        consumed.append(judge(data, memoryview(data), len(data), session.now_ms))
+        left = left[consumed[-1] :]
+    return consumed

@@ -30,14 +30,14 @@ from weir.protocol.messages import (
 from weir.protocol.pieces import PIECE_ITEMS, each
 from weir.protocol.primitives import read_int32_length, read_wrapped_uvarint
 from weir.protocol.scanning.array_mask import ArrayMask
+from weir.protocol.scanning.endpoint_mask import EndpointMask
 from weir.protocol.scanning.field_offsets import FieldOffset, field_offset, tag_section
-from weir.protocol.scanning.same_shape import FieldFinder
-from weir.protocol.scanning.stream_scanner import EndpointMask
+from weir.protocol.scanning.same_shape import SHAPE_BYTES_MAX, FieldFinder
 from weir.proxy.addresses import Address, AdvertisedAddresses
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.handlers.broker_query import BrokerQuery, ask
 from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
-from weir.proxy.handlers.plan import Admit, Context, Plan, ResponseEdit, Rewrite, StreamRewrite
+from weir.proxy.handlers.plan import IN_PARTS, Admit, Context, Plan, ResponseEdit, Rewrite
 from weir.proxy.handlers.unread import passed_unread
 from weir.proxy.handlers.whole_requests import whole_request
 
@@ -149,24 +149,23 @@ def plan_share_acknowledge_endpoints(plan: Plan) -> None:
 
 
 def _plan_tagged_endpoints(plan: Plan, message: type[M]) -> None:
-    """Replace the addresses in the tagged field NodeEndpoints. In a response larger than the buffer, mask the
-    field: overwrite it with an unknown tag and zeros.
+    """Replace the addresses in the tagged field NodeEndpoints. In a response that is forwarded in parts, mask
+    the field: overwrite it with an unknown tag and zeros.
     """
     tags = tag_section(message, plan.version)
     if tags is not None:
-        mask = plan.rewrite_stream = lambda _body_bytes: EndpointMask(message, plan.version)
-        plan.rewrite = _tail(codec(message, plan.version), FieldFinder(tags), b"\x00", mask)
+        plan.rewrite_stream = lambda _body_bytes: EndpointMask(message, plan.version)
+        plan.rewrite = _tail(codec(message, plan.version), FieldFinder(tags), b"\x00")
 
 
 def _plan_last_endpoints(plan: Plan, message: type[M]) -> None:
-    """Replace the addresses in the array NodeEndpoints at the end of a response. In a response larger than
-    the buffer, mask the array: overwrite its contents.
+    """Replace the addresses in the array NodeEndpoints at the end of a response. In a response that is
+    forwarded in parts, mask the array: overwrite its contents.
     """
     endpoints = field_offset(message, plan.version, _ENDPOINTS)
     if endpoints is not None:
-        mask = plan.rewrite_stream = partial(ArrayMask, message, plan.version, _ENDPOINTS)
-        finder = FieldFinder(endpoints)
-        plan.rewrite = _tail(codec(message, plan.version), finder, _EMPTY_COMPACT_ARRAY, mask)
+        plan.rewrite_stream = partial(ArrayMask, message, plan.version, _ENDPOINTS)
+        plan.rewrite = _tail(codec(message, plan.version), FieldFinder(endpoints), _EMPTY_COMPACT_ARRAY)
 
 
 COORDINATORS_MAX: Final = 10_000
@@ -267,12 +266,11 @@ def _wait_for_head(body: int, end: int, most: int) -> Wait:
     return WAIT
 
 
-def _tail(
-    codec_: Codec[M], endpoints: FieldFinder, nothing: bytes, mask: Callable[[int], StreamRewrite]
-) -> Rewrite:
+def _tail(codec_: Codec[M], endpoints: FieldFinder, nothing: bytes) -> Rewrite:
     """Return a function that replaces the brokers' addresses in the array or tagged field `endpoints` of a
     response, without decoding the fields before it. A response in which this field is empty (its bytes are
-    `nothing`) is forwarded unchanged. A field longer than `ENDPOINTS_BYTES_MAX` is overwritten.
+    `nothing`) is forwarded unchanged. The function returns IN_PARTS if more elements are before the field
+    than this turn may scan, or the field is longer than `ENDPOINTS_BYTES_MAX`.
     """
 
     def rewrite(
@@ -280,12 +278,18 @@ def _tail(
     ) -> ResponseEdit | Wait | None:
         if not complete:
             return WAIT
-        position = endpoints.find(data, body, end)
+        if end - body <= SHAPE_BYTES_MAX:
+            position = endpoints.find(data, body, end)
+        else:
+            elements_max = context.clock.elements_left()
+            position = endpoints.find(data, body, end, elements_max)
+            context.clock.note_scanned(elements_max - endpoints.elements_left)
+            if position == INCOMPLETE:
+                return IN_PARTS
         if data.startswith(nothing, position):
             return None
         if end - position > ENDPOINTS_BYTES_MAX:
-            mask(end - body).feed(data, body, end)
-            return None
+            return IN_PARTS
         message = codec_.decode_suffix(data, position, end, endpoints.field)
         _edit_endpoints(message, context.addresses)
         return _replace(data, position, end, codec_.encode_suffix(message, endpoints.field))

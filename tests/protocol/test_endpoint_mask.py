@@ -1,5 +1,4 @@
-"""Skimming in every chunking, against places and codecs; masked responses as this codec and
-kafka-python read them.
+"""Masked responses as this codec and kafka-python read them, in any chunks and with any pauses.
 
 kio is no judge of masked responses: it refuses every tag that its schemas lack.
 """
@@ -17,14 +16,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.matrix import in_one_test
 from tests.properties import examples
-from tests.protocol.generate import each_version, every_version, messages, sample, version_id
+from tests.protocol.generate import every_version, messages, sample, version_id
 from weir.protocol.codec import codec
 from weir.protocol.errors import ProtocolError
 from weir.protocol.messages import FetchResponse, ProduceResponse
+from weir.protocol.scanning.endpoint_mask import UNKNOWN_TAG, EndpointMask, endpoints_tag
 from weir.protocol.scanning.field_offsets import tag_section
-from weir.protocol.scanning.stream_scanner import UNKNOWN_TAG, EndpointMask, StreamScanner, endpoints_tag
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas as it was done once
@@ -39,9 +37,7 @@ M = TypeVar("M", bound="Message")
 ADDRESSES: Final[list[dict[str, Any]]] = json.loads(
     (Path(__file__).parent / "data" / "throttle_fields.json").read_bytes()
 )["addresses"]
-FLEXIBLE: Final = [pair for pair in every_version() if tag_section(*pair) is not None]
-FLEXIBLE_ID: Final = [version_id(*pair) for pair in FLEXIBLE]
-WITH_ENDPOINTS: Final = [pair for pair in FLEXIBLE if endpoints_tag(*pair) is not None]
+WITH_ENDPOINTS: Final = [pair for pair in every_version() if endpoints_tag(*pair) is not None]
 WITH_ENDPOINTS_ID: Final = [version_id(*pair) for pair in WITH_ENDPOINTS]
 STREAMED: Final[list[tuple[type[Message], int]]] = [
     *((FetchResponse, version) for version in (16, 17, 18)),
@@ -64,28 +60,21 @@ def chunked(body: bytes, cuts: Iterable[int]) -> list[bytes]:
     return [body[start:stop] for start, stop in pairwise(bounds)]
 
 
-def scanned(message: type[Message], version: int, chunks: list[bytes]) -> int | None:
-    """What a scanner finds when each chunk lies elsewhere in a buffer with other things around it."""
-    scanner = StreamScanner(message, version)
-    for index, chunk in enumerate(chunks):
-        start = index % 3
-        scanner.feed(GAP[:start] + chunk + GAP, start, start + len(chunk))
-    return scanner.tag_section
-
-
-def masked(message: type[Message], version: int, chunks: list[bytes]) -> tuple[bytes, int]:
-    """Feed a response to an endpoint mask; return its bytes, and the number of fields changed."""
+def masked(message: type[Message], version: int, chunks: list[bytes]) -> bytes:
+    """Feed a response to an endpoint mask, each chunk in turns of few elements; return its bytes."""
     mask = EndpointMask(message, version)
     passed = bytearray()
     for index, chunk in enumerate(chunks):
-        start = index % 3
+        position = start = index % 3
+        stop = start + len(chunk)
         data = bytearray(GAP[:start] + chunk + GAP)
-        mask.feed(data, start, start + len(chunk))
+        while position < stop:
+            position = mask.feed(data, position, stop, index % 4)
         assert data[:start] == GAP[:start]
-        assert data[start + len(chunk) :] == GAP
-        passed += data[start : start + len(chunk)]
-    assert mask.finished
-    return bytes(passed), mask.masked
+        assert data[stop:] == GAP
+        passed += data[start:stop]
+    assert mask.complete
+    return bytes(passed)
 
 
 def endpoints(message: type[Message]) -> list[object]:
@@ -102,57 +91,29 @@ def with_endpoints(message: type[M], version: int) -> M:
     return msgspec.structs.replace(value, unknown_tagged_fields=(), node_endpoints=endpoints(message))
 
 
-# Finding the tag section
+# Any bytes
 
 
-@in_one_test
-@pytest.mark.parametrize(("message", "version"), FLEXIBLE, ids=FLEXIBLE_ID)
-def test_the_stream_scanner_finds_the_tag_section_in_chunks_of_any_size(
-    message: type[Message], version: int
-) -> None:
-    body = codec(message, version).encode(sample(message, version))
-    expected = tags_at(message, version, body)
-    for size in (1, 2, 3, 5, 64, len(body)):
-        assert scanned(message, version, chunked(body, range(size, len(body), size))) == expected
-
-
-@given(data=st.data())
-@examples(2)
-@each_version(FLEXIBLE)
-def test_the_stream_scanner_agrees_with_the_codec_on_the_end_of_the_fields(
-    message: type[Message], version: int, data: st.DataObject
-) -> None:
-    value = data.draw(messages(message, version))
-    used = codec(message, version)
-    body = used.encode(value)
-    names = [slot.name for slot in used.layout.fields]
-    expected = len(used.encode_prefix(value, names[-1])) if names else 0
-    cuts = data.draw(st.lists(st.integers(0, len(body)), max_size=8))
-    assert scanned(message, version, chunked(body, cuts)) == expected
-
-
-def test_the_stream_scanner_passes_fifty_megabytes_through_a_small_buffer() -> None:
+def test_the_endpoint_mask_passes_fifty_megabytes_through_a_small_buffer() -> None:
     records = b"\xfa" * 50_000_000
     value = with_endpoints(FetchResponse, 17)
     value.responses[0].partitions[0].records = records
     body = codec(FetchResponse, 17).encode(value)
     expected = tags_at(FetchResponse, 17, body)
     mask = EndpointMask(FetchResponse, 17)
-    scanner = StreamScanner(FetchResponse, 17)
     buffer = bytearray(256 * 1024)
     for start in range(0, len(body), len(buffer)):
         chunk = body[start : start + len(buffer)]
         buffer[: len(chunk)] = chunk
-        scanner.feed(buffer, 0, len(chunk))
         mask.feed(buffer, 0, len(chunk))
-    assert scanner.tag_section == expected
-    assert mask.masked == 1
+    assert mask.complete
+    assert buffer[expected % len(buffer) + 1] == UNKNOWN_TAG
 
 
 @pytest.mark.parametrize(("message", "version"), STREAMED, ids=STREAMED_ID)
 @given(data=st.data())
 @examples(200)
-def test_the_stream_scanner_passes_mutated_bytes_in_place_or_refuses_them(
+def test_the_endpoint_mask_passes_mutated_bytes_in_place_or_refuses_them(
     message: type[Message], version: int, data: st.DataObject
 ) -> None:
     body = bytearray(codec(message, version).encode(with_endpoints(message, version)))
@@ -168,7 +129,6 @@ def test_the_stream_scanner_passes_mutated_bytes_in_place_or_refuses_them(
         assert error.api in ("", message.__name__)  # noqa: PT017 - whether it is raised depends on the bytes
     changed = [index for index in range(len(body)) if body[index] != before[index]]
     tags = [index for index in changed if body[index] == UNKNOWN_TAG]
-    assert len(tags) == mask.masked
     assert all(before[index] == 0 for index in tags)
     assert all(body[index] == 0 and index > tags[0] for index in changed if index not in tags)
 
@@ -214,9 +174,9 @@ def test_the_endpoint_mask_changes_the_tag_and_erases_the_value_at_any_cut(
     assert body[tag + 1] > 127 > body[tag + 2]
     assert int.from_bytes(body[tag + 2 : value]) << 7 | body[tag + 1] & 127 == len(body) - value
     for cut in range(len(body) + 1):
-        assert masked(message, version, chunked(body, [cut])) == (expected, 1)
+        assert masked(message, version, chunked(body, [cut])) == expected
     for size in (1, 2, 3, 7):
-        assert masked(message, version, chunked(body, range(size, len(body), size))) == (expected, 1)
+        assert masked(message, version, chunked(body, range(size, len(body), size))) == expected
 
 
 @pytest.mark.parametrize(("message", "version"), STREAMED, ids=STREAMED_ID)
@@ -229,10 +189,9 @@ def test_masked_endpoints_are_an_unknown_tag_to_the_codec(
     value = msgspec.structs.replace(value, unknown_tagged_fields=())
     body = codec(message, version).encode(value)
     cuts = data.draw(st.lists(st.integers(0, len(body)), max_size=6))
-    passed, count = masked(message, version, chunked(body, cuts))
-    seen = codec(message, version).decode(passed)
-    assert count == (1 if value.node_endpoints else 0)
-    assert [tag for tag, _bytes in seen.unknown_tagged_fields] == [UNKNOWN_TAG] * count
+    seen = codec(message, version).decode(masked(message, version, chunked(body, cuts)))
+    tags = [tag for tag, _bytes in seen.unknown_tagged_fields]
+    assert tags == ([UNKNOWN_TAG] if value.node_endpoints else [])
     assert not any(any(erased) for _tag, erased in seen.unknown_tagged_fields)
     without = msgspec.structs.replace(value, node_endpoints=[])
     assert msgspec.structs.replace(seen, unknown_tagged_fields=()) == without
@@ -259,8 +218,7 @@ def test_kafka_python_ignores_masked_endpoints_before_newer_tags(
     body = codec(message, version).encode(value)
     hosts, rest = read_by_kafka_python(message, version, body)
     assert hosts == ["broker7", LONG]
-    passed, count = masked(message, version, chunked(body, range(3, len(body), 3)))
-    assert count == 1
+    passed = masked(message, version, chunked(body, range(3, len(body), 3)))
     assert read_by_kafka_python(message, version, passed) == ([], rest)
 
 
@@ -268,8 +226,7 @@ def test_the_endpoint_mask_covers_repeated_endpoint_tags() -> None:
     """No broker sends two; a reader might take the last."""
     body = codec(FetchResponse, 16).encode(FetchResponse())
     body = body[:-1] + b"\x02" + b"\x00\x01\x01" + b"\x00\x01\x01"
-    passed, count = masked(FetchResponse, 16, [body])
-    assert count == 2
+    passed = masked(FetchResponse, 16, [body])
     assert passed.endswith(b"\x02\x7f\x01\x00\x7f\x01\x00")
 
 
@@ -296,4 +253,4 @@ def test_the_endpoint_mask_passes_nothing_after_a_malformed_tag_section() -> Non
     for _ in range(2):
         with pytest.raises(ProtocolError):
             mask.feed(body, 0, len(body))
-    assert not mask.finished
+    assert not mask.complete
