@@ -128,7 +128,7 @@ def drive(clients: Sequence[RawClient], seconds: float, at_end: Callable[[], Non
             while (now_s := clock()) < seconds:
                 for connection in connections:
                     if connection.due_s <= now_s:
-                        connection.send()
+                        connection.ready(0)
                 due_s = min(seconds, *(connection.due_s for connection in connections))
                 for key, events in selector.select(max(0.0, due_s - clock())):
                     key.data.ready(events)
@@ -153,9 +153,9 @@ class _Connection:
         self._received = bytearray()
         self._send_from_s = 0.0
         self.due_s = 0.0
-        """When to call `send` again; infinity if only readiness will tell."""
+        """When to call `ready` though the socket is not; infinity if only readiness will tell."""
 
-    def send(self) -> None:
+    def _send(self) -> None:
         client = self._client
         self.due_s = math.inf
         while self._unanswered < client.behaviour.depth and not self._unsent:
@@ -173,18 +173,21 @@ class _Connection:
                 return
 
     def ready(self, events: int) -> None:
+        """Read and send as these events of the socket allow; without any, send the next request."""
         sock = self._sock
-        if sock is None:
-            return
-        self.due_s = 0.0
         try:
-            if events & selectors.EVENT_READ:
-                self._read(sock)
-            if events & selectors.EVENT_WRITE and self._sock is not None:
-                self._send_more(sock)
+            if not events:
+                self._send()
+            elif sock is not None:
+                self.due_s = 0.0
+                if events & selectors.EVENT_READ:
+                    self._read(sock)
+                if events & selectors.EVENT_WRITE and self._sock is not None:
+                    self._send_more(sock)
         except (OSError, RawClientError):
             if not self._client.behaviour.persists:
                 raise
+            self.due_s = 0.0
             self._pause()
 
     def close(self) -> None:
@@ -210,8 +213,12 @@ class _Connection:
             sock.connect_ex(client.address)
         else:
             sock.settimeout(CONNECT_S)
-            sock.connect(client.address)
-            client.enter(sock)
+            try:
+                sock.connect(client.address)
+                client.enter(sock)
+            except BaseException:
+                sock.close()
+                raise
             sock.setblocking(False)
         self._selector.register(sock, selectors.EVENT_READ, self)
         return sock
