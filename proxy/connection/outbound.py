@@ -531,6 +531,8 @@ class Outbound:
             return True
         if plan.api_key == _API_VERSIONS and refused(data, body, end):
             return True  # brokers refuse a version of ApiVersions in the layout of version 0
+        if plan.throttle.fixed_offset is None and not complete:
+            return False  # near the end of the response: a search at each arrival would be quadratic
         position = plan.throttle.locate(data, body, end, complete)
         if position == INCOMPLETE:
             return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -25,6 +26,7 @@ from weir.protocol.messages import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
+from weir.protocol.scanning.field_scanner import Bytes
 from weir.protocol.values import schema_of
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection.connection import Connection
@@ -112,6 +114,31 @@ def test_a_produce_response_longer_than_the_buffer_is_not_kept_for_its_throttle_
         assert play.wire.to_client == long[:1300]
         play.wire.feed(0, broker=long[1300:])
         play.to_client(long)
+
+
+@pytest.mark.parametrize("version", [7, 9])
+def test_a_produce_response_in_many_parts_is_searched_once_for_its_throttle_time(version: int) -> None:
+    topic = ProduceResponse.TopicProduceResponse(name="t")
+    long = response(ProduceResponse(responses=[topic] * 1000), version)
+    told = response(ProduceResponse(responses=[topic] * 1000, throttle_time_ms=2106), version)
+    searches = 0
+    with Playbook(quota_table(produce=1000)) as play:
+        plan = play.session.plans.make(ApiKey.PRODUCE, version)
+        offset = plan.throttle
+        assert offset is not None
+
+        def counted(data: Bytes, body: int, end: int, complete: bool) -> int:
+            nonlocal searches
+            searches += 1
+            return offset.locate(data, body, end, complete)
+
+        plan.throttle = replace(offset, locate=counted)
+        play.forwards(produce(1, 12_106, version))
+        play.muted_until(2106)
+        for start in range(0, len(long), 100):
+            play.wire.feed(0, broker=long[start : start + 100])
+        play.to_client(told)
+    assert searches == 1
 
 
 @pytest.mark.parametrize(("now_ms", "told_ms"), [(2000, 106), (2106, 0), (3000, 0)])
