@@ -4,26 +4,47 @@ from __future__ import annotations
 
 import os
 from platform import python_version
+from typing import Final
 
 import click
 
-from weir.cli.calibrate import calibrate
-from weir.cli.capture import capture
-from weir.cli.demo import demo
 from weir.cli.exits import run_command
-from weir.cli.man import man
-from weir.cli.pipeline.command import pipeline
-from weir.cli.probe import probe
-from weir.cli.quotas.command import quotas
-from weir.cli.replication.command import replication
-from weir.cli.run import run
-from weir.cli.settings.check import check
-from weir.cli.settings.config import config_
-from weir.cli.top.command import top
-from weir.cli.verify import verify
-from weir.cli.versions import versions
+from weir.cli.lazy import LazyCommand, LazyCommands
 from weir.proxy import logs
 from weir.proxy.build import VERSION, build
+
+COMMANDS: Final = {
+    "calibrate": LazyCommand(
+        "weir.cli.calibrate:calibrate", "Measure what requests cost a broker, for request quotas."
+    ),
+    "capture": LazyCommand(
+        "weir.cli.capture:capture", "Record what clients and brokers send, and convert records."
+    ),
+    "check": LazyCommand(
+        "weir.cli.settings.check:check", "Check settings, quotas and TLS files, without a broker."
+    ),
+    "config": LazyCommand(
+        "weir.cli.settings.config:config_", "Write a configuration file, or show the settings in effect."
+    ),
+    "demo": LazyCommand("weir.cli.demo:demo", "Run real clients through Weir, and compare their rates."),
+    "man": LazyCommand("weir.cli.man:man", "Print the manual page, for man(1)."),
+    "pipeline": LazyCommand(
+        "weir.cli.pipeline.command:pipeline", "Turn recorded usage into quotas and reports, with Spark."
+    ),
+    "probe": LazyCommand("weir.cli.probe:probe", "Send requests to a server, and check what it does."),
+    "quotas": LazyCommand("weir.cli.quotas.command:quotas", "Show, explain, change and import quotas."),
+    "replication": LazyCommand(
+        "weir.cli.replication.command:replication", "Show replication rates, and throttled replicas."
+    ),
+    "run": LazyCommand("weir.cli.run:run", "Run the proxy until SIGTERM or SIGINT."),
+    "top": LazyCommand(
+        "weir.cli.top.command:top", "Show who uses quotas and who is throttled, live in a terminal."
+    ),
+    "verify": LazyCommand("weir.cli.verify:verify", "Check captures against the rules of Kafka's protocol."),
+    "versions": LazyCommand(
+        "weir.cli.versions:versions", "Show what versions a broker speaks, and what Weir offers."
+    ),
+}
 
 
 def _say_version(context: click.Context, _option: click.Parameter, value: bool) -> None:
@@ -34,11 +55,12 @@ def _say_version(context: click.Context, _option: click.Parameter, value: bool) 
 
 
 @click.group(
+    commands=LazyCommands(COMMANDS),
     context_settings={
         "help_option_names": ["-h", "--help"],
         "max_content_width": 110,
         "auto_envvar_prefix": "WEIR",
-    }
+    },
 )
 @click.option(
     "-V",
@@ -55,38 +77,6 @@ def weir(context: click.Context) -> None:
     if os.environ.get("NO_COLOR"):
         context.color = False  # click's own output; rich obeys the variable itself
     logs.configure("warning", "console")  # `weir run` sets its own; output of --json must stay JSON
-
-
-weir.add_command(run)
-weir.add_command(check)
-weir.add_command(config_)
-weir.add_command(man)
-weir.add_command(demo)
-weir.add_command(quotas)
-weir.add_command(replication)
-weir.add_command(top)
-weir.add_command(versions)
-weir.add_command(verify)
-weir.add_command(probe)
-weir.add_command(calibrate)
-weir.add_command(capture)
-weir.add_command(pipeline)
-
-# `weir --help` cuts off first sentences that do not fit into 80 columns.
-run.short_help = "Run the proxy until SIGTERM or SIGINT."
-check.short_help = "Check settings, quotas and TLS files, without a broker."
-config_.short_help = "Write a configuration file, or show the settings in effect."
-man.short_help = "Print the manual page, for man(1)."
-demo.short_help = "Run real clients through Weir, and compare their rates."
-quotas.short_help = "Show, explain, change and import quotas."
-replication.short_help = "Show replication rates, and throttled replicas."
-top.short_help = "Show who uses quotas and who is throttled, live in a terminal."
-calibrate.short_help = "Measure what requests cost a broker, for request quotas."
-capture.short_help = "Record what clients and brokers send, and convert records."
-pipeline.short_help = "Turn recorded usage into quotas and reports, with Spark."
-verify.short_help = "Check captures against the rules of Kafka's protocol."
-probe.short_help = "Send requests to a server, and check what it does."
-versions.short_help = "Show what versions a broker speaks, and what Weir offers."
 
 
 def main() -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Final
 
 import click
+
+from weir.cli.lazy import LazyCommand, LazyCommands
 
 JOBS: Final = {
     "ingest": "Take usage records into the tables.",
@@ -18,25 +19,21 @@ JOBS: Final = {
     "jars": "Print the jars for spark-submit.",
     "demo": "Record real clients for half a minute, and run all jobs.",
 }
-"""Jobs in the order in which they are run, and other commands. Each has a module in this package, which is
-loaded when the command is run.
-"""
+"""Jobs in the order in which they are run, and other commands. Each has a module in this package."""
 
 
 class _Jobs(click.Group):
-    """Loads a job's module only to run the job or to show its help."""
+    """Lists the jobs in the order in which they are run."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's name
-        return list(JOBS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  # click's names
-        if cmd_name not in JOBS:
-            return None
-        command: click.Command = getattr(import_module(f"weir.cli.pipeline.{cmd_name}"), cmd_name)
-        command.short_help = JOBS[cmd_name]
-        return command
+        return list(self.commands)
 
 
-@click.group(cls=_Jobs)
+@click.group(
+    cls=_Jobs,
+    commands=LazyCommands(
+        {name: LazyCommand(f"weir.cli.pipeline.{name}:{name}", text) for name, text in JOBS.items()}
+    ),
+)
 def pipeline() -> None:
     """Turn recorded usage into roll-ups, recommended quotas, what-if replays and a report, with Spark."""

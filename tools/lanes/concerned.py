@@ -27,6 +27,8 @@ MODULES_MAX: Final = 60
 PRODUCT: Final = "weir"
 _FOR_DEVELOPERS: Final = (TESTS.name, "bench", "tools")
 """Packages that are imported under their own names; others are rooms of `weir`."""
+_LAZY: Final = re.compile(r'LazyCommand\(\s*"([\w.]+):')
+"""Names of modules that are imported when a command is run."""
 _OF_OTHER_LANES: Final = re.compile(
     r"^pytestmark = .*\bmark\.(broker|oracle|spark|alone|slow)\b", re.MULTILINE
 )
@@ -49,6 +51,10 @@ def concerned(paths: Iterable[PurePath]) -> list[str]:
     """
     # The cache is import-linter's, which builds on the same library.
     graph = grimp.build_graph(PRODUCT, *_FOR_DEVELOPERS, cache_dir=str(ROOT / ".import_linter_cache"))
+    for path in (ROOT / "cli").rglob("*.py"):
+        importer = ".".join((PRODUCT, *path.relative_to(ROOT).with_suffix("").parts))
+        for imported in _LAZY.findall(path.read_text("utf-8")):
+            graph.add_import(importer=importer, imported=imported)
     tests = {
         ".".join(path.relative_to(ROOT).with_suffix("").parts): str(path.relative_to(ROOT))
         for path in TESTS.rglob("test_*.py")
