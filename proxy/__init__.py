@@ -16,3 +16,13 @@ them), `counters`, `close_reasons`, `logs` and `log_writer` (log lines, and the 
 - TCP keepalive ends connections whose peer has vanished. Log lines that peers can cause are limited to one a
   second of each kind.
 """
+
+import sys
+
+if "rich" not in sys.modules:
+    # structlog would import rich for tracebacks that Weir does not print (`logs`): 3 MB in each process, and
+    # a tenth of its start. None stands for a module that cannot be imported.
+    sys.modules["rich"] = None  # type: ignore[assignment]  # the declared type lacks this documented value
+    import structlog  # noqa: F401  # only to import it now
+
+    del sys.modules["rich"]

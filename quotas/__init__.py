@@ -58,7 +58,6 @@ from weir.quotas.mutations import NO_LEDGER, LateCharge, MutationBudget, Mutatio
 from weir.quotas.table.entities import DEFAULT, Entity, Prefix, Tags
 from weir.quotas.table.explain import Explanation, explain
 from weir.quotas.table.limits import Limit, Limits
-from weir.quotas.table.quota_edit import edited
 from weir.quotas.table.quota_entry import QuotaFileError
 from weir.quotas.table.quota_file import parse, render
 from weir.quotas.table.quota_table import QuotaKey, QuotaTable
@@ -85,7 +84,6 @@ __all__ = [
     "QuotaTable",
     "RequestBudget",
     "Tags",
-    "edited",
     "explain",
     "parse",
     "render",

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from tests.fuzz.work import steps
 from tests.interpreted import interpreted
 from tests.quotas.strategies import options, quotas, rates, tables
-from weir.quotas import DEFAULT, Entity, Prefix, QuotaFileError, QuotaKey, QuotaTable, edited, parse, render
+from weir.quotas import DEFAULT, Entity, Prefix, QuotaFileError, QuotaKey, QuotaTable, parse, render
 from weir.quotas.table import quota_text
+from weir.quotas.table.quota_edit import edited
 from weir.quotas.table.quota_entry import DEFAULT_MARKER, entry_lines
 from weir.quotas.table.quota_file import entries_of, read
 from weir.quotas.table.quota_table import Quota

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Final, TypeAlias
 
 import trio
-from scramp import ScramClient, ScramException
 
 from weir.protocol.api import ApiKey
 from weir.protocol.error_codes import ErrorCode
@@ -42,17 +41,10 @@ async def log_in(connection: Connection, credentials: Credentials) -> None:
     the user.
     """
     exchange = await _shake_hands(connection, credentials)
-    try:
-        if credentials.mechanism == PLAIN:
-            await exchange(b"\0" + credentials.username.encode() + b"\0" + credentials.password.encode())
-        else:
-            await _scram(exchange, credentials)
-    except ScramException:  # the text may contain bytes from the broker, such as a proof
-        text = (
-            "its SCRAM answer is wrong: this is not the broker that knows the password, "
-            "or the password has letters that SASLprep changes"
-        )
-        raise LoginError(f"{connection.address}: {text}") from None
+    if credentials.mechanism == PLAIN:
+        await exchange(b"\0" + credentials.username.encode() + b"\0" + credentials.password.encode())
+    else:
+        await _scram(connection, exchange, credentials)
 
 
 async def _shake_hands(connection: Connection, credentials: Credentials) -> Exchange:
@@ -108,21 +100,25 @@ def _printable(text: str) -> str:
     return line if len(line) <= SAID_CHARS_MAX else f"{line[:SAID_CHARS_MAX]}..."
 
 
-async def _scram(exchange: Exchange, credentials: Credentials) -> None:
-    """Authenticate by SCRAM. Raises ScramException, also if the broker does not prove that it knows the
-    password.
+async def _scram(connection: Connection, exchange: Exchange, credentials: Credentials) -> None:
+    """Authenticate by SCRAM. Raises QuestionError; LoginError also if the broker does not prove that it knows
+    the password.
     """
+    from scramp import ScramClient, ScramException  # slow to import, and needed only for SCRAM
+
     client = ScramClient([credentials.mechanism], credentials.username, credentials.password)
-    first = await exchange(client.get_client_first().encode())
-    client.set_server_first(_text(first))
-    # Thousands of rounds of hashing, so run in a thread; the broker chooses the number of rounds.
-    final = await trio.to_thread.run_sync(client.get_client_final)
-    client.set_server_final(_text(await exchange(final.encode())))
-
-
-def _text(token: bytes) -> str:
-    """Return a token as text. Raises ScramException if it is not UTF-8."""
     try:
-        return token.decode()
-    except UnicodeDecodeError:
-        raise ScramException("not UTF-8") from None
+        first = await exchange(client.get_client_first().encode())
+        client.set_server_first(first.decode())
+        # Thousands of rounds of hashing, so run in a thread; the broker chooses the number of rounds.
+        final = await trio.to_thread.run_sync(client.get_client_final)
+        client.set_server_final((await exchange(final.encode())).decode())
+    except (
+        ScramException,
+        UnicodeDecodeError,
+    ):  # its text may contain a broker's bytes, such as a proof
+        text = (
+            "its SCRAM answer is wrong: this is not the broker that knows the password, "
+            "or the password has letters that SASLprep changes"
+        )
+        raise LoginError(f"{connection.address}: {text}") from None
