@@ -2,7 +2,7 @@
 records.
 
 The records are generated, and are the same in every run. Each job runs like `weir pipeline`. For comparison,
-polars and pandas compute the roll-up from the same files; their result must equal Spark's.
+polars and DuckDB compute the roll-up from the same files; their result must equal Spark's.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from platform import python_version
-from typing import Final
+from typing import Final, NamedTuple
 
 import click
 
@@ -28,8 +28,17 @@ from bench.pipeline.tables import write_delta, write_json
 from bench.report import NOTHING, QUIET, Table
 
 Say = Callable[[str], None]
-Cells = dict[tuple[str, int], float]
-"""Times (s) by row of the table and number of records."""
+
+
+class Cost(NamedTuple):
+    """Time (s) of a job, and the CPU time (s) of all its processes, 0 if unknown."""
+
+    seconds: float
+    cpu_s: float = 0.0
+
+
+Cells = dict[tuple[str, int], Cost]
+"""Costs by row of the table and number of records."""
 MILLION: Final = 1_000_000
 FAILURES: Final = (document.DocumentError, OSError)
 _THREADS: Final = 2
@@ -73,13 +82,13 @@ def main(
             with tempfile.TemporaryDirectory(prefix="weir-bench-", dir=directory) as root:
                 stand = Stand(Path(root), master, driver_memory, timeout_s)
                 notes += _measure(stand, Plan(records=size, entities=entities), chosen, cells, say)
-    tables = [_table(sizes, chosen, cells)]
+    tables = [_table(sizes, chosen, cells), _cpu_table(sizes, cells)]
     notes = [*_conditions(load, driver_memory, master), *notes]
     click.echo(render.markdown(tables, notes))
     if page is not None:
         document.put(page, render.markdown(tables, notes))
     if json_file is not None:
-        found = [{"row": row, "records": size, "seconds": s} for (row, size), s in cells.items()]
+        found = [{"row": row, "records": size, **c._asdict()} for (row, size), c in cells.items()]
         json_file.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
 
 
@@ -95,39 +104,55 @@ def _measure(stand: Stand, plan: Plan, chosen: Sequence[str], cells: Cells, say:
     ]:
         say(f"{plan.records:,} records: {row}")
         try:
-            cells[row, plan.records] = _seconds(stand, plan, row, notes)
+            cells[row, plan.records] = _cost(stand, plan, row, notes)
         except JobError as error:
             notes.append(f"{row} of {plan.records:,} records: {error}")
     return notes
 
 
-def _seconds(stand: Stand, plan: Plan, row: str, notes: list[str]) -> float:
+def _cost(stand: Stand, plan: Plan, row: str, notes: list[str]) -> Cost:
     if row in ENGINES:
         found = jobs.run_plain(stand, row, _THREADS)
         differing = differences(stand.lake, jobs.result_of(stand, row))
         alike = "; ".join(differing) if differing else "the same rows as Spark's"
         notes.append(f"{row}, {plan.records:,} records: {alike}; at most {found.rss_mb:,.0f} MB of memory")
-        return found.seconds
+        return Cost(found.seconds, found.cpu_s)
     if row in JOBS:
-        return jobs.run_job(stand, row)
+        return Cost(*jobs.run_job(stand, row))
     began = datetime.now(UTC)
     if row.startswith("JSON"):
         write_json(plan, stand.lines)
     else:
         write_delta(plan, stand.lake / "usage")
-    return (datetime.now(UTC) - began).total_seconds()
+    return Cost((datetime.now(UTC) - began).total_seconds())
 
 
-def _table(sizes: Sequence[int], chosen: Sequence[str], cells: Mapping[tuple[str, int], float]) -> Table:
+def _table(sizes: Sequence[int], chosen: Sequence[str], cells: Mapping[tuple[str, int], Cost]) -> Table:
     rows = list(dict.fromkeys(row for row, _size in cells)) or list(chosen)
     head = ["", *(f"{size / MILLION:g} M records" for size in sizes), "most ÷ least, time"]
     lines = []
     for row in rows:
-        title = f"the same roll-up: {row}" if row in ENGINES else row
-        times = [cells.get((row, size)) for size in sizes]
+        times = [cost.seconds if (cost := cells.get((row, size))) else None for size in sizes]
         figures = [_figure(size, seconds) for size, seconds in zip(sizes, times, strict=True)]
-        lines.append([title, *figures, _growth(times)])
+        lines.append([_title(row), *figures, _growth(times)])
     return Table("Seconds, and records per second", head, lines)
+
+
+def _cpu_table(sizes: Sequence[int], cells: Mapping[tuple[str, int], Cost]) -> Table:
+    rows = dict.fromkeys(row for (row, _size), cost in cells.items() if cost.cpu_s)
+    head = ["", *(f"{size / MILLION:g} M records" for size in sizes)]
+    lines = [
+        [
+            _title(row),
+            *(f"{cells[row, size].cpu_s:,.1f}" if (row, size) in cells else NOTHING for size in sizes),
+        ]
+        for row in rows
+    ]
+    return Table("Seconds of CPU, with the start of Spark or Python", head, lines)
+
+
+def _title(row: str) -> str:
+    return f"the same roll-up: {row}" if row in ENGINES else row
 
 
 def _figure(records: int, seconds: float | None) -> str:
@@ -141,9 +166,9 @@ def _growth(times: Sequence[float | None]) -> str:
 
 def _conditions(load: float, driver_memory: str, master: str) -> list[str]:
     memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
-    versions = ", ".join(f"{name} {version(name)}" for name in ("pyspark", "polars", "pandas"))
+    versions = ", ".join(f"{name} {version(name)}" for name in ("pyspark", "polars", "duckdb"))
     machine = f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores, {memory_gb:.0f} GB"
-    engines = f"Spark {master} with a heap of {driver_memory}, polars with {_THREADS} threads"
+    engines = f"Spark {master} with a heap of {driver_memory}, polars and DuckDB with {_THREADS} threads"
     found = [f"{machine}; Python {python_version()}, {versions}; {engines}"]
     if load > QUIET:
         found.append(f"The machine was not quiet: load average {load:.1f} before it began")

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import resource
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from bench.pipeline.plain import THREADS
+
 JOBS: Final = ("ingest", "rollup", "recommend", "replay", "report")
-ENGINES: Final = ("polars", "pandas")
+ENGINES: Final = ("polars", "duckdb")
 NAME: Final = "quotas.toml"
 """Name of the quota file for the job `replay`."""
 QUOTAS: Final = """\
@@ -22,6 +27,10 @@ producer_byte_rate = 100000
 consumer_byte_rate = 100000
 """
 """Quota file for the job `replay`: limits for each client-id, so low that the busiest clients exceed them."""
+
+
+_SET_CHILD_SUBREAPER: Final = 36
+"""PR_SET_CHILD_SUBREAPER of prctl(2)."""
 
 
 class JobError(Exception):
@@ -59,9 +68,9 @@ class Stand:
         return self.root / "lake"
 
 
-def run_job(stand: Stand, job: str) -> float:
-    """Run one job; return the time (s) that the job reports, without Spark's start. Raises JobError, also if
-    a replay has no hours of its quota file.
+def run_job(stand: Stand, job: str) -> tuple[float, float]:
+    """Run one job; return the time (s) that the job reports, without Spark's start, and the CPU time (s) of
+    all its processes, with Spark's start. Raises JobError, also if a replay has no hours of its quota file.
     """
     command = [
         sys.executable,
@@ -76,8 +85,8 @@ def run_job(stand: Stand, job: str) -> float:
         stand.driver_memory,
         *_options(stand, job),
     ]
-    out = _output(command, stand.timeout_s, dict(os.environ))
-    return measured(out, job)
+    out, cpu_s = _output(command, stand.timeout_s, dict(os.environ))
+    return measured(out, job), cpu_s
 
 
 def measured(out: bytes, job: str) -> float:
@@ -109,19 +118,21 @@ def _options(stand: Stand, job: str) -> list[str]:
 
 
 class Plain(msgspec.Struct):
-    """Time (s) and peak memory (MB) of a roll-up by polars or pandas."""
+    """Time (s), peak memory (MB) and CPU time (s) of a roll-up by polars or DuckDB."""
 
     seconds: float
     rss_mb: float
+    cpu_s: float = 0.0
 
 
 def run_plain(stand: Stand, engine: str, threads: int) -> Plain:
-    """Compute the roll-up with polars or pandas; write it to the directory `result_of`. Raises JobError."""
+    """Compute the roll-up with polars or DuckDB; write it to the directory `result_of`. Raises JobError."""
     result_of(stand, engine).mkdir()
     command = [sys.executable, "-m", "bench.pipeline.plain", engine]
     command += [str(stand.lake / "usage"), str(result_of(stand, engine))]
-    out = _output(command, stand.timeout_s, {**os.environ, "POLARS_MAX_THREADS": str(threads)})
-    return msgspec.json.decode(out, type=Plain)
+    out, cpu_s = _output(command, stand.timeout_s, {**os.environ, THREADS: str(threads)})
+    found = msgspec.json.decode(out, type=Plain)
+    return msgspec.structs.replace(found, cpu_s=cpu_s)
 
 
 def result_of(stand: Stand, engine: str) -> Path:
@@ -129,7 +140,12 @@ def result_of(stand: Stand, engine: str) -> Path:
     return stand.root / engine
 
 
-def _output(command: list[str], timeout_s: float, environment: dict[str, str]) -> bytes:
+def _output(command: list[str], timeout_s: float, environment: dict[str, str]) -> tuple[bytes, float]:
+    """Return the standard output of a command, and the CPU time (s) of its process and all descendants.
+    Raises JobError.
+    """
+    _adopt_orphans()
+    before_s = _children_cpu_s()
     try:
         done = subprocess.run(command, env=environment, capture_output=True, timeout=timeout_s, check=False)
     except subprocess.TimeoutExpired:
@@ -137,4 +153,20 @@ def _output(command: list[str], timeout_s: float, environment: dict[str, str]) -
     if done.returncode:
         lines = done.stderr.decode(errors="replace").strip().splitlines()
         raise JobError(lines[-1] if lines else f"exit code {done.returncode}")
-    return done.stdout
+    with suppress(ChildProcessError):  # there are no more
+        while True:
+            os.wait()
+    return done.stdout, _children_cpu_s() - before_s
+
+
+def _adopt_orphans() -> None:
+    """Make this process the parent of descendants whose parent ends, such as Spark's Java: Linux adds the CPU
+    time of a process to that of a parent that waits for its end.
+    """
+    if ctypes.CDLL(None, use_errno=True).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl")
+
+
+def _children_cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

@@ -1,27 +1,24 @@
 """The roll-up without Spark, for comparison: `python -m bench.pipeline.plain ENGINE USAGE RESULT`.
 
-ENGINE is polars or pandas; both run in one process. The input and the columns are those of the Spark job. The
+ENGINE is polars or duckdb; both run in one process. The input and the columns are those of the Spark job. The
 result is one ordinary Parquet file for the hours and one for the days.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import resource
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import Final
 
 from bench.pipeline.generator import QUOTAS
 
-if TYPE_CHECKING:
-    import pandas as pd
-    from pandas.core.groupby import DataFrameGroupBy, SeriesGroupBy
-
-    Groups: TypeAlias = DataFrameGroupBy[tuple[object, ...], Literal[True]]
-    Values: TypeAlias = SeriesGroupBy[float, tuple[object, ...]]
-
+THREADS: Final = "POLARS_MAX_THREADS"
+"""Environment variable with the number of threads, of DuckDB, too."""
 WINDOW_MS: Final = 10_000
 PERIODS: Final = {"hour": 3600, "day": 86_400}
 ENTITY: Final = ("cluster", "level", "user", "client_id")
@@ -103,77 +100,66 @@ def with_polars(usage: Path, result: Path) -> None:
         done.collect(engine="streaming").write_parquet(result / f"{period}.parquet")
 
 
-def with_pandas(usage: Path, result: Path) -> None:
-    """Roll up with pandas, in memory. Reads only the columns that are needed."""
-    import pandas as pd
-    import pyarrow.dataset as ds
+def with_duckdb(usage: Path, result: Path) -> None:
+    """Roll up with DuckDB, which moves rows beyond its memory limit to files in `result`."""
+    import duckdb
 
-    table = ds.dataset(usage, format="parquet", partitioning="hive").to_table(
-        columns={
-            **{
-                name: ds.field(name)
-                for name in ("cluster", "user", "client_id", "broker", "api", "time_ms", "charged_bytes")
-            },
-            **{
-                name: ds.field(*name.split("."))
-                for name in SUMS
-                if name not in {"produced_bytes", "fetched_bytes"}
-            },
-        }
+    amounts = {name: name for name in SUMS}
+    amounts["produced_bytes"] = "if(api = 'produce', charged_bytes, 0)"
+    amounts["fetched_bytes"] = "if(api = 'fetch', charged_bytes, 0)"
+    columns = dict(zip(SUMS, map(_quoted, SUMS), strict=True))
+    others = columns | dict.fromkeys(MUTATIONS, "0")
+    mutations = {name: _quoted(name) if name in MUTATIONS else "0" for name in SUMS}
+    changed = " OR ".join(f"{_quoted(name)} > 0" for name in MUTATIONS)
+    level = (
+        "CASE GROUPING(user, client_id) WHEN 0 THEN 'user-client-id' WHEN 1 THEN 'user' ELSE 'client-id' END"
     )
-    rows: pd.DataFrame = table.to_pandas(strings_to_categorical=True)
-    del table
-    rows["window"] = rows.pop("time_ms") // WINDOW_MS * WINDOW_MS
-    charged, api = rows.pop("charged_bytes"), rows.pop("api")
-    rows["produced_bytes"] = charged.where(api == "produce", 0)
-    rows["fetched_bytes"] = charged.where(api == "fetch", 0)
-    pairs = _grouped(rows, [*_PAIR])[[*SUMS]].sum().reset_index()
-    del rows
-    others = [name for name in SUMS if name not in MUTATIONS]
-    apart = pairs[(pairs[[*MUTATIONS]] > 0).any(axis=1)].assign(broker=-1, **dict.fromkeys(others, 0))
-    pairs = pd.concat([pairs.assign(**dict.fromkeys(MUTATIONS, 0)), apart], ignore_index=True)
-    levels = []
-    for level, absent in LEVELS.items():
-        kept = [name for name in _PAIR if name != absent]
-        of_level = _grouped(pairs, kept)[[*SUMS]].sum().reset_index()
-        texts = [name for name in ("cluster", "user", "client_id") if name != absent]
-        levels.append(of_level.astype(dict.fromkeys(texts, "str")).assign(level=level))
-    windows = pd.concat(levels, ignore_index=True)
-    windows[["user", "client_id"]] = windows[["user", "client_id"]].fillna("").astype("category")
+    sets = ", ".join(f"(cluster, broker, at_ms, {kept})" for kept in ("user, client_id", "user", "client_id"))
+    database = duckdb.connect(config={"threads": os.environ[THREADS], "temp_directory": str(result)})
+    database.execute(f"""
+        CREATE TEMP TABLE windows AS WITH
+        pairs AS (
+            SELECT cluster, user, client_id, broker,
+                time_ms // {WINDOW_MS} * {WINDOW_MS} AS at_ms, {_sums(amounts)}
+            FROM read_parquet('{usage}/**/*.parquet', hive_partitioning = true) GROUP BY ALL),
+        parts AS (
+            SELECT cluster, user, client_id, broker, at_ms, {_named(others)} FROM pairs
+            UNION ALL
+            SELECT cluster, user, client_id, -1, at_ms, {_named(mutations)} FROM pairs WHERE {changed})
+        SELECT cluster, {level} AS level, user, client_id, broker, at_ms, {_sums(columns)}
+        FROM parts GROUP BY GROUPING SETS ({sets})""")  # noqa: S608  # names of this module
+    found = dict.fromkeys(["active_s"], f"count(*) * {WINDOW_S}.0")
+    for name in THROTTLES:
+        quota = name.partition(".")[2]
+        found[f"throttled_s.{quota}"] = f"count_if({_quoted(name)} > 0) * {WINDOW_S}.0"
+    for rate, (amount, unit) in RATES.items():
+        of = f"FILTER (WHERE {amount} > 0) * {unit / WINDOW_S}"
+        found |= {f"{rate}.{name}": f"quantile_cont({amount}, {at}) {of}" for name, at in SHARES.items()}
+        found[f"{rate}.max"] = f"max({amount}) {of}"
     for period, seconds in PERIODS.items():
-        keys = [*ENTITY, "broker", "start_ms"]
-        within = windows.assign(start_ms=windows["window"] // (seconds * 1000) * (seconds * 1000))
-        for name in THROTTLES:
-            within[f"throttled_s.{name.partition('.')[2]}"] = (within[name] > 0) * float(WINDOW_S)
-        grouped = _grouped(within, keys)
-        flags = [name for name in within if str(name).startswith("throttled_s.")]
-        parts = [grouped[[*SUMS, *flags]].sum(), (grouped.size() * float(WINDOW_S)).rename("active_s")]
-        for rate, (amount, unit) in RATES.items():
-            parts += _spread(_above(within, keys, amount), rate, unit)
-        done = pd.concat(parts, axis=1)
-        done = done.reset_index().astype({"user": "str", "client_id": "str"})
-        for level, absent in LEVELS.items():
-            if absent:
-                done.loc[done["level"] == level, absent] = None
-        done.to_parquet(result / f"{period}.parquet")
+        start = f"at_ms // {seconds * 1000} * {seconds * 1000} AS start_ms"
+        database.execute(f"""
+            COPY (
+                SELECT {", ".join(ENTITY)}, broker, {start}, {_sums(columns)}, {_named(found)}
+                FROM windows GROUP BY ALL)
+            TO '{result}/{period}.parquet' (FORMAT parquet)""")  # noqa: S608  # names of this module
 
 
-def _grouped(rows: pd.DataFrame, by: list[str]) -> Groups:
-    return rows.groupby(by, observed=True, dropna=False, sort=False)
+def _quoted(name: str) -> str:
+    return f'"{name}"'
 
 
-def _above(rows: pd.DataFrame, keys: list[str], amount: str) -> Values:
-    """Return the column `amount`, grouped by the columns `keys`; values that are not above 0 are missing."""
-    return _grouped(rows[keys].assign(**{amount: rows[amount].where(rows[amount] > 0)}), keys)[amount]
+def _named(values: Mapping[str, str]) -> str:
+    return ", ".join(f'{value} AS "{name}"' for name, value in values.items())
 
 
-def _spread(values: Values, rate: str, unit: float) -> list[pd.Series]:
-    per_s = unit / WINDOW_S
-    found = {**{name: values.quantile(at) for name, at in SHARES.items()}, "max": values.max()}
-    return [(value * per_s).rename(f"{rate}.{name}") for name, value in found.items()]
+def _sums(amounts: Mapping[str, str]) -> str:
+    """Return SQL of sums as 64-bit numbers, because DuckDB's sums of integers have 128 bits."""
+    kinds = {name: "DOUBLE" if name == "request_time_us" else "BIGINT" for name in amounts}
+    return _named({name: f"sum({amount})::{kinds[name]}" for name, amount in amounts.items()})
 
 
-ENGINES: Final = {"polars": with_polars, "pandas": with_pandas}
+ENGINES: Final = {"polars": with_polars, "duckdb": with_duckdb}
 
 
 def main() -> None:
