@@ -34,6 +34,7 @@ MIXED_UP: Final = [
     pytest.param("java", "2.8.2", id="java-2.8.2"),
     pytest.param("java", "3.9.1", id="java-3.9.1", marks=pytest.mark.core),
     pytest.param("java", "4.4.0", id="java-4.4.0"),
+    pytest.param(FRANZ_GO, "2.8.2", id="franz-go-2.8.2", marks=pytest.mark.oracle),
     pytest.param(FRANZ_GO, "4.4.0", id="franz-go-4.4.0", marks=pytest.mark.oracle),
 ]
 CHANGED: Final = [
@@ -44,8 +45,8 @@ CHANGED: Final = [
         for release in ("0.10.2.2", "2.8.2", "4.4.0")
     ),
 ]
-"""Java's clients of 4.4 speak to no broker before 2.1. franz-go 1.22 asks an older broker only once an hour
-whether it is the expected node: else it begins with the version that the broker has told before.
+"""Java's clients of 4.4 speak to no broker before 2.1. franz-go 1.22 asks a broker before 2.4 only once an
+hour whether it is the expected node: else it begins with the version that it was told before.
 """
 
 

@@ -58,17 +58,28 @@ def test_another_node_than_the_ports_is_refused_and_the_connection_lives(
     ("release", "asked"), [("unknown", 5), ("0.10.2", 5), ("2.8", 3), ("3.9", 4), ("4.4", 5)]
 )
 @pytest.mark.parametrize("told", [OWN, (None, -1)])
+@pytest.mark.parametrize("version", [5, 4])
 def test_a_broker_gets_the_newest_version_that_it_has_and_its_answer_fits(
-    release: str, asked: int, told: tuple[str | None, int]
+    release: str, asked: int, told: tuple[str | None, int], version: int
 ) -> None:
+    """Version 5 is offered for the client's next connection."""
     key = ApiVersionsResponse.ApiVersion
-    answer = ApiVersionsResponse(api_keys=[key(api_key=ApiKey.HEARTBEAT, min_version=0, max_version=9)])
+    asked, newest = min(asked, version), NEWEST_OF[release] or 0
+    answer = ApiVersionsResponse(
+        api_keys=[
+            key(api_key=ApiKey.HEARTBEAT, min_version=0, max_version=9),
+            key(api_key=ApiKey.API_VERSIONS, min_version=0, max_version=newest),
+        ]
+    )
     with connected(NEWEST_OF[release]) as play:
-        play.client(hello(5, *told))
-        play.to_broker(hello(asked, *told) if asked == 5 else hello(asked))
+        play.client(hello(version, *told))
+        play.to_broker(hello(asked, *told))
         play.broker(response(answer, asked))
-        (found,) = body_of(bytes(play.wire.to_client), ApiVersionsResponse, 5).api_keys
-        assert (found.api_key, found.max_version) == (ApiKey.HEARTBEAT, 4), "cut down to Weir's"
+        found = body_of(bytes(play.wire.to_client), ApiVersionsResponse, version).api_keys
+        assert [(each.api_key, each.max_version) for each in found] == [
+            (ApiKey.HEARTBEAT, 4),  # cut down to Weir's
+            (ApiKey.API_VERSIONS, 5 if newest >= 3 else newest),
+        ]
         play.wire.to_client.clear()
 
 

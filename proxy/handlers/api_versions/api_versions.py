@@ -83,7 +83,7 @@ def plan_api_versions(plan: Plan) -> None:
         return ResponseEdit(body, end, cached[1])
 
     plan.rewrite = rewrite
-    _plan_software(plan, checked=plan.version >= node_check.NODE_FROM)
+    _plan_software(plan, checked=plan.version > node_check.LAYOUT_FROM)
 
 
 def plan_learn_versions(plan: Plan) -> None:
@@ -107,7 +107,8 @@ def plan_learn_versions(plan: Plan) -> None:
 
 def _plan_software(plan: Plan, *, checked: bool) -> None:
     """Keep the name and version of the client's library, which ApiVersions v3 and newer tell (KIP-511). If
-    `checked`, also compare the request's node id with the broker's (KIP-1242).
+    `checked`, also compare the request's node id with the broker's (KIP-1242), and ask an older broker in its
+    newest version.
 
     A request that Weir cannot read is forwarded unchanged.
     """

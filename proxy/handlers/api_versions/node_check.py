@@ -5,7 +5,8 @@ Each listener of Weir must be the node that Metadata names for it. A load balanc
 with other ports, sends clients to a wrong one. Weir compares node ids itself, so clients of older brokers
 find the right port again, too. Brokers from 4.4 on also compare the cluster and their own node id: they get
 the request unchanged. Brokers from 2.4 on get the request in the newest version that they have. Their answer
-has the layout of version 5, so the client needs no second request.
+has the layout of version 5, so the client needs no second request. Weir offers version 5 at these brokers,
+because some clients (franz-go) ask in the newest version that they were offered before.
 """
 
 from __future__ import annotations
@@ -18,18 +19,24 @@ from weir.protocol.codec import codec
 from weir.protocol.error_codes import ErrorCode
 from weir.protocol.framing import LENGTH, LENGTH_BYTES, REQUEST_HEAD
 from weir.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
+from weir.protocol.versions import VersionRange
 from weir.proxy.handlers.broker_query import response_frame
 from weir.proxy.handlers.decisions import FORWARD, Decision, Forward, Reply
 
 if TYPE_CHECKING:
     from weir.proxy.handlers.plan import Context
 
-NODE_FROM: Final = 5
+_NODE_FROM: Final = 5
 """First version of ApiVersions with a cluster id and a node id."""
-_LAYOUT_FROM: Final = 3
+LAYOUT_FROM: Final = 3
 """First version of ApiVersions whose response has the layout of version 5."""
 _VERSION: Final = Struct(">h")
 _VERSION_OFFSET: Final = LENGTH_BYTES + _VERSION.size
+
+
+def offered(broker: VersionRange) -> VersionRange:
+    """Return the versions of ApiVersions that Weir offers at a broker with the versions `broker`."""
+    return VersionRange(broker.min, _NODE_FROM) if LAYOUT_FROM <= broker.max < _NODE_FROM else broker
 
 
 def decide(
@@ -45,7 +52,7 @@ def decide(
         answer = ApiVersionsResponse(error_code=error)
         return Reply(response_frame(ApiKey.API_VERSIONS, version, correlation_id, answer))
     broker = context.broker_versions.expected.get(ApiKey.API_VERSIONS)
-    if broker is None or not _LAYOUT_FROM <= broker.max < NODE_FROM:
+    if broker is None or not LAYOUT_FROM <= broker.max < version:
         return FORWARD  # if the broker lacks the version, the client asks again, as without Weir
     return Forward(frame=_older(told, broker.max, data, frame, body))
 

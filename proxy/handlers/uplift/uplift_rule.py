@@ -24,6 +24,7 @@ from weir.protocol.scanning.field_offsets import field_offset
 from weir.protocol.values import Message
 from weir.protocol.version_differences import THROTTLE_FIELD, Change, Position, version_difference
 from weir.protocol.versions import VersionRange
+from weir.proxy.handlers.api_versions import node_check
 
 
 class Kind(IntEnum):
@@ -221,6 +222,8 @@ def offered(
     """Return the versions offered to clients, by API key: those that both the broker and Weir have, and those
     that Weir adds.
 
+    ApiVersions has the versions of `node_check`, with or without `uplift`.
+
     Weir answers the APIs `own` itself, whatever versions the broker has. No API is added if the broker's
     versions are empty. An API that the broker lacks is offered in its last version only: some clients infer
     the broker's age from v0 of an API. (kafka-python takes a broker with DescribeClientQuotas v0 for Kafka
@@ -231,6 +234,8 @@ def offered(
         for api_key, theirs in broker.items()
         if (ours := versions(api_key)) is not None and (both := ours.intersect(theirs))
     }
+    if ApiKey.API_VERSIONS in told:
+        told[ApiKey.API_VERSIONS] = node_check.offered(told[ApiKey.API_VERSIONS])
     added = {
         api_key: ours if api_key in broker else VersionRange(ours.max, ours.max)
         for api_key in own
