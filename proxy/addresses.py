@@ -224,6 +224,12 @@ class AddressBook:
             log.info("broker moved", node_id=node_id, was=str(known), upstream=str(upstream), port=port)
         return port
 
+    def hold_ms(self) -> int:
+        """Return the time (ms) for which to hold a response that names brokers, until all of them may be told
+        to clients; 0 for no hold.
+        """
+        return 0
+
     def learn(self, node_id: int, upstream: Address) -> None:
         """Record the address of a broker whose listener is open already."""
         self._know(node_id, upstream)

@@ -1,4 +1,4 @@
-"""Counters of the process: plain integers, read by metrics."""
+"""Counters: of one worker, and their sums over all workers, which metrics read."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -8,21 +8,32 @@ from weir.proxy.close_reasons import CloseReason
 
 @dataclass(slots=True)
 class Counters:
-    """Totals since the start. One instance per process, written by the reactor's thread only."""
+    """Totals since the start: of a worker, or at the supervisor of all workers. Declare a counter here as an
+    `int` or a `Counter`: `workers.counts` carries each of them to the supervisor.
+    """
 
     sessions_opened: int = 0
     sessions_open: int = 0
+    """Number of open connections; the supervisor learns it from `ConnectionsChanged`."""
     closed_at: Counter[tuple[CloseReason, int | None]] = field(default_factory=Counter)
     """Number of connections closed and refused, by reason and node id of the broker; None for the bootstrap
     listener, and for brokers whose node id is unknown.
     """
     bytes_from_clients: Counter[int | None] = field(default_factory=Counter)
     bytes_from_brokers: Counter[int | None] = field(default_factory=Counter)
-    """Bytes received by connections that have ended, by node id of the broker; `Server.received_bytes` adds
-    those of open connections.
+    """Bytes received by connections that have ended, by node id of the broker. At the supervisor, also those
+    of open connections.
     """
     unforwarded_bytes: int = 0
     """Number of bytes that clients had sent and Weir had not forwarded when it ended their connections."""
+    requests: Counter[tuple[int, int]] = field(default_factory=Counter)
+    """Number of requests by (API key, version). Only the supervisor has it: workers count in their plans."""
+    reading_stops: int = 0
+    """Number of times that a worker has stopped to read from clients because of `buffered_bytes_max`. Only
+    the supervisor has it, like the next counter.
+    """
+    log_lines_lost: int = 0
+    """Number of log lines of workers that could not be written."""
     requests_not_understood: int = 0
     """Number of requests of an API or a version that the schemas lack; they were forwarded unchanged."""
     requests_unread: Counter[int] = field(default_factory=Counter)

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from platform import python_version
-from typing import NamedTuple, Protocol, assert_never
+from typing import NamedTuple, assert_never
 
 import structlog
 import trio
@@ -140,12 +140,10 @@ async def _main(
     inherited = Inherited([*from_systemd(os.environ), *(taker.sockets if taker is not None else ())])
     server = Server(config, reactor, registry, inherited)
     state = StoreHealth(time.time, chosen.store.name, chosen.foreign_records)
-    quota_manager = QuotaManager(
-        chosen.store, registry, chosen.table, config.admins, state, server.supervisor
-    )
-    server.quota_admin = quota_manager
+    manager = QuotaManager(chosen.store, registry, chosen.table, config.admins, state, server.supervisor)
     sharing = usage_sharing(config, registry, lambda: monotonic_us() // 1000)
-    process = _Process(config, reactor, server, quota_manager, state, recorded, events, sharing)
+    pool = _pool(config, server, manager, reactor, recorded, sharing)
+    process = _Process(config, reactor, server, pool, manager, state, recorded, events, sharing)
     charges = await _charges_file(config, registry, reactor, sharing, taken_over=taker is not None)
     kept = _broker_map(config)
     if kept is not None:
@@ -153,29 +151,28 @@ async def _main(
     if taker is not None:
         server.remembered |= taker.brokers
     follower = _replication_follower(config, server, registry)
+    pool.accept(on=taker is None)
     async with trio.open_nursery() as nursery:
+        nursery.start_soon(pool.run)  # the workers import their modules while this process goes on
         listening = trio.Event()
         admin = await process.open_admin(inherited, listening)
         if admin is not None and taker is None:
             nursery.start_soon(admin.serve)
-        await nursery.start(quota_manager.run)
-        pool = _pool(process)
-        accept = server.plane.acceptor.accept if pool is None else pool.accept
-        accept(on=taker is None)
-        if pool is not None:
-            await nursery.start(pool.run)
+        await nursery.start(manager.run)
         systemd = of_this_process()
         process.start_tasks(nursery, load, systemd)
         if charges is not None:
             nursery.start_soon(server.supervisor.keep_running, Task.CHARGES, charges.keep)
         if follower is not None:
-            _follow(follower, process, pool, nursery)
+            _follow(follower, process, nursery)
         async with trio.open_nursery() as serving:
-            await serving.start(server.serve)
+            await serving.start(server.serve, pool)
             if taker is not None:
-                await _finish_takeover(taker, process, pool)
+                await taker.finish(process.absorb)
+                if sharing is not None:
+                    sharing.end_takeover()
                 inherited.close()
-                accept(on=True)
+                pool.accept(on=True)
                 if admin is not None:  # the former Weir has answered there until now
                     nursery.start_soon(admin.serve)
             nursery.start_soon(collect_garbage)
@@ -186,19 +183,12 @@ async def _main(
             systemd.tell(READY)
             nursery.start_soon(systemd.keep_alive)
             process.say_started()
-            registries = server.usage if pool is None else pool.usage
-            if recorded is not None and registries is not None:
-                recorder = recorded.recorder(registries, lambda: monotonic_us() // 1000, server.supervisor)
+            if recorded is not None:
+                recorder = recorded.recorder(pool.usage, lambda: monotonic_us() // 1000, server.supervisor)
                 await nursery.start(recorder.run)
             if place is not None:
-                nursery.start_soon(_hand_over, place, process, pool, accept, admin, charges)
+                nursery.start_soon(_hand_over, place, process, admin, charges)
         nursery.cancel_scope.cancel()
-
-
-class Accept(Protocol):
-    """Function that has Weir accept clients, or none."""
-
-    def __call__(self, *, on: bool) -> None: ...
 
 
 class _Process(NamedTuple):
@@ -207,6 +197,7 @@ class _Process(NamedTuple):
     config: Config
     reactor: Reactor
     server: Server
+    pool: Pool
     quota_manager: QuotaManager
     store: StoreHealth
     recorded: Recording | None
@@ -217,10 +208,11 @@ class _Process(NamedTuple):
     def _tally(self) -> Tally | None:
         return None if self.recorded is None else self.recorded.writer.tally
 
-    def put(self, kind: Kind, records: Sequence[Record]) -> None:
-        """Take usage records of workers for writing."""
-        if self.recorded is not None:
-            self.recorded.writer.put(kind, records)
+    def absorb(self, taken: Iterable[UsedUnits]) -> None:
+        """Record what clients of a former Weir have used, here and at the workers."""
+        units = list(taken)
+        self.server.quotas.absorb(units, self.reactor.now_ms)
+        self.pool.inherit(units)
 
     async def open_admin(self, inherited: Inherited, listening: trio.Event) -> _Admin | None:
         """Open the admin endpoint, if one is configured. Raises ConfigError."""
@@ -231,6 +223,7 @@ class _Process(NamedTuple):
 
         sources = endpoint.Sources(
             server,
+            self.pool,
             server.quotas,
             self.store,
             lambda: self.reactor.now_ms,
@@ -238,6 +231,7 @@ class _Process(NamedTuple):
             server.replication.quotas if config.replication.upstream else None,
             None if self.events is None else self.events.tally,
             self.sharing,
+            self.quota_manager,
         )
         opened = await endpoint.listen(config.admin, config.settings.connect_timeout_s, inherited)
         start = endpoint.prepare(config.admin, opened, sources, listening)
@@ -318,53 +312,40 @@ async def _charges_file(
     return file
 
 
-def _pool(process: _Process) -> Pool | None:
-    """Return the workers that the configuration asks for; None for one process. Raises ConfigError."""
-    config, server = process.config, process.server
-    number = config.settings.workers
-    if number == 0:
-        number = number_of_cores()
-    if number <= 1:
-        return None
+def _pool(
+    config: Config,
+    server: Server,
+    manager: QuotaManager,
+    reactor: Reactor,
+    recorded: Recording | None,
+    sharing: UsageSharing | None,
+) -> Pool:
+    """Return the workers that the configuration asks for. Raises ConfigError."""
     for files in config.tls.files:
         files.keeps_contents = True
         files.load()
-    return Pool(server, process.quota_manager, process.reactor, number, process.put, process.sharing)
 
+    def put(kind: Kind, records: Sequence[Record]) -> None:
+        if recorded is not None:
+            recorded.writer.put(kind, records)
 
-async def _finish_takeover(taker: taking.Taker, process: _Process, pool: Pool | None) -> None:
-    """Take the listeners of the former Weir, and what its clients have used. Raises ConfigError."""
-    await taker.finish(partial(_absorb, process.server.quotas, process.reactor, pool))
-    if process.sharing is not None:
-        process.sharing.end_takeover()
-
-
-def _absorb(registry: QuotaRegistry, reactor: Reactor, pool: Pool | None, taken: Iterable[UsedUnits]) -> None:
-    """Record what clients of a former Weir have used, here and at the workers."""
-    units = list(taken)
-    registry.absorb(units, reactor.now_ms)
-    if pool is not None:
-        pool.inherit(units)
+    number = config.settings.workers or number_of_cores()
+    return Pool(server, manager, reactor, number, put, sharing)
 
 
 async def _hand_over(
     place: Path,
     process: _Process,
-    pool: Pool | None,
-    accept: Accept,
     admin: _Admin | None,
     charges: ChargesFile | None,
 ) -> None:
     """Wait for a new Weir at the Unix socket `place`, and hand the listeners over to it. Raises
     ConfigError.
     """
-    server = process.server
+    server, pool = process.server, process.pool
 
     async def flush() -> None:
-        if pool is not None:
-            await pool.flush()
-        else:
-            await trio.lowlevel.checkpoint()
+        await pool.flush()
         if process.sharing is not None:
             process.sharing.report_now()
 
@@ -379,9 +360,9 @@ async def _hand_over(
         sockets=lambda: server.listeners.all_sockets + ([] if admin is None else admin.sockets),
         brokers=lambda: server.address_book.nodes,
         used=lambda: server.quotas.used(process.reactor.now_ms),
-        pause=partial(accept, on=False),
+        pause=partial(pool.accept, on=False),
         flush=flush,
-        resume=partial(accept, on=True),
+        resume=partial(pool.accept, on=True),
         leave=leave,
     )
     giver = Giver(place, estate)
@@ -413,13 +394,10 @@ def _replication_follower(
     )
 
 
-def _follow(
-    follower: ReplicationFollower, process: _Process, pool: Pool | None, nursery: trio.Nursery
-) -> None:
+def _follow(follower: ReplicationFollower, process: _Process, nursery: trio.Nursery) -> None:
     """Start to follow the source of replication throttles."""
     process.quota_manager.on_altered_at_broker.append(follower.altered_at_broker)
-    if pool is not None:
-        follower.on_change = pool.send_throttles
+    follower.on_change = process.pool.send_throttles
     nursery.start_soon(process.server.supervisor.keep_running, Task.REPLICATION, follower.follow)
 
 

@@ -6,6 +6,7 @@ were read: responses with the brokers' own addresses.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -14,6 +15,9 @@ import trio
 
 from weir.proxy.config.config import Config
 from weir.proxy.connection.connection import Connection
+from weir.proxy.control.stores.file import FileStore
+from weir.proxy.control.stores.quota_manager import QuotaManager
+from weir.proxy.control.stores.store import StoreHealth
 from weir.proxy.control.systemd import of_this_process
 from weir.proxy.net import sockets
 from weir.proxy.net.drivers import monotonic_us, run_hosting_trio
@@ -23,6 +27,9 @@ from weir.proxy.net.side import Socket
 from weir.proxy.net.tapped_relay import NewRelay, Tap, TappedRelay
 from weir.proxy.run import check_system, obey_signals, quota_registry, single
 from weir.proxy.server.server import Server
+from weir.proxy.workers.local import LocalWorkers
+from weir.proxy.workers.pool import Pool
+from weir.proxy.workers.worker import Worker
 from weir.quotas import QuotaTable
 
 log = structlog.get_logger("weir")
@@ -49,21 +56,34 @@ def run_tapped(config: Config, open_tap: OpenTap, *, for_s: float | None = None)
     sockets.allow_all_descriptors()
     reactor = Reactor(monotonic_us)
     server = Server(config, reactor, registry)
-    server.new_relay = _tapped_relays(server, open_tap)
-    server.plans.outdated = None
+
+    def prepare(worker: Worker) -> None:
+        worker.plane.new_relay = _tapped_relays(server, open_tap)
+        worker.plane.plans.outdated = None
+
     try:
-        run_hosting_trio(reactor, lambda: _serve(server, for_s))
+        run_hosting_trio(reactor, lambda: _serve(server, reactor, prepare, for_s))
     except BaseExceptionGroup as group:
         raise single(group) from None
     finally:
         reactor.close()
 
 
-async def _serve(server: Server, for_s: float | None) -> None:
+async def _serve(
+    server: Server, reactor: Reactor, prepare: Callable[[Worker], None], for_s: float | None
+) -> None:
+    store = FileStore(None)
+    health = StoreHealth(time.time)
+    manager = QuotaManager(
+        store, server.quotas, QuotaTable(), server.config.admins, health, server.supervisor
+    )
     async with trio.open_nursery() as nursery:
+        spawn = LocalWorkers(nursery, reactor, prepare)
+        pool = Pool(server, manager, reactor, 1, lambda _kind, _records: None, spawn=spawn)
+        nursery.start_soon(pool.run)
         nursery.start_soon(obey_signals, server, nursery.cancel_scope, of_this_process())
         async with trio.open_nursery() as serving:
-            await serving.start(server.serve)
+            await serving.start(server.serve, pool)
             if for_s is not None:
                 nursery.start_soon(_stop_after, server, for_s)
         nursery.cancel_scope.cancel()

@@ -65,7 +65,7 @@ def prepare(
         tls.load()
     state = state_of(sources, Readiness(server, listening))
     context = None if tls is None else lambda: tls.context
-    refusals = Refusals(sources.refused, server.plane.rate_limited_log.note)
+    refusals = Refusals(sources.refused, server.rate_limited_log.note)
     app = Access(application(state), rules, token, refusals)
     endpoint = Endpoint(opened, app, context, rules.base_path)
 
@@ -104,8 +104,11 @@ def _start_looking(nursery: trio.Nursery, state: State, token: Token | None) -> 
     keep_running, now_ms = state.server.supervisor.keep_running, state.sources.now_ms
     note_rates = every(history.PERIOD_S, lambda: in_steps(state.history.look(now_ms())))
     nursery.start_soon(keep_running, Task.SNAPSHOTS, note_rates)
-    note_bytes = every(traffic.PERIOD_S, lambda: in_steps(state.traffic.look(now_ms())))
-    nursery.start_soon(keep_running, Task.SNAPSHOTS, note_bytes)
+
+    async def note_bytes() -> None:
+        state.traffic.look(now_ms())
+
+    nursery.start_soon(keep_running, Task.SNAPSHOTS, every(traffic.PERIOD_S, note_bytes))
     nursery.start_soon(keep_running, Task.ADMIN, every(CHECK_S, state.readiness.refresh))
     tls = state.server.config.admin_access.tls
     if tls is not None:

@@ -25,17 +25,15 @@ from weir.proxy.control.events.hub import Hub
 from weir.proxy.control.events.records import KINDS
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.sharing.sharing import UsageSharing
-from weir.proxy.control.slices import slices
-from weir.proxy.control.snapshots.traffic import count_throttled
 from weir.proxy.control.stores.store import RESULTS, StoreHealth
 from weir.proxy.control.supervisor import Task
-from weir.proxy.control.throttled import SLICE
 from weir.proxy.control.usage.tally import OF_USAGE, Kind, Loss, Tally
 from weir.proxy.counters import Counters
+from weir.proxy.handlers.quota_api.quota_admin import NoQuotaAdmin, QuotaAdmin
 from weir.proxy.net.latency import Histogram, Latencies
 from weir.proxy.net.reactor import TURN_BOUNDS_US, Turns
 from weir.proxy.net.tls.contexts import ContextOfFiles
-from weir.proxy.server.server import Server
+from weir.proxy.server.server import Server, Workers
 from weir.quotas import QuotaKey
 from weir.quotas.connections import ConnectionBudget, ConnectionQuotas
 from weir.quotas.replication.replication_quotas import ReplicationQuotas
@@ -51,6 +49,7 @@ class Sources:
     """The objects that the metrics are read from."""
 
     server: Server
+    workers: Workers
     quota_registry: QuotaRegistry
     store: StoreHealth
     now_ms: Callable[[], int]
@@ -63,6 +62,8 @@ class Sources:
     """Counts of events in their topic; None without an events topic."""
     sharing: UsageSharing | None = None
     """Sharing of quotas with other Weirs; None without it."""
+    quota_admin: QuotaAdmin = field(default_factory=NoQuotaAdmin)
+    """Object that alters quotas."""
     refused: Counter[str] = field(default_factory=Counter)
     """Number of refused requests to the admin endpoint, by reason (`refusals`)."""
 
@@ -70,16 +71,16 @@ class Sources:
 def families(sources: Sources, *, ready: bool) -> Iterator[Metric | None]:
     """Yield Weir's own metrics; yield None where the caller may serve sockets."""
     server, registry = sources.server, sources.quota_registry
-    yield from _process(server, ready=ready)
+    yield from _process(server, sources.workers, ready=ready)
     yield refusals.family(sources.refused)
     yield _turns(server.turns)
     yield from _latencies(server.latencies)
     yield from _sessions(server)
-    yield from _throttled(server, sources.now_ms())
+    yield _throttled(server)
     yield from _store(registry, sources.store)
     for shadow in (False, True):
         yield from quota_metrics.families(registry, sources.now_ms(), shadow=shadow)
-    yield from _connections(server.connection_limiter.quotas)
+    yield from _connections(registry.connections)
     yield from authentications(server.counters)
     yield from _tls(server.config.tls.files)
     if sources.replication is not None:
@@ -93,7 +94,7 @@ def families(sources: Sources, *, ready: bool) -> Iterator[Metric | None]:
         yield from usage_records(sources.usage)
 
 
-def _process(server: Server, *, ready: bool) -> Iterator[Metric]:
+def _process(server: Server, workers: Workers, *, ready: bool) -> Iterator[Metric]:
     versions = {"version": VERSION, "build": build(), "python": platform.python_version()}
     yield InfoMetricFamily("weir_build", "Version and build of Weir, version of Python.", value=versions)
     yield WEIR.gauge("ready", "1 if /readyz answers 200.", ready)
@@ -124,7 +125,7 @@ def _process(server: Server, *, ready: bool) -> Iterator[Metric]:
         "problem",
     )
     failures = server.counters.task_failures
-    yield from worker_metrics.families(server)
+    yield from worker_metrics.families(server, workers)
     yield WEIR.counter(
         "task_failures",
         "Failures of Weir's own tasks, which were restarted.",
@@ -173,10 +174,12 @@ def _sessions(server: Server) -> Iterator[Metric]:
     counters = server.counters
     yield WEIR.gauge("sessions_open", "Client connections now.", counters.sessions_open)
     yield WEIR.gauge(
-        "buffered_bytes", "Bytes read and not passed on, of all connections.", server.buffered_bytes
+        "buffered_bytes", "Bytes read and not passed on, of all connections.", server.gauges.buffered_bytes
     )
     yield WEIR.counter(
-        "reading_stops", "Times that no client was read because of buffered_bytes_max.", server.reading_stops
+        "reading_stops",
+        "Times that no client was read because of buffered_bytes_max.",
+        counters.reading_stops,
     )
     yield WEIR.counter(
         "sessions_opened", "Client connections that reached a broker.", counters.sessions_opened
@@ -187,18 +190,17 @@ def _sessions(server: Server) -> Iterator[Metric]:
         list(_closed(server)),
         *("reason", "broker"),
     )
-    requests = sorted(server.requests().items())
+    requests = sorted(counters.requests.items())
     yield WEIR.counter(
         "requests",
         "Requests by API and version, where Weir knows both.",
         [((_api_name(api), str(number)), count) for (api, number), count in requests],
         *("api", "version"),
     )
-    from_clients, from_brokers = server.received_bytes
     yield WEIR.counter(
         "received_bytes",
         "Bytes received, frame headers included.",
-        {"clients": from_clients, "brokers": from_brokers},
+        {"clients": counters.bytes_from_clients.total(), "brokers": counters.bytes_from_brokers.total()},
         "from",
     )
     yield WEIR.counter(
@@ -242,18 +244,10 @@ def _sessions(server: Server) -> Iterator[Metric]:
     )
 
 
-def _throttled(server: Server, now_ms: int) -> Iterator[Metric | None]:
-    """Yield the number of throttled connections by quota (`queue-size` of Kafka's ClientQuotaManager). Yield
-    None where the caller may serve sockets.
-    """
-    counts: Counter[QuotaKey | None] = Counter(
-        dict.fromkeys(THROTTLING, 0) | server.plane.elsewhere.throttled
-    )
-    for part in slices(list(server.relays), SLICE):
-        for relay in part:
-            count_throttled(relay.connection, now_ms, counts)
-        yield None
-    yield WEIR.gauge(
+def _throttled(server: Server) -> Metric:
+    """Return the number of throttled connections by quota (`queue-size` of Kafka's ClientQuotaManager)."""
+    counts = dict.fromkeys(THROTTLING, 0) | server.gauges.throttled
+    return WEIR.gauge(
         "throttled_connections",
         "Connections that wait for the end of a throttle time.",
         {"replication" if quota is None else quota.value: count for quota, count in counts.items()},

@@ -1,4 +1,4 @@
-"""Metrics of worker processes. The system knows their CPU time and memory, so the workers send nothing."""
+"""Metrics of worker processes. The system knows what they use, so the workers send nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from prometheus_client.core import Metric
 
 from weir.proxy.admin.exposition import WEIR
-from weir.proxy.server.server import LOSSES, Server
+from weir.proxy.server.server import LOSSES, Server, Workers
 
 _UTIME, _STIME, _RSS = 11, 12, 21
 """Fields of /proc/PID/stat, counted from the process's state on (proc(5))."""
@@ -19,14 +19,15 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
 class ProcessUsage(NamedTuple):
-    """CPU time (s) and resident memory (bytes) of a process."""
+    """CPU time (s), resident memory (bytes), and number of open descriptors of a process."""
 
     cpu_s: float
     resident_bytes: int
+    open_fds: int
 
 
-def families(server: Server) -> Iterator[Metric]:
-    """Yield the metrics of worker processes; without workers, metrics with no samples but the restarts."""
+def families(server: Server, workers: Workers) -> Iterator[Metric]:
+    """Yield the metrics of worker processes."""
     yield WEIR.counter(
         "worker_restarts",
         "Workers that were replaced.",
@@ -34,7 +35,7 @@ def families(server: Server) -> Iterator[Metric]:
         "reason",
     )
     found: dict[str, ProcessUsage] = {}
-    for worker in () if server.workers is None else server.workers():
+    for worker in workers.records():
         with suppress(OSError, ValueError, IndexError):  # the process has ended
             found[str(worker.id)] = usage_of(worker.pid)
     yield WEIR.counter(
@@ -49,6 +50,12 @@ def families(server: Server) -> Iterator[Metric]:
         {worker: usage.resident_bytes for worker, usage in found.items()},
         "worker",
     )
+    yield WEIR.gauge(
+        "worker_open_fds",
+        "Open descriptors of each worker's process; process_max_fds is the limit of each.",
+        {worker: usage.open_fds for worker, usage in found.items()},
+        "worker",
+    )
 
 
 def usage_of(pid: int) -> ProcessUsage:
@@ -57,4 +64,5 @@ def usage_of(pid: int) -> ProcessUsage:
     """
     fields = Path(f"/proc/{pid}/stat").read_text("ascii", "replace").rpartition(") ")[2].split()
     cpu_s = (int(fields[_UTIME]) + int(fields[_STIME])) / _TICKS
-    return ProcessUsage(cpu_s, int(fields[_RSS]) * os.sysconf("SC_PAGE_SIZE"))
+    open_fds = sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
+    return ProcessUsage(cpu_s, int(fields[_RSS]) * os.sysconf("SC_PAGE_SIZE"), open_fds)

@@ -390,7 +390,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     workers: Annotated[
         int,
         msgspec.Meta(ge=0, le=1024),
-        _key("Processes that move bytes for clients of any broker; auto: one per core."),
+        _key("Processes that move bytes for clients of any broker, under a supervisor; auto: one per core."),
     ] = 1
     log_level: Annotated[Literal["debug", "info", "warning", "error"], _key("Lowest level to log.")] = "info"
     log_format: Annotated[

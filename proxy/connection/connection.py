@@ -470,6 +470,11 @@ class Connection:
         self.state = NEXT[self.state][THROTTLE]
         self.effects.changed = True
 
+    def hold_response(self, hold_ms: int) -> None:
+        """Look at the response that is being processed again after `hold_ms`."""
+        self.held_until_ms = self.now_ms + hold_ms
+        self.effects.change()
+
     def hold_rest(self, hold_ms: int) -> None:
         """Hold the remaining bytes of the request that is being forwarded for `hold_ms`."""
         self.client.first_hold_end_ms = self._first_hold_end_ms()

@@ -411,7 +411,7 @@ class Outbound:
                     connection.report_ms = max(self._report_ms, 0)
                     edit = plan.rewrite(connection, data, body, end, complete)
                     if edit is WAIT:
-                        return self._wait(complete)
+                        return WAIT if connection.held_until_ms > now_ms else self._wait(complete)
                 else:
                     edit = IN_PARTS
             if edit is IN_PARTS and self._emptied is None:

@@ -21,6 +21,9 @@ from weir.quotas.replication.replication_quotas import REPLICATION_RATES, Replic
 from weir.quotas.table.options import Pacing
 from weir.quotas.topics import TopicBudgets, TopicQuotas
 
+EXPIRY_S: Final = 30.0
+"""Time (s) between two removals of idle budgets; Kafka checks for idle sensors as often."""
+
 
 class QuotaRegistry:
     """The quota table and each broker's budgets, by node id; `None` stands for brokers with an unknown id."""
@@ -83,6 +86,7 @@ class QuotaRegistry:
         self.connections.update(self._in_force)
         self.replication: Final = ReplicationQuotas() if replication is None else replication
         """Replication throttles and budgets of all brokers (KIP-73)."""
+        self.replication.enforced = not in_shadow
         self.on_update: list[Callable[[QuotaTable], None]] = []
         """Functions to call with each new table."""
         self.changes = 0
@@ -149,6 +153,7 @@ class QuotaRegistry:
         self.mutations.use(self._in_force)
         self.cluster.use(self._in_force)
         self.connections.update(self._in_force)
+        self.replication.enforced = not self.in_shadow
         for quotas in self._brokers.values():
             quotas.use(self._in_force)
         for call in self.on_update:

@@ -11,6 +11,7 @@ import trio
 
 from weir.proxy.counters import Counters
 from weir.proxy.logs import Note
+from weir.proxy.net.reactor import INTERNAL_ERROR
 
 if TYPE_CHECKING:
     from weir.proxy.net.reactor import Reactor, Timer
@@ -91,6 +92,11 @@ class Supervisor:
             await trio.sleep(wait_s)
             wait_s = min(2 * wait_s, WAIT_S_MAX)
 
+    def note_callback(self, error: Exception) -> None:
+        """Count and log an exception of one of the reactor's callbacks."""
+        self._counters.task_failures[Task.REACTOR] += 1
+        self._log(("internal", type(error).__name__), _internal_error, {"exc_info": error})
+
     def _note(self, task: Task, error: Exception, wait_s: float) -> None:
         self._counters.task_failures[task] += 1
         details = {"task": task, "wait_s": wait_s, "exc_info": error}
@@ -161,6 +167,10 @@ async def stepwise(steps: Generator[None, None, T]) -> T:
             result: T = end.value
             return result
         await trio.lowlevel.checkpoint()
+
+
+def _internal_error(count: int, details: Mapping[str, object]) -> None:
+    log.error(INTERNAL_ERROR, count=count, **details)
 
 
 def _failed(count: int, details: Mapping[str, object]) -> None:

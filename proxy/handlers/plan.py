@@ -259,6 +259,9 @@ class Context(Protocol):
     def hold(self) -> bool:
         """True in hold mode: Weir delays throttled responses, as brokers before KIP-219 do."""
 
+    def hold_response(self, hold_ms: int) -> None:
+        """Look at the response again that is being processed, after `hold_ms`; its rewriter returns WAIT."""
+
     def mute(self, throttle_ms: int, quota: QuotaKey) -> int:
         """Take no request from the client for `throttle_ms` because of this quota. Return the time (ms) at
         which the throttle ends (KIP-219).

@@ -1,9 +1,10 @@
-"""Trio's half of the proxy: accepting clients, connecting to brokers, stopping.
+"""Trio's half of the proxy: the supervisor's server, and a worker's accepting and connecting.
 
-`server` joins the parts, logs ended connections, and drains. `listeners` has the listening sockets,
-`acceptor` takes clients from them, `connection_limiter` decides which ones and when (KIP-612), `establish`
-connects a client to its broker or refuses the client. `takeover` passes the listeners to a new process.
-`target` names the broker, and its listener, behind each listener of Weir.
+Of the supervisor: `server` listens, discovers brokers and drains, `listeners` has the listening sockets,
+`takeover` passes them to a new process. Of a worker: `data_plane` joins the parts and has the connections,
+`acceptor` takes clients from copies of the sockets, `connection_limiter` decides which ones and when
+(KIP-612), `establish` connects a client to its broker or refuses the client. `target` names the broker, and
+its listener, behind each listener of Weir.
 
 - Rates and numbers of connections are checked before the TLS handshake and before a broker is connected, so
   that a refusal costs little.

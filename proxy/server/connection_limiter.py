@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.config.config import Config, plain_ip
+from weir.proxy.config.settings import Settings
 from weir.quotas.connections import ConnectionCounts, ConnectionQuotas
 
 if TYPE_CHECKING:
@@ -47,11 +48,8 @@ class ConnectionLimiter:
 
     def use(self, config: Config) -> None:
         """Use the configured rates, and maxima of connections per address, from now on."""
-        settings = config.settings
-        self.quotas.limit(
-            settings.max_connection_creation_rate, settings.listener_max_connection_creation_rate
-        )
-        self._counts.limit(settings.max_connections_per_ip, config.connections_per_ip)
+        limit_connections(self.quotas, config.settings)
+        self._counts.limit(config.settings.max_connections_per_ip, config.connections_per_ip)
 
     def delay_s(self, node_id: int | None) -> float:
         """Return the time (s) by which to delay accepting a connection at this listener, and the connections
@@ -100,3 +98,8 @@ class ConnectionLimiter:
     def elsewhere(self) -> int:
         """Number of open connections at other processes."""
         return self._counts.elsewhere
+
+
+def limit_connections(quotas: ConnectionQuotas, settings: Settings) -> None:
+    """Put the configured rates of new connections in force."""
+    quotas.limit(settings.max_connection_creation_rate, settings.listener_max_connection_creation_rate)

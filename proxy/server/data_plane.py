@@ -9,12 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import structlog
 import trio
 
-from weir.proxy import file_watch
 from weir.proxy.addresses import Address, AddressBook, AdvertisedAddresses, UnchangedAddresses
 from weir.proxy.close_reasons import BY_PEERS, CloseReason
 from weir.proxy.config.config import Config, Settings
@@ -22,9 +21,8 @@ from weir.proxy.connection.client import Client
 from weir.proxy.connection.connection import Connection, ConnectionLimits
 from weir.proxy.connection.usage_registries import UsageRegistries
 from weir.proxy.control.cluster.broker_states import BrokerStates
-from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.quota_registry import EXPIRY_S, QuotaRegistry
 from weir.proxy.control.rate_limited_log import RateLimitedLog
-from weir.proxy.control.snapshots.elsewhere import Elsewhere
 from weir.proxy.control.snapshots.opened import ByteRates, Opened
 from weir.proxy.control.supervisor import Supervisor, Task, every, in_steps
 from weir.proxy.counters import Counters
@@ -37,7 +35,7 @@ from weir.proxy.handlers.sasl.identity import Identities
 from weir.proxy.handlers.uplift.outdated_clients import OutdatedClients
 from weir.proxy.net.lingering import DISCARD_MS, Lingering
 from weir.proxy.net.own_listeners import OwnListeners
-from weir.proxy.net.reactor import BUFFER_BYTES, INTERNAL_ERROR, Reactor
+from weir.proxy.net.reactor import BUFFER_BYTES, Reactor
 from weir.proxy.net.relay import Relay
 from weir.proxy.net.side import Socket
 from weir.proxy.net.tapped_relay import NewRelay
@@ -56,12 +54,9 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("weir")
 
-EXPIRY_S: Final = 30.0
-"""Time (s) between two removals of idle budgets; Kafka checks for idle sensors as often."""
-
 
 class DataPlane:
-    """The connections of one process, from the accepted socket to their end."""
+    """The connections of one worker, from the accepted socket to their end."""
 
     def __init__(
         self,
@@ -100,8 +95,6 @@ class DataPlane:
         )
         self.replication = Replication(quotas.replication)
         """Replication throttles and budgets of all brokers (KIP-73)."""
-        self._use_mode()
-        quotas.on_update.append(lambda _table: self._use_mode())
         self.plans = make_plans(
             uplift=config.settings.uplift,
             identities=Identities(config.identity),
@@ -114,7 +107,7 @@ class DataPlane:
         self._limits = _connection_limits(config.settings)
         self.supervisor = Supervisor(self.counters, self.rate_limited_log.note)
         """Restarts the tasks of the process after failures."""
-        reactor.on_error = self._note_error
+        reactor.on_error = self.supervisor.note_callback
         reactor.buffered.limit(config.settings.buffered_bytes_max)
         reactor.buffered.on_change = self._note_buffered
         self.acceptor = Acceptor(limiter, self.supervisor)
@@ -132,8 +125,6 @@ class DataPlane:
             self.acceptor.refuse,
             own_listeners,
         )
-        self.elsewhere = Elsewhere()
-        """The connections of workers."""
         self.relays: dict[Relay, Opened] = {}
         """The relays of all open connections."""
         self._numbers = count(1)
@@ -165,8 +156,6 @@ class DataPlane:
         ) -> None:
             nursery.start_soon(self.supervisor.keep_running, task, every(period_s, step))
 
-        for files in self.config.tls.files:
-            start(Task.TLS_FILES, file_watch.LOOK_S, files.look)
         start(Task.EXPIRY, EXPIRY_S, lambda: in_steps(self._quotas.expire(now_ms())))
         start(Task.LIFETIMES, self.lifetimes.period_s, lambda: in_steps(self.lifetimes.look(present_ms)))
 
@@ -188,28 +177,13 @@ class DataPlane:
 
     def requests(self) -> Counter[tuple[int, int]]:
         """Return the number of requests of clients and brokers by (API key, version)."""
-        counted = self.elsewhere.requests + self.plans.requests()
+        counted = self.plans.requests()
         counted.update(self.replication_plans.requests())
         return counted
 
     def clients(self) -> list[Client]:
         """Return the clients of all open connections."""
         return [relay.connection.client for relay in self.relays]
-
-    @property
-    def received_bytes(self) -> tuple[int, int]:
-        """Number of bytes received from clients, and number received from brokers, since the start."""
-        counters = self.counters
-        from_clients, from_brokers = counters.bytes_from_clients.total(), counters.bytes_from_brokers.total()
-        for relay in self.relays:
-            of_client, of_broker = relay.received_bytes
-            from_clients += of_client
-            from_brokers += of_broker
-        return from_clients, from_brokers
-
-    def _use_mode(self) -> None:
-        """Enforce replication throttles, or in shadow mode only count them."""
-        self.replication.quotas.enforced = not self._quotas.in_shadow
 
     def _relay(self, client: AcceptedClient, broker: Socket, target: Target) -> None:
         """Start a relay between the client's and the broker's socket. The relay owns both sockets from then
@@ -277,12 +251,6 @@ class DataPlane:
         else:
             self.rate_limited_log.note(("ended", target, reason), _ended_badly, details)
 
-    def _note_error(self, error: Exception) -> None:
-        """Count and log an exception of one of the reactor's callbacks."""
-        self.counters.task_failures[Task.REACTOR] += 1
-        kind = ("internal", type(error).__name__)
-        self.rate_limited_log.note(kind, _internal_error, {"exc_info": error})
-
     def _note_buffered(self) -> None:
         """Log that reading stops because of the limit of buffered bytes, or continues."""
         buffered = self._reactor.buffered
@@ -339,7 +307,3 @@ def _reading_stops(count: int, details: Mapping[str, object]) -> None:
 
 def _reading_goes_on(count: int, details: Mapping[str, object]) -> None:
     log.info("connections are read again", count=count, **details)
-
-
-def _internal_error(count: int, details: Mapping[str, object]) -> None:
-    log.error(INTERNAL_ERROR, count=count, **details)

@@ -1,4 +1,4 @@
-"""Listeners: the listening sockets of one Weir. `acceptor` takes clients from them."""
+"""Listeners: the listening sockets of one Weir. Workers accept clients from copies of them."""
 
 from __future__ import annotations
 
@@ -15,16 +15,12 @@ from weir.proxy.server.target import Target
 class Listeners:
     """All listening sockets of one Weir."""
 
-    def __init__(
-        self,
-        take: Callable[[Target, Sequence[socket.socket]], None],
-        own_listeners: OwnListeners,
-        inherited: Inherited | None = None,
-    ) -> None:
-        """Begin without listeners. `take` gets the sockets of each new listener. `inherited`: sockets to use
-        for the addresses that they are bound to. Record all sockets in `own_listeners`.
+    def __init__(self, own_listeners: OwnListeners, inherited: Inherited | None = None) -> None:
+        """Begin without listeners. `inherited`: sockets to use for the addresses that they are bound to.
+        Record all sockets in `own_listeners`.
         """
-        self.take = take
+        self.on_open: list[Callable[[Target, Sequence[socket.socket]], None]] = []
+        """Functions to call with the sockets of each new listener."""
         self._own_listeners = own_listeners
         self._inherited = inherited or Inherited()
         self.sockets: dict[Target, list[socket.socket]] = {}
@@ -37,7 +33,8 @@ class Listeners:
         listening = self._inherited.listen(ips, port)
         self.sockets[target] = listening
         self._own_listeners.add(sock.getsockname()[:2] for sock in listening)
-        self.take(target, listening)
+        for call in self.on_open:
+            call(target, listening)
 
     @property
     def all_sockets(self) -> list[socket.socket]:

@@ -123,7 +123,7 @@ class Problems:
             )
 
     def _limits(self) -> Iterator[Condition]:
-        if self._server.reading_stopped:
+        if self._server.gauges.reading_stopped:
             yield problem(
                 "buffered_bytes_max",
                 "No connection is read, because buffered_bytes_max is reached.",

@@ -1,7 +1,5 @@
-"""The server: Trio's half of the proxy.
-
-The server listens, connects, discovers brokers, reloads files, expires budgets and drains; the reactor moves
-the bytes.
+"""The server: it listens, discovers brokers, reloads files and expires budgets. Workers accept the clients
+and move the bytes.
 """
 
 from __future__ import annotations
@@ -12,12 +10,12 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import chain
-from typing import Final, TypeAlias
+from typing import Final, Protocol
 
 import structlog
 import trio
 
-from weir.proxy import logs
+from weir.proxy import file_watch, logs
 from weir.proxy.addresses import Address, AddressBook
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.config.config import Config, ConfigError
@@ -31,37 +29,58 @@ from weir.proxy.control.events.hub import Hub
 from weir.proxy.control.events.levels import UsageLevels
 from weir.proxy.control.events.quota_changes import QuotaChanges
 from weir.proxy.control.events.throttle_log import ThrottleLog
-from weir.proxy.control.peers import ReadPeers, local_peers
-from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.peers import Peers, WantedPeers
+from weir.proxy.control.quota_registry import EXPIRY_S, QuotaRegistry
+from weir.proxy.control.rate_limited_log import RateLimitedLog
 from weir.proxy.control.scan import Scan
 from weir.proxy.control.snapshots.connections import ConnectionFilter
-from weir.proxy.control.snapshots.opened import OpenRelays
+from weir.proxy.control.snapshots.gauges import Gauges
 from weir.proxy.control.snapshots.records import Connections, Worker
-from weir.proxy.control.supervisor import Task, every, in_steps
-from weir.proxy.handlers.plans import Plans
-from weir.proxy.handlers.quota_api.quota_admin import QuotaAdmin
+from weir.proxy.control.supervisor import Supervisor, Task, every, in_steps
+from weir.proxy.counters import Counters
+from weir.proxy.handlers.replication.replication import Replication
 from weir.proxy.net import sockets
-from weir.proxy.net.buffered import BufferedBytes
 from weir.proxy.net.inherited import Inherited
 from weir.proxy.net.latency import Latencies
 from weir.proxy.net.own_listeners import OwnListeners
 from weir.proxy.net.reactor import Reactor, Turns
-from weir.proxy.net.tapped_relay import NewRelay
-from weir.proxy.server.connection_limiter import ConnectionLimiter
-from weir.proxy.server.data_plane import DataPlane
+from weir.proxy.server.connection_limiter import limit_connections
 from weir.proxy.server.listeners import Listeners
 from weir.proxy.server.target import BOOTSTRAP, Target
 
 log = structlog.get_logger("weir")
 
 
-ListConnections: TypeAlias = Callable[[ConnectionFilter], Awaitable[Connections]]
 LOSSES: Final = ("died", "stuck", "failed", "replaced")
 """Reasons why workers are replaced."""
 
 
+class Workers(Protocol):
+    """The processes that serve the clients of a server."""
+
+    async def begin(self) -> None:
+        """Have the workers serve clients of the listeners, which are open; return once all are ready."""
+
+    async def flush(self) -> None:
+        """Have the workers tell what they have not told yet; wait for it, a second at most."""
+
+    async def drain(self) -> None:
+        """Have the workers end all connections once their requests are answered; wait until they have."""
+
+    def records(self) -> tuple[Worker, ...]:
+        """Return the states of all workers."""
+
+    async def list_connections(self, wanted: ConnectionFilter) -> Connections:
+        """Return the chosen connections."""
+
+    async def read_peers(self, wanted: WantedPeers) -> list[Peers]:
+        """Return the clients of the open connections of each entity, in the same order."""
+
+
 class Server:
-    """The proxy for one cluster: a bootstrap listener, and a listener for each broker."""
+    """The proxy for one cluster: a bootstrap listener, and a listener for each broker. Workers have the
+    connections.
+    """
 
     def __init__(
         self, config: Config, reactor: Reactor, quotas: QuotaRegistry, inherited: Inherited | None = None
@@ -80,91 +99,71 @@ class Server:
         """Passes events to `/api/events` and to the events topic."""
         self.conditions = Conditions(self.events.publish)
         """Conditions that need an operator. Add sources before calling `serve`."""
-        self._discovery = Discovery(config, self.address_book, self.broker_states)
-        self._reactor = reactor
-        self.connection_limiter = ConnectionLimiter(config, quotas.connections, lambda: reactor.now_ms)
-        self._own_listeners = OwnListeners()
-        self._address_check = AddressCheck(config, self.address_book, self._own_listeners)
-        self.plane = DataPlane(
-            config,
-            reactor,
-            quotas,
-            self.address_book,
-            self.broker_states,
-            self.connection_limiter,
-            self._own_listeners,
-        )
-        """The connections of this process: none if workers have them."""
-        self.counters = self.plane.counters
-        self.usage = self.plane.usage
-        """Usage counters of all brokers' clients; None if usage is not recorded."""
-        self.replication = self.plane.replication
-        """Replication throttles and budgets of all brokers (KIP-73)."""
-        self.supervisor = self.plane.supervisor
-        """Restarts the tasks of the process after failures."""
-        self.listeners = Listeners(self.plane.acceptor.take, self._own_listeners, inherited)
-        self.drain: Callable[[], Awaitable[None]] = self.plane.drain
-        """Coroutine function that ends all connections once their requests are answered. Set it before
-        calling `serve`.
-        """
-        self.flush: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
-        """Coroutine function that has workers tell what they have not told yet. Set it before `serve`.
-        """
-        self.workers: Callable[[], tuple[Worker, ...]] | None = None
-        """Function that returns the states of the workers; None if this process serves the clients."""
-        self.list_connections: ListConnections | None = None
-        """Coroutine function that returns the chosen connections of all workers; None without workers."""
-        self.read_peers: ReadPeers = local_peers(self.plane.clients, quotas)
-        """Coroutine function that reads the clients of the open connections of entities. Set it before
-        calling `serve`.
+        self.counters = Counters()
+        """Sums over all workers, and failures of the supervisor's own tasks."""
+        self.gauges = Gauges()
+        """Sums over the latest reports of all workers."""
+        self.turns = Turns()
+        """Statistics of the turns (passes of their loops) of all workers: their number and durations."""
+        self.latencies = Latencies()
+        """Histograms of the time to forward a request, and of the time until the broker answers, for a sample
+        of the requests.
         """
         self.worker_restarts: Counter[str] = Counter()
         """Number of replaced workers by reason."""
+        self.replication = Replication(quotas.replication)
+        """Replication throttles and budgets of all brokers (KIP-73)."""
+        self.rate_limited_log = RateLimitedLog(reactor)
+        self.supervisor = Supervisor(self.counters, self.rate_limited_log.note)
+        """Restarts the tasks of the process after failures."""
+        reactor.on_error = self.supervisor.note_callback
+        self.own_listeners = OwnListeners()
+        """The IP addresses and ports at which this Weir listens."""
+        self.listeners = Listeners(self.own_listeners, inherited)
         self.on_use: list[Callable[[Config], None]] = []
         """Functions to call with each new configuration."""
-        self._relays = self.plane.relays
-        self._lifetimes = self.plane.lifetimes
+        self._reactor = reactor
+        self._discovery = Discovery(config, self.address_book, self.broker_states)
+        self._address_check = AddressCheck(config, self.address_book, self.own_listeners)
         self._port_per_broker = not config.settings.sni_domain
         self._ips: list[str] = []
         """IP addresses of `listen`; looked up once at the start, because a look-up may take seconds."""
         self._stop = trio.Event()
 
-    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Listen and relay until `stop` is called, then drain. Calls `task_status.started()` once clients can
-        connect.
+    async def serve(
+        self, workers: Workers, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Listen and have the workers relay until `stop` is called, then drain. Calls `task_status.started()`
+        once clients can connect.
 
         If no broker can be reached, clients are refused until one can. Raises ConfigError if a port is taken.
         Cancelling closes all connections at once.
         """
         try:
-            for files in self.config.tls.files:
-                files.load()
             await self._listen()
+            await workers.begin()
             async with trio.open_nursery() as nursery:
                 task_status.started()
-                nursery.start_soon(self.plane.acceptor.accept_forever, self.plane.connector.establish)
-                self._start_housekeeping(nursery)
+                self._start_housekeeping(nursery, workers)
                 await self._stop.wait()
                 nursery.cancel_scope.cancel()
             self.listeners.close()
-            await self._end_connections()
+            await self._end_connections(workers)
         finally:
             self.listeners.close()
-            self.plane.close()
+            self.rate_limited_log.close()
 
-    async def _end_connections(self) -> None:
+    async def _end_connections(self, workers: Workers) -> None:
         """Drain. Log how many connections have ended, how many were cut, and how many bytes of clients were
         not forwarded, also if cancelled.
         """
-        await self.flush()
-        workers, cut_before = self.workers, self._count_cut()
-        unforwarded_before = self.counters.unforwarded_bytes
-        connections = len(self._relays) if workers is None else sum(each.connections for each in workers())
+        await workers.flush()
+        cut_before, unforwarded_before = self._count_cut(), self.counters.unforwarded_bytes
+        connections = sum(each.connections for each in workers.records())
         log.info("draining", connections=connections, timeout_s=self.config.settings.drain_timeout_s)
         try:
-            await self.drain()
+            await workers.drain()
         finally:
-            self.plane.close()
             cut = self._count_cut() - cut_before
             unforwarded_bytes = self.counters.unforwarded_bytes - unforwarded_before
             log.info("stopped", ended=connections - cut, cut=cut, unforwarded_bytes=unforwarded_bytes)
@@ -173,7 +172,7 @@ class Server:
         closed = self.counters.closed
         return closed[CloseReason.DRAIN_TIMEOUT] + closed[CloseReason.STOPPED]
 
-    def _start_housekeeping(self, nursery: trio.Nursery) -> None:
+    def _start_housekeeping(self, nursery: trio.Nursery, workers: Workers) -> None:
         """Start the periodic tasks; a failure of one task stops no other."""
 
         def now_ms() -> int:
@@ -186,10 +185,12 @@ class Server:
 
         start(Task.BROKERS, lambda: self._discovery.period_s, self._discovery.refresh)
         nursery.start_soon(self.supervisor.keep_running, Task.BROKERS, self._address_check.run)
-        self.plane.start_housekeeping(nursery)
+        for files in self.config.tls.files:
+            start(Task.TLS_FILES, file_watch.LOOK_S, files.look)
+        start(Task.EXPIRY, EXPIRY_S, lambda: in_steps(self.quotas.expire(now_ms())))
         publish = self.events.publish
         throttle_logs = [
-            ThrottleLog(self.scan, self.read_peers, publish, shadow=shadow) for shadow in (False, True)
+            ThrottleLog(self.scan, workers.read_peers, publish, shadow=shadow) for shadow in (False, True)
         ]
 
         async def look_at_throttles() -> None:
@@ -212,34 +213,6 @@ class Server:
         return Scan(self.quotas, self.quotas.connections)
 
     @property
-    def quota_admin(self) -> QuotaAdmin:
-        """Object that describes and alters quotas for clients. Set it before calling `serve`."""
-        return self.plane.quota_admin
-
-    @quota_admin.setter
-    def quota_admin(self, quota_admin: QuotaAdmin) -> None:
-        self.plane.quota_admin = quota_admin
-
-    @property
-    def own_listeners(self) -> OwnListeners:
-        """The IP addresses and ports at which this Weir listens."""
-        return self._own_listeners
-
-    @property
-    def new_relay(self) -> NewRelay:
-        """Function that starts the relay of a connection. Set it before calling `serve`."""
-        return self.plane.new_relay
-
-    @new_relay.setter
-    def new_relay(self, new_relay: NewRelay) -> None:
-        self.plane.new_relay = new_relay
-
-    @property
-    def relays(self) -> OpenRelays:
-        """The relays of all open connections. Read only; copy it before other tasks run."""
-        return self._relays
-
-    @property
     def now_ms(self) -> int:
         """Time (ms) on the clock that budgets and connections use."""
         return self._reactor.now_ms
@@ -249,8 +222,7 @@ class Server:
         connections. Other settings must be those of the present configuration.
         """
         self.config = config
-        self.plane.use(config)
-        self.connection_limiter.use(config)
+        limit_connections(self.quotas.connections, config.settings)
         for call in self.on_use:
             call(config)
 
@@ -266,59 +238,9 @@ class Server:
         return self._stop.is_set()
 
     @property
-    def plans(self) -> Plans:
-        """Plans (how Weir handles requests) for every pair of API key and version that clients have used,
-        with the number of these requests. Read only.
-        """
-        return self.plane.plans
-
-    def requests(self) -> Counter[tuple[int, int]]:
-        """Return the number of requests of clients and brokers by (API key, version)."""
-        return self.plane.requests()
-
-    @property
-    def turns(self) -> Turns:
-        """Statistics of the reactor's turns (passes of its loop): their number and durations."""
-        return self._reactor.turns
-
-    @property
-    def latencies(self) -> Latencies:
-        """Histograms of the time to forward a request, and of the time until the broker answers, for a sample
-        of the requests.
-        """
-        return self._reactor.latencies
-
-    @property
-    def buffered(self) -> BufferedBytes:
-        """Number of bytes that the connections of this process have read and not sent yet, and its limit
-        (`buffered_bytes_max`).
-        """
-        return self._reactor.buffered
-
-    @property
-    def buffered_bytes(self) -> int:
-        """Number of bytes that all connections have read and not sent yet, also those of workers."""
-        return self.buffered.bytes + self.plane.elsewhere.buffered_bytes
-
-    @property
-    def reading_stops(self) -> int:
-        """Number of times that a process has stopped to read from clients because of `buffered_bytes_max`."""
-        return self.buffered.stops + self.plane.elsewhere.reading_stops
-
-    @property
-    def reading_stopped(self) -> bool:
-        """True while a process reads from no client because of `buffered_bytes_max`."""
-        return self.buffered.full or self.plane.elsewhere.reading_stopped
-
-    @property
     def log_lines_lost(self) -> int:
         """Number of log lines that could not be written, also those of workers."""
-        return logs.lost_lines() + self.plane.elsewhere.log_lines_lost
-
-    @property
-    def received_bytes(self) -> tuple[int, int]:
-        """Number of bytes received from clients, and number received from brokers, since the start."""
-        return self.plane.received_bytes
+        return logs.lost_lines() + self.counters.log_lines_lost
 
     # Listening
 

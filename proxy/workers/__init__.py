@@ -1,5 +1,9 @@
 """Workers: processes that move bytes for clients of any broker, under one supervisor process.
 
+There is always a supervisor, also of one worker, so that all has one implementation; the page, scrapes and a
+large quota table delay no request; and a worker that is stuck or dies is replaced. It costs 45 MB, 0.7 s of
+the start, and 0.8 % of a core while idle (2026-11-28); a connection and a request cost the same.
+
 The supervisor has the configuration, the quota store, the broker map, the listening sockets and the admin
 endpoint. It gives each worker a copy of the sockets once. So workers accept connections, and clients wait in
 the kernel's queue while no worker runs. Workers tell each other, through the supervisor, what their clients
@@ -7,8 +11,9 @@ have used and which connections they have opened, within 20 ms.
 
 `pool` and `handle` are the supervisor's side, `worker` and `charges_sender` the worker's;
 `link` carries the `messages`. `questions` asks all workers for lists that the admin endpoint or the log
-needs.
+needs. `local` runs a worker in the supervisor's process, over the same link.
 
 Workers are new processes of the interpreter, not forks: the supervisor has threads when it replaces a worker,
-and a fork would keep their locks.
+and a fork would keep their locks. Forks of a process without threads, made before the start, were tried: they
+began 0.1 s sooner, but used more memory (106 instead of 100 MB in all): counting references copies the pages.
 """

@@ -1,4 +1,9 @@
-"""The brokers that a worker names to clients: those for which the supervisor has a listener."""
+"""The brokers that a worker names to clients: those for which the supervisor has a listener.
+
+A response that names a new broker is held until the supervisor has opened its listener. So a client never
+meets a closed port, nor an empty list of brokers (where only clients can log in, the first response names
+all).
+"""
 
 from __future__ import annotations
 
@@ -18,6 +23,10 @@ FORGOTTEN_MS: Final = 60_000
 """Time (ms) for which an unconfirmed broker is kept after the latest response that has named it. Longer than
 `TOLD_AGAIN_MS_MAX`, so that the doubled time stays in force.
 """
+HOLD_MS: Final = 2
+"""Time (ms) after which a held response is looked at again: the supervisor answers in 1 to 3 ms."""
+HELD_MS_MAX: Final = 250
+"""Time (ms) for which responses are held at most; then they leave the broker out."""
 FOUND_MAX: Final = 1000
 """Maximum number of brokers without confirmation that are kept: a broker could tell any number of ids."""
 
@@ -31,6 +40,8 @@ class _Found:
     """Time (ms) from which on the supervisor may be told again."""
     seen_ms: int
     """Time (ms) of the latest response that has named the broker."""
+    told_ms: int
+    """Time (ms) at which the supervisor was told for the first time."""
     interval_ms: int = TOLD_AGAIN_MS
     """Time (ms) between the latest message to the supervisor and the next one."""
     awaited: bool = False
@@ -59,7 +70,18 @@ class ToldAddresses(AddressBook):
         known = self.nodes.get(node_id)
         if known != upstream and node_id >= 0:
             self._find(node_id, upstream)
-        return None if known is None else super().observe(node_id, upstream)
+            if known is not None:
+                self.learn(node_id, upstream)
+        return None if known is None else self.port(node_id)
+
+    def learn(self, node_id: int, upstream: Address) -> None:
+        """Record the address of a broker; the supervisor logs it."""
+        self._know(node_id, upstream)
+
+    def hold_ms(self) -> int:
+        """Return the time (ms) for which to hold a response: the supervisor was told of a broker just now."""
+        earliest_ms = self._now_ms() - HELD_MS_MAX
+        return HOLD_MS if any(found.told_ms > earliest_ms for found in self._found.values()) else 0
 
     def take(self, brokers: Mapping[int, Address]) -> None:
         """Use these brokers, which the supervisor has told."""
@@ -88,7 +110,7 @@ class ToldAddresses(AddressBook):
         if found is None or found.address != upstream:
             if found is None and len(self._found) >= FOUND_MAX:
                 self._found.clear()
-            self._found[node_id] = _Found(upstream, now_ms + TOLD_AGAIN_MS, now_ms)
+            self._found[node_id] = _Found(upstream, now_ms + TOLD_AGAIN_MS, now_ms, now_ms)
         else:
             found.seen_ms = now_ms
             if now_ms < found.again_ms:

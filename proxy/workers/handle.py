@@ -9,7 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 
 import structlog
 import trio
@@ -46,6 +46,24 @@ the files on disk are of another version of Weir.
 """
 
 
+class Process(Protocol):
+    """A worker that was started."""
+
+    @property
+    def pid(self) -> int:
+        """Id of the process."""
+
+    def kill(self) -> None:
+        """End it at once."""
+
+    async def wait(self) -> int:
+        """Wait for its end; return the exit code."""
+
+
+Spawn: TypeAlias = Callable[[socket.socket], Process]
+"""Function that starts a worker with its end of the link, which the caller closes."""
+
+
 class Plan(NamedTuple):
     """The functions by which a handle works with its pool."""
 
@@ -59,6 +77,9 @@ class Plan(NamedTuple):
     """Function (reason, addresses of the clients that were connected) that notes the end of a process."""
     socks: Callable[[], Iterable[tuple[Listen, Sequence[socket.socket]]]]
     """Function that returns the listeners, whose clients a process that is ready accepts."""
+    spawn: Spawn
+    begun: trio.Event
+    """Set once the listeners are open. Before that, a process gets no message, and nothing is logged."""
 
 
 class Handle:
@@ -166,9 +187,11 @@ class Handle:
         """Run one process until it ends; return the reason."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            process = _start(theirs)
-        link, self.pid, self._silent, self._drained = Link(ours), process.pid, 0, False
+            process = self._plan.spawn(theirs)
+        link, self.pid, self._drained = Link(ours), process.pid, False
         try:
+            await self._plan.begun.wait()
+            self._silent = 0
             for message in self._plan.first():
                 link.post(message)
             reason = await self._serve(link)
@@ -177,7 +200,7 @@ class Handle:
             link.close()
             process.kill()
             with trio.CancelScope(shield=True):
-                code = await trio.to_thread.run_sync(process.wait)
+                code = await process.wait()
         return "replaced" if code == REPLACED else reason
 
     async def _serve(self, link: Link) -> Reason:
@@ -240,13 +263,31 @@ class Handle:
             link.post(Drain())
 
 
-def _start(theirs: socket.socket) -> subprocess.Popen[bytes]:
+class _Started(NamedTuple):
+    """A process of the system."""
+
+    process: subprocess.Popen[bytes]
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def kill(self) -> None:
+        self.process.kill()
+
+    async def wait(self) -> int:
+        return await trio.to_thread.run_sync(self.process.wait)
+
+
+def spawn_process(theirs: socket.socket) -> Process:
     """Start a worker's process with its end of the link. It finds the modules that this process has found."""
     command = [sys.executable, "-P", "-m", "weir.proxy.workers", str(theirs.fileno()), VERSION]
     paths = os.pathsep.join(path for path in sys.path if path)
-    return subprocess.Popen(  # noqa: S603  # our own program
-        command,
-        pass_fds=[theirs.fileno()],
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": paths},
+    return _Started(
+        subprocess.Popen(  # noqa: S603  # our own program
+            command,
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": paths},
+        )
     )

@@ -18,7 +18,6 @@ from weir.proxy.control.snapshots.connections import ConnectionFilter
 from weir.proxy.control.snapshots.records import Connections
 from weir.proxy.net.tls.contexts import FileContents
 from weir.proxy.workers.charges import Charge
-from weir.proxy.workers.counts import Counts
 from weir.quotas import Entity
 from weir.quotas.costs.request_costs import Overrides
 from weir.usage import TraceRecord, UsageRecord
@@ -44,6 +43,12 @@ class Start(msgspec.Struct, tag=True, frozen=True):
     own_client_id: str
     workers: int
     """Number of workers."""
+
+
+class TlsFiles(msgspec.Struct, tag=True, frozen=True):
+    """Changed TLS files: those in force of each context, as in `Start`."""
+
+    tls: list[FileContents | None]
 
 
 class Quotas(msgspec.Struct, tag=True, frozen=True):
@@ -211,7 +216,8 @@ class Flushed(msgspec.Struct, tag=True, frozen=True):
 class Report(msgspec.Struct, tag=True, frozen=True):
     """Sign of life, with the increase of the worker's counters since the last report."""
 
-    counts: Counts
+    pickled: bytes
+    """A `counts.Counts`."""
 
 
 class Found(msgspec.Struct, tag=True, frozen=True):
@@ -288,6 +294,7 @@ class Pickled(msgspec.Struct, tag=True, frozen=True):
 
 Message: TypeAlias = (
     Start
+    | TlsFiles
     | Quotas
     | QuotasChanged
     | Brokers

@@ -17,16 +17,19 @@ from weir.proxy.addresses import Address
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.config.config import Config
 from weir.proxy.control.events.conditions import Condition, problem
+from weir.proxy.control.peers import Peers, WantedPeers
 from weir.proxy.control.sharing.sharing import UsageSharing
 from weir.proxy.control.slices import slices
-from weir.proxy.control.snapshots.records import Worker
+from weir.proxy.control.snapshots.connections import ConnectionFilter
+from weir.proxy.control.snapshots.gauges import Gauges
+from weir.proxy.control.snapshots.records import Connections, Worker
 from weir.proxy.control.stores.quota_manager import QuotaManager
 from weir.proxy.control.supervisor import Task
 from weir.proxy.net.reactor import Reactor
 from weir.proxy.server.server import Server
 from weir.proxy.server.target import Target
 from weir.proxy.workers import charges, counts, messages, replication
-from weir.proxy.workers.handle import Handle, Plan, Reason
+from weir.proxy.workers.handle import Handle, Plan, Reason, Spawn, spawn_process
 from weir.proxy.workers.questions import FLUSH_S, ConnectionLists, PeerLists, Questions
 from weir.proxy.workers.quota_follower import changes_of, message_of
 from weir.proxy.workers.sharing import SharingSender
@@ -58,18 +61,24 @@ class Pool:
         number: int,
         put: Put,
         sharing: UsageSharing | None = None,
+        *,
+        spawn: Spawn = spawn_process,
     ) -> None:
         """Begin with `number` workers that are not started. They accept the clients of `server` from now
-        on. `put` takes usage records for writing; `sharing` shares usage with other Weirs.
+        on. `put` takes usage records for writing; `sharing` shares usage with other Weirs; `spawn` starts a
+        worker.
         """
         self._server = server
         self._manager = manager
         self._reactor = reactor
+        self._spawn = spawn
+        self._begun = trio.Event()
+        """Set once workers may serve clients."""
         self.handles = [self._handle(index) for index in range(number)]
         self._told = dict.fromkeys(range(number), (QuotaTable(), False))
         """Number of the worker → (quota table, True if in shadow), as its process knows them."""
-        self._counts: dict[int, counts.Counts] = {}
-        """The latest counters of each worker."""
+        self._gauges: dict[int, Gauges] = {}
+        """The latest gauges of each worker."""
         self._lost_s = -RECENT_S
         self.usage = UsageCollector(self._send, put)
         """The workers' usage records."""
@@ -84,29 +93,39 @@ class Pool:
         self._accepts = messages.Accept(True)
         self._ended = trio.Event()
         self._nursery: trio.Nursery | None = None
-        server.listeners.take = self._listen
-        server.workers = self.records
-        server.list_connections = self._lists.read
-        server.read_peers = self._peers.read
-        server.flush = self.flush
-        server.drain = self.drain
+        server.listeners.on_open.append(self._listen)
         server.conditions.sources.append(self._problems)
         server.quotas.on_update.append(self._send_quotas)
         server.on_use.append(self._send_limits)
         server.address_book.on_change.append(self._send_brokers)
+        for files in server.config.tls.files:
+            files.on_change.append(self._send_tls)
 
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run all workers until they have drained, or until cancelled. Calls `task_status.started()` when all
-        are ready.
+    async def run(self) -> None:
+        """Run all workers until they have drained, or until cancelled. They serve no clients before
+        `begin`.
         """
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             for handle in self.handles:
                 nursery.start_soon(self._server.supervisor.keep_running, Task.WORKERS, handle.run)
-            for handle in self.handles:
-                await handle.ready.wait()
-            task_status.started()
         self._ended.set()
+
+    async def begin(self) -> None:
+        """Have the workers serve clients of the listeners, which are open; return once all are ready."""
+        self._begun.set()
+        for handle in self.handles:
+            await handle.ready.wait()
+
+    async def list_connections(self, wanted: ConnectionFilter) -> Connections:
+        """Return the chosen connections of all workers that answer; those of the others count as hidden."""
+        return await self._lists.read(wanted)
+
+    async def read_peers(self, wanted: WantedPeers) -> list[Peers]:
+        """Return the clients of the open connections of each entity, in the same order, at all workers that
+        answer.
+        """
+        return await self._peers.read(wanted)
 
     async def drain(self) -> None:
         """Have all workers end their connections; wait for the drain time and a little longer, then kill
@@ -240,6 +259,9 @@ class Pool:
         """Put the present replication throttles in force at all workers."""
         self._send(replication.throttled(self._server.replication))
 
+    def _send_tls(self) -> None:
+        self._send(messages.TlsFiles([files.in_force for files in self._server.config.tls.files]))
+
     def _send_limits(self, config: Config) -> None:
         self._send(messages.Limits(config.settings))
 
@@ -252,7 +274,7 @@ class Pool:
         elif isinstance(message, messages.Charges):
             self._take_charges(number, message)
         elif isinstance(message, messages.Report):
-            self._take_counts(number, message.counts)
+            self._take_counts(number, counts.loaded(message.pickled))
         elif isinstance(message, messages.Used):
             self.usage.take(message)
         elif isinstance(message, messages.Listed):
@@ -305,9 +327,9 @@ class Pool:
         self._send_others(number, message)
 
     def _take_counts(self, number: int, increase: counts.Counts) -> None:
-        self._counts[number] = increase
-        counts.sum_up(self._counts.values(), self._server.plane.elsewhere)
-        counts.add(increase, self._server.plane, self._reactor.turns, self._reactor.latencies)
+        self._gauges[number] = increase.gauges
+        self._server.gauges.sum_up(self._gauges.values())
+        counts.add(increase, self._server)
 
     def _alter(self, number: int, message: messages.Alter) -> None:
         def done(error: str | None) -> None:
@@ -326,6 +348,8 @@ class Pool:
             partial(self._take, number),
             partial(self._lost, number),
             self._listeners,
+            self._spawn,
+            self._begun,
         )
         return Handle(number, plan)
 
@@ -333,8 +357,8 @@ class Pool:
         """Count the end of a worker's connections, here and at the other workers."""
         self._server.worker_restarts[reason] += 1
         self._lost_s = trio.current_time()
-        self._counts.pop(number, None)
-        counts.sum_up(self._counts.values(), self._server.plane.elsewhere)
+        self._gauges.pop(number, None)
+        self._server.gauges.sum_up(self._gauges.values())
         self._server.counters.sessions_open -= len(hosts)
         self._server.counters.closed_at[CloseReason.STOPPED, None] += len(hosts)
         self._send_others(number, messages.ConnectionsChanged([], hosts))

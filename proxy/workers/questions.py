@@ -11,6 +11,7 @@ import trio
 
 from weir.proxy.control.peers import Peers, WantedPeers
 from weir.proxy.control.snapshots.connections import ConnectionFilter, merged, read_connections
+from weir.proxy.control.snapshots.opened import OpenRelays
 from weir.proxy.control.snapshots.records import Connections
 from weir.proxy.control.snapshots.sources import Sources
 from weir.proxy.control.supervisor import Works, stepwise
@@ -33,9 +34,10 @@ Question: TypeAlias = ListConnections | ListPeers
 class Answerer:
     """The worker's side: answers one question after another."""
 
-    def __init__(self, sources: Sources, post: Callable[[Message], None]) -> None:
-        """Begin without a question. `post` sends a message to the supervisor."""
+    def __init__(self, sources: Sources, relays: OpenRelays, post: Callable[[Message], None]) -> None:
+        """Begin without a question. `relays` are the worker's, `post` sends a message to the supervisor."""
         self._sources = sources
+        self._relays = relays
         self._post = post
         self._asked, self._questions = trio.open_memory_channel[Question](QUESTIONS_MAX)
 
@@ -53,7 +55,9 @@ class Answerer:
     async def _answer(self, asked: Question) -> Message:
         if isinstance(asked, ListPeers):
             return PeersListed(asked.number, await self._sources.read_peers(asked.wanted))
-        return Listed(asked.number, await stepwise(read_connections(self._sources, asked.filter)))
+        return Listed(
+            asked.number, await stepwise(read_connections(self._sources, self._relays, asked.filter))
+        )
 
 
 @dataclass(slots=True)
@@ -110,13 +114,10 @@ class ConnectionLists:
         """Begin without a list."""
         self.questions: Questions[Connections] = Questions(handles)
         self._handles = handles
-        self._reading = trio.Lock()
-        """Lock of the reading: one list at a time, so that memory is bounded."""
 
     async def read(self, wanted: ConnectionFilter) -> Connections:
         """Return the chosen connections of all workers that answer; those of the others count as hidden."""
-        async with self._reading:
-            lists = await self.questions.ask(lambda number: ListConnections(number, wanted))
+        lists = await self.questions.ask(lambda number: ListConnections(number, wanted))
         silent = sum(each.connections for each in self._handles if each.number not in lists)
         return merged(list(lists.values()), wanted, silent)
 

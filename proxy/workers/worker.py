@@ -17,7 +17,7 @@ import trio
 from weir.proxy import logs
 from weir.proxy.addresses import Address
 from weir.proxy.config.config import Config, checked
-from weir.proxy.config.settings import Settings
+from weir.proxy.config.settings import ConfigError, Settings
 from weir.proxy.control.cluster.broker_states import BrokerStates
 from weir.proxy.control.configured import quota_registry
 from weir.proxy.control.garbage import collect_garbage
@@ -64,12 +64,14 @@ class Worker:
         connections: int,
         *,
         workers: int = 1,
+        note_limits: Callable[[Settings], None] = lambda _settings: None,
     ) -> None:
         """Begin without clients and brokers. Numbers of connections begin after `connections`. `workers` is
-        the number of workers.
+        the number of workers. Call `note_limits` with settings that have changed.
         """
+        self._note_limits = note_limits
         self._reactor = reactor
-        self._registry = registry
+        self.registry = registry
         self._link = link
         self._opened: list[str] = []
         self._closed: list[str] = []
@@ -84,8 +86,8 @@ class Worker:
         charged = charges.Charged(registry) if shares else charges.Charged(registry, charges.ALONE_MAX)
         self._charges_sender = ChargesSender(reactor, charged, link.post, self._note_own)
         self._counts: counts.Counts | None = None
-        self._limiter = ConnectionLimiter(config, registry.connections, lambda: reactor.now_ms, workers)
-        self._limiter.tell = self._note_connection
+        self.limiter = ConnectionLimiter(config, registry.connections, lambda: reactor.now_ms, workers)
+        self.limiter.tell = self._note_connection
         self._own_listeners = OwnListeners()
         self.plane = DataPlane(
             config,
@@ -93,7 +95,7 @@ class Worker:
             registry,
             self._address_book,
             _ToldStates(link, lambda: reactor.now_ms),
-            self._limiter,
+            self.limiter,
             self._own_listeners,
         )
         self.plane.number_from(connections)
@@ -101,11 +103,10 @@ class Worker:
         sources = Sources(
             registry,
             registry.connections,
-            lambda: self.plane.relays,
             local_peers(self.plane.clients, registry),
             lambda: reactor.now_ms,
         )
-        self._answerer = Answerer(sources, link.post)
+        self._answerer = Answerer(sources, self.plane.relays, link.post)
         shared = config.settings.usage_share_topic
         self._sharing = SharingFollower(registry, config.settings, reactor.now_ms) if shared else None
         self._quotas = QuotaFollower(registry)
@@ -115,7 +116,13 @@ class Worker:
         self.plane.quota_admin = self._admin
 
     async def run(self) -> None:
-        """Serve until the supervisor ends the link. Raises LinkError then."""
+        """Serve until the supervisor ends the link, or until cancelled. Raises LinkError then."""
+        try:
+            await self._serve()
+        finally:
+            self.plane.close()
+
+    async def _serve(self) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._link.send_forever)
             self._admin.nursery = nursery
@@ -159,6 +166,7 @@ class Worker:
             if isinstance(message, messages.Listen):
                 self._listen(message, socks)
             elif isinstance(message, messages.Drain):
+                self._tells_soon = True  # the supervisor counts what it cuts
                 self._draining.set()
             elif isinstance(message, messages.Flush):
                 await in_steps(self._charges_sender.send_rest())
@@ -166,11 +174,21 @@ class Worker:
                 self._link.post(messages.Flushed(message.number))
             elif isinstance(message, messages.ReplicationThrottled | messages.ReplicasSeen):
                 self._replication.take(message)
+            elif isinstance(message, messages.TlsFiles):
+                await self._follow_tls(message)
             elif isinstance(message, messages.QuotasChanged):
                 await self._quotas.take(message)
-                self._admin.table = self._registry.table
+                self._admin.table = self.registry.table
             else:
                 self._take(message)
+
+    async def _follow_tls(self, message: messages.TlsFiles) -> None:
+        """Use changed TLS files for new connections; keep the present ones if this process cannot."""
+        for files, contents in zip(self.plane.config.tls.files, message.tls, strict=True):
+            try:
+                await files.follow(contents)
+            except ConfigError as error:  # the files have changed again, and are unusable now
+                log.warning("changed TLS files not used by a worker", files=files.name, error=str(error))
 
     def _listen(self, message: messages.Listen, socks: list[socket.socket]) -> None:
         """Accept the clients of a listener. Raises LinkError if sockets are missing: the next process may
@@ -184,10 +202,10 @@ class Worker:
     def _take(self, message: messages.Message) -> None:
         now_ms = self._reactor.now_ms
         if isinstance(message, messages.Charges):
-            charges.take(self._registry, message.charges, now_ms, count=False)
+            charges.take(self.registry, message.charges, now_ms, count=False)
             self._note_own(message.charges)
         elif isinstance(message, messages.ConnectionsChanged):
-            self._limiter.change_elsewhere(message.opened, message.closed)
+            self.limiter.change_elsewhere(message.opened, message.closed)
         elif isinstance(message, messages.Accept):
             self.plane.acceptor.accept(on=message.accepts)
         elif isinstance(message, messages.OthersUsed | messages.SharingState):
@@ -210,8 +228,8 @@ class Worker:
                     self.plane.config, settings=settings, connections_per_ip=config.connections_per_ip
                 )
             )
-            self._limiter.use(self.plane.config)
-            logs.configure(settings.log_level, settings.log_format)
+            self.limiter.use(self.plane.config)
+            self._note_limits(settings)
 
     def _look_at_shared(self) -> None:
         if self._sharing is not None:
@@ -245,7 +263,7 @@ class Worker:
         self._address_book.try_again()
         self._admin.tell_denied()
         now = await stepwise(counts.read(self.plane, self._reactor))
-        self._link.post(messages.Report(counts.increase(now, self._counts)))
+        self._link.post(messages.Report(counts.increase(now, self._counts).pickled()))
         self._counts = now
         self._tell_connections()
         await in_steps(self._replication.tell())
@@ -321,19 +339,33 @@ def main(fd: int) -> None:
 
 
 async def _main(sock: socket.socket, reactor: Reactor) -> None:
+    def configure_logs(settings: Settings) -> None:
+        logs.configure(settings.log_level, settings.log_format)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(collect_garbage)
+        await (await begin(sock, reactor, configure_logs)).run()
+
+
+async def begin(
+    sock: socket.socket, reactor: Reactor, note_limits: Callable[[Settings], None] = lambda _settings: None
+) -> Worker:
+    """Return a worker as the supervisor at the other end of the link describes it. `note_limits` gets the
+    settings now, and again when they change. Raises LinkError.
+    """
     link = Link(sock)
     start, _socks = await link.receive()
     quotas, _socks = await link.receive()
     if not isinstance(start, messages.Start) or not isinstance(quotas, messages.Quotas):
         raise LinkError("unexpected first messages")
     config = config_of(start)
-    logs.configure(config.settings.log_level, config.settings.log_format)
+    note_limits(config.settings)
     registry = quota_registry(config, table_of(quotas))
     registry.in_shadow = quotas.in_shadow
     registry.use(registry.table)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(collect_garbage)
-        await Worker(config, reactor, registry, link, start.connections, workers=start.workers).run()
+    return Worker(
+        config, reactor, registry, link, start.connections, workers=start.workers, note_limits=note_limits
+    )
 
 
 def _end_with_parent() -> None:

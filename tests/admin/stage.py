@@ -15,7 +15,7 @@ import trio
 from tests.kafka.ports import free_range
 from tests.kfake.cluster import HOST, Cluster
 from tests.kfake.in_trio import serve
-from tests.proxy.stage import LONG_S
+from tests.proxy.stage import LONG_S, local_pool, until
 from weir.proxy.addresses import Address
 from weir.proxy.admin.access import Access, Token
 from weir.proxy.admin.api.operation import State, state_of
@@ -34,6 +34,8 @@ from weir.proxy.net.drivers import monotonic_us, run_hosting_trio
 from weir.proxy.net.reactor import Reactor
 from weir.proxy.server.problems import Problems
 from weir.proxy.server.server import Server
+from weir.proxy.workers.local import LocalWorkers
+from weir.proxy.workers.pool import Pool
 
 
 async def get(port: int, path: str, **headers: str) -> tuple[int, bytes, http.client.HTTPMessage]:
@@ -74,6 +76,8 @@ class Stage:
     """A server that was not started yet, its endpoint, and a fake cluster."""
 
     server: Server
+    pool: Pool
+    local: LocalWorkers
     state: State
     cluster: Cluster
     broker: trio.CancelScope
@@ -98,8 +102,20 @@ class Stage:
         self.clock.stopped_ms = None
 
     async def start(self) -> None:
-        await self.nursery.start(self.server.serve)
+        await self.nursery.start(self.server.serve, self.pool)
         self.listening.set()
+
+    async def reported(self) -> None:
+        """Wait until the worker has told the supervisor of its present connections and their bytes."""
+        plane, server = self.local.started[0].plane, self.server
+
+        def is_told() -> bool:
+            received = sum(relay.received_bytes[1] for relay in plane.relays)
+            received += plane.counters.bytes_from_brokers.total()
+            told = server.counters.sessions_open, server.gauges.connections.total()
+            return {len(plane.relays)} == set(told) and received == server.counters.bytes_from_brokers.total()
+
+        await until(is_told)
 
     async def ready(self) -> tuple[int, str]:
         status, body, _ = await get(self.admin, "/readyz")
@@ -162,19 +178,21 @@ async def _stage(reactor: Reactor, script: Script, quotas: Path | None, options:
             registry, health = QuotaRegistry(table), StoreHealth(lambda: 0.0)
             server = Server(found, reactor, registry)
             manager = QuotaManager(store, registry, table, frozenset(), health, server.supervisor)
-            server.quota_admin = manager
             await nursery.start(manager.run)
+            pool, local = local_pool(server, nursery, reactor, manager)
             server.conditions.sources.append(Problems(server, health, None, time.time, time.monotonic).read)
             listening = trio.Event()
             clock = Clock(reactor)
-            sources = Sources(server, registry, health, clock.now_ms)
+            sources = Sources(server, pool, registry, health, clock.now_ms, quota_admin=manager)
             state = state_of(sources, Readiness(server, listening))
             rules = found.admin_access
             token = None if rules.token_file is None else Token(rules.token_file)
             sockets = await listen(Address(HOST, port + 3), LONG_S)
             context = None if rules.tls is None else lambda: rules.tls.context  # type: ignore[union-attr]
-            refusals = Refusals(sources.refused, server.plane.rate_limited_log.note)
+            refusals = Refusals(sources.refused, server.rate_limited_log.note)
             app = Access(application(state), rules, token, refusals)
             nursery.start_soon(Endpoint(sockets, app, context, rules.base_path).serve, server.supervisor)
-            await script(Stage(server, state, cluster, broker, nursery, port + 3, port, listening, clock))
+            await script(
+                Stage(server, pool, local, state, cluster, broker, nursery, port + 3, port, listening, clock)
+            )
             nursery.cancel_scope.cancel()

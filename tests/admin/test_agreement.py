@@ -58,6 +58,7 @@ def of_entity(metrics: Page, entity: dict[str, Any]) -> dict[str, float]:
 
 async def agree(stage: Stage) -> dict[str, Any]:
     """Compare the metrics with every list of the API; return the status."""
+    await stage.reported()
     stage.stop_clock()
     await stage.look(stage.now_ms())  # a task does so every second
     status = await stage.json("/api/status")  # looks for problems, like another task

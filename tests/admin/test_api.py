@@ -150,6 +150,7 @@ async def test_brokers_and_status_show_connections_and_a_broker_that_is_down(sta
     await stage.start()
     client = Connection(await trio.open_tcp_stream(HOST, stage.clients))
     assert await client.ask(PING) == PONG
+    await stage.reported()
     (broker,) = (await stage.json("/api/brokers"))["brokers"]
     assert (broker["node_id"], broker["up"], broker["connections"]) == (0, True, 1)
     assert broker["address"] == str(stage.cluster.nodes[0])
@@ -294,7 +295,7 @@ async def test_errors_are_problem_details(stage: Stage, method: str, path: str, 
 async def test_a_bug_in_the_api_is_a_problem_with_status_500(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stage.state.traffic, "_requests", lambda: 1 / 0)
+    monkeypatch.setattr(stage.state.traffic, "look", lambda _now_ms: 1 / 0)
     with capture_logs() as logs:
         status, body, headers = await get(stage.admin, "/api/brokers")
         await until(lambda: bool(logs))

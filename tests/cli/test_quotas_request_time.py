@@ -21,6 +21,7 @@ from tests.cli.quotas_command import done, failed
 from tests.kafka.ports import free_range
 from tests.kfake.cluster import HOST
 from tests.proxy.metrics_page import server
+from tests.proxy.supervised import NoWorkers
 from weir.cli import admin_endpoint
 from weir.cli.exits import USAGE
 from weir.protocol.api import ApiKey
@@ -69,7 +70,7 @@ def charge(
 
 def weir(server: Server, registry: QuotaRegistry) -> ASGIApp:
     """The pages of one that runs."""
-    sources = Sources(server, registry, StoreHealth(lambda: 0.0), lambda: NOW_MS)
+    sources = Sources(server, NoWorkers(), registry, StoreHealth(lambda: 0.0), lambda: NOW_MS)
     return application(state_of(sources, Readiness(server, trio.Event())))
 
 

@@ -12,6 +12,7 @@ import trio
 from tests.cli.admin_pages import asked
 from tests.cli.quotas_command import done
 from tests.proxy.metrics_page import server
+from tests.proxy.supervised import NoWorkers
 from weir.proxy.admin.api.operation import state_of
 from weir.proxy.admin.endpoint import application
 from weir.proxy.admin.metrics import Sources
@@ -65,7 +66,7 @@ def weir(server: Server) -> ASGIApp:
     sharing.limiters.look(0)
     numbers = {kind: limiter_number((None, f"cluster {kind}", False), Tags("alice", "")) for kind in REPORTED}
     sharing.limiters.absorb({numbers[kind]: [Charge(0, units)] for kind, units in REPORTED.items()}, 0)
-    sources = Sources(server, registry, StoreHealth(lambda: 0.0), lambda: 0, sharing=sharing)
+    sources = Sources(server, NoWorkers(), registry, StoreHealth(lambda: 0.0), lambda: 0, sharing=sharing)
     return application(state_of(sources, Readiness(server, trio.Event())))
 
 

@@ -19,6 +19,7 @@ from tests.cli.run_command import error_line
 from tests.kafka.ports import free_range
 from tests.kfake.cluster import HOST
 from tests.proxy.metrics_page import registry_of, server
+from tests.proxy.supervised import NoWorkers
 from tests.proxy.throttled_replicas import NOW_MS, quotas, snapshot
 from weir.cli.admin_endpoint import AdminError
 from weir.cli.exits import DONE
@@ -62,7 +63,9 @@ class StoppedError(Exception):
 
 def app(server: Server, of: ReplicationQuotas | None) -> ASGIApp:
     """Return the admin endpoint of a Weir with these replication quotas, or without replication listeners."""
-    sources = Sources(server, registry_of(), StoreHealth(lambda: 0.0), lambda: NOW_MS, replication=of)
+    sources = Sources(
+        server, NoWorkers(), registry_of(), StoreHealth(lambda: 0.0), lambda: NOW_MS, replication=of
+    )
     return application(state_of(sources, Readiness(server, trio.Event())))
 
 

@@ -16,6 +16,7 @@ import trio
 from tests.admin.fake_api import FakeApi, entity, served
 from tests.cli.admin_pages import asked
 from tests.proxy.metrics_page import registry_of, server
+from tests.proxy.supervised import NoWorkers
 from tests.proxy.throttled_replicas import NOW_MS
 from weir.cli.admin_endpoint import Access, admin_address
 from weir.cli.top.command import asking
@@ -48,7 +49,7 @@ def test_the_api_takes_every_question(server: Server, wanted: Wanted) -> None:
 
 def answered(server: Server, wanted: Wanted | None) -> Reading:
     """Return the answer of a real endpoint; all lists if `wanted` is None."""
-    sources = Sources(server, registry_of(), StoreHealth(lambda: 0.0), lambda: NOW_MS)
+    sources = Sources(server, NoWorkers(), registry_of(), StoreHealth(lambda: 0.0), lambda: NOW_MS)
 
     def ask(admin: str) -> Reading:
         address = admin_address(admin, Settings())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from tests.proxy.supervised import NoWorkers
 from weir.proxy.admin.metrics import Sources, families
 from weir.proxy.config import config
 from weir.proxy.control.quota_registry import QuotaRegistry
@@ -29,7 +30,9 @@ def exposed_metrics() -> dict[str, str]:
         server = Server(config.load(None, {"upstream": "a:1"}), reactor, registry)
         state, replication = StoreHealth(lambda: 0.0), ReplicationQuotas()
         sharing = UsageSharing(registry, _no_link, "weir", 1, lambda: 0)
-        sources = Sources(server, registry, state, lambda: 0, Tally(), replication, Tally(), sharing)
+        sources = Sources(
+            server, NoWorkers(), registry, state, lambda: 0, Tally(), replication, Tally(), sharing
+        )
         found = [family for family in families(sources, ready=True) if family is not None]
         return {family.name + SUFFIXES.get(family.type, ""): family.type for family in found}
     finally:

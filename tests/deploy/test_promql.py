@@ -18,6 +18,7 @@ import yaml
 from prometheus_client import ProcessCollector
 
 from tests.deploy.exposition import ROOT
+from tests.proxy.supervised import NoWorkers
 from tests.proxy.throttled_replicas import NOW_MS, quotas
 from tools.tour.prometheus import PROMETHEUS, Series, asked, serving
 from weir.protocol.api import ApiKey
@@ -90,9 +91,11 @@ def scrapes() -> Iterator[tuple[int, list[Metric]]]:
         server = Server(config.load(None, settings), reactor, registry)
         server.address_book.learn(1, Address("a", 1))
         server.broker_states.failed(1, "refused")
-        server.workers = lambda: (Worker(id=0, pid=os.getpid(), connections=0, beat_ms=now_ms),)
+        workers = NoWorkers(Worker(id=0, pid=os.getpid(), connections=0, beat_ms=now_ms))
         store = StoreHealth(lambda: 0.0)
-        sources = Sources(server, registry, store, lambda: now_ms, tally, replication, events=Tally())
+        sources = Sources(
+            server, workers, registry, store, lambda: now_ms, tally, replication, events=Tally()
+        )
         for number in range(SCRAPES):
             now_ms = NOW_MS + number * PERIOD_S * 1000
             _charge(registry, now_ms)

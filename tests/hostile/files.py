@@ -6,6 +6,8 @@ import resource
 from contextlib import suppress
 from pathlib import Path
 
+from tests.integration.descriptors import family
+
 WANTED = 25_000
 
 
@@ -24,6 +26,6 @@ def raise_descriptor_limit() -> int:
 
 
 def resident_bytes(pid: int) -> int:
-    """How much memory a process has."""
-    fields = Path(f"/proc/{pid}/statm").read_text().split()
-    return int(fields[1]) * resource.getpagesize()
+    """How much memory a process and its children have."""
+    pages = sum(int(Path(f"/proc/{each}/statm").read_text().split()[1]) for each in family(pid))
+    return pages * resource.getpagesize()

@@ -7,7 +7,13 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from tests.integration.descriptors import connected_ports, listening_ports, open_count, open_descriptors
+from tests.integration.descriptors import (
+    connected_ports,
+    family,
+    listening_ports,
+    open_count,
+    open_descriptors,
+)
 from tests.integration.traffic import until
 from tests.integration.weir import Weir
 from tests.integration.weir_log import entries
@@ -46,7 +52,7 @@ class Aftermath:
         """One more broker is there, and so one more listener."""
         self._node_ids.add(node_id)
         until(lambda: self._listening() == self._wanted(), lambda: f"listeners, not {self._listening()}")
-        self._before += 1
+        self._before += 2  # Weir's listening socket, and the worker's copy
 
     def assert_all_through_weir(self, broker_ports: Iterable[int]) -> None:
         """No client in this process is connected to a broker itself. Call it while they talk."""
@@ -57,7 +63,7 @@ class Aftermath:
         """Nothing is left of the clients, and nothing happened that should not. Ends Weir."""
         until(
             lambda: open_count(self._weir.pid) <= self._before,  # Weir looks at addresses meanwhile
-            lambda: f"{self._before} descriptors at most, not {open_descriptors(self._weir.pid)}",
+            lambda: f"{self._before} descriptors at most, not {self._open()}",
         )
         assert self._listening() == self._wanted()
         assert self._weir.stop() == 0
@@ -65,14 +71,17 @@ class Aftermath:
         errors = [entry for entry in entries(self._weir.log) if entry["level"] == "error"]
         assert not errors
 
+    def _open(self) -> list[dict[int, str]]:
+        return [open_descriptors(pid) for pid in family(self._weir.pid)]
+
     def _wanted(self) -> set[int]:
         return {self._weir.port, *map(self.port, self._node_ids)}
 
     def _listening(self) -> set[int]:
-        return listening_ports(self._weir.pid)
+        return listening_ports(*family(self._weir.pid))
 
     def _established(self) -> set[int]:
-        return connected_ports(self._weir.pid)
+        return connected_ports(*family(self._weir.pid))
 
     def _ended(self) -> list[dict[str, object]]:
         named = ("connection closed", "connection refused")

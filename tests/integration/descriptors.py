@@ -1,8 +1,11 @@
-"""What a process has open, as Linux tells it in /proc: whether Weir leaks, and whether clients go past it."""
+"""What a process and its children have open, as Linux tells it in /proc: whether Weir with its workers leaks,
+and whether clients go past it.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,32 +21,41 @@ def open_descriptors(pid: int) -> dict[int, str]:
     return found
 
 
+def family(pid: int) -> list[int]:
+    """Return a process and its children, such as Weir's workers."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()
+    return [pid, *map(int, children)]
+
+
 def open_count(pid: int) -> int:
-    """Return the number of a process's descriptors without pipes: Weir's reactor makes its only pipe at the
-    first large frame, and keeps it.
+    """Return the number of descriptors of a process and its children without pipes: Weir's reactor makes its
+    only pipe at the first large frame, and keeps it.
     """
-    return sum(not target.startswith("pipe:") for target in open_descriptors(pid).values())
+    return sum(
+        not target.startswith("pipe:") for each in family(pid) for target in open_descriptors(each).values()
+    )
 
 
-def listening_ports(pid: int) -> set[int]:
-    return {_port(row[_LOCAL]) for row in _sockets(pid) if row[_STATE] == _LISTEN}
+def listening_ports(*pids: int) -> set[int]:
+    return {_port(row[_LOCAL]) for row in _sockets(pids) if row[_STATE] == _LISTEN}
 
 
-def connected_ports(pid: int) -> set[int]:
-    """The TCP ports that a process has connected to, or accepted connections from."""
-    return {_port(row[_REMOTE]) for row in _sockets(pid) if row[_STATE] == _ESTABLISHED}
+def connected_ports(*pids: int) -> set[int]:
+    """The TCP ports that processes have connected to, or accepted connections from."""
+    return {_port(row[_REMOTE]) for row in _sockets(pids) if row[_STATE] == _ESTABLISHED}
 
 
-def _sockets(pid: int) -> list[list[str]]:
+def _sockets(pids: Sequence[int]) -> list[list[str]]:
     inodes = {
         match[1]
+        for pid in pids
         for target in open_descriptors(pid).values()
         if (match := re.fullmatch(r"socket:\[([0-9]+)\]", target))
     }
     lines = [
         line.split()
         for table in ("tcp", "tcp6")
-        for line in Path(f"/proc/{pid}/net/{table}").read_text("ascii").splitlines()[1:]
+        for line in Path(f"/proc/{pids[0]}/net/{table}").read_text("ascii").splitlines()[1:]
     ]
     return [row for row in lines if row[_INODE] in inodes]
 

@@ -48,7 +48,7 @@ USAGE_TOPIC: Final = "__weir_usage"
 OPTIONS: Final = ("--usage-share-topic", USAGE_TOPIC)
 LONG_WINDOW: Final = (*OPTIONS, "--quota-window-num", "31")
 """Options with a window of 30 s: a restart may take ten seconds on a busy machine."""
-LISTENING: Final = '"event": "listening"'
+STARTED: Final = '"event": "started"'
 SETTLED_S: Final = 15
 """Time (s) after which the first window, which a client may use up at once, is over."""
 EVENLY_UNTIL_S: Final = 11
@@ -234,10 +234,10 @@ def restart_after_kill(weir: Weir) -> None:
     """Kill it, start it again at the same port, and return once it listens."""
     os.kill(weir.pid, signal.SIGKILL)
     assert weir.stop() == -signal.SIGKILL
-    starts = weir.log.count(LISTENING)
+    starts = weir.log.count(STARTED)
     weir.start()
     deadline = time.monotonic() + START_S
-    while weir.log.count(LISTENING) == starts:
+    while weir.log.count(STARTED) == starts:
         assert time.monotonic() < deadline
         time.sleep(0.05)  # as in Weir.start
 

@@ -10,6 +10,7 @@ from prometheus_client.core import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
+from tests.proxy.supervised import NoWorkers
 from weir.proxy.admin.exposition import render
 from weir.proxy.admin.metrics import Sources, families
 from weir.proxy.config import config
@@ -74,7 +75,9 @@ def scraped(
     accept: str = PLAIN,
     ready: bool = True,
 ) -> Page:
-    sources = Sources(server, registry or registry_of(), StoreHealth(lambda: 1e9), lambda: now_ms)
+    sources = Sources(
+        server, NoWorkers(), registry or registry_of(), StoreHealth(lambda: 1e9), lambda: now_ms
+    )
     text, content_type = trio.run(render, families(sources, ready=ready), accept)
     assert content_type.startswith(accept.partition(";")[0])
     return Page(text, accept)

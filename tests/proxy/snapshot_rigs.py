@@ -42,7 +42,6 @@ class World:
         self.sources = Sources(
             self.registry,
             self.connections,
-            lambda: self.relays,
             local_peers(self.clients, self.registry),
             lambda: self.now_ms,
             lambda: 1000.0,

@@ -18,9 +18,16 @@ from weir.proxy.addresses import Address
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.config import config
 from weir.proxy.control.configured import quota_registry
+from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.stores.file import FileStore
+from weir.proxy.control.stores.quota_manager import QuotaManager
+from weir.proxy.control.stores.store import StoreHealth
 from weir.proxy.net.drivers import run_in_trio
 from weir.proxy.net.reactor import Reactor
+from weir.proxy.server.data_plane import DataPlane
 from weir.proxy.server.server import Server
+from weir.proxy.workers.local import LocalWorkers
+from weir.proxy.workers.pool import Pool
 from weir.quotas import QuotaTable
 
 METADATA = request(MetadataRequest(topics=None), 9)
@@ -37,11 +44,23 @@ async def until(condition: Callable[[], bool]) -> None:
 @dataclass
 class Stage:
     server: Server
+    pool: Pool
+    local: LocalWorkers
     cluster: Cluster
     nursery: trio.Nursery
     first_port: int
     brokers: dict[int, trio.CancelScope]
     clients: list[Connection] = field(default_factory=list)
+
+    @property
+    def plane(self) -> DataPlane:
+        """The connections of the worker, with its own counters: the server's are up to a second older."""
+        return self.local.started[0].plane
+
+    @property
+    def quotas(self) -> QuotaRegistry:
+        """The worker's limiters."""
+        return self.local.started[0].registry
 
     async def connect(self, node_id: int | None = None) -> Connection:
         port = self.first_port if node_id is None else self.first_port + 1 + node_id
@@ -70,11 +89,30 @@ class Stage:
         return Address(HOST, self.first_port + 1 + node_id)
 
     async def closed(self, reason: CloseReason, times: int = 1) -> None:
-        await until(lambda: self.server.counters.closed[reason] >= times)
+        await until(lambda: self.plane.counters.closed[reason] >= times)
 
 
 Script = Callable[[Stage], Awaitable[None]]
 """What a test does on it."""
+
+
+def local_pool(
+    server: Server, nursery: trio.Nursery, reactor: Reactor, manager: QuotaManager | None = None
+) -> tuple[Pool, LocalWorkers]:
+    """Start the pool of a server with one worker in this process."""
+    for files in server.config.tls.files:
+        files.keeps_contents = True
+        files.load()
+    if manager is None:
+        health = StoreHealth(lambda: 0.0)
+        table = server.quotas.table
+        manager = QuotaManager(
+            FileStore(None), server.quotas, table, server.config.admins, health, server.supervisor
+        )
+    local = LocalWorkers(nursery, reactor)
+    pool = Pool(server, manager, reactor, 1, lambda _kind, _records: None, spawn=local)
+    nursery.start_soon(pool.run)
+    return pool, local
 
 
 async def set_stage(
@@ -97,9 +135,10 @@ async def set_stage(
             }
             loaded = config.load(None, given)
             server = Server(loaded, reactor, quota_registry(loaded, table))
-            await nursery.start(server.serve)
+            pool, local = local_pool(server, nursery, reactor)
+            await nursery.start(server.serve, pool)
             assert script is not None, "the server should not have started"
-            stage = Stage(server, cluster, nursery, first_port, scopes)
+            stage = Stage(server, pool, local, cluster, nursery, first_port, scopes)
             try:
                 await script(stage)
             finally:

@@ -1,9 +1,12 @@
-"""A supervisor whose log lines are written at once, each of them."""
+"""A supervisor whose log lines are written at once, each of them; and one without workers."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 
+from weir.proxy.control.peers import Peers, WantedPeers
+from weir.proxy.control.snapshots.connections import ConnectionFilter
+from weir.proxy.control.snapshots.records import Connections, Worker
 from weir.proxy.control.supervisor import Supervisor
 from weir.proxy.counters import Counters
 from weir.proxy.logs import Write
@@ -16,3 +19,26 @@ def supervisor(counters: Counters | None = None) -> Supervisor:
 
 def _write(_kind: Hashable, write: Write, details: Mapping[str, object]) -> None:
     write(1, details)
+
+
+class NoWorkers:
+    """The workers of a supervisor that has none, and no clients; a test may set their states."""
+
+    def __init__(self, *workers: Worker) -> None:
+        self.workers = workers
+
+    async def begin(self) -> None: ...
+
+    async def flush(self) -> None: ...
+
+    async def drain(self) -> None: ...
+
+    def records(self) -> tuple[Worker, ...]:
+        return self.workers
+
+    async def list_connections(self, wanted: ConnectionFilter) -> Connections:
+        del wanted
+        return Connections(now_ms=0, hidden=0, connections=())
+
+    async def read_peers(self, wanted: WantedPeers) -> list[Peers]:
+        return [Peers() for _entity in wanted.entities]

@@ -24,7 +24,7 @@ from tests.kfake.cluster import HOST, Cluster
 from tests.kfake.in_trio import Connection, serve
 from tests.proxy.rigs import open_descriptors, unix_pair
 from tests.proxy.stage import LONG_S, PING, PONG, until
-from tests.proxy.supervised import supervisor
+from tests.proxy.supervised import NoWorkers, supervisor
 from tests.proxy.wire import quota_table
 from tests.scripted import scripted
 from weir.proxy.addresses import Address
@@ -395,6 +395,7 @@ async def test_metrics_have_the_requested_format(
     await stage.start()
     client = Connection(await trio.open_tcp_stream(HOST, stage.clients))
     assert await client.ask(PING) == PONG
+    await until(lambda: bool(stage.server.counters.requests))
     status, text, headers = await get(stage.admin, "/metrics", accept=accept)
     assert status == 200
     assert headers["content-type"].startswith(content_type)
@@ -430,7 +431,7 @@ def test_a_scrape_of_metrics_lets_other_sockets_run() -> None:
             registry.of(0).ledger("ANONYMOUS", f"app-{number}", 0)
             registry.of(0).mutations.budget("ANONYMOUS", f"app-{number}", 0)
         server = Server(config.load(None, {"upstream": "a:1"}), reactor, registry)
-        sources = Sources(server, registry, StoreHealth(lambda: 0.0), lambda: 0)
+        sources = Sources(server, NoWorkers(), registry, StoreHealth(lambda: 0.0), lambda: 0)
         before = turns
         await render(families(sources, ready=True), "")
         return turns - before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from prometheus_client.core import Metric
 
 from tests.proxy.sasl import (
@@ -14,14 +15,10 @@ from tests.proxy.sasl import (
     shaken,
 )
 from tests.proxy.wire import Wire, new_connection
+from tests.proxy.worker_rigs import running_worker
 from weir.proxy.admin.metrics import authentications as families
-from weir.proxy.config.config import load
-from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.sasl.identity import IdentityRules
-from weir.proxy.net.reactor import Reactor
-from weir.proxy.server.server import Server
-from weir.quotas import QuotaTable
 
 
 def values(metrics: list[Metric]) -> dict[tuple[str, ...], float]:
@@ -52,12 +49,9 @@ def test_no_sasl_exchange_is_counted_without_sasl() -> None:
     assert values(list(families(Counters()))) == {("weir_authentications_hidden_total",): 0}
 
 
-def test_sessions_use_the_configured_identity_rules() -> None:
-    reactor = Reactor(lambda: 0)
-    try:
-        config = load(None, {"upstream": "a:1", "gssapi_principal": "kerberos"})
-        server = Server(config, reactor, QuotaRegistry(QuotaTable()))
-        assert server.plans.identities.rules == IdentityRules(hidden="kerberos")
-        assert server.plans.for_broker({}).identities is server.plans.identities
-    finally:
-        reactor.close()
+@pytest.mark.trio
+async def test_sessions_use_the_configured_identity_rules() -> None:
+    async with running_worker(gssapi_principal="kerberos") as rig:
+        plans = rig.worker.plane.plans
+        assert plans.identities.rules == IdentityRules(hidden="kerberos")
+        assert plans.for_broker({}).identities is plans.identities

@@ -87,7 +87,7 @@ async def test_a_connection_above_its_addresss_rate_is_held_unread_and_closed(st
         assert await client.ask(PING) == PONG
     refused = await stage.connect(0)
     assert await refused.ask(PING) is None
-    assert stage.server.counters.closed[CloseReason.CONNECTION_RATE] == 1
+    assert stage.plane.counters.closed[CloseReason.CONNECTION_RATE] == 1
     other = await stage.connect(None)
     assert await other.ask(PING) == PONG  # the bootstrap listener has a rate of its own
 
@@ -97,7 +97,7 @@ async def test_a_listener_above_its_rate_accepts_every_connection_late(stage: St
     for _ in range(11):
         assert await (await stage.connect(0)).ask(PING) == PONG
     late = {
-        node_id: budget.throttled for node_id, budget in stage.server.connection_limiter.quotas.listeners()
+        node_id: budget.throttled for node_id, budget in stage.local.started[0].limiter.quotas.listeners()
     }
     assert late == {0: 1}
 
@@ -127,7 +127,8 @@ async def test_delayed_connections_are_accepted_in_order_after_the_delay(autojum
             all_taken.set()
 
     acceptor = Acceptor(SlowGate(), supervisor())
-    listeners = Listeners(acceptor.take, OwnListeners())
+    listeners = Listeners(OwnListeners())
+    listeners.on_open.append(acceptor.take)
     address = Address(HOST, free_range(1))
     started = trio.current_time()
     async with trio.open_nursery() as nursery:
@@ -147,7 +148,7 @@ async def test_an_ended_connection_frees_its_slot(stage: Stage) -> None:
     first = await stage.connect(0)
     assert await first.ask(PING) == PONG
     assert await (await stage.connect(0)).ask(PING) is None
-    assert stage.server.counters.closed[CloseReason.CONNECTIONS_PER_IP] == 1
+    assert stage.plane.counters.closed[CloseReason.CONNECTIONS_PER_IP] == 1
     await first.stream.aclose()
     await stage.closed(CloseReason.CLIENT_CLOSED)
     assert await (await stage.connect(0)).ask(PING) == PONG

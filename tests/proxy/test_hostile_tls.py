@@ -151,7 +151,7 @@ def test_an_unusual_certificate_subject_is_one_escaped_name(
     async def script(stage: Stage) -> None:
         client = await stage.connect_tls(context)
         assert await client.ask(PING) == PONG
-        (relay,) = stage.server._relays
+        (relay,) = stage.plane.relays
         assert relay.connection.client.user == user
 
     play(script, **mutual)
@@ -261,5 +261,5 @@ async def test_a_tls_handshake_sent_byte_by_byte_succeeds(stage: Stage) -> None:
             except ssl.SSLWantReadError:
                 incoming.write(await plain.receive_some())
         assert received == PONG
-        (relay,) = stage.server._relays
+        (relay,) = stage.plane.relays
         assert relay.connection.client.user == "CN=slow"

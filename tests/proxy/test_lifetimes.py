@@ -154,8 +154,8 @@ async def test_a_connection_at_its_age_answers_what_is_in_flight_and_closes(stag
     stage.cluster.may_answer = trio.Event()
     client = await stage.connect(0)
     await client.stream.send_all(PING)
-    await until(lambda: any(relay.connection.state == State.DRAINING for relay in stage.server._relays))
-    assert stage.server.counters.closed[CloseReason.CONNECTION_AGE] == 0
+    await until(lambda: any(relay.connection.state == State.DRAINING for relay in stage.plane.relays))
+    assert stage.plane.counters.closed[CloseReason.CONNECTION_AGE] == 0
     await client.stream.send_all(PING)
     stage.cluster.may_answer.set()
     assert await client.frame() == PONG

@@ -36,13 +36,14 @@ def path(tmp_path: Path) -> Path:
     return found
 
 
-async def manage(stage: Stage, path: Path, admins: frozenset[str] = frozenset({"ANONYMOUS"})) -> QuotaManager:
+async def manage(stage: Stage, path: Path) -> QuotaManager:
     store = FileStore(path)
     table = store.start()
     put_in_force(stage.server.quotas, table)
     state, supervisor = StoreHealth(lambda: 0.0), stage.server.supervisor
+    admins = stage.server.config.admins
     quota_manager = QuotaManager(store, stage.server.quotas, table, admins, state, supervisor)
-    stage.server.quota_admin = quota_manager
+    stage.pool._manager = quota_manager
     await stage.nursery.start(quota_manager.run)
     return quota_manager
 
@@ -53,7 +54,7 @@ def produced(answer: bytes | None) -> int:
     return body_of(answer, ProduceResponse, 7).throttle_time_ms
 
 
-@staged()
+@staged(quota_admins="User:ANONYMOUS")
 async def test_a_quota_alteration_is_written_and_applies_to_open_connections(
     stage: Stage, path: Path
 ) -> None:
@@ -68,7 +69,7 @@ async def test_a_quota_alteration_is_written_and_applies_to_open_connections(
     assert produced(await client.ask(produce)) > 10_000
 
 
-@staged()
+@staged(quota_admins="User:ANONYMOUS")
 async def test_concurrent_admins_lose_no_quota_change(stage: Stage, path: Path) -> None:
     await manage(stage, path)
 
@@ -89,9 +90,9 @@ async def test_concurrent_admins_lose_no_quota_change(stage: Stage, path: Path) 
     )
 
 
-@staged()
+@staged(quota_admins="User:admin")
 async def test_a_user_who_is_no_admin_alters_no_quota(stage: Stage, path: Path) -> None:
-    quota_manager = await manage(stage, path, frozenset({"admin"}))
+    quota_manager = await manage(stage, path)
     client = await stage.connect()
     answer = await client.ask(request(CHANGE, 1))
     assert answer is not None

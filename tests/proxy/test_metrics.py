@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import choose_encoder
 
 from tests.proxy.metrics_page import PARSERS, Page, registry_of, said, scraped, server
-from tests.proxy.snapshot_rigs import World
+from tests.proxy.supervised import NoWorkers
 from tests.quotas.changes import put_in_force
 from weir.proxy.addresses import Address
 from weir.proxy.admin.entities import ENTITIES_MAX, SLICE, Pot, Reading, byte_rates, mutations, read
@@ -76,8 +76,7 @@ def test_metrics_show_the_processs_counters(server: Server) -> None:
     counters.requests_not_understood, counters.throttles, counters.topics_unnamed = 7, 11, 5
     counters.requests_unread[3] = 2
     counters.bytes_from_clients[1], counters.bytes_from_brokers[1] = 19, 23
-    server.plans.make(0, 9).requests = 13
-    server.plans.make(18, 3).requests = 17
+    counters.requests.update({(0, 9): 13, (18, 3): 17})
     page = scraped(server)
     assert (page["weir_sessions_open"], page["weir_sessions_opened_total"]) == (3, 5)
     assert page.value("weir_sessions_closed_total", reason="client_reset", broker="unknown") == 2
@@ -96,13 +95,9 @@ def test_metrics_show_the_processs_counters(server: Server) -> None:
 
 
 def test_metrics_show_throttled_connections_by_quota_and_exempt_time(server: Server) -> None:
-    """Of this process, and of workers; not connections whose throttle is over."""
-    world, by_quota = World(), {"producer_byte_rate": 2, "consumer_byte_rate": 1, "request_percentage": 0}
-    for throttle_ms, quota in ((1001, QuotaKey.PRODUCER_BYTE_RATE), (1000, QuotaKey.CONSUMER_BYTE_RATE)):
-        world.connect().mute(throttle_ms, quota)
-    world.connect().pause(2000)  # a follower
-    server.plane.relays.update(world.relays)
-    server.plane.elsewhere.throttled.update([QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE])
+    by_quota = {"producer_byte_rate": 2, "consumer_byte_rate": 1, "request_percentage": 0}
+    producers = [QuotaKey.PRODUCER_BYTE_RATE] * 2
+    server.gauges.throttled.update([*producers, QuotaKey.CONSUMER_BYTE_RATE, None])
     server.counters.exempt_us.update({2: 1_500_000, None: 10})
     page = scraped(server, now_ms=1000)
     assert page.rows("weir_throttled_connections") == {
@@ -132,7 +127,7 @@ def test_metrics_show_the_quota_tables_size_age_and_health(server: Server) -> No
     now_s = 100.0
     state = StoreHealth(lambda: now_s)
     registry = registry_of()
-    sources = Sources(server, registry, state, lambda: 0)
+    sources = Sources(server, NoWorkers(), registry, state, lambda: 0)
 
     def page() -> Page:
         return Page(trio.run(render, families(sources, ready=True), "")[0])

@@ -87,7 +87,7 @@ async def test_the_only_broker_is_reached_at_upstream_if_it_advertises_weirs_add
     for node_id in (None, 0):
         client = await stage.connect(node_id)
         assert await client.ask(PING) == PONG
-    counters = stage.server.counters
+    counters = stage.plane.counters
     assert (counters.sessions_opened, counters.closed[CloseReason.BROKER_MISDIRECTED]) == (3, 0)
     await until(lambda: bool(stage.server.address_book.misdirected))
     assert problems(stage) == []
@@ -105,7 +105,7 @@ async def test_a_broker_of_several_that_advertises_weirs_address_is_refused_unti
         await until(lambda: wrong in stage.server.address_book.misdirected)
         assert await (await stage.connect(1)).frame() is None
         assert await (await stage.connect(0)).ask(PING) == PONG
-        counters = stage.server.counters
+        counters = stage.plane.counters
         assert counters.closed[CloseReason.BROKER_MISDIRECTED] >= 1
         assert counters.closed[CloseReason.CONNECTION_LIMIT] == 0
         assert not stage.server.broker_states.is_up(1)

@@ -37,7 +37,7 @@ async def sent(stage: Stage, data: bytes) -> Connection:
 
 
 def peers(stage: Stage) -> list[str]:
-    return sorted(relay.connection.client.peer for relay in stage.server._relays)
+    return sorted(relay.connection.client.peer for relay in stage.plane.relays)
 
 
 @staged(proxy_protocol_from=LISTED)
@@ -107,7 +107,7 @@ def test_a_listed_peer_without_a_usable_header_is_refused(
             assert await client.frame() is None
         (line,) = [line for line in logged if line["event"] == "connection refused"]
         assert (line["reason"], said in line["detail"]) == (reason, True)
-        assert stage.server.counters.sessions_open == 0
+        assert stage.plane.counters.sessions_open == 0
         assert stage.cluster.asked == []
 
     play(script, proxy_protocol_from=LISTED)
@@ -122,7 +122,7 @@ def test_a_listed_peer_that_sends_no_header_in_time_is_refused(
         for data in (b"", of("192.0.2.7", 5)[:20]):
             client = await sent(stage, data)
             assert await client.frame() is None
-        assert stage.server.counters.closed == {CloseReason.PROXY_HEADER_TIMEOUT: 2}
+        assert stage.plane.counters.closed == {CloseReason.PROXY_HEADER_TIMEOUT: 2}
 
     play(script, proxy_protocol_from=LISTED)
 
@@ -136,7 +136,7 @@ async def test_a_load_balancers_check_of_the_port_is_no_warning(stage: Stage) ->
         rude = socket.create_connection(stage.port(0))
         rude.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         rude.close()
-        await until(lambda: stage.server.counters.closed.total() == 2)
+        await until(lambda: stage.plane.counters.closed.total() == 2)
     assert [line for line in logged if line["log_level"] != "debug"] == []
     cut = await sent(stage, of("192.0.2.7", 5)[:20])
     await cut.stream.aclose()
@@ -151,7 +151,7 @@ async def test_a_header_of_an_unlisted_peer_is_not_believed(stage: Stage) -> Non
     (line,) = [line for line in logged if line["event"] == "connection closed"]
     assert line["client"].startswith(HOST)
     assert "not in proxy_protocol_from" in line["detail"]
-    assert stage.server.counters.closed == {CloseReason.REQUEST_TOO_LARGE: 1}
+    assert stage.plane.counters.closed == {CloseReason.REQUEST_TOO_LARGE: 1}
     assert stage.cluster.asked == []
     direct = await stage.connect(0)
     assert await direct.ask(PING) == PONG
@@ -160,7 +160,7 @@ async def test_a_header_of_an_unlisted_peer_is_not_believed(stage: Stage) -> Non
 @staged(proxy_protocol_from=LISTED, connections_max=1)
 async def test_connections_that_wait_for_a_header_count_as_connections(stage: Stage) -> None:
     waiting = await stage.connect(0)
-    await until(lambda: stage.server.counters.sessions_open == 1)
+    await until(lambda: stage.plane.counters.sessions_open == 1)
     await stage.connect(0)
     await stage.closed(CloseReason.CONNECTION_LIMIT)
     await waiting.stream.send_all(of("192.0.2.7", 5))
@@ -210,7 +210,7 @@ async def test_a_client_behind_haproxy_is_known_by_its_own_address(stage: Stage,
     file.write_text(HAPROXY.format(port=port, weir=stage.port(0)))
     haproxy = subprocess.Popen(["haproxy", "-db", "-f", str(file)])  # noqa: ASYNC220  # begins at once
     try:
-        await until(lambda: stage.server.counters.closed.total() > 0)  # HAProxy has checked the port
+        await until(lambda: stage.plane.counters.closed.total() > 0)  # HAProxy has checked the port
         for source, reached in (("127.0.0.77", True), ("127.0.0.77", False), ("127.0.0.78", True)):
             sock = trio.socket.socket()
             await sock.bind((source, 0))
@@ -219,7 +219,7 @@ async def test_a_client_behind_haproxy_is_known_by_its_own_address(stage: Stage,
             stage.clients.append(client)
             assert (await client.ask(PING) == PONG) is reached
         assert [peer.rpartition(":")[0] for peer in peers(stage)] == ["127.0.0.77", "127.0.0.78"]
-        assert stage.server.counters.closed[CloseReason.CONNECTIONS_PER_IP] == 1
+        assert stage.plane.counters.closed[CloseReason.CONNECTIONS_PER_IP] == 1
     finally:
         haproxy.terminate()
         haproxy.wait()

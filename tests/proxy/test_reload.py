@@ -6,17 +6,20 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 import trio
 from structlog.testing import capture_logs
 from trio.testing import wait_all_tasks_blocked
 
+from tests.proxy.worker_rigs import running_worker
 from weir.proxy import logs
 from weir.proxy.config import config
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.net.reactor import Reactor
 from weir.proxy.server.reload import RELOADED, Reload
 from weir.proxy.server.server import Server
+from weir.proxy.workers.messages import Flush, Flushed, Limits
 from weir.quotas import QuotaTable
 
 
@@ -62,7 +65,6 @@ async def test_changed_limits_come_into_force_and_are_logged(running: Running) -
     lines = await running.reloaded("connections_max = 7\nbuffered_bytes_max = 1000\nthrottle_ms_max = 5")
     settings = running.server.config.settings
     assert (settings.connections_max, settings.throttle_ms_max) == (7, 5)
-    assert running.server.buffered.bytes_max == 1000
     assert lines == [
         {
             "event": "configuration loaded",
@@ -76,20 +78,26 @@ async def test_changed_limits_come_into_force_and_are_logged(running: Running) -
 
 
 @pytest.mark.trio
-async def test_connections_per_address_are_limited_anew_after_a_reload(running: Running) -> None:
-    assert running.server.connection_limiter.enter(None, "10.0.0.1") is None
-    await running.reloaded("max_connections_per_ip = 1")
-    assert running.server.connection_limiter.enter(None, "10.0.0.1") is not None
+async def test_a_worker_uses_changed_limits_for_new_connections() -> None:
+    async with running_worker() as rig:
+        limiter, settings = rig.worker.limiter, rig.worker.plane.config.settings
+        assert limiter.enter(None, "10.0.0.1") is None
+        changed = msgspec.structs.replace(settings, max_connections_per_ip=1, buffered_bytes_max=1000)
+        rig.link.post(Limits(changed))
+        rig.link.post(Flush(1))
+        await rig.hear(Flushed)
+        assert limiter.enter(None, "10.0.0.1") is not None
+        assert rig.reactor.buffered.bytes_max == 1000
 
 
 @pytest.mark.trio
 async def test_connection_rates_are_put_in_force(running: Running) -> None:
-    limiter = running.server.connection_limiter
+    quotas = running.server.quotas.connections
     await running.reloaded("listener_max_connection_creation_rate = 1\nmax_connection_creation_rate = 2")
-    assert [limiter.delay_s(None) for _ in range(11)][-2:] == [0.0, 1.0]
-    assert [limiter.delay_s(node_id) for node_id in range(10)][-2:] == [0.0, 0.5]
+    assert [quotas.arrive(None, 0) for _ in range(11)][-2:] == [0, 1000]
+    assert [quotas.arrive(node_id, 0) for node_id in range(10)][-2:] == [0, 500]
     await running.reloaded("")
-    assert limiter.delay_s(None) == 0.0
+    assert quotas.arrive(None, 0) == 0
 
 
 @pytest.mark.trio

@@ -78,8 +78,8 @@ def test_replication_listeners_lead_to_the_configured_addresses(play: Play) -> N
         for asked in (METADATA, WATCHED):
             assert await broker.ask(asked) == response(told, 9), "a broker's addresses pass unchanged"
         assert 5 not in stage.server.address_book.nodes
-        assert stage.server.requests()[ApiKey.HEARTBEAT, 4] == 2
-        assert stage.server.requests()[ApiKey.METADATA, 9] == 2
+        assert stage.plane.requests()[ApiKey.HEARTBEAT, 4] == 2
+        assert stage.plane.requests()[ApiKey.METADATA, 9] == 2
 
     mutations = QuotaTable({(Entity(DEFAULT), QuotaKey.CONTROLLER_MUTATION_RATE): 1.0})
     play(script, table=mutations, **cluster.options)
@@ -92,7 +92,7 @@ def test_principals_are_brokers_at_replication_listeners_only(play: Play) -> Non
         await cluster.start(stage, 0)
         for client in (await cluster.connect(stage, 0), await stage.connect(0)):
             assert await client.ask(PING) == PONG
-        clients = [relay.connection.client for relay in stage.server._relays]
+        clients = [relay.connection.client for relay in stage.plane.relays]
         assert sorted(client.is_broker for client in clients) == [False, True]
 
     play(script, super_users="User:ANONYMOUS", **cluster.options)
@@ -117,7 +117,7 @@ def test_a_replication_listener_refuses_connections_while_its_broker_is_away(
         assert await (await cluster.connect(stage, 0)).frame() is None
         assert await refused(stage)
         assert stage.server.broker_states.is_up(0), "its state is that of its listener for clients"
-        assert stage.server.counters.closed_at[CloseReason.BROKER_UNREACHABLE, 0] >= 1
+        assert stage.plane.counters.closed_at[CloseReason.BROKER_UNREACHABLE, 0] >= 1
         await cluster.start(stage, 0)
         while await refused(stage):  # noqa: ASYNC110  # the kernel has no event
             await trio.sleep(0.005)
@@ -162,7 +162,7 @@ def test_the_maximum_of_connections_does_not_cut_off_replication(play: Play) -> 
         assert await (await stage.connect(0)).ask(PING) == PONG
         for _ in range(3):
             assert await (await cluster.connect(stage, 0)).ask(PING) == PONG
-        assert stage.server.counters.closed[CloseReason.CONNECTION_LIMIT] == 0
+        assert stage.plane.counters.closed[CloseReason.CONNECTION_LIMIT] == 0
         assert await (await stage.connect(0)).ask(PING) is None
 
     play(script, connections_max=1, **cluster.options)
@@ -198,7 +198,7 @@ def test_certificates_tell_brokers_at_a_replication_listener_and_server_names_do
         for name in ("kafka", "alice"):
             await connect(stage, name)
         await unfinished.aclose()
-        clients = [relay.connection.client for relay in stage.server._relays]
+        clients = [relay.connection.client for relay in stage.plane.relays]
         assert {client.user: client.is_broker for client in clients} == {"CN=kafka": True, "CN=alice": False}
 
     play(

@@ -6,6 +6,7 @@ import pytest
 import trio
 
 from tests.proxy.metrics_page import Page, registry_of, server
+from tests.proxy.supervised import NoWorkers
 from tests.proxy.throttled_replicas import NOW_MS, TOPIC, progress, quotas, snapshot, throttles
 from weir.proxy.admin.exposition import render
 from weir.proxy.admin.metrics import Sources, families
@@ -129,7 +130,9 @@ def every_partition(number: int) -> ReplicationQuotas:
 
 
 def sources(server: Server, of: ReplicationQuotas | None) -> Sources:
-    return Sources(server, registry_of(), StoreHealth(lambda: 0.0), lambda: NOW_MS, replication=of)
+    return Sources(
+        server, NoWorkers(), registry_of(), StoreHealth(lambda: 0.0), lambda: NOW_MS, replication=of
+    )
 
 
 def page(server: Server, of: ReplicationQuotas | None) -> Page:

@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pytest
 
-from tests.proxy.metrics_page import registry_of
+from tests.proxy.worker_rigs import running_worker
 from weir.protocol import schema
 from weir.protocol.api import ApiKey, versions
 from weir.protocol.messages import FetchResponse, ProduceRequest
 from weir.protocol.scanning.topic_bytes import TopicBytes
 from weir.protocol.versions import VersionRange
-from weir.proxy.config import config
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.plans import Plans, prepare
-from weir.proxy.net.drivers import monotonic_us
-from weir.proxy.net.reactor import Reactor
-from weir.proxy.server.server import Server
-
-if TYPE_CHECKING:
-    import pytest
 
 
-def test_a_server_prepares_all_plans_before_the_first_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = []
+@pytest.mark.trio
+async def test_a_worker_prepares_all_plans_before_the_first_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[str] = []
     monkeypatch.setattr("weir.proxy.server.data_plane.prepare", lambda: calls.append("prepare"))
-    reactor = Reactor(monotonic_us)
-    try:
-        Server(config.load(None, {"upstream": "kafka:9092"}), reactor, registry_of())
-    finally:
-        reactor.close()
-    assert calls == ["prepare"]
+    async with running_worker():
+        assert calls == ["prepare"]
 
 
 def test_no_plan_reads_schemas_or_compiles_after_the_start(monkeypatch: pytest.MonkeyPatch) -> None:

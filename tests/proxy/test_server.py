@@ -35,7 +35,7 @@ from weir.proxy.control.cluster import discovery
 from weir.proxy.net import sockets
 from weir.proxy.net.drivers import monotonic_us
 from weir.proxy.server import acceptor, establish, refusals
-from weir.proxy.server.server import Server
+from weir.proxy.server.server import Server, Workers
 
 # Clients and brokers
 
@@ -49,8 +49,8 @@ async def test_clients_get_weirs_addresses_and_reach_each_broker_there(stage: St
         assert stage.cluster.asked[-1] == (node_id, PING)
         await client.stream.aclose()
     await stage.closed(CloseReason.CLIENT_CLOSED, 4)
-    assert stage.server.counters.sessions_open == 0
-    assert stage.server.counters.sessions_opened == 4
+    assert stage.plane.counters.sessions_open == 0
+    assert stage.plane.counters.sessions_opened == 4
 
 
 @staged()
@@ -262,9 +262,9 @@ def test_listeners_of_remembered_brokers_are_open_at_the_start(
     remembered: dict[int, Address] = {}
     really = Server.serve
 
-    async def serve(self: Server, **kwargs: Any) -> None:
+    async def serve(self: Server, workers: Workers, **kwargs: Any) -> None:
         self.remembered = remembered
-        await really(self, **kwargs)
+        await really(self, workers, **kwargs)
 
     async def script(stage: Stage) -> None:
         remembered.update(stage.cluster.nodes)
@@ -308,7 +308,7 @@ async def test_connections_above_the_limit_are_refused_and_counted(stage: Stage)
     assert await first.ask(PING) == PONG
     second = await stage.connect()
     assert await second.frame() is None
-    assert stage.server.counters.closed[CloseReason.CONNECTION_LIMIT] == 1
+    assert stage.plane.counters.closed[CloseReason.CONNECTION_LIMIT] == 1
     await first.stream.aclose()
     await stage.closed(CloseReason.CLIENT_CLOSED)
     third = await stage.connect()
@@ -322,12 +322,12 @@ async def test_an_unreachable_broker_is_counted_and_other_brokers_are_served(sta
     with capture_logs() as logged:
         client = await stage.connect(1)
         assert await client.frame() is None
-    assert stage.server.counters.closed[CloseReason.BROKER_UNREACHABLE] == 1
+    assert stage.plane.counters.closed[CloseReason.BROKER_UNREACHABLE] == 1
     (line,) = [line for line in logged if line["event"] == "connection refused"]
     assert re.fullmatch(r"broker 127\.0\.0\.1:\d+: connection refused", line["detail"])
     other = await stage.connect()
     assert await other.ask(PING) == PONG
-    assert stage.server.counters.sessions_open == 1
+    assert stage.plane.counters.sessions_open == 1
 
 
 async def is_refused(stage: Stage, node_id: int | None) -> bool:
@@ -417,7 +417,7 @@ def test_a_bug_while_trying_an_unreachable_broker_again_opens_its_listener(
         assert await (await stage.connect(1)).frame() is None
         await accepts_again(stage, 1)
         assert await stage.clients[-1].ask(PING) == PONG
-        assert stage.server.counters.closed[CloseReason.INTERNAL_ERROR] == 1
+        assert stage.plane.counters.closed[CloseReason.INTERNAL_ERROR] == 1
 
     play(script, brokers=(0, 1))
 
@@ -453,7 +453,7 @@ async def test_the_number_of_held_refused_clients_is_bounded(
     monkeypatch.setattr(establish, "HELD_MAX", 3)
     monkeypatch.setattr(refusals, "HOLD_S", math.inf)
     await stage.connect(1)
-    await until(lambda: stage.server.counters.sessions_opened == 1)
+    await until(lambda: stage.plane.counters.sessions_opened == 1)
     held = [await stage.connect(1) for _ in range(3)]
     await stage.closed(CloseReason.CONNECTION_LIMIT, 3)
     for _ in range(5):
@@ -461,8 +461,8 @@ async def test_the_number_of_held_refused_clients_is_bounded(
     with trio.move_on_after(0) as peeking:
         await held[0].frame()
     assert peeking.cancelled_caught, "the first ones are held still"
-    assert stage.server.counters.closed[CloseReason.CONNECTION_LIMIT] == 8
-    assert stage.server.counters.sessions_open == 1
+    assert stage.plane.counters.closed[CloseReason.CONNECTION_LIMIT] == 8
+    assert stage.plane.counters.sessions_open == 1
 
 
 @staged(brokers=(0, 1, 2), connections_max=1)
@@ -471,7 +471,7 @@ async def test_refusals_are_logged_at_once_then_once_a_second_with_a_count(
 ) -> None:
     monkeypatch.setattr(refusals, "HOLD_S", 0)
     await stage.connect(0)
-    await until(lambda: stage.server.counters.sessions_opened == 1)
+    await until(lambda: stage.plane.counters.sessions_opened == 1)
     with capture_logs() as logged:
 
         def counts(node_id: int) -> list[int]:
@@ -497,7 +497,7 @@ async def test_running_out_of_descriptors_is_not_counted_as_an_unreachable_broke
 
     monkeypatch.setattr(sockets, "connect", none_left)
     assert await (await stage.connect(0)).frame() is None
-    assert stage.server.counters.closed == {CloseReason.OUT_OF_RESOURCES: 1}
+    assert stage.plane.counters.closed == {CloseReason.OUT_OF_RESOURCES: 1}
 
 
 @staged()
@@ -515,8 +515,8 @@ async def test_a_bug_while_connecting_to_a_broker_ends_only_that_client(
         patch.setattr(sockets, "connect", broken)
         client = await stage.connect(0)
         assert await client.frame() is None
-    assert stage.server.counters.closed == {CloseReason.INTERNAL_ERROR: 1}
-    assert stage.server.counters.sessions_open == 0
+    assert stage.plane.counters.closed == {CloseReason.INTERNAL_ERROR: 1}
+    assert stage.plane.counters.sessions_open == 0
     assert [entry["log_level"] for entry in logs] == ["error"]
     assert await (await stage.connect(0)).ask(PING) == PONG
 
@@ -531,11 +531,11 @@ async def test_a_client_still_connecting_when_weir_stops_is_counted(
 
     monkeypatch.setattr(sockets, "connect", never)
     client = await stage.connect(0)
-    await until(lambda: stage.server.counters.sessions_open == 1)
+    await until(lambda: stage.plane.counters.sessions_open == 1)
     stage.server.stop()
     assert await client.frame() is None
-    assert stage.server.counters.closed == {CloseReason.STOPPED: 1}
-    assert stage.server.counters.sessions_open == 0
+    assert stage.plane.counters.closed == {CloseReason.STOPPED: 1}
+    assert stage.plane.counters.sessions_open == 0
 
 
 @staged()
@@ -579,8 +579,8 @@ async def test_a_broker_that_does_not_accept_is_a_connect_timeout(
     monkeypatch.setattr(sockets, "connect", never)
     client = await stage.connect(0)
     assert await client.frame() is None
-    assert stage.server.counters.closed[CloseReason.CONNECT_TIMEOUT] == 1
-    assert stage.server.counters.sessions_open == 0
+    assert stage.plane.counters.closed[CloseReason.CONNECT_TIMEOUT] == 1
+    assert stage.plane.counters.sessions_open == 0
 
 
 @pytest.mark.parametrize(("number", "said"), [(errno.EMFILE, 1), (errno.ECONNABORTED, 0)])
@@ -615,7 +615,7 @@ async def test_garbage_from_a_client_ends_only_its_connection(stage: Stage) -> N
         client = await stage.connect()
         assert await client.ask(sent + bytes(20)) is None
     assert await kept.ask(PING) == PONG
-    closed = stage.server.counters.closed
+    closed = stage.plane.counters.closed
     assert closed == {CloseReason.REQUEST_TOO_LARGE: 1, CloseReason.TLS_ON_PLAIN_PORT: 1}
 
 
@@ -636,8 +636,8 @@ async def test_stopping_lets_requests_in_flight_finish(stage: Stage) -> None:
             await stage.connect()
         stage.cluster.may_answer.set()
     assert await client.frame() is None
-    assert stage.server.counters.closed[CloseReason.DRAINED] == 2
-    assert stage.server.counters.sessions_open == 0
+    assert stage.plane.counters.closed[CloseReason.DRAINED] == 2
+    assert stage.plane.counters.sessions_open == 0
 
 
 async def _expect(client: Connection, asked: bytes, answer: bytes) -> None:
@@ -654,7 +654,7 @@ async def test_stopping_takes_no_longer_than_the_drain_time(stage: Stage) -> Non
     with capture_logs() as logged:
         stage.server.stop()
         assert await client.frame() is None
-        assert stage.server.counters.closed[CloseReason.DRAIN_TIMEOUT] == 1
+        assert stage.plane.counters.closed[CloseReason.DRAIN_TIMEOUT] == 1
         await until(lambda: "stopped" in [line["event"] for line in logged])
     assert [line for line in logged if line["event"] in {"draining", "stopped"}] == [
         {"event": "draining", "log_level": "info", "connections": 2, "timeout_s": 0.05},

@@ -19,10 +19,11 @@ from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.snapshots import history as histories
 from weir.proxy.control.snapshots.connections import ConnectionFilter, merged, read_connections
 from weir.proxy.control.snapshots.entities import SortedEntities, read_entities, read_throttled
+from weir.proxy.control.snapshots.gauges import Gauges
 from weir.proxy.control.snapshots.history import Key, Track
 from weir.proxy.control.snapshots.opened import READ_EVERY_MS
 from weir.proxy.control.snapshots.preview import effect
-from weir.proxy.control.snapshots.traffic import SILENT_MS, Traffic
+from weir.proxy.control.snapshots.traffic import SILENT_MS, Traffic, waits_for_broker
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.api_versions.api_versions import software
 from weir.quotas import Entity, QuotaKey, QuotaTable, Tags
@@ -146,31 +147,20 @@ def test_the_preview_says_unknown_where_a_quota_held_the_client_back() -> None:
     assert "unknown: a quota held it back" in found.sentence
 
 
-def test_two_requests_that_read_the_traffic_in_turns_count_one_reading() -> None:
-    world = World()
-    world.connect()
-    traffic = Traffic(Counters(), lambda: world.relays, lambda: 3)
-    first, second = traffic.look(1000), traffic.look(1000)
-    for steps in (first, second, first, second):
-        next(steps, None)
-    assert traffic.in_bytes_per_s() == 0.0
-    assert traffic.requests_per_s == 0.0
-
-
 @pytest.mark.parametrize(("api_key", "told"), [(b"\0\x03", ["broker_silent 2"]), (b"\0\x0b", [])])
 def test_a_broker_that_sends_nothing_while_requests_wait_is_a_problem(
     api_key: bytes, told: list[str]
 ) -> None:
     """Metadata (3) waits for the broker only, JoinGroup (11) for other members."""
-    world, counters = World(), Counters()
-    traffic = Traffic(counters, lambda: world.relays, lambda: 0)
+    world, counters, gauges = World(), Counters(), Gauges()
+    traffic = Traffic(counters, gauges)
     connection = world.connect()
     Wire(connection).feed(0, client=framed(api_key + b"\0\0\0\0\0\1\xff\xff\0\0\0\0"))
     assert len(connection.in_flight) == 1
 
     def found(now_ms: int) -> list[object]:
-        for _step in traffic.look(now_ms):
-            pass
+        gauges.waiting[2] = waits_for_broker(connection, now_ms)
+        traffic.look(now_ms)
         return [condition.key[1] for condition in traffic.conditions(now_ms)]
 
     assert found(1000) == found(6000) == found(1000 + SILENT_MS - 1000) == []
@@ -182,14 +172,13 @@ def test_a_broker_that_sends_nothing_while_requests_wait_is_a_problem(
 def test_rates_of_a_connection_are_those_between_two_readings() -> None:
     """Readers that come too soon change nothing. Connections are sorted by either rate."""
     world = World()
-    traffic = Traffic(Counters(), lambda: world.relays, lambda: 0)
 
     def read(now_ms: int, sort: str) -> list[tuple[int, float, float]]:
         world.now_ms = now_ms
-        for _step in traffic.look(now_ms):
-            pass
+        for relay, opened in world.relays.items():
+            opened.rates.read(now_ms, *relay.received_bytes)
         wanted = msgspec.convert({"sort": sort}, ConnectionFilter)
-        found = done(read_connections(world.sources, wanted))
+        found = done(read_connections(world.sources, world.relays, wanted))
         assert merged([found], wanted, 0).connections == found.connections
         return [(one.id, one.in_bytes_per_s, one.out_bytes_per_s) for one in found.connections]
 

@@ -19,7 +19,6 @@ from tests.proxy.supervised import supervisor
 from weir.proxy.config.config import ConfigError
 from weir.proxy.control.cluster.discovery import discover
 from weir.proxy.control.events.throttle_log import PERIOD_S, ThrottleLog
-from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.supervisor import WAIT_S_MAX, WAIT_S_MIN, Task, Works, every, in_steps, on_timers
 from weir.proxy.counters import Counters
 from weir.proxy.file_watch import LOOK_S
@@ -27,7 +26,6 @@ from weir.proxy.net.drivers import trio_us
 from weir.proxy.net.reactor import Reactor
 from weir.proxy.net.tls.contexts import ContextOfFiles
 from weir.proxy.server.connection_limiter import ConnectionLimiter
-from weir.proxy.server.data_plane import EXPIRY_S
 
 
 class FailingWork:
@@ -185,12 +183,11 @@ def task_events(logged: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
 
 CALLS: dict[Task, tuple[str, Callable[..., Any], int]] = {
     Task.BROKERS: ("weir.proxy.control.cluster.discovery.discover", discover, 2),
-    Task.EXPIRY: ("weir.proxy.control.quota_registry.QuotaRegistry.expire", QuotaRegistry.expire, 1),
     Task.THROTTLE_LOG: ("weir.proxy.control.events.throttle_log.ThrottleLog.look", ThrottleLog.look, 1),
     Task.TLS_FILES: ("weir.proxy.net.tls.contexts.ContextOfFiles.look", ContextOfFiles.look, 1),
 }
 """Of each task, a function that it calls, and the first call of it that is the task's."""
-PERIODS_S = {Task.BROKERS: 30.0, Task.EXPIRY: EXPIRY_S, Task.THROTTLE_LOG: PERIOD_S, Task.TLS_FILES: LOOK_S}
+PERIODS_S = {Task.BROKERS: 30.0, Task.THROTTLE_LOG: PERIOD_S, Task.TLS_FILES: LOOK_S}
 
 
 @pytest.mark.parametrize("task", CALLS)
@@ -233,7 +230,7 @@ def test_a_failure_while_a_connection_is_accepted_closes_that_connection_only(
             after = await stage.connect()
             assert await after.ask(PING) == PONG
         assert task_events(logged) == [("task failed", Task.ACCEPT), ("task works again", Task.ACCEPT)]
-        assert stage.server.counters.task_failures == {Task.ACCEPT: 1}
+        assert stage.plane.counters.task_failures == {Task.ACCEPT: 1}
         assert await before.ask(PING) == PONG
 
     play(script)

@@ -13,7 +13,7 @@ from tests.matrix import in_one_test
 from tests.protocol.generate import sample
 from tests.proxy.broker_versions import broker_of
 from tests.proxy.playbook import Playbook
-from tests.proxy.stage import Stage
+from tests.proxy.stage import Stage, until
 from tests.proxy.uplifted import RAISED, told
 from tests.proxy.wire import new_connection
 from tests.wire.frames import body_of, request, response
@@ -218,10 +218,15 @@ def test_an_operator_is_told_which_client_to_restart(play: Callable[..., None]) 
             "Heartbeat",
             2,
         )
-        (found,) = problems.read()
-        assert found.key == ("problem", "versions_not_offered")
-        assert who in found.what
+        await until(lambda: bool(stage.server.counters.not_offered))
+
+        def told() -> list[str]:
+            found = {condition.key: condition.what for condition in problems.read()}
+            return [what for key, what in found.items() if key == ("problem", "versions_not_offered")]
+
+        (what,) = told()
+        assert who in what
         now_s = 60.0
-        assert list(problems.read()) == []
+        assert told() == []
 
     play(script, uplift=False)

@@ -15,7 +15,7 @@ from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.net.reactor import Reactor
 from weir.proxy.workers.charges import Charge, Charged
 from weir.proxy.workers.charges_sender import ChargesSender
-from weir.proxy.workers.handle import Handle, Plan
+from weir.proxy.workers.handle import Handle, Plan, spawn_process
 from weir.proxy.workers.messages import Charges, Flush, Flushed
 from weir.proxy.workers.questions import FLUSH_S, Questions
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
@@ -32,7 +32,7 @@ async def _nothing(_message: object) -> None:
     pass
 
 
-PLAN = Plan(list, list, _nothing, lambda _reason, _hosts: None, list)
+PLAN = Plan(list, list, _nothing, lambda _reason, _hosts: None, list, spawn_process, trio.Event())
 
 
 class Worker(Handle):

@@ -23,7 +23,7 @@ from weir.proxy.counters import Counters
 from weir.proxy.server.target import Target
 from weir.proxy.workers import handle as handles
 from weir.proxy.workers.exit_codes import REPLACED
-from weir.proxy.workers.handle import Handle, Plan
+from weir.proxy.workers.handle import Handle, Plan, spawn_process
 from weir.proxy.workers.link import Link
 from weir.proxy.workers.messages import (
     Brokers,
@@ -96,20 +96,21 @@ class Process:
     def kill(self) -> None:
         self.link.close()
 
-    def wait(self) -> int:
+    async def wait(self) -> int:
         return self.exit_code
 
 
 class Processes:
     """The processes that a handle starts, and the plan that notes what the handle does with them."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self) -> None:
         self.started: list[Process] = []
         self.taken: list[Message] = []
         self.lost: list[tuple[str, list[str]]] = []
         self.failure: Exception | None = None
-        monkeypatch.setattr(handles, "_start", self._start)
-        self.plan = Plan(list, list, self._take, self._lose, list)
+        begun = trio.Event()
+        begun.set()
+        self.plan = Plan(list, list, self._take, self._lose, list, self._start, begun)
 
     def _start(self, theirs: socket.socket) -> Process:
         self.started.append(Process(theirs))
@@ -139,7 +140,7 @@ class Processes:
 async def test_a_worker_whose_message_cannot_be_obeyed_is_accounted_for_as_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    processes, counters = Processes(monkeypatch), Counters()
+    processes, counters = Processes(), Counters()
     worker = Handle(0, processes.plan)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(supervisor(counters).keep_running, Task.WORKERS, worker.run)
@@ -157,7 +158,7 @@ async def test_a_worker_whose_message_cannot_be_obeyed_is_accounted_for_as_lost(
 @pytest.mark.trio
 async def test_all_that_a_worker_has_sent_before_its_end_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if it ends without reading what the supervisor has sent, and the supervisor notices by sending."""
-    processes = Processes(monkeypatch)
+    processes = Processes()
     worker = Handle(0, processes.plan)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(supervisor().keep_running, Task.WORKERS, worker.run)
@@ -180,7 +181,7 @@ async def test_all_that_a_worker_has_sent_before_its_end_is_obeyed(monkeypatch: 
 async def test_a_worker_that_dies_while_it_drains_is_lost_and_not_replaced(
     monkeypatch: pytest.MonkeyPatch, drained: bool
 ) -> None:
-    processes = Processes(monkeypatch)
+    processes = Processes()
     worker = Handle(0, processes.plan)
     with capture_logs() as logs:
         async with trio.open_nursery() as nursery:
@@ -202,7 +203,7 @@ async def test_a_worker_that_dies_while_it_drains_is_lost_and_not_replaced(
 async def test_a_worker_of_another_version_is_lost_as_replaced_and_the_log_says_what_to_do(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
-    processes = Processes(monkeypatch)
+    processes = Processes()
     worker = Handle(3, processes.plan)
     with capture_logs() as logs:
         async with trio.open_nursery() as nursery:
@@ -308,6 +309,11 @@ async def test_a_long_way_to_a_process_that_is_ready_does_not_count_as_its_silen
 
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        handle = Handle(0, Plan(lambda: (), state, take, lambda _reason, _lost: None, lambda: ()))
+        handle = Handle(
+            0,
+            Plan(
+                lambda: (), state, take, lambda _reason, _lost: None, lambda: (), spawn_process, trio.Event()
+            ),
+        )
         await handle._begin(Link(ours))
         assert handle.silent_ms == 0

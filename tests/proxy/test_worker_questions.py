@@ -18,14 +18,13 @@ from weir.proxy import logs
 from weir.proxy.config import config
 from weir.proxy.control.peers import PEERS_MAX, EntityPeers, Peers, WantedPeers
 from weir.proxy.control.quota_registry import QuotaRegistry
-from weir.proxy.control.snapshots.elsewhere import Elsewhere
 from weir.proxy.control.snapshots.entities import EntityFilter, read_throttled
-from weir.proxy.control.snapshots.traffic import SILENT_MS, Traffic
+from weir.proxy.control.snapshots.gauges import Gauges
 from weir.proxy.counters import Counters
 from weir.proxy.net.reactor import Reactor
 from weir.proxy.server.data_plane import DataPlane
 from weir.proxy.server.server import Server
-from weir.proxy.workers.counts import Counts, add, increase, read, sum_up
+from weir.proxy.workers.counts import Counts, add, increase, loaded, read
 from weir.proxy.workers.handle import Handle
 from weir.proxy.workers.messages import ListConnections, ListPeers, Message, PeersListed, decoded, encoded
 from weir.proxy.workers.questions import WAIT_S, Answerer, PeerLists
@@ -46,7 +45,7 @@ class Worker:
         self.silent_ms = 0
         self.asked = 0
         self.take: Callable[[int, Message], None] = lambda _number, _message: None
-        self.answerer = Answerer(world.sources, self._answer)
+        self.answerer = Answerer(world.sources, world.relays, self._answer)
 
     def post(self, message: Message) -> None:
         found = decoded(encoded(message))
@@ -197,7 +196,6 @@ class Plane:
     def __init__(self, world: World) -> None:
         self.counters = Counters()
         self.relays = world.relays
-        self.elsewhere = Elsewhere()
 
     def requests(self) -> Counter[tuple[int, int]]:
         return Counter()
@@ -231,7 +229,8 @@ def test_a_report_counts_connections_that_wait_for_a_broker_or_a_throttle(reacto
     reactor.now_ms = 1000
     found = counts_of(world, reactor)
     assert {opened.rates.in_bytes_per_s for opened in world.relays.values()} == {30.0}
-    assert (found.connections, found.waiting, found.throttled) == ({2: 2}, {2: 1}, {PRODUCE: 1})
+    gauges = found.gauges
+    assert (gauges.connections, gauges.waiting, gauges.throttled) == ({2: 2}, {2: 1}, {PRODUCE: 1})
 
 
 def test_a_report_has_the_bytes_that_wait_to_be_sent(reactor: Reactor) -> None:
@@ -239,19 +238,20 @@ def test_a_report_has_the_bytes_that_wait_to_be_sent(reactor: Reactor) -> None:
     before = counts_of(World(), reactor)
     reactor.buffered.bytes, reactor.buffered.full, reactor.buffered.stops = 100, False, 6
     now = increase(counts_of(World(), reactor), before)
-    assert (before.buffered_bytes, before.reading_stopped, before.reading_stops) == (3000, True, 4)
-    assert (now.buffered_bytes, now.reading_stopped, now.reading_stops) == (100, False, 2)
+    assert (before.gauges.buffered_bytes, before.gauges.reading_stopped) == (3000, True)
+    assert (now.gauges.buffered_bytes, now.gauges.reading_stopped) == (100, False)
+    assert [counts.counters["reading_stops"] for counts in (before, now)] == [4, 2]
 
 
 def test_lost_log_lines_of_workers_are_counted_by_the_supervisor(
     reactor: Reactor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     supervisor = Server(config.load(None, {"upstream": "broker:1"}), reactor, QuotaRegistry(QuotaTable()))
-    before = counts_of(World(), reactor)
+    before, lost = counts_of(World(), reactor), logs.lost_lines()
     with monkeypatch.context() as worker:
-        worker.setattr(logs, "lost_lines", lambda: before.log_lines_lost + 7)
+        worker.setattr(logs, "lost_lines", lambda: lost + 7)
         now = increase(counts_of(World(), reactor), before)
-    add(now, supervisor.plane, reactor.turns, reactor.latencies)
+    add(loaded(now.pickled()), supervisor)
     assert supervisor.log_lines_lost == logs.lost_lines() + 7
 
 
@@ -260,29 +260,10 @@ def test_the_supervisor_sums_up_what_its_workers_have_reported_last(reactor: Rea
     for world in (first, second):
         wait_for_broker(world)
         world.connect(peer="10.0.0.8:1").mute(5000, PRODUCE)
-    elsewhere = Elsewhere()
     reactor.buffered.bytes = 3000
-    latest = [counts_of(world, reactor) for world in (first, second)]
-    sum_up(latest, elsewhere)
-    assert elsewhere == Elsewhere(Counter({2: 4}), Counter({2: 2}), Counter({PRODUCE: 2}), 6000)
-    sum_up(latest[:1], elsewhere)
-    assert elsewhere == Elsewhere(Counter({2: 2}), Counter({2: 1}), Counter({PRODUCE: 1}), 3000)
-
-
-def test_a_silent_broker_of_a_worker_is_a_problem_of_the_supervisor(reactor: Reactor) -> None:
-    world, counters, elsewhere = World(), Counters(), Elsewhere()
-    wait_for_broker(world)
-    world.connect(peer="10.0.0.8:1").mute(5000, PRODUCE)
-    traffic = Traffic(counters, dict, lambda: 0, lambda: elsewhere)
-
-    def found(now_ms: int) -> list[object]:
-        sum_up([counts_of(world, reactor)], elsewhere)
-        for _step in traffic.look(now_ms):
-            pass
-        return [condition.key[1] for condition in traffic.conditions(now_ms)]
-
-    assert found(1000) == found(6000) == found(1000 + SILENT_MS - 1000) == []
-    assert found(1000 + SILENT_MS) == ["broker_silent 2"]
-    assert (traffic.latest.connections.total(), traffic.latest.throttled.total()) == (2, 1)
-    counters.bytes_from_brokers[2] += 1
-    assert found(1000 + SILENT_MS + 5000) == []
+    latest = [counts_of(world, reactor).gauges for world in (first, second)]
+    sums = Gauges()
+    sums.sum_up(latest)
+    assert sums == Gauges(Counter({2: 4}), Counter({2: 2}), Counter({PRODUCE: 2}), 6000)
+    sums.sum_up(latest[:1])
+    assert sums == Gauges(Counter({2: 2}), Counter({2: 1}), Counter({PRODUCE: 1}), 3000)

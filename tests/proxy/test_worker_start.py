@@ -17,6 +17,9 @@ from weir.proxy import run
 from weir.proxy.config import config
 from weir.proxy.config.config import ConfigError
 from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.stores.file import FileStore
+from weir.proxy.control.stores.quota_manager import QuotaManager
+from weir.proxy.control.stores.store import StoreHealth
 from weir.proxy.net.drivers import monotonic_us
 from weir.proxy.net.reactor import Reactor
 from weir.proxy.server.server import Server
@@ -106,15 +109,10 @@ def test_files_in_force_are_those_that_were_last_usable(tmp_path: Path) -> None:
     assert files.in_force.contents == before
 
 
-def test_contents_of_key_files_are_kept_with_workers_only(tmp_path: Path) -> None:
+def test_a_worker_gets_the_contents_of_key_files(tmp_path: Path) -> None:
     cert, key = write_pair(tmp_path, HOST)
-    options = {"tls_cert": str(cert), "tls_key": str(key)}
-    assert started({**options, "workers": 1}) is None
-    (alone,) = config.load(None, {**UPSTREAM, **options}).tls.files
-    alone.load()
-    assert alone.in_force is None
-    pool = started({**options, "workers": 2})
-    assert pool is not None
+    options: dict[str, object] = {"tls_cert": str(cert), "tls_key": str(key)}
+    pool = started(options)
     (start, _quotas) = pool._first(0)
     assert isinstance(start, Start)
     (files,) = start.tls
@@ -138,12 +136,12 @@ def test_a_worker_reads_the_files_where_no_content_can_be_read_from_memory(
     assert isinstance(files.context, ssl.SSLContext)
 
 
-def test_weir_with_workers_does_not_start_with_a_broken_certificate(tmp_path: Path) -> None:
-    """Its workers would wait for ever."""
+def test_weir_does_not_start_with_a_broken_certificate(tmp_path: Path) -> None:
+    """Its worker would wait for ever."""
     cert, key = write_pair(tmp_path, HOST)
     cert.write_text("broken")
     with pytest.raises(ConfigError, match="tls_cert"):
-        started({"tls_cert": str(cert), "tls_key": str(key), "workers": 2})
+        started({"tls_cert": str(cert), "tls_key": str(key)})
 
 
 @pytest.mark.trio
@@ -169,16 +167,17 @@ async def test_a_worker_collects_garbage_like_the_supervisor(monkeypatch: pytest
     link.close()
 
 
-def started(options: dict[str, object]) -> Pool | None:
+def started(options: dict[str, object]) -> Pool:
     """The pool of a Weir with these options."""
 
-    async def main() -> Pool | None:
+    async def main() -> Pool:
         given = config.load(None, {"upstream": f"{HOST}:1", **options})
         reactor = Reactor(monotonic_us)
         server = Server(given, reactor, QuotaRegistry(QuotaTable()))
-        process = run._Process(given, reactor, server, None, None, None, None, None)  # type: ignore[arg-type]
+        health, table = StoreHealth(lambda: 0.0), QuotaTable()
+        manager = QuotaManager(FileStore(None), server.quotas, table, frozenset(), health, server.supervisor)
         try:
-            return run._pool(process)
+            return run._pool(given, server, manager, reactor, None, None)
         finally:
             reactor.close()
 
@@ -188,7 +187,6 @@ def started(options: dict[str, object]) -> Pool | None:
 def test_auto_makes_a_worker_per_core(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: range(8))
     pool = started({"workers": "auto"})
-    assert pool is not None
     assert len(pool.handles) == 8
 
 

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import errno
 import socket
+from collections import Counter
+from collections.abc import Hashable
 from typing import Any, NoReturn
 
 import pytest
 import trio
 import trio.testing
 
+from weir.proxy.close_reasons import CloseReason
 from weir.proxy.config import config
 from weir.proxy.config.config import ConfigError
 from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.snapshots.gauges import Gauges
 from weir.proxy.workers import link
 from weir.proxy.workers.charges import Charge, Charged, take
-from weir.proxy.workers.counts import Counts, increase
+from weir.proxy.workers.counts import Count, Counts, increase
 from weir.proxy.workers.link import Link, LinkError
 from weir.proxy.workers.messages import Brokers, Charges, ConnectionsChanged, Listen
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
@@ -181,20 +185,21 @@ def test_the_supervisor_counts_charges_and_throttles_of_workers() -> None:
 
 
 def test_the_increase_of_counters_is_what_came_after_the_former_reading() -> None:
-    before = counts(number=3, closed=[("drained", 1, 2)], requests=[(0, 9, 4)])
-    now = counts(number=5, closed=[("drained", 1, 5), ("drained", 2, 1)], requests=[(0, 9, 4), (1, 2, 8)])
-    grown = increase(now, before)
-    assert grown.numbers == [2]
-    assert grown.closed == [("drained", 1, 3), ("drained", 2, 1)]
-    assert grown.requests == [(0, 9, 0), (1, 2, 8)]
+    drained: Hashable = (CloseReason.DRAIN_TIMEOUT, 1)
+    before = counts({"throttles": 3, "closed_at": Counter({drained: 2}), "requests": Counter({(0, 9): 4})})
+    later = Counter({drained: 5, (CloseReason.DRAIN_TIMEOUT, 2): 1})
+    now = counts({"throttles": 5, "closed_at": later, "requests": Counter({(0, 9): 4, (1, 2): 8})})
+    assert increase(now, before).counters == {
+        "throttles": 2,
+        "closed_at": {drained: 3, (CloseReason.DRAIN_TIMEOUT, 2): 1},
+        "requests": {(1, 2): 8},
+    }
     assert increase(now, None) == now
 
 
-def counts(
-    number: int, closed: list[tuple[str, int | None, int]], requests: list[tuple[int, int, int]]
-) -> Counts:
+def counts(counters: dict[str, Count]) -> Counts:
     """A reading; all that is not given is empty."""
-    return Counts({}, 0, [number], [], [], closed, {}, {}, {}, requests, [], 0, [])
+    return Counts(counters, [], 0, [], Gauges())
 
 
 @pytest.mark.parametrize("written", ["many", "-1", -1])

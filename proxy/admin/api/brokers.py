@@ -5,12 +5,11 @@ from __future__ import annotations
 from weir.proxy.admin.api.operation import Call, Operation, State
 from weir.proxy.control.snapshots.filters import Filter
 from weir.proxy.control.snapshots.records import Broker, Brokers
-from weir.proxy.control.supervisor import in_steps
 
 
 async def _brokers(call: Call) -> Brokers:
     state, wanted = call.state, call.query_of(Filter)
-    await in_steps(state.traffic.look(state.sources.now_ms()))
+    state.traffic.look(state.sources.now_ms())
     brokers = state.server.address_book
     names = {node_id: f"{node_id} {address}" for node_id, address in brokers.nodes.items()}
     chosen = sorted(node_id for node_id, name in names.items() if wanted.q.casefold() in name.casefold())

@@ -107,22 +107,15 @@ def state_of(sources: Sources, readiness: Readiness) -> State:
     """
     server = sources.server
     server.conditions.sources.insert(0, readiness.conditions)
-    quotas = server.connection_limiter.quotas
-    traffic = Traffic(
-        server.counters,
-        lambda: server.relays,
-        lambda: server.requests().total(),
-        lambda: server.plane.elsewhere,
-    )
+    traffic = Traffic(server.counters, server.gauges)
     server.conditions.sources.append(lambda: traffic.conditions(sources.now_ms()))
     return State(
         sources,
         readiness,
         SnapshotSources(
             sources.quota_registry,
-            quotas,
-            lambda: server.relays,
-            lambda wanted: server.read_peers(wanted),
+            sources.quota_registry.connections,
+            sources.workers.read_peers,
             sources.now_ms,
         ),
         History(server.scan),

@@ -98,7 +98,7 @@ async def _store(call: Call, changes: Changes) -> None:
             errors.append(error)
         done.set()
 
-    call.state.server.quota_admin.alter(changes, WHO, call.peer, note)
+    call.state.sources.quota_admin.alter(changes, WHO, call.peer, note)
     with trio.move_on_after(ANSWER_S):
         await done.wait()
     if not done.is_set():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from collections.abc import Iterator
 
@@ -16,16 +15,14 @@ from weir.proxy.control.snapshots.records import (
     Store,
     Totals,
     Usage,
-    Worker,
 )
-from weir.proxy.control.supervisor import in_steps
 
 
 async def _status(call: Call) -> Status:
     state = call.state
     server, now_ms = state.server, state.snapshots.unix_ms()
     unready = await state.readiness.problem()
-    await in_steps(state.traffic.look(state.sources.now_ms()))
+    state.traffic.look(state.sources.now_ms())
     return Status(
         version=VERSION,
         compiled=not connection.__file__.endswith(".py"),
@@ -36,7 +33,7 @@ async def _status(call: Call) -> Status:
         all_in_shadow=_all_in_shadow(state),
         problems=tuple(_problems(state, now_ms)),
         stores=(_store(state),),
-        workers=_workers(state, now_ms) if server.workers is None else server.workers(),
+        workers=state.sources.workers.records(),
         usage=_usage(state),
         certificates=tuple(
             Certificate(name=files.name, expires_ms=int(files.expires_s * 1000))
@@ -50,12 +47,6 @@ async def _status(call: Call) -> Status:
 def _all_in_shadow(state: State) -> bool:
     table = state.sources.quota_registry.in_force
     return bool(table.shadow) and not table.values
-
-
-def _workers(state: State, now_ms: int) -> tuple[Worker, ...]:
-    """Return this process, which serves all clients."""
-    connections = state.traffic.latest.connections.total()
-    return (Worker(id=0, pid=os.getpid(), connections=connections, beat_ms=now_ms),)
 
 
 def _totals(state: State) -> Totals:

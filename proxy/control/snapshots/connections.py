@@ -10,7 +10,7 @@ from weir.proxy.connection.state import OPEN, THROTTLED, State
 from weir.proxy.control.slices import slices
 from weir.proxy.control.snapshots.filters import BrokerName, Filter, Text, broker_name
 from weir.proxy.control.snapshots.names import shortened
-from weir.proxy.control.snapshots.opened import Opened
+from weir.proxy.control.snapshots.opened import Opened, OpenRelays
 from weir.proxy.control.snapshots.records import Connection, Connections
 from weir.proxy.control.snapshots.sources import Sources
 from weir.proxy.control.throttled import SLICE
@@ -84,12 +84,14 @@ _RANKS: Final = {
 """Rank by sort order."""
 
 
-def read_connections(sources: Sources, wanted: ConnectionFilter) -> Generator[None, None, Connections]:
-    """Return the chosen connections. Yield between steps of about a millisecond."""
+def read_connections(
+    sources: Sources, relays: OpenRelays, wanted: ConnectionFilter
+) -> Generator[None, None, Connections]:
+    """Return the chosen connections of these. Yield between steps of about a millisecond."""
     now_ms, rank = sources.now_ms(), _RANKS[wanted.sort].of_open
     best: list[tuple[float, int, _Pair]] = []
     number = 0
-    for part in slices(list(sources.relays().items()), SLICE // 4):
+    for part in slices(list(relays.items()), SLICE // 4):
         found = [pair for pair in part if wanted.has(pair, now_ms)]
         number += len(found)
         best += [(rank(pair, now_ms), pair[1].id, pair) for pair in found]

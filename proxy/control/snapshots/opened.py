@@ -1,4 +1,4 @@
-"""The open connections of a server, as snapshots read them."""
+"""The open connections of a worker, as snapshots read them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ once a second, and may be early.
 @dataclass(slots=True)
 class ByteRates:
     """Bytes that a connection has received until its latest reading, and the rates between its two latest
-    readings. The task that reads the traffic takes a reading every 5 s, a worker for each of its reports.
+    readings. A worker takes a reading for each of its reports.
     """
 
     read_ms: int

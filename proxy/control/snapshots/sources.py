@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from weir.proxy.control.peers import ReadPeers
 from weir.proxy.control.quota_registry import QuotaRegistry
-from weir.proxy.control.snapshots.opened import OpenRelays
 from weir.quotas.connections import ConnectionQuotas
 
 
@@ -18,8 +17,6 @@ class Sources:
 
     registry: QuotaRegistry
     connection_quotas: ConnectionQuotas
-    relays: Callable[[], OpenRelays]
-    """Function that returns the open connections."""
     read_peers: ReadPeers
     """Coroutine function that returns the peers of entities."""
     now_ms: Callable[[], int]

@@ -1,5 +1,4 @@
-"""Rates of requests and bytes: differences between two readings of the process's counters, and of those of
-each connection.
+"""Rates of requests and bytes: differences between two readings of the counters.
 
 A task reads every `PERIOD_S`, and a request of the admin API reads again if the last reading is older than
 `FRESH_MS`. So rates cover one to six seconds.
@@ -17,10 +16,7 @@ from weir.proxy.connection.connection import Connection
 from weir.proxy.connection.in_flight import CHARGED
 from weir.proxy.connection.state import THROTTLED
 from weir.proxy.control.events.conditions import Condition, problem
-from weir.proxy.control.slices import slices
-from weir.proxy.control.snapshots.elsewhere import Elsewhere
-from weir.proxy.control.snapshots.opened import OpenRelays
-from weir.proxy.control.throttled import SLICE
+from weir.proxy.control.snapshots.gauges import Gauges
 from weir.proxy.counters import Counters
 from weir.quotas import QuotaKey
 
@@ -52,56 +48,32 @@ class Reading:
 
 
 class Traffic:
-    """The two latest readings of a process's counters."""
+    """The two latest readings of the counters."""
 
-    def __init__(
-        self,
-        counters: Counters,
-        relays: Callable[[], OpenRelays],
-        requests: Callable[[], int],
-        elsewhere: Callable[[], Elsewhere] = Elsewhere,
-    ) -> None:
-        """Begin without readings. `requests` returns the number of requests since the start, `elsewhere` the
-        connections of workers.
-        """
-        self._elsewhere = elsewhere
+    def __init__(self, counters: Counters, gauges: Gauges) -> None:
+        """Begin without readings. `counters` and `gauges` are sums over all workers."""
         self._counters = counters
-        self._relays = relays
-        self._requests = requests
+        self._gauges = gauges
         self._readings: deque[Reading] = deque(maxlen=2)
         self._silent_ms: dict[int | None, int] = {}
         """Time (ms) of the latest reading before which each silent broker has sent something."""
 
-    def look(self, now_ms: int) -> Iterator[None]:
-        """Read the counters, unless they were read less than `FRESH_MS` ago. Yield between steps of about a
-        millisecond.
-        """
+    def look(self, now_ms: int) -> None:
+        """Read the counters, unless they were read less than `FRESH_MS` ago."""
         if self._is_fresh(now_ms):
             return
-        counters, elsewhere = self._counters, self._elsewhere()
+        counters, gauges = self._counters, self._gauges
         reading = Reading(
             now_ms,
-            self._requests(),
+            counters.requests.total(),
             Counter(counters.bytes_from_clients),
             Counter(counters.bytes_from_brokers),
-            Counter(elsewhere.connections),
-            Counter(elsewhere.waiting),
-            Counter(elsewhere.throttled),
+            Counter(gauges.connections),
+            Counter(gauges.waiting),
+            Counter(gauges.throttled),
         )
-        for part in slices(list(self._relays().items()), SLICE // 2):
-            for relay, opened in part:
-                from_client, from_broker = relay.received_bytes
-                reading.from_clients[opened.node_id] += from_client
-                reading.from_brokers[opened.node_id] += from_broker
-                opened.rates.read(now_ms, from_client, from_broker)
-                reading.connections[opened.node_id] += 1
-                connection = relay.connection
-                reading.waiting[opened.node_id] += waits_for_broker(connection, now_ms)
-                count_throttled(connection, now_ms, reading.throttled)
-            yield
-        if not self._is_fresh(now_ms):  # another request may have read between the steps
-            self._note_silence(reading)
-            self._readings.append(reading)
+        self._note_silence(reading)
+        self._readings.append(reading)
 
     def _note_silence(self, reading: Reading) -> None:
         before = self.latest

@@ -232,6 +232,9 @@ def _head(codec_: Codec[M], through: str, edit: Edit[M], *, whole: bool = False)
                     raise
                 return _wait_for_head(body, end, HEAD_BYTES_MAX)
             edit(message, addresses)
+            if hold_ms := addresses.address_book.hold_ms():
+                context.hold_response(hold_ms)
+                return WAIT
             seen, answer = bytes(data[start:stop]), codec_.encode_prefix(message, through)[skip:]
             if len(seen) <= CACHED_BYTES_MAX:
                 cached[addresses.host] = (addresses.address_book.version, seen, answer)

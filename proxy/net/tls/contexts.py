@@ -100,6 +100,8 @@ class ContextOfFiles:
         self._outage = Outage(
             log, "changed TLS files refused, the old ones stay in force", "TLS files can be used again"
         )
+        self.on_change: list[Callable[[], None]] = []
+        """Functions to call after each change of the context."""
         self.refused = 0
         """Number of times that changed files could not be used."""
         self.expires_s = 0.0
@@ -186,6 +188,12 @@ class ContextOfFiles:
             self.last_was_good = True
             self._outage.over(files=self.name)
             log.info("changed TLS files in force for new connections", files=self.name)
+            for call in self.on_change:
+                call()
+
+    async def follow(self, files: FileContents | None) -> None:
+        """Make the context again as `adopt` does, in a thread. Raises ConfigError."""
+        await trio.to_thread.run_sync(self.adopt, files)
 
 
 @contextmanager

@@ -1,18 +1,17 @@
-"""Elsewhere: totals of the connections of worker processes."""
+"""Gauges: what is at present so at the connections of a worker, or of all workers."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from weir.quotas import QuotaKey
 
 
 @dataclass(slots=True)
-class Elsewhere:
-    """Sums of the latest reports of all workers; all 0 without workers. `workers.questions` asks the workers
-    for peers of entities and lists of connections.
-    """
+class Gauges:
+    """Present numbers of one worker, or their sums over the latest reports of all workers."""
 
     connections: Counter[int | None] = field(default_factory=Counter)
     """Number of open connections, by node id of the broker."""
@@ -24,9 +23,11 @@ class Elsewhere:
     """Number of bytes read and not sent yet."""
     reading_stopped: bool = False
     """True while any worker reads from no client because of `buffered_bytes_max`."""
-    reading_stops: int = 0
-    """Number of times since the start that a worker has stopped to read from clients."""
-    log_lines_lost: int = 0
-    """Number of log lines of workers that could not be written, since the start."""
-    requests: Counter[tuple[int, int]] = field(default_factory=Counter)
-    """Number of requests since the start, by (API key, version)."""
+
+    def sum_up(self, each: Collection[Gauges]) -> None:
+        """Become the sum of these."""
+        self.connections = sum((gauges.connections for gauges in each), Counter())
+        self.waiting = sum((gauges.waiting for gauges in each), Counter())
+        self.throttled = sum((gauges.throttled for gauges in each), Counter())
+        self.buffered_bytes = sum(gauges.buffered_bytes for gauges in each)
+        self.reading_stopped = any(gauges.reading_stopped for gauges in each)
