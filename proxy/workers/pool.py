@@ -64,8 +64,8 @@ class Pool:
         *,
         spawn: Spawn = spawn_process,
     ) -> None:
-        """Begin with `number` workers that are not started. They accept the clients of `server` from now
-        on. `put` takes usage records for writing; `sharing` shares usage with other Weirs; `spawn` starts a
+        """Begin with `number` workers that are not started, and follow the changes of `server` from now on.
+        `put` takes usage records for writing; `sharing` shares usage with other Weirs; `spawn` starts a
         worker.
         """
         self._server = server

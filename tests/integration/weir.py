@@ -71,7 +71,7 @@ class Weir:
         while time.monotonic() < deadline:
             if not self._processes.running(NAME):
                 raise WeirError(f"weir ended with {self._processes.exit_status(NAME)}: {self.log[-2000:]}")
-            if '"event": "started"' in self.log:
+            if '"event": "worker started"' in self.log:
                 return self
             time.sleep(0.05)  # between tries to connect; nothing is decided by it
         raise WeirError(f"weir does not listen after {START_S} s: {self.log[-2000:]}")
