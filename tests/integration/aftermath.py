@@ -78,7 +78,8 @@ class Aftermath:
         return {self._weir.port, *map(self.port, self._node_ids)}
 
     def _listening(self) -> set[int]:
-        return listening_ports(*family(self._weir.pid))
+        """The ports at which each of Weir's processes listens: a worker gets its copies a little later."""
+        return set.intersection(*map(listening_ports, family(self._weir.pid)))
 
     def _established(self) -> set[int]:
         return connected_ports(*family(self._weir.pid))

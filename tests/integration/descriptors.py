@@ -36,8 +36,8 @@ def open_count(pid: int) -> int:
     )
 
 
-def listening_ports(*pids: int) -> set[int]:
-    return {_port(row[_LOCAL]) for row in _sockets(pids) if row[_STATE] == _LISTEN}
+def listening_ports(pid: int) -> set[int]:
+    return {_port(row[_LOCAL]) for row in _sockets([pid]) if row[_STATE] == _LISTEN}
 
 
 def connected_ports(*pids: int) -> set[int]:
