@@ -321,9 +321,6 @@ def _pool(
     sharing: UsageSharing | None,
 ) -> Pool:
     """Return the workers that the configuration asks for. Raises ConfigError."""
-    for files in config.tls.files:
-        files.keeps_contents = True
-        files.load()
 
     def put(kind: Kind, records: Sequence[Record]) -> None:
         if recorded is not None:

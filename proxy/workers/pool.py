@@ -66,7 +66,7 @@ class Pool:
     ) -> None:
         """Begin with `number` workers that are not started, and follow the changes of `server` from now on.
         `put` takes usage records for writing; `sharing` shares usage with other Weirs; `spawn` starts a
-        worker.
+        worker. Raises ConfigError if TLS files cannot be used: workers would wait for usable ones for ever.
         """
         self._server = server
         self._manager = manager
@@ -99,6 +99,8 @@ class Pool:
         server.on_use.append(self._send_limits)
         server.address_book.on_change.append(self._send_brokers)
         for files in server.config.tls.files:
+            files.keeps_contents = True
+            files.load()
             files.on_change.append(self._send_tls)
 
     async def run(self) -> None:

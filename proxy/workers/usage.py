@@ -1,8 +1,8 @@
 """Usage records of workers: each worker counts the usage of its clients, the supervisor writes the records.
 
-At the end of each interval, the supervisor asks all workers for their records of this interval. A broker
-belongs to one worker, so no two workers have records of the same client and broker. A worker that drains
-sends the rest unasked; it belongs to the interval that has not ended yet.
+At the end of each interval, the supervisor asks all workers for their records of this interval. Each worker
+that a client has used has a record of it. A worker that drains sends the rest unasked; it belongs to the
+interval that has not ended yet.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
+from structlog.testing import capture_logs
 
 from tests.cli.run_command import error_line
 from tests.conformance.capture.pcaps import write_pcap
@@ -130,6 +131,16 @@ def test_capture_refuses_a_file_of_something_else(tmp_path: Path) -> None:
         weir, ["capture", "--upstream", "127.0.0.1:1", "--out", str(tmp_path / "c"), "--for", "1"]
     )
     assert "is not a capture" in error_line(result)
+
+
+def test_capture_with_unusable_tls_files_stops_before_it_listens(tmp_path: Path) -> None:
+    (tmp_path / "cert.pem").write_text("broken")
+    files = ["--tls-cert", str(tmp_path / "cert.pem"), "--tls-key", str(tmp_path / "cert.pem")]
+    place = ["--listen", f"127.0.0.1:{free_range(1)}", "--out", str(tmp_path / "c")]
+    with capture_logs() as logs:
+        result = CliRunner().invoke(weir, ["capture", "--upstream", "127.0.0.1:1", *place, *files])
+    assert "it holds no certificate" in error_line(result)
+    assert [line["event"] for line in logs] == []
 
 
 def served_broker() -> Brokers:

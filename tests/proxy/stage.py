@@ -100,9 +100,6 @@ def local_pool(
     server: Server, nursery: trio.Nursery, reactor: Reactor, manager: QuotaManager | None = None
 ) -> tuple[Pool, LocalWorkers]:
     """Start the pool of a server with one worker in this process."""
-    for files in server.config.tls.files:
-        files.keeps_contents = True
-        files.load()
     if manager is None:
         health = StoreHealth(lambda: 0.0)
         table = server.quotas.table
