@@ -14,6 +14,4 @@ not ended after 300 s. It ran about 16,000 inputs per second of CPU in one trial
 another; the inputs differed, so this is no comparison.
 
 The admin endpoint has no target: Starlette and h11 parse its requests.
-
-`hashing.py` sends gigabytes through a real `weir run` and compares hashes at both ends.
 """
