@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.integration.weir import Weir
 from tests.kafka.fixtures import fresh_cluster, kafka_cluster, topic
@@ -19,6 +20,15 @@ class StartWeir(Protocol):
     def __call__(
         self, upstream: str, quotas: str = "", *, host: str = ..., options: tuple[str, ...] = ...
     ) -> Weir: ...
+
+
+@pytest.fixture
+def upstream() -> Iterator[str]:
+    """The addresses of librdkafka's mock cluster of three brokers, in this process."""
+    owner = Producer({"bootstrap.servers": "unused:1", "test.mock.num.brokers": 3, "log_level": 0})
+    brokers = owner.list_topics(timeout=10).brokers.values()
+    yield ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
+    owner.flush(0)
 
 
 @pytest.fixture

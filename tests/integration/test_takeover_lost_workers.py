@@ -7,12 +7,10 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final, NamedTuple
 
 import pytest
-from confluent_kafka import Producer
 
 from tests.integration.admin_port import HOST
 from tests.integration.takeovers import PATIENCE_S, Generations, RdkafkaLoad, Running
@@ -20,8 +18,6 @@ from tests.wire.frames import request
 from weir.protocol.messages import ApiVersionsRequest
 
 pytestmark = [pytest.mark.slow]
-
-NODES: Final = 3
 
 
 class Kill(NamedTuple):
@@ -39,14 +35,6 @@ KILLS: Final = {
     "new, as it starts": Kill(2, "worker started", 2),
     "new, as it has the listeners": Kill(2, "listeners taken over", 2),
 }
-
-
-@pytest.fixture
-def upstream() -> Iterator[str]:
-    owner = Producer({"bootstrap.servers": "unused:1", "test.mock.num.brokers": NODES, "log_level": 0})
-    brokers = owner.list_topics(timeout=10).brokers.values()
-    yield ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
-    owner.flush(0)
 
 
 def events(weirs: Generations, number: int, event: str) -> list[dict[str, object]]:

@@ -6,12 +6,10 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from typing import Final
 
 import pytest
-from confluent_kafka import Producer
 
 from tests.cli import cluster as wire
 from tests.cli.cluster import cluster
@@ -35,15 +33,6 @@ SHARED = '[[quota]]\nclient_id = "whole"\nproducer_byte_rate = 1\nscope = "clust
 """With windows of an hour, 36 KB are the quota."""
 HOURS = ("--quota-window-size-seconds", "3600")
 """A rate that does not fall while a test runs."""
-
-
-@pytest.fixture
-def upstream() -> Iterator[str]:
-    owner = Producer({"bootstrap.servers": "unused:1", "test.mock.num.brokers": 3, "log_level": 0})
-    yield ",".join(
-        f"{broker.host}:{broker.port}" for broker in owner.list_topics(timeout=10).brokers.values()
-    )
-    owner.flush(0)
 
 
 def rates(weirs: Generations) -> float:
