@@ -1,4 +1,4 @@
-"""`weir pipeline maintain`, `recommend`, `replay` and `report` are killed (-9, with their JVMs).
+"""`weir pipeline rollup`, `maintain`, `recommend`, `replay` and `report` are killed (-9, with their JVMs).
 
 Meanwhile a reader sees only versions of the tables that a run without kills writes, in their order, and
 output files are either old or new. After the next run, tables and files are those of a run without kills.
@@ -70,6 +70,10 @@ REPORT: Final = Job("report", (), "page.html")
 MAINTAIN: Final = Job("maintain", ("usage", "rejected", "rollup"))
 
 CASES: Final = {
+    "rollup": (
+        ROLLUP,
+        (Kill("rollup", "during"), Kill("rollup", "during", seed=SEED + 1), Kill("rollup", "after")),
+    ),
     "maintain, taking lines in": (MAINTAIN, (Kill("usage", "after"), Kill("MERGE", "during"))),
     "maintain, deleting": (MAINTAIN, (Kill("DELETE", "during"), Kill("DELETE", "after", 3))),
     "maintain, compacting": (MAINTAIN, (Kill("OPTIMIZE", "during"), Kill("VACUUM", "during", 2))),
