@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
+import msgspec
 import pytest
 from kio.serial import entity_reader
 from structlog.testing import capture_logs
@@ -25,11 +25,13 @@ from tests.proxy.mutation_cluster import limited, quotas_of
 from tests.proxy.wire import Wire, new_connection, quota_table
 from tests.wire.frames import body_of, request, response, split, unknown_request
 from tests.wire.messages import id_of, ping, pong, produce_to, produced
+from tests.wire.smallest import least
 from weir import protocol
 from weir.protocol import messages as m
 from weir.protocol.api import ApiKey, response_header_version, versions
-from weir.protocol.codec import response_type
+from weir.protocol.codec import codec, request_type, response_type
 from weir.protocol.messages import Message
+from weir.protocol.schema import Layout
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection.connection import Connection
 from weir.proxy.counters import Counters
@@ -65,172 +67,49 @@ def connection(
     return session
 
 
-# Requests that change both topics, or one; and a broker's response for one
+# Requests that change topics, and a broker's responses
+
+CHANGES: Final = (
+    ApiKey.CREATE_TOPICS,
+    ApiKey.DELETE_TOPICS,
+    ApiKey.CREATE_PARTITIONS,
+    ApiKey.DELETE_RECORDS,
+    ApiKey.ALTER_CONFIGS,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    ApiKey.ELECT_LEADERS,
+    ApiKey.WRITE_TXN_MARKERS,
+    ApiKey.ALTER_REPLICA_LOG_DIRS,
+)
+NAMING: Final = ("name", "topic", "topic_name", "resource_name")
+"""Fields of topics' names."""
+CHOSEN: Final = {"resource_type": 2, "election_type": 1}
+"""Values that make a change one of topics: a resource is a topic, an election is unclean."""
 
 
-def _made(*names: str) -> Message:
-    topic = m.CreateTopicsRequest.CreatableTopic
-    return m.CreateTopicsRequest(
-        topics=[topic(name=n, num_partitions=1, replication_factor=1) for n in names]
-    )
+def about(message: type[Message], version: int, *names: str) -> Message:
+    """Return a message about these topics: an element for each in arrays of topics, one in other arrays."""
+    found: Message = _about(message, message, codec(message, version).layout, names)
+    return found
 
 
-def _deleted(*names: str) -> Message:
-    state = m.DeleteTopicsRequest.DeleteTopicState
-    return m.DeleteTopicsRequest(topics=[state(name=name) for name in names])
+def _about(message: type[Message], built: type[Any], layout: Layout, names: tuple[str, ...]) -> Any:
+    values: dict[str, object] = {}
+    for slot in layout.fields:
+        if slot.struct is not None and slot.is_array and slot.name not in ("configs", "assignments"):
+            each = any(inner.name in NAMING for inner in slot.struct.fields)
+            chosen = [(name,) for name in names] if each else [names]
+            kind = getattr(message, slot.type)
+            values[slot.name] = [_about(message, kind, slot.struct, one) for one in chosen]
+        elif slot.is_array and slot.struct is None:
+            values[slot.name] = [*names] if slot.type == "string" else [0]
+        elif slot.name in NAMING:
+            values[slot.name] = names[0]
+        elif slot.name in CHOSEN:
+            values[slot.name] = CHOSEN[slot.name]
+    return msgspec.structs.replace(least(message, built, layout), **values)
 
 
-def _deleted_by_name(*names: str) -> Message:
-    return m.DeleteTopicsRequest(topic_names=list(names))
-
-
-def _grown(*names: str) -> Message:
-    topic = m.CreatePartitionsRequest.CreatePartitionsTopic
-    return m.CreatePartitionsRequest(topics=[topic(name=name, count=2, assignments=None) for name in names])
-
-
-def _shortened(*names: str) -> Message:
-    topic, partition = (
-        m.DeleteRecordsRequest.DeleteRecordsTopic,
-        m.DeleteRecordsRequest.DeleteRecordsPartition,
-    )
-    return m.DeleteRecordsRequest(
-        topics=[topic(name=name, partitions=[partition(offset=9)]) for name in names]
-    )
-
-
-def _configured(*names: str) -> Message:
-    resource = m.AlterConfigsRequest.AlterConfigsResource
-    return m.AlterConfigsRequest(resources=[resource(resource_type=2, resource_name=n) for n in names])
-
-
-def _configured_incrementally(*names: str) -> Message:
-    resource = m.IncrementalAlterConfigsRequest.AlterConfigsResource
-    return m.IncrementalAlterConfigsRequest(
-        resources=[resource(resource_type=2, resource_name=name) for name in names]
-    )
-
-
-def _reassigned(*names: str) -> Message:
-    kind = m.AlterPartitionReassignmentsRequest
-    partition = kind.ReassignablePartition(replicas=[1])
-    return kind(topics=[kind.ReassignableTopic(name=name, partitions=[partition]) for name in names])
-
-
-def _elected(*names: str) -> Message:
-    topics = [m.ElectLeadersRequest.TopicPartitions(topic=name, partitions=[0]) for name in names]
-    return m.ElectLeadersRequest(election_type=1, topic_partitions=topics)
-
-
-def _marked(*names: str) -> Message:
-    """Aborts by an admin client (KIP-664): markers of two producers, the second for the last topic only."""
-    kind = m.WriteTxnMarkersRequest
-    topics = [kind.WritableTxnMarkerTopic(name=name, partition_indexes=[0]) for name in names]
-    return kind(
-        markers=[
-            kind.WritableTxnMarker(producer_id=8, topics=topics),
-            kind.WritableTxnMarker(producer_id=9, topics=topics[-1:]),
-        ]
-    )
-
-
-def _marks(*producers: int) -> Message:
-    kind = m.WriteTxnMarkersResponse
-    partitions = [kind.WritableTxnMarkerPartitionResult()]
-    return kind(
-        markers=[
-            kind.WritableTxnMarkerResult(
-                producer_id=producer,
-                topics=[kind.WritableTxnMarkerTopicResult(name=THEIRS, partitions=partitions)],
-            )
-            for producer in producers
-        ]
-    )
-
-
-def _moved(*names: str) -> Message:
-    kind = m.AlterReplicaLogDirsRequest
-    topics = [kind.AlterReplicaLogDirTopic(name=name, partitions=[0]) for name in names]
-    return kind(dirs=[kind.AlterReplicaLogDir(path="/a", topics=topics)])
-
-
-CHANGES: Final[dict[int, tuple[Callable[..., Message], Message]]] = {
-    ApiKey.CREATE_TOPICS: (
-        _made,
-        m.CreateTopicsResponse(topics=[m.CreateTopicsResponse.CreatableTopicResult(name=THEIRS)]),
-    ),
-    ApiKey.DELETE_TOPICS: (
-        _deleted,
-        m.DeleteTopicsResponse(responses=[m.DeleteTopicsResponse.DeletableTopicResult(name=THEIRS)]),
-    ),
-    ApiKey.CREATE_PARTITIONS: (
-        _grown,
-        m.CreatePartitionsResponse(
-            results=[m.CreatePartitionsResponse.CreatePartitionsTopicResult(name=THEIRS)]
-        ),
-    ),
-    ApiKey.DELETE_RECORDS: (
-        _shortened,
-        m.DeleteRecordsResponse(
-            topics=[
-                m.DeleteRecordsResponse.DeleteRecordsTopicResult(
-                    name=THEIRS, partitions=[m.DeleteRecordsResponse.DeleteRecordsPartitionResult()]
-                )
-            ]
-        ),
-    ),
-    ApiKey.ALTER_CONFIGS: (
-        _configured,
-        m.AlterConfigsResponse(
-            responses=[
-                m.AlterConfigsResponse.AlterConfigsResourceResponse(resource_type=2, resource_name=THEIRS)
-            ]
-        ),
-    ),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: (
-        _configured_incrementally,
-        m.IncrementalAlterConfigsResponse(
-            responses=[
-                m.IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
-                    resource_type=2, resource_name=THEIRS
-                )
-            ]
-        ),
-    ),
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (
-        _reassigned,
-        m.AlterPartitionReassignmentsResponse(
-            responses=[
-                m.AlterPartitionReassignmentsResponse.ReassignableTopicResponse(
-                    name=THEIRS,
-                    partitions=[m.AlterPartitionReassignmentsResponse.ReassignablePartitionResponse()],
-                )
-            ]
-        ),
-    ),
-    ApiKey.ELECT_LEADERS: (
-        _elected,
-        m.ElectLeadersResponse(
-            replica_election_results=[
-                m.ElectLeadersResponse.ReplicaElectionResult(
-                    topic=THEIRS, partition_result=[m.ElectLeadersResponse.PartitionResult()]
-                )
-            ]
-        ),
-    ),
-    ApiKey.WRITE_TXN_MARKERS: (_marked, _marks(8, 9)),
-    ApiKey.ALTER_REPLICA_LOG_DIRS: (
-        _moved,
-        m.AlterReplicaLogDirsResponse(
-            results=[
-                m.AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult(
-                    topic_name=THEIRS,
-                    partitions=[m.AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult()],
-                )
-            ]
-        ),
-    ),
-}
 BETWEEN_BROKERS: Final[dict[int, Message]] = {
     ApiKey.LEADER_AND_ISR: m.LeaderAndIsrRequest(),
     ApiKey.STOP_REPLICA: m.StopReplicaRequest(),
@@ -293,9 +172,9 @@ def _refusal(api_key: int) -> int:
     return CLUSTER_AUTHORIZATION_FAILED if cluster else REFUSED
 
 
-def _asking(api_key: int, version: int) -> Callable[..., Message]:
-    by_name = api_key == ApiKey.DELETE_TOPICS and version < 6
-    return _deleted_by_name if by_name else CHANGES[api_key][0]
+def _asked(case: tuple[int, int], *names: str) -> bytes:
+    api_key, version = case
+    return request(about(request_type(api_key), version, *names), version, 7)
 
 
 def _changes() -> list[tuple[int, int]]:
@@ -346,10 +225,10 @@ def test_every_api_that_names_topics_is_guarded_or_changes_no_topic() -> None:
 def test_a_protected_topic_is_refused_and_others_of_the_request_are_changed() -> None:
     def check(case: tuple[int, int]) -> None:
         api_key, version = case
-        asking, answer = _asking(*case), CHANGES[api_key][1]
+        answer = about(response_type(api_key), version, THEIRS)
         wire = Wire(connection())
-        wire.feed(0, client=request(asking(OURS, THEIRS), version, 7))
-        assert bytes(wire.to_broker) == request(asking(THEIRS), version, 7)
+        wire.feed(0, client=_asked(case, OURS, THEIRS))
+        assert bytes(wire.to_broker) == _asked(case, THEIRS)
         wire.feed(0, broker=response(answer, version, 7))
         refused, *served = codes(bytes(wire.to_client), api_key, version)
         assert (refused, set(served)) == ((OURS, _refusal(api_key)), {(THEIRS, 0)})
@@ -362,7 +241,7 @@ def test_a_protected_topic_is_refused_and_others_of_the_request_are_changed() ->
 
 def test_admins_and_brokers_change_protected_topics() -> None:
     def check(case: tuple[int, int]) -> None:
-        frame = request(_asking(*case)(OURS, THEIRS), case[1], 7)
+        frame = _asked(case, OURS, THEIRS)
         for who in ("admin", "broker"):
             session = connection(*(["ANONYMOUS"] if who == "admin" else []))
             session.client.is_broker = who == "broker"
@@ -376,7 +255,7 @@ def test_admins_and_brokers_change_protected_topics() -> None:
 def test_requests_for_other_topics_are_forwarded_unchanged() -> None:
     def check(case: tuple[int, int]) -> None:
         wire = Wire(connection())
-        frame = request(_asking(*case)(THEIRS, OURS + "_not"), case[1], 7)
+        frame = _asked(case, THEIRS, OURS + "_not")
         wire.feed(0, client=frame[:20])
         wire.feed(0, client=frame[20:])
         assert bytes(wire.to_broker) == frame
@@ -386,9 +265,14 @@ def test_requests_for_other_topics_are_forwarded_unchanged() -> None:
 
 def test_markers_of_one_producer_have_one_result_with_refused_and_written_topics() -> None:
     """Kafka's WriteTxnMarkersResponse.errorsByProducerId keeps one result for each producer."""
+    asked: Any = about(m.WriteTxnMarkersRequest, 1, THEIRS, OURS)
+    told: Any = about(m.WriteTxnMarkersResponse, 1, THEIRS)
+    (both,) = asked.markers
+    both.producer_id = told.markers[0].producer_id = 8
+    asked.markers.append(msgspec.structs.replace(both, producer_id=9, topics=both.topics[-1:]))
     wire = Wire(connection())
-    wire.feed(0, client=request(_marked(THEIRS, OURS), 1, 7))
-    wire.feed(0, broker=response(_marks(8), 1, 7))
+    wire.feed(0, client=request(asked, 1, 7))
+    wire.feed(0, broker=response(told, 1, 7))
     answer = body_of(bytes(wire.to_client), m.WriteTxnMarkersResponse, 1)
     found = {
         marker.producer_id: [(topic.name, topic.partitions[0].error_code) for topic in marker.topics]
@@ -712,7 +596,7 @@ def test_refused_and_made_changes_are_in_the_audit_log() -> None:
     session = connection()
     with capture_logs() as lines:
         Wire(session).feed(0, client=produce_to(1, **{OURS: 10}))
-        Wire(connection("ANONYMOUS")).feed(0, client=request(_deleted_by_name(OURS), 5))
+        Wire(connection("ANONYMOUS")).feed(0, client=_asked((ApiKey.DELETE_TOPICS, 5), OURS))
     refused, made = [line for line in lines if line.get("log") == "weir.audit"]
     assert (refused["event"], refused["log_level"]) == ("change of protected topics refused", "warning")
     assert (refused["principal"], refused["api"], refused["topics"]) == ("User:ANONYMOUS", "PRODUCE", OURS)
