@@ -88,8 +88,8 @@ PRODUCES: Final = (
         Produce("a connection per request, 4 at a time", rude(4, reconnects=True, pause_s=0.01)),
         Produce(
             "a connection per request, 4 at a time, acks=0",
-            rude(4, reconnects=True, answered=False, pause_s=0.01),
-            0,
+            rude(4, reconnects=True, answered=False, pause_s=0.04),
+            0,  # neither side slows it, so both must be offered the same
         ),
     ),
     (
