@@ -1,4 +1,4 @@
-"""Run the proxy as a process: signals, reload of the quota store, the reactor."""
+"""Run the proxy as a process: signals, and reload of the quota store."""
 
 from __future__ import annotations
 
@@ -43,9 +43,8 @@ from weir.proxy.control.usage.outlet import Record
 from weir.proxy.control.usage.start import Recording, recording
 from weir.proxy.control.usage.tally import Kind, Tally
 from weir.proxy.net import sockets
-from weir.proxy.net.drivers import monotonic_us, run_hosting_trio
+from weir.proxy.net.drivers import monotonic_ms
 from weir.proxy.net.inherited import Inherited, from_systemd
-from weir.proxy.net.reactor import Reactor
 from weir.proxy.server.problems import Problems
 from weir.proxy.server.reload import Reload
 from weir.proxy.server.server import Server
@@ -67,16 +66,10 @@ def run(config: Config, load: Callable[[], Config] | None = None) -> None:
     chosen = choose(config)
     registry = quota_registry(config, chosen.table)
     sockets.allow_all_descriptors()
-    reactor = Reactor(monotonic_us)
     try:
-        run_hosting_trio(
-            reactor,
-            lambda: _main(config, reactor, registry, chosen, recorded, events, load or (lambda: config)),
-        )
+        trio.run(_main, config, registry, chosen, recorded, events, load or (lambda: config))
     except BaseExceptionGroup as group:
         raise single(group) from None
-    finally:
-        reactor.close()
 
 
 def check_system() -> None:
@@ -128,7 +121,6 @@ def single(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 async def _main(
     config: Config,
-    reactor: Reactor,
     registry: QuotaRegistry,
     chosen: Chosen,
     recorded: Recording | None,
@@ -138,13 +130,13 @@ async def _main(
     place = Path(config.settings.takeover_socket) if config.settings.takeover_socket else None
     taker = None if place is None else await taking.begin(place)
     inherited = Inherited([*from_systemd(os.environ), *(taker.sockets if taker is not None else ())])
-    server = Server(config, reactor, registry, inherited)
+    server = Server(config, registry, inherited)
     state = StoreHealth(time.time, chosen.store.name, chosen.foreign_records)
     manager = QuotaManager(chosen.store, registry, chosen.table, config.admins, state, server.supervisor)
-    sharing = usage_sharing(config, registry, lambda: monotonic_us() // 1000)
-    pool = _pool(config, server, manager, reactor, recorded, sharing)
-    process = _Process(config, reactor, server, pool, manager, state, recorded, events, sharing)
-    charges = await _charges_file(config, registry, reactor, sharing, taken_over=taker is not None)
+    sharing = usage_sharing(config, registry, monotonic_ms)
+    pool = _pool(config, server, manager, recorded, sharing)
+    process = _Process(config, server, pool, manager, state, recorded, events, sharing)
+    charges = await _charges_file(config, registry, sharing, taken_over=taker is not None)
     kept = _broker_map(config)
     if kept is not None:
         server.remembered = kept.read()
@@ -184,7 +176,7 @@ async def _main(
             nursery.start_soon(systemd.keep_alive)
             process.say_started()
             if recorded is not None:
-                recorder = recorded.recorder(pool.usage, lambda: monotonic_us() // 1000, server.supervisor)
+                recorder = recorded.recorder(pool.usage, monotonic_ms, server.supervisor)
                 await nursery.start(recorder.run)
             if place is not None:
                 nursery.start_soon(_hand_over, place, process, admin, charges)
@@ -195,7 +187,6 @@ class _Process(NamedTuple):
     """The parts of a Weir that is starting."""
 
     config: Config
-    reactor: Reactor
     server: Server
     pool: Pool
     quota_manager: QuotaManager
@@ -211,7 +202,7 @@ class _Process(NamedTuple):
     def absorb(self, taken: Iterable[UsedUnits]) -> None:
         """Record what clients of a former Weir have used, here and at the workers."""
         units = list(taken)
-        self.server.quotas.absorb(units, self.reactor.now_ms)
+        self.server.quotas.absorb(units, self.server.now_ms)
         self.pool.inherit(units)
 
     async def open_admin(self, inherited: Inherited, listening: trio.Event) -> _Admin | None:
@@ -226,7 +217,7 @@ class _Process(NamedTuple):
             self.pool,
             server.quotas,
             self.store,
-            lambda: self.reactor.now_ms,
+            lambda: self.server.now_ms,
             self._tally,
             server.replication.quotas if config.replication.upstream else None,
             None if self.events is None else self.events.tally,
@@ -247,7 +238,7 @@ class _Process(NamedTuple):
 
         async def look() -> None:
             stalls.look(time.monotonic())
-            server.conditions.look(self.reactor.now_ms)
+            server.conditions.look(server.now_ms)
 
         nursery.start_soon(keep_running, Task.EVENTS, every(PERIOD_S, look))
         if self.events is not None:
@@ -256,7 +247,7 @@ class _Process(NamedTuple):
         if self.sharing is not None:
             self.sharing.join()
             server.conditions.sources.append(self.sharing.conditions)
-            nursery.start_soon(keep_running, Task.SHARING, partial(self.sharing.run, self.reactor))
+            nursery.start_soon(keep_running, Task.SHARING, self.sharing.run)
         reload = Reload(server, load, quota_manager.set_mode)
         nursery.start_soon(_obey_hangup, [quota_manager.reload, reload.reload])
         if self.config.file is not None:
@@ -293,7 +284,6 @@ class _Admin(NamedTuple):
 async def _charges_file(
     config: Config,
     registry: QuotaRegistry,
-    reactor: Reactor,
     sharing: UsageSharing | None,
     *,
     taken_over: bool,
@@ -305,7 +295,7 @@ async def _charges_file(
         sharing.begin_takeover()
     if not config.settings.charges_file:
         return None
-    file = ChargesFile(Path(config.settings.charges_file), registry, lambda: reactor.now_ms)
+    file = ChargesFile(Path(config.settings.charges_file), registry, monotonic_ms)
     if not taken_over:
         shares = partial(is_shareable, every_broker=config.settings.share_usage)
         await file.restore(None if sharing is None else shares)
@@ -316,7 +306,6 @@ def _pool(
     config: Config,
     server: Server,
     manager: QuotaManager,
-    reactor: Reactor,
     recorded: Recording | None,
     sharing: UsageSharing | None,
 ) -> Pool:
@@ -327,7 +316,7 @@ def _pool(
             recorded.writer.put(kind, records)
 
     number = config.settings.workers or number_of_cores()
-    return Pool(server, manager, reactor, number, put, sharing)
+    return Pool(server, manager, number, put, sharing)
 
 
 async def _hand_over(
@@ -356,7 +345,7 @@ async def _hand_over(
     estate = Estate(
         sockets=lambda: server.listeners.all_sockets + ([] if admin is None else admin.sockets),
         brokers=lambda: server.address_book.nodes,
-        used=lambda: server.quotas.used(process.reactor.now_ms),
+        used=lambda: server.quotas.used(server.now_ms),
         pause=partial(pool.accept, on=False),
         flush=flush,
         resume=partial(pool.accept, on=True),

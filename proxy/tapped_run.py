@@ -55,7 +55,7 @@ def run_tapped(config: Config, open_tap: OpenTap, *, for_s: float | None = None)
     registry = quota_registry(config, QuotaTable())
     sockets.allow_all_descriptors()
     reactor = Reactor(monotonic_us)
-    server = Server(config, reactor, registry)
+    server = Server(config, registry)
 
     def prepare(worker: Worker) -> None:
         worker.plane.new_relay = _tapped_relays(server, open_tap)
@@ -79,7 +79,7 @@ async def _serve(
     )
     async with trio.open_nursery() as nursery:
         spawn = LocalWorkers(nursery, reactor, prepare)
-        pool = Pool(server, manager, reactor, 1, lambda _kind, _records: None, spawn=spawn)
+        pool = Pool(server, manager, 1, lambda _kind, _records: None, spawn=spawn)
         nursery.start_soon(pool.run)
         nursery.start_soon(obey_signals, server, nursery.cancel_scope, of_this_process())
         async with trio.open_nursery() as serving:

@@ -36,6 +36,7 @@ class Task(StrEnum):
     EVENTS = "events"
     EXPIRY = "expiry"
     LIFETIMES = "lifetimes"
+    LOG = "log"
     QUOTA_STORE = "quota_store"
     REACTOR = "reactor"
     """Name for callbacks of the reactor (sockets and timers) that have raised an exception. The reactor goes

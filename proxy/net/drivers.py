@@ -1,6 +1,6 @@
 """The two ways to drive a reactor: as the host of Trio's loop, or as a Trio task.
 
-`weir run` hosts Trio: an idle Trio costs nothing, and a ready socket costs one poll and one call. A Trio task
+A worker hosts Trio: an idle Trio costs nothing, and a ready socket costs one poll and one call. A Trio task
 per wake-up costs two to three times the CPU (docs/background/performance.md). Tests under MockClock, and
 programs that embed Weir, run the reactor in a Trio task.
 """
@@ -26,6 +26,11 @@ _monotonic_ns: Final = time.monotonic_ns
 def monotonic_us() -> int:
     """Return the time (µs) on the monotonic clock."""
     return _monotonic_ns() // 1000
+
+
+def monotonic_ms() -> int:
+    """Return the time (ms) on the monotonic clock."""
+    return _monotonic_ns() // 1_000_000
 
 
 def trio_us() -> int:

@@ -20,6 +20,7 @@ from weir.proxy.config.config import Config, Settings
 from weir.proxy.connection.client import Client
 from weir.proxy.connection.connection import Connection, ConnectionLimits
 from weir.proxy.connection.usage_registries import UsageRegistries
+from weir.proxy.control import rate_limited_log
 from weir.proxy.control.cluster.broker_states import BrokerStates
 from weir.proxy.control.quota_registry import EXPIRY_S, QuotaRegistry
 from weir.proxy.control.rate_limited_log import RateLimitedLog
@@ -81,7 +82,7 @@ class DataPlane:
         self._quotas = quotas
         self._limiter = limiter
         self._reactor = reactor
-        self.rate_limited_log = RateLimitedLog(reactor)
+        self.rate_limited_log = RateLimitedLog()
         prepare()
         make_plans = partial(
             Plans,
@@ -157,6 +158,7 @@ class DataPlane:
             nursery.start_soon(self.supervisor.keep_running, task, every(period_s, step))
 
         start(Task.EXPIRY, EXPIRY_S, lambda: in_steps(self._quotas.expire(now_ms())))
+        start(Task.LOG, rate_limited_log.PERIOD_S, self.rate_limited_log.look)
         start(Task.LIFETIMES, self.lifetimes.period_s, lambda: in_steps(self.lifetimes.look(present_ms)))
 
     def use(self, config: Config) -> None:

@@ -19,6 +19,7 @@ from weir.proxy import file_watch, logs
 from weir.proxy.addresses import Address, AddressBook
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.config.config import Config, ConfigError
+from weir.proxy.control import rate_limited_log
 from weir.proxy.control.cluster.address_check import AddressCheck
 from weir.proxy.control.cluster.broker_states import BrokerStates
 from weir.proxy.control.cluster.discovery import Discovery
@@ -40,10 +41,11 @@ from weir.proxy.control.supervisor import Supervisor, Task, every, in_steps
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.replication.replication import Replication
 from weir.proxy.net import sockets
+from weir.proxy.net.drivers import monotonic_ms
 from weir.proxy.net.inherited import Inherited
 from weir.proxy.net.latency import Latencies
 from weir.proxy.net.own_listeners import OwnListeners
-from weir.proxy.net.reactor import Reactor, Turns
+from weir.proxy.net.reactor import Turns
 from weir.proxy.server.connection_limiter import limit_connections
 from weir.proxy.server.listeners import Listeners
 from weir.proxy.server.target import BOOTSTRAP, Target
@@ -83,9 +85,15 @@ class Server:
     """
 
     def __init__(
-        self, config: Config, reactor: Reactor, quotas: QuotaRegistry, inherited: Inherited | None = None
+        self,
+        config: Config,
+        quotas: QuotaRegistry,
+        inherited: Inherited | None = None,
+        clock_ms: Callable[[], int] = monotonic_ms,
     ) -> None:
-        """Begin without listeners; `serve` opens them, with `inherited` sockets where these fit."""
+        """Begin without listeners; `serve` opens them, with `inherited` sockets where these fit. `clock_ms`
+        is the clock of budgets and connections (ms).
+        """
         self.config = config
         self.quotas = quotas
         self.remembered: dict[int, Address] = {}
@@ -113,16 +121,15 @@ class Server:
         """Number of replaced workers by reason."""
         self.replication = Replication(quotas.replication)
         """Replication throttles and budgets of all brokers (KIP-73)."""
-        self.rate_limited_log = RateLimitedLog(reactor)
+        self.rate_limited_log = RateLimitedLog()
         self.supervisor = Supervisor(self.counters, self.rate_limited_log.note)
         """Restarts the tasks of the process after failures."""
-        reactor.on_error = self.supervisor.note_callback
         self.own_listeners = OwnListeners()
         """The IP addresses and ports at which this Weir listens."""
         self.listeners = Listeners(self.own_listeners, inherited)
         self.on_use: list[Callable[[Config], None]] = []
         """Functions to call with each new configuration."""
-        self._reactor = reactor
+        self._clock_ms = clock_ms
         self._discovery = Discovery(config, self.address_book, self.broker_states)
         self._address_check = AddressCheck(config, self.address_book, self.own_listeners)
         self._port_per_broker = not config.settings.sni_domain
@@ -175,19 +182,17 @@ class Server:
     def _start_housekeeping(self, nursery: trio.Nursery, workers: Workers) -> None:
         """Start the periodic tasks; a failure of one task stops no other."""
 
-        def now_ms() -> int:
-            return self._reactor.now_ms
-
         def start(
             task: Task, period_s: float | Callable[[], float], step: Callable[[], Awaitable[None]]
         ) -> None:
             nursery.start_soon(self.supervisor.keep_running, task, every(period_s, step))
 
+        start(Task.LOG, rate_limited_log.PERIOD_S, self.rate_limited_log.look)
         start(Task.BROKERS, lambda: self._discovery.period_s, self._discovery.refresh)
         nursery.start_soon(self.supervisor.keep_running, Task.BROKERS, self._address_check.run)
         for files in self.config.tls.files:
             start(Task.TLS_FILES, file_watch.LOOK_S, files.look)
-        start(Task.EXPIRY, EXPIRY_S, lambda: in_steps(self.quotas.expire(now_ms())))
+        start(Task.EXPIRY, EXPIRY_S, lambda: in_steps(self.quotas.expire(self.now_ms)))
         publish = self.events.publish
         throttle_logs = [
             ThrottleLog(self.scan, workers.read_peers, publish, shadow=shadow) for shadow in (False, True)
@@ -195,14 +200,14 @@ class Server:
 
         async def look_at_throttles() -> None:
             for throttles in throttle_logs:
-                await throttles.look(now_ms())
+                await throttles.look(self.now_ms)
 
         start(Task.THROTTLE_LOG, throttle_log.PERIOD_S, look_at_throttles)
         usage_levels = [UsageLevels(self.scan, publish, shadow=shadow) for shadow in (False, True)]
         start(
             Task.EVENTS,
             levels.PERIOD_S,
-            lambda: in_steps(chain.from_iterable(both.look(now_ms()) for both in usage_levels)),
+            lambda: in_steps(chain.from_iterable(both.look(self.now_ms) for both in usage_levels)),
         )
         changes = QuotaChanges(self.quotas, publish)
         start(Task.EVENTS, CHANGES_S, lambda: in_steps(changes.look()))
@@ -215,7 +220,7 @@ class Server:
     @property
     def now_ms(self) -> int:
         """Time (ms) on the clock that budgets and connections use."""
-        return self._reactor.now_ms
+        return self._clock_ms()
 
     def use(self, config: Config) -> None:
         """Use the limits and times of this configuration from now on; limits of a connection apply to new

@@ -64,6 +64,8 @@ class Charged:
         """Begin with all limiters of the registry unread. A look visits at most `look_max` used limiters."""
         self._registry = registry
         self._look_max = look_max
+        self.visits_all = True
+        """True unless the latest look has left used limiters to the next ones."""
         self._stamp = UNSEEN
         """Stamp of the registry whose quotas are watched."""
         self._watched: dict[QuotasName, tuple[CarriedQuotas, list[Tags]]] = {}
@@ -106,7 +108,9 @@ class Charged:
         for of, (_quotas, noted) in self._watched.items():
             for tags in taken(noted, len(noted) if everything else LOOK_MAX):
                 self._used.note((of, tags), now_ms)
-        return self._used.all() if everything else self._used.next_ones(self._look_max)
+        chosen = self._used.all() if everything else self._used.next_ones(self._look_max)
+        self.visits_all = everything or len(chosen) < self._look_max
+        return chosen
 
     def _forget(self) -> None:
         """Forget counters of limiters that were removed, if there are many."""

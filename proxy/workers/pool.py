@@ -25,7 +25,6 @@ from weir.proxy.control.snapshots.gauges import Gauges
 from weir.proxy.control.snapshots.records import Connections, Worker
 from weir.proxy.control.stores.quota_manager import QuotaManager
 from weir.proxy.control.supervisor import Task
-from weir.proxy.net.reactor import Reactor
 from weir.proxy.server.server import Server
 from weir.proxy.server.target import Target
 from weir.proxy.workers import charges, counts, messages, replication
@@ -57,7 +56,6 @@ class Pool:
         self,
         server: Server,
         manager: QuotaManager,
-        reactor: Reactor,
         number: int,
         put: Put,
         sharing: UsageSharing | None = None,
@@ -70,7 +68,6 @@ class Pool:
         """
         self._server = server
         self._manager = manager
-        self._reactor = reactor
         self._spawn = spawn
         self._begun = trio.Event()
         """Set once workers may serve clients."""
@@ -82,9 +79,7 @@ class Pool:
         self._lost_s = -RECENT_S
         self.usage = UsageCollector(self._send, put)
         """The workers' usage records."""
-        self._sharing = (
-            None if sharing is None else SharingSender(sharing, self._send, lambda: reactor.now_ms)
-        )
+        self._sharing = None if sharing is None else SharingSender(sharing, self._send, lambda: server.now_ms)
         self._lists = ConnectionLists(self.handles)
         self._peers = PeerLists(self.handles)
         self._flushes: Questions[None] = Questions(self.handles, FLUSH_S)
@@ -208,7 +203,7 @@ class Pool:
         meanwhile do not reach this one: at most those of the last steps.
         """
         yield from self._quota_changes(number)
-        for some in charges.of_all(self._server.quotas, self._reactor.now_ms):
+        for some in charges.of_all(self._server.quotas, self._server.now_ms):
             yield None if some is None else messages.Charges(some)
         yield messages.Limits(self._server.config.settings)
         yield from self._quota_changes(number)
@@ -325,7 +320,7 @@ class Pool:
 
     def _take_charges(self, number: int, message: messages.Charges) -> None:
         """Absorb charges here, and have the other workers absorb them."""
-        charges.take(self._server.quotas, message.charges, self._reactor.now_ms, count=True)
+        charges.take(self._server.quotas, message.charges, self._server.now_ms, count=True)
         self._send_others(number, message)
 
     def _take_counts(self, number: int, increase: counts.Counts) -> None:

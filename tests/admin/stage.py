@@ -176,7 +176,7 @@ async def _stage(reactor: Reactor, script: Script, quotas: Path | None, options:
             store = FileStore(found.quota_file)
             table = store.start()
             registry, health = QuotaRegistry(table), StoreHealth(lambda: 0.0)
-            server = Server(found, reactor, registry)
+            server = Server(found, registry, clock_ms=lambda: reactor.present_us() // 1000)
             manager = QuotaManager(store, registry, table, frozenset(), health, server.supervisor)
             await nursery.start(manager.run)
             pool, local = local_pool(server, nursery, reactor, manager)

@@ -13,7 +13,6 @@ from weir.proxy.control.sharing.reader import Link
 from weir.proxy.control.sharing.sharing import UsageSharing
 from weir.proxy.control.stores.store import StoreError, StoreHealth
 from weir.proxy.control.usage.tally import Tally
-from weir.proxy.net.reactor import Reactor
 from weir.proxy.server.server import Server
 from weir.quotas import QuotaTable
 from weir.quotas.replication.replication_quotas import ReplicationQuotas
@@ -24,19 +23,13 @@ SUFFIXES: Final = {"counter": "_total", "info": "_info"}
 
 def exposed_metrics() -> dict[str, str]:
     """Return the name of every metric, as it is scraped → its type."""
-    reactor = Reactor(lambda: 0)
-    try:
-        registry = QuotaRegistry(QuotaTable())
-        server = Server(config.load(None, {"upstream": "a:1"}), reactor, registry)
-        state, replication = StoreHealth(lambda: 0.0), ReplicationQuotas()
-        sharing = UsageSharing(registry, _no_link, "weir", 1, lambda: 0)
-        sources = Sources(
-            server, NoWorkers(), registry, state, lambda: 0, Tally(), replication, Tally(), sharing
-        )
-        found = [family for family in families(sources, ready=True) if family is not None]
-        return {family.name + SUFFIXES.get(family.type, ""): family.type for family in found}
-    finally:
-        reactor.close()
+    registry = QuotaRegistry(QuotaTable())
+    server = Server(config.load(None, {"upstream": "a:1"}), registry, clock_ms=int)
+    state, replication = StoreHealth(lambda: 0.0), ReplicationQuotas()
+    sharing = UsageSharing(registry, _no_link, "weir", 1, lambda: 0)
+    sources = Sources(server, NoWorkers(), registry, state, lambda: 0, Tally(), replication, Tally(), sharing)
+    found = [family for family in families(sources, ready=True) if family is not None]
+    return {family.name + SUFFIXES.get(family.type, ""): family.type for family in found}
 
 
 def _no_link() -> Link:

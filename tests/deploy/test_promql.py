@@ -31,7 +31,6 @@ from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.snapshots.records import Worker
 from weir.proxy.control.stores.store import StoreHealth
 from weir.proxy.control.usage.tally import Loss, Tally
-from weir.proxy.net.reactor import Reactor
 from weir.proxy.server.server import Server
 from weir.quotas import parse
 from weir.quotas.replication.replication_quotas import ReplicationQuotas
@@ -84,28 +83,22 @@ def scrapes() -> Iterator[tuple[int, list[Metric]]]:
     client, a dead broker, lost usage, lost workers, and a throttled replica.
     """
     now_ms = NOW_MS
-    reactor = Reactor(lambda: now_ms * 1000)
-    try:
-        registry, replication, tally = QuotaRegistry(parse(QUOTAS)), quotas(), Tally()
-        settings = {"upstream": "a:1", "max_connection_creation_rate": 100}
-        server = Server(config.load(None, settings), reactor, registry)
-        server.address_book.learn(1, Address("a", 1))
-        server.broker_states.failed(1, "refused")
-        workers = NoWorkers(Worker(id=0, pid=os.getpid(), connections=0, beat_ms=now_ms))
-        store = StoreHealth(lambda: 0.0)
-        sources = Sources(
-            server, workers, registry, store, lambda: now_ms, tally, replication, events=Tally()
-        )
-        for number in range(SCRAPES):
-            now_ms = NOW_MS + number * PERIOD_S * 1000
-            _charge(registry, now_ms)
-            _replicate(replication, now_ms)
-            _serve(server)
-            tally.note_dropped(Loss.QUEUE_FULL, 1)
-            found = [*families(sources, ready=True), *ProcessCollector(registry=None).collect()]
-            yield START_S + number * PERIOD_S, [family for family in found if family is not None]
-    finally:
-        reactor.close()
+    registry, replication, tally = QuotaRegistry(parse(QUOTAS)), quotas(), Tally()
+    settings = {"upstream": "a:1", "max_connection_creation_rate": 100}
+    server = Server(config.load(None, settings), registry, clock_ms=lambda: now_ms)
+    server.address_book.learn(1, Address("a", 1))
+    server.broker_states.failed(1, "refused")
+    workers = NoWorkers(Worker(id=0, pid=os.getpid(), connections=0, beat_ms=now_ms))
+    store = StoreHealth(lambda: 0.0)
+    sources = Sources(server, workers, registry, store, lambda: now_ms, tally, replication, events=Tally())
+    for number in range(SCRAPES):
+        now_ms = NOW_MS + number * PERIOD_S * 1000
+        _charge(registry, now_ms)
+        _replicate(replication, now_ms)
+        _serve(server)
+        tally.note_dropped(Loss.QUEUE_FULL, 1)
+        found = [*families(sources, ready=True), *ProcessCollector(registry=None).collect()]
+        yield START_S + number * PERIOD_S, [family for family in found if family is not None]
 
 
 def _charge(registry: QuotaRegistry, now_ms: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 import pytest
 import trio
@@ -16,7 +16,6 @@ from weir.proxy.admin.metrics import Sources, families
 from weir.proxy.config import config
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.stores.store import StoreHealth
-from weir.proxy.net.reactor import Reactor
 from weir.proxy.server.server import Server
 from weir.quotas import parse
 
@@ -61,10 +60,8 @@ def said(labels: dict[str, str]) -> frozenset[tuple[str, str]]:
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
-    reactor = Reactor(lambda: 0)
-    yield Server(config.load(None, {"upstream": "kafka:9092"}), reactor, registry_of())
-    reactor.close()
+def server() -> Server:
+    return Server(config.load(None, {"upstream": "kafka:9092"}), registry_of(), clock_ms=int)
 
 
 def scraped(

@@ -10,7 +10,6 @@ import trio
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.sharing.reader import Read
 from weir.proxy.control.sharing.sharing import UsageSharing
-from weir.proxy.net.reactor import Reactor
 from weir.quotas import parse
 from weir.quotas.sharing.report import ReportKey
 
@@ -88,18 +87,6 @@ def sharing_of(
 
 def ignore() -> None:
     """A task that works again interests no test here."""
-
-
-async def run(sharing: UsageSharing, clock: Clock) -> None:
-    reactor = Reactor(lambda: 1000 * clock.now_ms)
-    try:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(sharing.run, reactor, ignore)
-            while True:
-                reactor.turn(0)
-                await trio.sleep(0.005)
-    finally:
-        reactor.close()
 
 
 async def until(is_so: Callable[[], bool]) -> None:

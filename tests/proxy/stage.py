@@ -107,7 +107,7 @@ def local_pool(
             FileStore(None), server.quotas, table, server.config.admins, health, server.supervisor
         )
     local = LocalWorkers(nursery, reactor)
-    pool = Pool(server, manager, reactor, 1, lambda _kind, _records: None, spawn=local)
+    pool = Pool(server, manager, 1, lambda _kind, _records: None, spawn=local)
     nursery.start_soon(pool.run)
     return pool, local
 
@@ -131,7 +131,9 @@ async def set_stage(
                 **options,
             }
             loaded = config.load(None, given)
-            server = Server(loaded, reactor, quota_registry(loaded, table))
+            server = Server(
+                loaded, quota_registry(loaded, table), clock_ms=lambda: reactor.present_us() // 1000
+            )
             pool, local = local_pool(server, nursery, reactor)
             await nursery.start(server.serve, pool)
             assert script is not None, "the server should not have started"

@@ -430,7 +430,7 @@ def test_a_scrape_of_metrics_lets_other_sockets_run() -> None:
         for number in range(ENTITIES_MAX):
             registry.of(0).ledger("ANONYMOUS", f"app-{number}", 0)
             registry.of(0).mutations.budget("ANONYMOUS", f"app-{number}", 0)
-        server = Server(config.load(None, {"upstream": "a:1"}), reactor, registry)
+        server = Server(config.load(None, {"upstream": "a:1"}), registry)
         sources = Sources(server, NoWorkers(), registry, StoreHealth(lambda: 0.0), lambda: 0)
         before = turns
         await render(families(sources, ready=True), "")

@@ -16,6 +16,7 @@ from weir.proxy.workers.charges_sender import ChargesSender
 from weir.proxy.workers.messages import Charges
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from weir.quotas.registry import SLICE
+from weir.quotas.sharing.shared import LOOK_MS
 from weir.quotas.table.options import Options, Scope
 from weir.quotas.used import LOOK_MAX
 
@@ -98,6 +99,12 @@ def test_an_idle_worker_posts_nothing(stand: Stand) -> None:
     stand.told()
     stand.until(3000)
     assert stand.posted == []
+    stand.clock.now_ms += LOOK_MS
+    stand.reactor.turn(0)
+    assert stand.reactor.timeout_s() is None, "nothing wakes it"
+    stand.produce("whole", 30)
+    stand.until(3050)
+    assert stand.told() == {"whole": 30}
 
 
 def test_everything_is_told_at_the_end_without_waiting(stand: Stand) -> None:

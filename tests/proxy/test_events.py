@@ -52,7 +52,6 @@ from weir.proxy.control.stores.store import StoreHealth
 from weir.proxy.control.usage.outlet import OutletError, Record, key, value
 from weir.proxy.control.usage.tally import Kind, Loss, Tally
 from weir.proxy.control.usage.writer import Writer
-from weir.proxy.net.reactor import Reactor
 from weir.proxy.net.tls.contexts import ContextOfFiles
 from weir.proxy.net.tls.rules import TlsRules
 from weir.proxy.server.problems import Problems
@@ -431,12 +430,8 @@ def test_an_expired_certificate_is_logged_once(nothing_served: Server) -> None:
 
 
 @pytest.fixture
-def nothing_served() -> Iterator[Server]:
-    reactor = Reactor(lambda: 0)
-    try:
-        yield Server(config.load(None, {"upstream": "a:1"}), reactor, registry_of())
-    finally:
-        reactor.close()
+def nothing_served() -> Server:
+    return Server(config.load(None, {"upstream": "a:1"}), registry_of(), clock_ms=int)
 
 
 def test_a_process_that_stood_still_says_so_and_for_how_long() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -16,7 +15,6 @@ from tests.proxy.worker_rigs import running_worker
 from weir.proxy import logs
 from weir.proxy.config import config
 from weir.proxy.control.quota_registry import QuotaRegistry
-from weir.proxy.net.reactor import Reactor
 from weir.proxy.server.reload import RELOADED, Reload
 from weir.proxy.server.server import Server
 from weir.proxy.workers.messages import Flush, Flushed, Limits
@@ -26,10 +24,10 @@ from weir.quotas import QuotaTable
 class Running:
     """A server that does not serve, its configuration file, and the modes that quotas were put in."""
 
-    def __init__(self, path: Path, reactor: Reactor) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
         self.write("")
-        self.server = Server(self.load(), reactor, QuotaRegistry(QuotaTable()))
+        self.server = Server(self.load(), QuotaRegistry(QuotaTable()))
         self.modes: list[bool] = []
         self.reload = Reload(self.server, self.load, self._set_mode)
 
@@ -50,10 +48,8 @@ class Running:
 
 
 @pytest.fixture
-def running(tmp_path: Path) -> Iterator[Running]:
-    reactor = Reactor(lambda: 0)
-    yield Running(tmp_path / "weir.toml", reactor)
-    reactor.close()
+def running(tmp_path: Path) -> Running:
+    return Running(tmp_path / "weir.toml")
 
 
 def test_every_setting_that_can_be_reloaded_exists() -> None:

@@ -21,7 +21,6 @@ from weir.proxy.admin.replication.status import (
 from weir.proxy.config import config
 from weir.proxy.control.configured import quota_registry
 from weir.proxy.control.stores.store import StoreHealth
-from weir.proxy.net.reactor import Reactor
 from weir.proxy.server.server import Server
 from weir.quotas import QuotaTable
 from weir.quotas.replication.replication_quotas import ReplicationQuotas
@@ -162,13 +161,11 @@ def test_replication_metrics_exist_only_with_replication_listeners(server: Serve
 
 def test_a_replication_rate_is_measured_over_the_configured_samples() -> None:
     """Kafka's SimpleRate forgets a sample N windows after its last event; the window is at least one."""
-    reactor = Reactor(lambda: 0)
     windows = {"replication_quota_window_num": 2, "replication_quota_window_size_seconds": 3}
     loaded = config.load(None, {"upstream": "kafka:9092", **windows})
-    found = Server(loaded, reactor, quota_registry(loaded, QuotaTable()))
+    found = Server(loaded, quota_registry(loaded, QuotaTable()), clock_ms=int)
     found.replication.quotas.use(throttles())
     budget = found.replication.quotas.budget(Role.LEADER, 1)
     budget.charge(100_000_000, now_ms=0)
     assert budget.allowed_bytes(now_ms=5999) < 0
     assert budget.allowed_bytes(now_ms=6000) == 3 * budget.limit
-    reactor.close()

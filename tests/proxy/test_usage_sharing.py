@@ -19,7 +19,6 @@ from tests.proxy.shared_topic import (
     TopicLink,
     clock_on,
     ignore,
-    run,
     sharing_of,
     throttle,
     until,
@@ -29,7 +28,6 @@ from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.sharing.reader import HAND_OVER_MS, Link, News, Read, Reader
 from weir.proxy.control.sharing.sharing import INHERITED_MS, usage_sharing
 from weir.proxy.control.stores.store import StoreError
-from weir.proxy.net.reactor import Reactor
 from weir.quotas.sharing.blindness import Sight
 from weir.quotas.sharing.others import CHARGED_MAX, Charge
 from weir.quotas.sharing.report import Report, Usage, decode, encode, limiter_number
@@ -44,8 +42,8 @@ def test_usage_at_one_weir_throttles_clients_of_the_other(user: str, every_broke
             sharing_of(topic, clock, name, every_broker=every_broker) for name in ("one", "other")
         )
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(run, one, clock)
-            nursery.start_soon(run, other, clock)
+            nursery.start_soon(one.run, ignore)
+            nursery.start_soon(other.run, ignore)
             await until(lambda: clock_on(clock) and other.weirs == 2 and one.weirs == 2)
             assert throttle(there, user, 1, clock.now_ms) == 0
             throttle(here, user, 20_000, clock.now_ms)
@@ -54,24 +52,6 @@ def test_usage_at_one_weir_throttles_clients_of_the_other(user: str, every_broke
             nursery.cancel_scope.cancel()
 
     trio.run(story)
-
-
-@pytest.mark.trio
-async def test_looks_at_limiters_do_not_wake_trio(monkeypatch: pytest.MonkeyPatch) -> None:
-    topic, clock = Topic(), Clock()
-    one, _registry = sharing_of(topic, clock)
-    looks: list[int] = []
-    monkeypatch.setattr(one, "look", lambda: looks.append(clock.now_ms))
-    reactor = Reactor(lambda: 1000 * clock.now_ms)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(one.run, reactor, ignore)
-        await trio.testing.wait_all_tasks_blocked()
-        for _ in range(50):  # no task of Trio runs meanwhile
-            reactor.turn(0)
-            clock.now_ms += LOOK_MS
-        assert looks == list(range(100_000, 101_000, LOOK_MS))
-        nursery.cancel_scope.cancel()
-    reactor.close()
 
 
 def read_all(topic: Topic, clock: Clock) -> News:
@@ -208,7 +188,7 @@ async def test_a_look_that_always_fails_ends_sharing_and_its_thread(monkeypatch:
 
     async def share() -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(run, one, clock)
+            nursery.start_soon(one.run, ignore)
             await until(lambda: clock_on(clock) and False)
 
     monkeypatch.setattr(one, "look", fail)
@@ -403,7 +383,7 @@ def test_a_bug_in_charging_others_usage_does_not_end_the_process() -> None:
 
         one.on_absorb.append(fail)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(run, one, clock)
+            nursery.start_soon(one.run, ignore)
             await until(lambda: clock_on(clock) and one.blindness.sight is Sight.CLEAR)
             nursery.cancel_scope.cancel()
         assert not errors

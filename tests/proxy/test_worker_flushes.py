@@ -139,7 +139,7 @@ async def test_a_flush_waits_for_a_silent_worker_for_a_second_only(
 
 @staged()
 async def test_workers_get_what_clients_of_a_former_weir_have_used(stage: Stage) -> None:
-    pool = new_pool(stage.server, stage.server._reactor)
+    pool = new_pool(stage.server)
     ends = connect(pool)
     shared = UsedUnits((None, "cluster produce", False), Tags("u", "c"), [(5, 7.0)], 3)
     own = UsedUnits((1, "produce", False), Tags("u", "c"), [(5, 7.0)], 3)

@@ -43,7 +43,7 @@ from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 @asynccontextmanager
 async def pool_of(stage: Stage) -> AsyncIterator[tuple[Pool, list[Heard]]]:
     """A pool for the stage's server, and its workers' ends of the links."""
-    pool = new_pool(stage.server, stage.server._reactor)
+    pool = new_pool(stage.server)
     ends = connect(pool)
     async with trio.open_nursery() as nursery:
         pool._nursery = nursery
@@ -227,7 +227,7 @@ EACH = QuotaTable({(Entity(client_id=DEFAULT), QuotaKey.PRODUCER_BYTE_RATE): 100
 
 @staged(brokers=(0, 1))
 async def test_a_new_process_gets_usage_in_steps(stage: Stage) -> None:
-    registry, now_ms = stage.server.quotas, stage.server._reactor.now_ms
+    registry, now_ms = stage.server.quotas, stage.server.now_ms
     registry.use(EACH)
     for node_id in (0, 1):
         for number in range(CLIENTS):
@@ -246,7 +246,7 @@ async def test_a_new_process_gets_changed_quotas_before_usage_and_those_of_meanw
     stage: Stage,
 ) -> None:
     """A worker drops usage of limiters that its quotas do not have."""
-    registry, now_ms = stage.server.quotas, stage.server._reactor.now_ms
+    registry, now_ms = stage.server.quotas, stage.server.now_ms
     registry.use(EACH)
     registry.of(0).ledger("", "c1", now_ms).charge_produce(50, now_ms)
     async with pool_of(stage) as (pool, _ends):

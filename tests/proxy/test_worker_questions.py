@@ -246,7 +246,7 @@ def test_a_report_has_the_bytes_that_wait_to_be_sent(reactor: Reactor) -> None:
 def test_lost_log_lines_of_workers_are_counted_by_the_supervisor(
     reactor: Reactor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    supervisor = Server(config.load(None, {"upstream": "broker:1"}), reactor, QuotaRegistry(QuotaTable()))
+    supervisor = Server(config.load(None, {"upstream": "broker:1"}), QuotaRegistry(QuotaTable()))
     before, lost = counts_of(World(), reactor), logs.lost_lines()
     with monkeypatch.context() as worker:
         worker.setattr(logs, "lost_lines", lambda: lost + 7)

@@ -70,7 +70,7 @@ async def test_denied_quota_requests_at_a_worker_are_logged_once_a_second_and_al
 
 @staged()
 async def test_the_supervisor_counts_quota_requests_that_workers_have_denied(stage: Stage) -> None:
-    pool = new_pool(stage.server, stage.server._reactor)
+    pool = new_pool(stage.server)
     for count in (2, 3):
         await pool._take(0, Denied(count))
     assert pool._manager._state.denied == 5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import trio
 
-from tests.proxy.shared_topic import TABLE, Clock, Topic, clock_on, run, sharing_of, throttle, until
+from tests.proxy.shared_topic import TABLE, Clock, Topic, clock_on, ignore, sharing_of, throttle, until
 from weir.proxy.config import config
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.sharing.sharing import UsageSharing
@@ -57,8 +57,8 @@ def test_usage_at_one_weir_throttles_clients_of_a_worker_of_another_weir() -> No
         (one, _supervisor), (other, there) = (sharing_of(topic, clock, name) for name in ("one", "other"))
         worker = Worker(one, clock)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(run, one, clock)
-            nursery.start_soon(run, other, clock)
+            nursery.start_soon(one.run, ignore)
+            nursery.start_soon(other.run, ignore)
             await until(lambda: worker.look() and other.weirs == 2 and one.weirs == 2)
             throttle(there, "shared", 20_000, clock.now_ms)
             await until(lambda: worker.look() and worker.units == 20_000)
@@ -90,8 +90,8 @@ def test_usage_at_a_worker_throttles_clients_of_another_weir() -> None:
         (one, supervisor), (other, there) = (sharing_of(topic, clock, name) for name in ("one", "other"))
         worker = Worker(one, clock)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(run, one, clock)
-            nursery.start_soon(run, other, clock)
+            nursery.start_soon(one.run, ignore)
+            nursery.start_soon(other.run, ignore)
             await until(lambda: worker.look() and other.weirs == 2 and one.weirs == 2)
             assert throttle(there, "shared", 1, clock.now_ms) == 0
             throttle(worker.registry, "shared", 20_000, clock.now_ms)

@@ -172,14 +172,10 @@ def started(options: dict[str, object]) -> Pool:
 
     async def main() -> Pool:
         given = config.load(None, {"upstream": f"{HOST}:1", **options})
-        reactor = Reactor(monotonic_us)
-        server = Server(given, reactor, QuotaRegistry(QuotaTable()))
+        server = Server(given, QuotaRegistry(QuotaTable()))
         health, table = StoreHealth(lambda: 0.0), QuotaTable()
         manager = QuotaManager(FileStore(None), server.quotas, table, frozenset(), health, server.supervisor)
-        try:
-            return run._pool(given, server, manager, reactor, None, None)
-        finally:
-            reactor.close()
+        return run._pool(given, server, manager, None, None)
 
     return trio.run(main)
 

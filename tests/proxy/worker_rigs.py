@@ -133,12 +133,12 @@ async def end_of(client: socket.socket) -> bytes:
         received += part
 
 
-def new_pool(server: Server, reactor: Reactor, number: int = 2) -> Pool:
+def new_pool(server: Server, number: int = 2) -> Pool:
     """A pool without processes, for a server that is not asked about quotas."""
     state = StoreHealth(lambda: 0.0)
     store = FileStore(None)
     manager = QuotaManager(store, server.quotas, QuotaTable(), frozenset(), state, server.supervisor)
-    return Pool(server, manager, reactor, number, lambda _kind, _records: None)
+    return Pool(server, manager, number, lambda _kind, _records: None)
 
 
 def connect(pool: Pool) -> list[Heard]:

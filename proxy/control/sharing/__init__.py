@@ -2,7 +2,7 @@
 
 - `topic`: the topic, through librdkafka.
 - `reader`: reads and decodes reports on a thread of its own, and hands sums over.
-- `sharing`: sends own usage and charges that of others, on the reactor's thread.
+- `sharing`: sends own usage and charges that of others, on Trio's thread.
 
 `quotas.sharing` has the rules. Traffic never waits for the topic.
 """

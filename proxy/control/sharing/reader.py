@@ -30,9 +30,9 @@ STOP_S: Final = 3.0
 BACKLOG_BYTES_MAX: Final = 64 * 1024 * 1024
 """Maximum size (bytes) of these reports. Of more, the oldest are left out: their usage counts no longer."""
 HAND_OVER_MS: Final = 10
-"""Minimum time (ms) between two hand-overs. The reactor works for up to 2 ms at each."""
+"""Minimum time (ms) between two hand-overs. Trio's thread works for up to 2 ms at each."""
 PAUSE_S: Final = 0.002
-"""Time (s) of a pause after each `STEP` usages: the reactor's thread can run meanwhile."""
+"""Time (s) of a pause after each `STEP` usages: Trio's thread can run meanwhile."""
 OPENINGS: Final = 3
 """Number of openings of the topic whose times are kept."""
 BACKLOG_S: Final = 5.0
@@ -235,7 +235,7 @@ class Reader:
             self._count(decode(data), now_ms, now_ms - max(present_ms - at_ms, 0))
 
     def _count(self, report: Report, now_ms: int, at_ms: int | None = None) -> None:
-        """Count a report, with pauses: else the reactor's thread would wait for this one."""
+        """Count a report, with pauses: else Trio's thread would wait for this one."""
         for usages in self._others.steps(report, now_ms, at_ms):
             self._usages += usages
             if self._usages >= STEP:

@@ -20,7 +20,6 @@ from weir.proxy.control.sharing.problems import SharingProblems
 from weir.proxy.control.sharing.reader import Link, News, Reader
 from weir.proxy.control.stores.store import StoreError
 from weir.proxy.control.stores.topic import TOPIC_NAME
-from weir.proxy.control.supervisor import on_timers
 from weir.proxy.outage import Outage
 from weir.quotas.sharing.blindness import Blindness, Sight
 from weir.quotas.sharing.others import WEIRS_MAX_DEFAULT, Charge
@@ -31,7 +30,6 @@ from weir.quotas.sharing.shared import LOOK_MS, SharedLimiters
 if TYPE_CHECKING:
     from weir.proxy.config.config import Config
     from weir.proxy.control.supervisor import Works
-    from weir.proxy.net.reactor import Reactor
 
 log = structlog.get_logger("weir.quotas")
 
@@ -55,7 +53,7 @@ class _Takeover(NamedTuple):
 
 
 class UsageSharing:
-    """The part of sharing that runs on the reactor's thread. It owns the limiters' side; the reader owns the
+    """The part of sharing that runs on Trio's thread. It owns the limiters' side; the reader owns the
     reports.
     """
 
@@ -154,13 +152,16 @@ class UsageSharing:
         since_ms = self.own.waits_since_ms()
         return self._trip_ms if since_ms is None else max(self._trip_ms, self._clock_ms() - since_ms)
 
-    async def run(self, reactor: Reactor, works: Works) -> None:
-        """Share until cancelled; then send the last usage. Looks are timers of the reactor."""
+    async def run(self, works: Works) -> None:
+        """Share until cancelled; then send the last usage."""
         self._token = trio.lowlevel.current_trio_token()
         self._reader.start()
         log.info("sharing usage", weir=self.weir, every_broker=self._every_broker)
         try:
-            await on_timers(reactor, LOOK_MS, self.look)(works)
+            while True:
+                self.look()
+                works()
+                await trio.sleep(LOOK_MS / 1000)
         finally:
             try:
                 self.report_now()
@@ -188,7 +189,7 @@ class UsageSharing:
             call()
 
     def _soon(self, call: Callable[[], None]) -> None:
-        """Have the reactor's thread call `call`. An exception would end the process, so it is logged."""
+        """Have Trio's thread call `call`. An exception would end the process, so it is logged."""
 
         def guarded() -> None:
             try:
