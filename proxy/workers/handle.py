@@ -31,10 +31,10 @@ SILENT_LOOKS_MAX: Final = 10
 START_LOOKS_MAX: Final = 120
 """Number of looks after which a worker that is not ready is replaced: a minute."""
 WAIT_S_MIN: Final = 0.1
-"""Time (s) before the first restart; it doubles with each further restart."""
+"""Time (s) before the second restart; it doubles with each further restart. The first one comes at once."""
 WAIT_S_MAX: Final = 5.0
 STEADY_S: Final = 60.0
-"""Time (s) that a worker must run so that the time before a restart is short again."""
+"""Time (s) that a worker must run so that it is started again at once."""
 REPLACED_ON_DISK: Final = (
     "another version of Weir was installed while this one ran, so no worker can start: restart Weir, or "
     "start a new one that takes over"
@@ -143,7 +143,7 @@ class Handle:
         """Start the process, and start it again when it ends or is stuck, until cancelled, or until the
         process has drained. Calls `works` when it starts the process.
         """
-        wait_s = WAIT_S_MIN
+        wait_s = 0.0
         while not self._draining.is_set():
             works()
             began_s = trio.current_time()
@@ -156,7 +156,7 @@ class Handle:
                 self._end(reason)
                 break
             if trio.current_time() - began_s >= STEADY_S:
-                wait_s = WAIT_S_MIN
+                wait_s = 0.0
             log.error("worker lost, starting another", worker=self.number, reason=reason, wait_s=wait_s)
             former = self.lost_by
             self._lose(reason)
@@ -166,7 +166,7 @@ class Handle:
                 )
             with trio.move_on_after(wait_s):
                 await self._draining.wait()
-            wait_s = min(2 * wait_s, WAIT_S_MAX)
+            wait_s = min(max(2 * wait_s, WAIT_S_MIN), WAIT_S_MAX)
 
     def _end(self, reason: Reason) -> None:
         """Note the end of a process that is not replaced. If it has not drained, its clients were cut off."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 
 import trio
 
@@ -15,8 +15,10 @@ from weir.proxy.control.snapshots.opened import OpenRelays
 from weir.proxy.control.snapshots.records import Connections
 from weir.proxy.control.snapshots.sources import Sources
 from weir.proxy.control.supervisor import Works, stepwise
-from weir.proxy.workers.handle import Handle
 from weir.proxy.workers.messages import ListConnections, Listed, ListPeers, Message, PeersListed
+
+if TYPE_CHECKING:  # a worker starts without the supervisor's side
+    from weir.proxy.workers.handle import Handle
 
 WAIT_S: Final = 2.0
 """Time (s) within which workers must answer."""

@@ -7,17 +7,19 @@ whether reports get through. Each worker then applies the rules of `quotas.shari
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from weir.proxy.config.settings import Settings
 from weir.proxy.control.quota_registry import UNSEEN, QuotaRegistry
-from weir.proxy.control.sharing.sharing import UsageSharing
 from weir.proxy.control.slices import slices
 from weir.proxy.workers.charges import Charge as WorkerCharge
 from weir.proxy.workers.messages import Message, OthersUsed, SharingState
 from weir.quotas.sharing.blindness import GivenBlindness, Sight
 from weir.quotas.sharing.others import Charge
 from weir.quotas.sharing.shared import SharedLimiters
+
+if TYPE_CHECKING:  # a worker starts without the clients of topics
+    from weir.proxy.control.sharing.sharing import UsageSharing
 
 LIMITERS_MAX: Final = 1000
 """Maximum number of limiters in a message."""
