@@ -42,8 +42,10 @@ from weir.proxy.server.target import BOOTSTRAP, Target
 
 log = structlog.get_logger("weir")
 
-HELD_MAX: Final = 1000
-"""Maximum number of refused clients that are held, one descriptor each; further ones are closed at once."""
+HELD_MAX: Final = 4096
+"""Maximum number of refused clients that are held, one descriptor each. Further ones are closed at once, and
+come again at once: 1,051 clients behind a maximum of 1,000 took 0.72 of a core instead of 0.47.
+"""
 RIVAL_S: Final = 1.0
 """Time (s) after which the next broker is tried beside the one before, if any broker will do."""
 PROBE_S: Final = 0.5
