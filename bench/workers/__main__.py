@@ -1,4 +1,4 @@
-"""Measure Weir with one process and with two workers, in front of two stub brokers: CPU per request, many
+"""Measure Weir with one worker and with two workers, in front of two stub brokers: CPU per request, many
 connections, and new connections at a steady rate.
 """
 
@@ -107,7 +107,7 @@ def _conditions(load: float, rounds: int, seconds: float) -> str:
 
 
 def _name(workers: int) -> str:
-    return "one process" if workers == 1 else f"{workers} workers"
+    return "one worker" if workers == 1 else f"{workers} workers"
 
 
 def _reasons(found: churn.Churn) -> str:

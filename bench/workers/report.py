@@ -13,11 +13,11 @@ from bench.workers.scaling import LOADS, Shared
 
 _SCALING: Final = (
     "load",
-    "CPU µs per request, one process",
+    "CPU µs per request, one worker",
     "two workers",
     "ratio",
     "busier worker's part",
-    "requests/s per full core, one process",
+    "requests/s per full core, one worker",
     "two workers",
     "scaling",
     "measured rate, ratio",
@@ -28,7 +28,7 @@ _SCALING: Final = (
 def scaling(found: Mapping[tuple[str, int], Sequence[Shared]]) -> Table:
     """Return a line per load: cost, rate at which the busiest process is at its limit, and measured rate."""
     return Table(
-        "One process and two workers in front of two stub brokers",
+        "One worker and two workers in front of two stub brokers",
         _SCALING,
         [
             [row.title, *_line(found[row.name, 1], found[row.name, 2])]

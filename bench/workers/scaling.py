@@ -1,4 +1,4 @@
-"""Load both brokers through one process and through two workers, in turn.
+"""Load both brokers through one worker and through two, in turn.
 
 Generator and brokers need cores too, so two workers cannot have two cores for themselves here. The rate that
 workers would reach with a core each is computed: the busiest process is at its limit first.
@@ -37,7 +37,7 @@ class Shared:
     cpu_us: float
     """CPU time (µs) of all processes per request."""
     busiest: float
-    """Share of that time which the busiest process used: 1 with one process, 0.5 with two equal workers."""
+    """Share of that time which the busiest worker used: 1 with one worker, 0.5 with two equal workers."""
     generator_busy: float
     """Share of a core that the busier of the two load generator processes used."""
 

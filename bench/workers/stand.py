@@ -25,7 +25,7 @@ class Stand:
     pid: int
 
     def cpu_s(self) -> list[float]:
-        """Return the CPU time (s) of each process so far: the supervisor's first, or the only one's."""
+        """Return the CPU time (s) of each process so far: the supervisor's first."""
         return list(cpu_s_by_process(self.pid).values())
 
 
