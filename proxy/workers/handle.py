@@ -17,19 +17,14 @@ import trio
 from weir.proxy.build import VERSION, installed_version
 from weir.proxy.control.supervisor import Works
 from weir.proxy.workers.exit_codes import REPLACED
+from weir.proxy.workers.life import Event, Life, State
 from weir.proxy.workers.link import Link, LinkError
 from weir.proxy.workers.messages import ConnectionsChanged, Drain, Drained, Listen, Message, Ready
 
 log = structlog.get_logger("weir")
 
 LOOK_S: Final = 0.5
-"""Time (s) between two looks at the signs of life. Looks are counted, not seconds, so that no worker is
-replaced because the supervisor itself was stopped.
-"""
-SILENT_LOOKS_MAX: Final = 10
-"""Number of looks without a message after which a worker is replaced: 5 s."""
-START_LOOKS_MAX: Final = 120
-"""Number of looks after which a worker that is not ready is replaced: a minute."""
+"""Time (s) between two looks at the signs of life."""
 WAIT_S_MIN: Final = 0.1
 """Time (s) before the second restart; it doubles with each further restart. The first one comes at once."""
 WAIT_S_MAX: Final = 5.0
@@ -90,7 +85,6 @@ class Handle:
         self.number = number
         self.pid = 0
         """Id of the present process; 0 for none."""
-        self.restarts = 0
         self.ready = trio.Event()
         """Set once the first process has been ready."""
         self._plan = plan
@@ -100,11 +94,9 @@ class Handle:
         """Reason why the latest process has ended; None since a process is ready."""
         self.open: Counter[str] = Counter()
         """Number of open connections of the process by client's address, without those of replication."""
-        self._silent = 0
-        """Number of looks since the latest message."""
-        self._draining = trio.Event()
-        self._drained = False
-        """True once the present process has drained."""
+        self._life = Life()
+        self._stopped = trio.Event()
+        """Set once no process is to be started any more."""
 
     @property
     def alive(self) -> bool:
@@ -114,7 +106,7 @@ class Handle:
     @property
     def silent_ms(self) -> int:
         """Time (ms) since the latest message of the process, to half a second."""
-        return int(self._silent * LOOK_S * 1000)
+        return int(self._life.silent_looks * LOOK_S * 1000)
 
     @property
     def connections(self) -> int:
@@ -136,7 +128,8 @@ class Handle:
 
     def drain(self) -> None:
         """Have the process drain and end; do not replace it any more."""
-        self._draining.set()
+        self._life.happen(Event.DRAIN)
+        self._stopped.set()
         self.post(Drain())
 
     async def run(self, works: Works) -> None:
@@ -144,16 +137,18 @@ class Handle:
         process has drained. Calls `works` when it starts the process.
         """
         wait_s = 0.0
-        while not self._draining.is_set():
+        while self._life.state is not State.OVER:
             works()
             began_s = trio.current_time()
             try:
-                reason = await self._process()
+                reason, before, after = await self._process()
             except Exception:
                 self._lose("failed")
                 raise
-            if self._draining.is_set():
-                self._end(reason)
+            if after is State.OVER:
+                if before is not State.DRAINED:  # its clients were cut off
+                    log.error("worker lost while it drained", worker=self.number, reason=reason)
+                    self._lose(reason)
                 break
             if trio.current_time() - began_s >= STEADY_S:
                 wait_s = 0.0
@@ -165,33 +160,26 @@ class Handle:
                     REPLACED_ON_DISK, worker=self.number, version=VERSION, installed=installed_version()
                 )
             with trio.move_on_after(wait_s):
-                await self._draining.wait()
+                await self._stopped.wait()
             wait_s = min(max(2 * wait_s, WAIT_S_MIN), WAIT_S_MAX)
-
-    def _end(self, reason: Reason) -> None:
-        """Note the end of a process that is not replaced. If it has not drained, its clients were cut off."""
-        if not self._drained:
-            log.error("worker lost while it drained", worker=self.number, reason=reason)
-            self._lose(reason)
 
     def _lose(self, reason: Reason) -> None:
         """Note the end of a process and of its clients' connections. Clients that connect meanwhile wait in
         the kernel's queue for another process.
         """
-        self.restarts += 1
         self.lost_by = reason
         lost, self.open = self.open, Counter()
         self._plan.lost(reason, list(lost.elements()))
 
-    async def _process(self) -> Reason:
-        """Run one process until it ends; return the reason."""
+    async def _process(self) -> tuple[Reason, State, State]:
+        """Run one process until it ends; return the reason, and the states before and after."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             process = self._plan.spawn(theirs)
-        link, self.pid, self._drained = Link(ours), process.pid, False
+        link, self.pid = Link(ours), process.pid
+        self._life.happen(Event.START)
         try:
             await self._plan.begun.wait()
-            self._silent = 0
             for message in self._plan.first():
                 link.post(message)
             reason = await self._serve(link)
@@ -201,7 +189,9 @@ class Handle:
             process.kill()
             with trio.CancelScope(shield=True):
                 code = await process.wait()
-        return "replaced" if code == REPLACED else reason
+            before = self._life.state
+            after = self._life.happen(Event.END)
+        return ("replaced" if code == REPLACED else reason), before, after
 
     async def _serve(self, link: Link) -> Reason:
         """Exchange messages until the link breaks ("died"), or no message comes any more ("stuck")."""
@@ -221,9 +211,9 @@ class Handle:
 
             async def watch() -> None:
                 nonlocal reason
-                while self._silent < (START_LOOKS_MAX if self._link is None else SILENT_LOOKS_MAX):
+                await trio.sleep(LOOK_S)
+                while not self._life.look():
                     await trio.sleep(LOOK_S)
-                    self._silent += 1
                 reason = "stuck"
                 nursery.cancel_scope.cancel()
 
@@ -235,11 +225,12 @@ class Handle:
     async def _receive(self, link: Link) -> None:
         while True:
             message, _socks = await link.receive()
-            self._silent = 0
+            self._life.silent_looks = 0
             if isinstance(message, Ready):
                 await self._begin(link)
             elif isinstance(message, Drained):
-                self._link, self._drained = None, True
+                self._life.happen(Event.DRAINED)
+                self._link = None
                 link.end()
             else:
                 await self._plan.take(message)
@@ -253,13 +244,13 @@ class Handle:
                 await trio.lowlevel.checkpoint()
             else:
                 link.post(message)
+        self._life.happen(Event.READY)  # now: the steps may have taken longer than a heartbeat may
         self._link, self.lost_by = link, None
-        self._silent = 0  # the state may have taken longer than a heartbeat may
         self.ready.set()
         for listen, socks in self._plan.socks():
             link.post(listen, socks)
         log.info("worker started", worker=self.number, pid=self.pid)
-        if self._draining.is_set():
+        if self._life.state is State.DRAINING:
             link.post(Drain())
 
 
