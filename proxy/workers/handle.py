@@ -211,9 +211,10 @@ class Handle:
 
             async def watch() -> None:
                 nonlocal reason
-                await trio.sleep(LOOK_S)
-                while not self._life.look():
+                is_stuck = False
+                while not is_stuck:
                     await trio.sleep(LOOK_S)
+                    is_stuck = self._life.look()
                 reason = "stuck"
                 nursery.cancel_scope.cancel()
 
