@@ -193,7 +193,6 @@ class Inbound:
                         connection.effects.to_broker.append(view[start:position])
                     connection.effects.to_broker.append(decision.frame)
                     start = stop
-                record.byte_counter = decision.response_counter
                 self._arrived(record, decision, length, serial=serial)
                 if not decision.answered:
                     most -= 1
@@ -494,6 +493,7 @@ class Inbound:
             connection.tell_next(record.until_ms)
         if not forward.answered:
             return
+        record.byte_counter = forward.response_counter
         if forward.charged and plan.on_response:
             record.ledger = ledger
         if record.ledger is not None or record.until_ms or record.byte_counter is not None:

@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING
 from tests.sim.frames import (
     FETCH_BOUNDS,
     HEAD_BYTES,
+    INT32,
+    PART,
     SESSION,
-    Kind,
+    TEACHING,
+    THROTTLE_AT,
     answered,
     asked,
     bounds_at,
@@ -20,11 +23,13 @@ from tests.sim.frames import (
     session_id,
     throttle_ms,
 )
-from tests.sim.script import START_MS, Ask, End, Step
+from tests.sim.requests import Question, Request
+from tests.sim.script import NODES, START_MS, Ask, End, Step, wire_name
+from weir.protocol.error_codes import ErrorCode
 from weir.proxy.net.reactor import BUFFER_BYTES
 
 if TYPE_CHECKING:
-    from tests.sim.conversation import Conversation, Request
+    from tests.sim.conversation import Conversation
     from tests.sim.world import World
 
 
@@ -75,7 +80,7 @@ class Client:
     def leave(self, how: str, part_bytes: int = 0) -> None:
         """End the connection, or a half of it, in the middle of a request."""
         conversation, up, down = self._conversation, self._conversation.up, self._conversation.down
-        part = asked(Kind("produce", 7), conversation.opened.client_id, 0, 500, 1, "cold")[:part_bytes]
+        part = asked(PART, conversation.opened.client_id, 0, 500, 1, "cold")[:part_bytes]
         up.stream += part
         unread = how == "close" and down.waiting  # of that a kernel tells with RST
         conversation.left, conversation.left_ms = "reset" if unread else how, self._world.now_ms
@@ -88,12 +93,14 @@ class Client:
     def _ask(self, ask: Ask) -> None:
         """Send a request, in pieces if the client is slow."""
         conversation, opened, now_ms = self._conversation, self._conversation.opened, self._world.now_ms
-        frame = asked(ask.kind, opened.client_id, len(conversation.requests), ask.size, ask.acks, ask.topic)
+        made = max(self._world.topics[ask.topic].made - ask.stale, 0) if ask.kind.has_ids else 0
+        topic = wire_name(ask.topic, made)
+        frame = asked(ask.kind, opened.client_id, len(conversation.requests), ask.size, ask.acks, topic)
         if ask.kind.has_session:
             number, epoch = self._session
             SESSION.pack_into(frame, session_at(ask.kind, opened.client_id), number, epoch)
             self._session = (number, epoch + (number > 0))
-        conversation.sending(ask, frame, now_ms + (opened.pieces - 1) * opened.pause_ms)
+        conversation.sending(ask, topic, frame, now_ms + (opened.pieces - 1) * opened.pause_ms)
         is_whole = ask.kind.api == "share_fetch"  # or who is over could change while it arrives
         cuts = [] if is_whole else sorted(self._rng.randrange(len(frame)) for _ in range(opened.pieces - 1))
         self._is_sending = True
@@ -135,22 +142,19 @@ class Broker:
     def __init__(self, world: World, conversation: Conversation, rng: Random) -> None:
         self._world, self._conversation, self._rng = world, conversation, rng
         self._received = 0
-        """Number of requests that are here."""
+        """Number of requests that are here, Weir's own among them."""
         self._free_ms = 0
         """When the latest answer is sent."""
         self._sessions = 0
         """Number of fetch sessions."""
 
     def move(self) -> None:
-        forward, back, requests = (
-            self._conversation.forward,
-            self._conversation.back,
-            self._conversation.requests,
-        )
+        conversation = self._conversation
+        forward, back, requests = conversation.forward, conversation.back, conversation.to_broker
         if forward.waiting and not forward.gone:
             forward.take(forward.waiting, self._world.now_ms)
-            while self._received < len(requests) and requests[self._received].end <= forward.read:
-                self._answer(requests[self._received], self._received)
+            while self._received < len(requests) and requests[self._received].forward_end <= forward.read:
+                self._answer(requests[self._received])
                 self._received += 1
         if back.accepted < len(back.stream):
             back.accept()
@@ -161,16 +165,31 @@ class Broker:
         if how == "reset":
             forward.reset = back.reset = True
             del back.stream[back.accepted :]
+        del back.stream[back.heads.get(len(back.stream), len(back.stream)) :]  # no part of it arrives
         back.ended = forward.gone = True
 
-    def _answer(self, request: Request, number: int) -> None:
-        opened, ask, session = self._conversation.opened, request.ask, 0
-        if opened.hangs or not ask.acks:
+    def _answer(self, request: Request | Question) -> None:
+        opened, session = self._conversation.opened, 0
+        if opened.hangs:
             return
+        if isinstance(request, Question):
+            self._free_ms = max(self._free_ms, self._world.now_ms) + opened.answer_ms
+            self._world.at(self._free_ms, partial(self._tell, request))
+            return
+        ask = request.ask
+        if not ask.acks:
+            return
+        request.error = self._error(request)
         if ask.kind.is_fetch:
             session = self._fetch(request)
         size = request.records_bytes if request.records_bytes or not session else -1
-        answer = answered(ask.kind, number, size, ask.topic, ask.broker_throttle_ms, session)
+        number = INT32.unpack_from(request.frame, 8)[0]
+        answer = answered(
+            ask.kind, number, size, request.topic, ask.broker_throttle_ms, session, request.error
+        )
+        if ask.kind == TEACHING:
+            answer = bytearray(self._world.cluster.answer(bytes(request.frame)))
+            INT32.pack_into(answer, THROTTLE_AT[TEACHING] or 0, ask.broker_throttle_ms)
         is_cut = len(answer) > 2 * HEAD_BYTES and (request.records_bytes > 0 or not ask.kind.is_fetch)
         pieces = opened.answer_pieces if is_cut else 1
         cuts = sorted(self._rng.randrange(HEAD_BYTES, len(answer)) for _ in range(pieces - 1))
@@ -179,16 +198,38 @@ class Broker:
             self._free_ms += opened.answer_ms
             self._world.at(self._free_ms, partial(self._send, request, answer, start, stop))
 
+    def _error(self, request: Request) -> int:
+        """The error of a request's partition."""
+        topic = self._world.topics[request.ask.topic]
+        if request.ask.kind.has_ids and request.topic != wire_name(topic.topic, topic.made):
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        if topic.leader not in (None, self._conversation.number % NODES):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.NONE
+
+    def _tell(self, question: Question) -> None:
+        """Answer a question of Weir's, by what is true now."""
+        back = self._conversation.back
+        if back.ended or back.gone:
+            return
+        question.answered_ms, cluster = self._world.now_ms, self._world.cluster
+        back.stream += cluster.answer(question.frame)
+        for topic in question.topics:
+            state = self._world.topics[topic.partition("-")[0]]
+            if state.hidden or topic != wire_name(state.topic, state.made):
+                self._world.refused_ms[topic] = self._world.now_ms
+
     def _fetch(self, request: Request) -> int:
         """Set the size of the records that are found; return the id of the fetch session, 0: none."""
         kind, client_id, session, epoch = request.ask.kind, self._conversation.opened.client_id, 0, -1
         most = 2000  # a small share fetch is charged with its head, but delivered when it is whole
         if request.ask.size > BUFFER_BYTES:
             most = request.ask.size
-        if request.acquires_none:
+        if request.acquires_none or request.error:
             most = 0
-        frame = self._conversation.forward.stream[request.end - len(request.frame) : request.end]
-        if kind.api == "fetch":
+        end = request.forward_end
+        frame = self._conversation.forward.stream[end - len(request.frame) : end]
+        if kind.api == "fetch" and not request.error:
             most = max(FETCH_BOUNDS.unpack_from(frame, bounds_at(kind, client_id))[2], 1000)
         if kind.has_session:
             session, epoch = SESSION.unpack_from(frame, session_at(kind, client_id))

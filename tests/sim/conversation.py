@@ -7,62 +7,32 @@ charges the ledgers of its client, and tells the world which of the rules is bro
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tests.sim.frames import (
     FETCH_BOUNDS,
     INT32,
+    PART,
     SESSION,
     SHARE_RECORDS,
+    TEACHING,
     bounds_at,
     emptied,
     session_at,
     share_records_at,
     throttle_ms,
 )
-from tests.sim.model import HOLD_MS_MAX, WINDOW_MS, Ledger
+from tests.sim.model import HOLD_MS_MAX, SHARE_WAIT_MS_MAX, WINDOW_MS, Ledger
 from tests.sim.net import Pipe
-from tests.sim.script import HOT, Ask, Open, Script
+from tests.sim.requests import Question, Questions, Request
+from tests.sim.script import HOT, Ask, Open, Script, wire_name
+from tests.wire.messages import id_of
 
 if TYPE_CHECKING:
     from tests.sim.world import World
 
 PATIENCE_MS: Final = 30_000
 """For how long answers are awaited, at least, for a client that has closed its half."""
-
-
-@dataclass(slots=True)
-class Request:
-    """A request, and what became of it. Times are in ms, -1: not yet."""
-
-    ask: Ask
-    frame: bytearray
-    end: int
-    """Offset of its end in the client's stream, and in the stream to the broker."""
-    sent_ms: int
-    """When the client has sent all of it, were there room enough."""
-    records_bytes: int
-    """Size of the records in it, or in its answer."""
-    forwarded_ms: int = -1
-    own_until_ms: int = 0
-    """When the wait ends that it has caused."""
-    others_until_ms: int = 0
-    """When the waits of its client end, as they were when it was forwarded."""
-    acquires_none: bool = False
-    """True for a share fetch that was forwarded while its client was over."""
-    answer: bytearray | None = None
-    """The broker's answer."""
-    first_ms: int = -1
-    """When the broker has sent its first byte, were there room enough."""
-    last_ms: int = -1
-    begun: bool = False
-    """True once the answer has begun to go to the client."""
-    told: bool = False
-    """True once its throttle time has."""
-    done_ms: int = -1
-    done_at: int = -1
-    """Offset of the answer's end in the stream to the client."""
 
 
 class Conversation:
@@ -83,9 +53,13 @@ class Conversation:
         """Those that have a response."""
         self.answered: list[Request] = []
         """Those whose response Weir has sent."""
+        self.to_broker: list[Request | Question] = []
+        """All requests that Weir has sent."""
         self._forwarded = 0
-        """Number of requests that Weir has sent."""
-        self._world, self._number = world, number
+        """Number of the client's requests among them."""
+        self.number = number
+        self._world = world
+        self._questions = Questions(world, opened, self.forward.stream, self._fail)
         self._script: Script = world.script
         self._exact = not (self._script.hold or self._script.request_percentage)
         """True if the ledgers are all that makes requests wait."""
@@ -98,32 +72,56 @@ class Conversation:
         others for a while.
         """
         self._fetched: set[str] = set()
-        """Topics of the fetch session."""
+        """Topics of the fetch session, as far as Weir knows their names."""
+        self._shared: set[str] = set()
+        """Topics of share fetches, as far as Weir knows their names."""
         self._has_begun = False
         """True once a request was forwarded that has a response: until then request time is waited for."""
 
-    def sending(self, ask: Ask, frame: bytearray, sent_ms: int) -> None:
+    def sending(self, ask: Ask, topic: str, frame: bytearray, sent_ms: int) -> None:
         end = len(frame) + (self.requests[-1].end if self.requests else 0)
-        self.requests.append(Request(ask, frame, end, sent_ms, ask.size))
+        self.requests.append(Request(ask, topic, frame, end, sent_ms, ask.size))
         if ask.acks:
             self.awaited.append(self.requests[-1])
 
     def forwarding(self) -> None:
         for request in self.requests[self._forwarded :]:
-            if len(self.forward.stream) < request.end:
-                break
-            self._check_request(request)
-            self._check_wait(request)
-            request.forwarded_ms, request.others_until_ms = self._world.now_ms, self._others_until_ms(request)
-            self._forwarded += 1
-            self._firsts.discard(request.ask.kind.api)
-            self._has_begun |= request.ask.acks != 0
-            if request.ask.kind.api == "share_fetch":
-                self._share(request)
-            if request.ask.kind.api == "produce":
-                if request.records_bytes:
-                    self._firsts.discard(request.ask.topic)
-                self._charge(request, len(request.frame) - 4)
+            self._ask_first(request.ask.kind.api)
+            end = self._forward_begin + len(request.frame)
+            if len(self.forward.stream) < end:
+                return
+            request.forward_end, request.is_named = end, self._is_named(request)
+            self._forward(request)
+        if self.left:  # also for a request that is never complete
+            self._ask_first(PART.api)
+
+    def _ask_first(self, api: str) -> None:
+        while (question := self._questions.next(api, self._forward_begin)) is not None:
+            self.to_broker.append(question)
+
+    def _forward(self, request: Request) -> None:
+        self.to_broker.append(request)
+        self._check_request(request)
+        self._check_wait(request)
+        request.forwarded_ms, request.others_until_ms = self._world.now_ms, self._others_until_ms(request)
+        self._forwarded += 1
+        self._questions.latest = None
+        self._firsts.discard(request.ask.kind.api)
+        self._has_begun |= request.ask.acks != 0
+        if request.ask.kind.api == "share_fetch":
+            self._share(request)
+        if request.ask.kind.api == "produce":
+            if request.records_bytes and request.is_named:
+                self._firsts.discard(request.ask.topic)
+            self._charge(request, len(request.frame) - 4)
+
+    @property
+    def _forward_begin(self) -> int:
+        """Offset in the stream to the broker of the next request."""
+        return self.to_broker[-1].forward_end if self.to_broker else 0
+
+    def _is_named(self, request: Request) -> bool:
+        return not request.ask.kind.has_ids or self._world.weir.knows(request.topic)
 
     def delivering(self) -> None:
         stream, now_ms = self.down.stream, self._world.now_ms
@@ -166,7 +164,7 @@ class Conversation:
         if not kind.is_fetch or request.acquires_none:
             return
         if kind.api == "fetch" and not self._script.hold:
-            empty = emptied(kind, answer, request.ask.topic)
+            empty = emptied(kind, answer, request.topic, request.error)
             until_ms = self._others_until_ms(request)
             if length == len(empty) and (len(answer) > length or until_ms > now_ms):
                 self._caused(request, until_ms)
@@ -181,11 +179,15 @@ class Conversation:
 
     def _share(self, request: Request) -> None:
         """A share fetch is forwarded: for no records if its client is over, which it is told at once."""
-        ledger, now_ms = self._ledger("fetch", self.opened.client_id), self._world.now_ms
-        if request.acquires_none != (ledger is not None and ledger.until_ms > now_ms) and self._exact:
+        if request.is_named:
+            self._shared.add(request.ask.topic)
+        ledgers = [self._ledger("fetch", name) for name in (self.opened.client_id, *self._shared)]
+        now_ms = self._world.now_ms
+        over = [one for one in ledgers if one is not None and one.until_ms > now_ms]
+        if request.acquires_none != bool(over) and self._exact:
             self._fail("fetch", f"a share fetch asks for {'no ' * request.acquires_none}records")
-        if request.acquires_none and ledger is not None:
-            self._caused(request, ledger.shared_ms(now_ms))
+        if request.acquires_none and over:
+            self._caused(request, over[0].shared_ms(now_ms))
 
     def _charge(self, request: Request, size: int) -> None:
         """Charge a request, or its response, to its client, and its records to their topic."""
@@ -195,8 +197,13 @@ class Conversation:
         if client is not None:
             charge = client.share if ask.kind.api == "share_fetch" else client.charge
             self._caused(request, charge(size, now_ms))
-        if topic is not None and ask.topic == HOT and request.records_bytes and ask.kind.api != "share_fetch":
-            self._caused(request, topic.charge(request.records_bytes, now_ms))
+        if topic is not None and ask.topic == HOT and request.records_bytes and self._is_named(request):
+            until_ms = topic.charge(request.records_bytes, now_ms)
+            if ask.kind.api == "share_fetch":
+                until_ms = min(until_ms, now_ms + SHARE_WAIT_MS_MAX)
+            elif ask.kind.has_session:
+                self._fetched.add(HOT)
+            self._caused(request, until_ms)
 
     def _caused(self, request: Request, until_ms: int) -> None:
         request.own_until_ms = max(request.own_until_ms, until_ms)
@@ -210,11 +217,13 @@ class Conversation:
 
     def _topics(self, request: Request) -> set[str]:
         """Topics that a request is about: a fetch that goes on with a session names only some of them."""
-        kind, topic = request.ask.kind, request.ask.topic
+        kind, topics = request.ask.kind, {request.ask.topic} if request.is_named else set()
+        if kind.api == "share_fetch":
+            return self._shared | topics
         if not kind.has_session:
-            return {topic}
+            return topics
         _number, epoch = SESSION.unpack_from(request.frame, session_at(kind, self.opened.client_id))
-        self._fetched = {topic, *self._fetched} if epoch > 0 else {topic}
+        self._fetched = topics | self._fetched if epoch > 0 else topics
         return self._fetched
 
     def _ledger(self, api: str, name: str) -> Ledger | None:
@@ -223,12 +232,13 @@ class Conversation:
     # Checks
 
     def _fail(self, invariant: str, detail: str) -> None:
-        self._world.fail(invariant, f"connection {self._number}: {detail}")
+        self._world.fail(invariant, f"connection {self.number}: {detail}")
 
     def _check_request(self, request: Request) -> None:
         """A request was forwarded as it was sent, but for the bounds of a fetch, and a session begun."""
         kind, client_id = request.ask.kind, self.opened.client_id
-        frame = self.forward.stream[request.end - len(request.frame) : request.end]
+        self._questions.check_named(request)
+        frame = self.forward.stream[request.forward_end - len(request.frame) : request.forward_end]
         if kind.api == "share_fetch":
             at = share_records_at(client_id)
             request.acquires_none = INT32.unpack_from(frame, at)[0] == 0
@@ -249,12 +259,15 @@ class Conversation:
         now_ms, api = self._world.now_ms, request.ask.kind.api
         before_ms = self.requests[self._forwarded - 1].forwarded_ms if self._forwarded else 0
         unblocked_ms = max(self._own_until_ms, self._serial_until_ms, self.down.full_ms)
+        asked = self._questions.latest
+        if asked is not None:
+            unblocked_ms = max(unblocked_ms, asked.answered_ms)
         until_ms = max(request.sent_ms, before_ms, unblocked_ms)
         wait_ms = max(self._others_until_ms(request) - until_ms, 0)
         if api in self._firsts or (api == "produce" and request.ask.topic in self._firsts):
             until_ms += min(wait_ms, HOLD_MS_MAX)
-        if self._script.request_percentage and not self._has_begun:
-            until_ms += WINDOW_MS
+        if self._script.request_percentage and (asked is not None or not self._has_begun):
+            until_ms += WINDOW_MS  # a question costs request time, too
         is_unsure = self._script.hold and request.ask.kind.is_fetch  # held responses are charged before
         if now_ms > until_ms and not is_unsure:
             self._fail("waits", f"request {self._forwarded} ({api}) goes on {now_ms - until_ms} ms too late")
@@ -287,6 +300,11 @@ class Conversation:
             late_ms -= max(told_ms, request.own_until_ms - request.last_ms)
         if late_ms > 0:
             self._fail("waits", f"response {number} was delivered {late_ms} ms too late")
+        if script.topic_rate and request.ask.kind == TEACHING:
+            taught = (wire_name(topic.topic, topic.made) for topic in self._world.topics.values())
+            for name in taught:
+                if id_of(name).bytes in frame and not self._world.weir.knows(name):
+                    self._fail("names", f"response {number} has not taught {name}")
         if request.ask.kind.is_fetch or self.stopped or not self._exact:
             self._serial_until_ms = now_ms
         if script.request_percentage and request.ask.kind.throttle_at is None:  # it could not be told
@@ -304,7 +322,7 @@ class Conversation:
 
     def check_end(self, reason: str, detail: str) -> None:
         begin = self.requests[self._forwarded - 1].end if self._forwarded else 0
-        part, cut = self.forward.stream[begin:], self.requests[self._forwarded :][:1]
+        part, cut = self.forward.stream[self._forward_begin :], self.requests[self._forwarded :][:1]
         if not (cut and cut[0].ask.kind.api == "fetch") and part != self.up.stream[begin:][: len(part)]:
             self._fail("bytes", f"the last request was forwarded as {part[:80].hex(' ')}")
         hangs, expected = self.opened.hangs, self._reasons()
@@ -332,7 +350,7 @@ class Conversation:
     def _check_all_forwarded(self, read_bytes: float = math.inf) -> None:
         """Each request whose first byte is among the first `read_bytes` has gone to the broker."""
         begun = [request for request in self.requests if request.end - len(request.frame) < read_bytes]
-        lost = sum(request.end > self.forward.accepted for request in begun)
+        lost = sum(not 0 < request.forward_end <= self.forward.accepted for request in begun)
         if lost:
             self._fail("lost", f"the last {lost} of {len(begun)} requests were not forwarded")
 

@@ -12,7 +12,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from tests.wire.frames import request, response
-from tests.wire.messages import identity
+from tests.wire.messages import id_of, identity
 from weir.protocol.messages import (
     FetchRequest,
     FetchResponse,
@@ -48,6 +48,11 @@ class Kind(NamedTuple):
         return self.api in ("fetch", "share_fetch")
 
     @property
+    def has_ids(self) -> bool:
+        """True if it identifies topics by id (KIP-516)."""
+        return self.api == "share_fetch" or (self.api in ("produce", "fetch") and self.version >= 13)
+
+    @property
     def has_session(self) -> bool:
         """True if it has fetch sessions (KIP-227)."""
         return self.api == "fetch" and self.version >= 7
@@ -78,10 +83,15 @@ THROTTLE_AT: Final[dict[Kind, int | None]] = {
     Kind("metadata", 1): None,
     Kind("metadata", 5): 8,
     Kind("metadata", 9): 9,
+    Kind("metadata", 12): 9,
     Kind("heartbeat", 0): None,
     Kind("heartbeat", 3): 8,
     Kind("heartbeat", 4): 9,
 }
+PART: Final = Kind("produce", 7)
+"""Of the request in whose middle a client leaves."""
+TEACHING: Final = Kind("metadata", 12)
+"""Its response has the topic's id beside its name."""
 KINDS: Final = tuple(kind for kind in THROTTLE_AT if kind not in (Kind("produce", 7), Kind("fetch", 11)))
 """Those of random scripts: the two others differ in nothing from their predecessors."""
 
@@ -98,34 +108,50 @@ def _fetch(version: int, _size: int, _acks: int, topic: str) -> Message:
     return FetchRequest(replica_id=-1, max_wait_ms=500, min_bytes=1, max_bytes=1 << 30, topics=topics)
 
 
-def _fetched(version: int, size: int, topic: str) -> Message:
-    partition = FetchResponse.PartitionData(records=bytes(max(size, 0)))
+def _fetched(version: int, size: int, topic: str, error: int) -> Message:
+    partition = FetchResponse.PartitionData(records=bytes(max(size, 0)), error_code=error)
     found = FetchResponse.FetchableTopicResponse(**identity(topic, version), partitions=[partition])
     return FetchResponse(responses=[found] if size >= 0 else [])
 
 
-def _shared(_version: int, size: int, _topic: str) -> Message:
-    partition = ShareFetchResponse.PartitionData(records=bytes(size))
-    found = ShareFetchResponse.ShareFetchableTopicResponse(partitions=[partition])
+def _share_fetch(_version: int, _size: int, _acks: int, topic: str) -> Message:
+    """Nothing in it is to be capped."""
+    named = ShareFetchRequest.FetchTopic(
+        topic_id=id_of(topic), partitions=[ShareFetchRequest.FetchPartition()]
+    )
+    return ShareFetchRequest(
+        group_id="g", member_id="m", max_bytes=1, max_records=SHARE_RECORDS, topics=[named]
+    )
+
+
+def _shared(_version: int, size: int, topic: str, error: int) -> Message:
+    partition = ShareFetchResponse.PartitionData(records=bytes(max(size, 0)), error_code=error)
+    found = ShareFetchResponse.ShareFetchableTopicResponse(topic_id=id_of(topic), partitions=[partition])
     return ShareFetchResponse(responses=[found])
+
+
+def _produced(version: int, _size: int, topic: str, error: int) -> Message:
+    partition = ProduceResponse.PartitionProduceResponse(error_code=error)
+    found = ProduceResponse.TopicProduceResponse(
+        **identity(topic, version, "name"), partition_responses=[partition]
+    )
+    return ProduceResponse(responses=[found])
 
 
 _REQUESTS: Final[dict[str, Callable[[int, int, int, str], Message]]] = {
     "produce": _produce,
     "fetch": _fetch,
-    "share_fetch": lambda *_: ShareFetchRequest(
-        group_id="g", member_id="m", max_bytes=1, max_records=SHARE_RECORDS
-    ),  # nothing to cap
-    "metadata": lambda *_: MetadataRequest(topics=[]),
+    "share_fetch": _share_fetch,
+    "metadata": lambda _version, _size, _acks, topic: MetadataRequest(
+        topics=[MetadataRequest.MetadataRequestTopic(name=topic)]
+    ),
     "heartbeat": lambda *_: HeartbeatRequest(group_id="g"),
 }
-_RESPONSES: Final[dict[str, Callable[[int, int, str], Message]]] = {
-    "produce": lambda version, _size, topic: ProduceResponse(
-        responses=[ProduceResponse.TopicProduceResponse(**identity(topic, version, "name"))]
-    ),
+_RESPONSES: Final[dict[str, Callable[[int, int, str, int], Message]]] = {
+    "produce": _produced,
     "fetch": _fetched,
     "share_fetch": _shared,
-    "metadata": lambda _version, _size, topic: MetadataResponse(
+    "metadata": lambda _version, _size, topic, _error: MetadataResponse(
         topics=[MetadataResponse.MetadataResponseTopic(name=topic)]
     ),
     "heartbeat": lambda *_: HeartbeatResponse(),
@@ -138,8 +164,8 @@ def _asked(kind: Kind, client_id: str, size: int, acks: int, topic: str) -> byte
 
 
 @lru_cache(maxsize=1024)
-def _answered(kind: Kind, size: int, topic: str) -> bytes:
-    return response(_RESPONSES[kind.api](kind.version, size, topic), kind.version, 0)
+def _answered(kind: Kind, size: int, topic: str, error: int) -> bytes:
+    return response(_RESPONSES[kind.api](kind.version, size, topic, error), kind.version, 0)
 
 
 def asked(kind: Kind, client_id: str, number: int, size: int, acks: int, topic: str) -> bytearray:
@@ -149,9 +175,13 @@ def asked(kind: Kind, client_id: str, number: int, size: int, acks: int, topic: 
     return frame
 
 
-def answered(kind: Kind, number: int, size: int, topic: str, throttle_ms: int, session_id: int) -> bytearray:
-    """Return a response frame; `size` is that of a fetch's records, -1: no topic has any."""
-    frame = bytearray(_answered(kind, size if kind.is_fetch else 0, topic))
+def answered(
+    kind: Kind, number: int, size: int, topic: str, throttle_ms: int, session_id: int, error: int = 0
+) -> bytearray:
+    """Return a response frame; `size` is that of a fetch's records, -1: no topic has any; `error` is the
+    partition's.
+    """
+    frame = bytearray(_answered(kind, size if kind.is_fetch else 0, topic, error))
     INT32.pack_into(frame, 4, number)
     if kind.throttle_at is not None:
         INT32.pack_into(frame, kind.throttle_at % len(frame), throttle_ms)
@@ -184,7 +214,7 @@ def session_id(kind: Kind, frame: bytearray) -> int:
     return int(INT32.unpack_from(frame, _session_id_at(kind))[0])
 
 
-def emptied(kind: Kind, frame: bytearray, topic: str) -> bytearray:
+def emptied(kind: Kind, frame: bytearray, topic: str, error: int) -> bytearray:
     """Return a fetch response without its records: what a client gets that is over its quota."""
     (number,), session = INT32.unpack_from(frame, 4), session_id(kind, frame) if kind.has_session else 0
     told_ms = throttle_ms(kind, frame)
@@ -192,7 +222,7 @@ def emptied(kind: Kind, frame: bytearray, topic: str) -> bytearray:
     return (
         without_topics
         if len(without_topics) == len(frame)
-        else answered(kind, number, 0, topic, told_ms, session)
+        else answered(kind, number, 0, topic, told_ms, session, error)
     )
 
 

@@ -12,6 +12,8 @@ WAIT_MS_MAX: Final = 2**31 - 1
 
 HOLD_MS_MAX: Final = 5000
 """For how long the first produce of a connection may wait for others."""
+ASKED_AGAIN_MS: Final = 1000
+"""For how long a broker is not asked again for a name that it did not give."""
 SHARE_WAIT_MS_MAX: Final = 5000
 """How long a share fetch may be told to wait."""
 

@@ -16,6 +16,14 @@ from tests.sim.frames import KINDS, Kind
 START_MS: Final = 1_000_000
 HOT: Final = "hot"
 """The topic that may have a rate."""
+TOPICS: Final = (HOT, "cold")
+NODES: Final = 2
+"""Number of brokers; a connection leads to the broker of its number."""
+
+
+def wire_name(topic: str, made: int) -> str:
+    """Return the name from which tests make the id (`id_of`) of a topic that was made again so many times."""
+    return f"{topic}-{made}" if made else topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +62,8 @@ class Ask:
     topic: str = "cold"
     broker_throttle_ms: int = 0
     """Throttle time that the broker tells by itself."""
+    stale: int = 0
+    """Number of times that the topic was made again since the client learned its id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +87,20 @@ class SetQuota:
     fetch: float
 
 
-Action: TypeAlias = Open | Ask | End | SetQuota
+@dataclass(frozen=True, slots=True)
+class SetTopic:
+    """A topic becomes this one: it is deleted and made again, an ACL hides it, or its leader moves."""
+
+    topic: str
+    made: int = 0
+    """Number of times that it was made again; its id is another one each time."""
+    hidden: bool = False
+    """True if clients may not describe it."""
+    leader: int | None = None
+    """Node id of the broker that leads it; None if each broker does."""
+
+
+Action: TypeAlias = Open | Ask | End | SetQuota | SetTopic
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +131,7 @@ class Script:
 
 def _python(thing: object) -> str:
     """Return the expression for a script, or for a part of one."""
-    if isinstance(thing, Script | Step | Open | Ask | End | SetQuota):
+    if isinstance(thing, Script | Step | Open | Ask | End | SetQuota | SetTopic):
         parts = []
         for field in fields(thing):
             value = getattr(thing, field.name)
@@ -126,7 +149,7 @@ def _python(thing: object) -> str:
 
 def generate(seed: int) -> Script:
     rng = Random(seed)
-    topic_rate = rng.choice((200.0, 2000.0)) if rng.random() < 0.2 else 0.0
+    topic_rate = rng.choice((200.0, 2000.0)) if rng.random() < 0.3 else 0.0
     clients = ("a",) if rng.random() < 0.4 else ("a", "b", "free")
     quotas = tuple(_quota(rng, client) for client in clients if client != "free")
     steps = []
@@ -134,6 +157,8 @@ def generate(seed: int) -> Script:
         steps += _connection(rng, number, rng.choice(clients), large=not topic_rate)
     for _ in range(rng.choice((0, 0, 0, 1, 3))):
         steps.append(Step(rng.randrange(30_000), -1, _quota(rng, rng.choice(quotas).client_id)))
+    if topic_rate:
+        steps += _topics(rng)
     return Script(
         seed,
         quotas,
@@ -147,6 +172,19 @@ def generate(seed: int) -> Script:
 def _quota(rng: Random, client_id: str) -> SetQuota:
     rates = (20.0, 200.0, 2000.0, 20_000.0, 1e9)
     return SetQuota(client_id, rng.choice(rates), rng.choice(rates))
+
+
+def _topics(rng: Random) -> list[Step]:
+    """What becomes of the topics, perhaps from the beginning."""
+    made, steps = dict.fromkeys(TOPICS, 0), []
+    for at_ms in sorted(
+        rng.choice((0, 1, 1000, rng.randrange(20_000))) for _ in range(rng.choice((0, 1, 2, 5)))
+    ):
+        topic = rng.choice((HOT, HOT, "cold"))
+        made[topic] += rng.random() < 0.5
+        leader = rng.choice((None, None, *range(NODES)))
+        steps.append(Step(at_ms, -1, SetTopic(topic, made[topic], rng.random() < 0.3, leader)))
+    return steps
 
 
 def _connection(rng: Random, number: int, client_id: str, *, large: bool) -> list[Step]:
@@ -168,7 +206,8 @@ def _connection(rng: Random, number: int, client_id: str, *, large: bool) -> lis
     )
     steps = [Step(at_ms, number, opened)]
     sizes = [0, 0, 50, 500, 5000] + [50_000] * (not slow_reader) + [300_000] * (large and not slow_reader)
-    kinds = rng.sample(KINDS, rng.choice((1, 2, 3, 5)))
+    with_ids = [kind for kind in KINDS if kind.has_ids]
+    kinds = rng.sample(KINDS if large else (*KINDS, *with_ids * 2), rng.choice((1, 2, 3, 5)))
     if rng.random() < 0.03:
         steps += [Step(at_ms, number, Ask(Kind("heartbeat", 4)))] * 40
     for _ in range(rng.choice((1, 2, 3, 5, 8))):
@@ -192,4 +231,5 @@ def _ask(rng: Random, kind: Kind, size: int) -> Ask:
         acks=rng.choice((1, 1, -1, 0, 0)) if kind.api == "produce" else 1,
         topic=rng.choice((HOT, "cold")),
         broker_throttle_ms=rng.choice((0,) * 9 + (500,)),
+        stale=rng.choice((0, 0, 0, 1)),
     )

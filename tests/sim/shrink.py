@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import MISSING, fields, replace
 from typing import Final
 
-from tests.sim.script import Ask, End, Open, Script, Step
+from tests.sim.script import Ask, End, Open, Script, SetTopic, Step
 from tests.sim.world import Failure
 
 RUNS_MAX: Final = 2000
@@ -53,7 +53,7 @@ def _simpler(script: Script) -> Iterator[Script]:
 
 def _plainer(step: Step) -> Iterator[Step]:
     action = step.action
-    if isinstance(action, Open | Ask | End):
+    if isinstance(action, Open | Ask | End | SetTopic):
         for field in fields(action):
             if field.default is not MISSING and getattr(action, field.name) != field.default:
                 yield replace(step, action=replace(action, **{field.name: field.default}))

@@ -20,6 +20,7 @@ from tests.sim.world import World, execute, simulate
 from weir.protocol.api import ApiKey
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.plans import Plans
+from weir.proxy.handlers.topics.names_by_id import NamesById, UnnamedTopics
 from weir.proxy.net.reactor import Reactor, Timer
 from weir.quotas import Budget
 
@@ -98,6 +99,12 @@ FOUND: Final = {
             Step(2020, 2, End("client", "half")),
         ),
         hold=True,
+    ),
+    "names_taught": Script(  # a Metadata request arrived in parts: Weir learned no name from its response
+        20478,
+        (),
+        (Step(0, 4, Open("a", pieces=3, pause_ms=1)), Step(0, 4, Ask(Kind("metadata", 12)))),
+        topic_rate=2000.0,
     ),
     "no_garbage": Script(0, (), (Step(0, 0, Open("a")),)),  # fault 6: a relay and its session are a cycle
 }  # fmt: skip
@@ -189,6 +196,15 @@ def test_a_double_charge_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Budget, "charge", twice)
     assert found(30) & {"charges", "told"}
+
+
+@interpreted
+@pytest.mark.parametrize("method", ["learn", "to_ask"])
+def test_names_that_are_not_learned_or_not_asked_for_are_found(
+    monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    monkeypatch.setattr(NamesById if method == "learn" else UnnamedTopics, method, lambda *_: set())
+    assert "names" in found(60)
 
 
 @interpreted

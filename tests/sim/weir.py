@@ -6,6 +6,7 @@ import gc
 from collections.abc import Callable
 from typing import Final
 
+from tests.kfake.cluster import everything
 from tests.proxy.wire import new_connection
 from tests.quotas.changes import put_in_force
 from tests.sim.net import FakeSocket, Net
@@ -14,6 +15,7 @@ from tests.wire.messages import id_of
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection.connection import Connection
 from weir.proxy.counters import Counters
+from weir.proxy.handlers.mutations.cluster_state import ClusterState
 from weir.proxy.handlers.plans import Plans
 from weir.proxy.net.reactor import Reactor
 from weir.proxy.net.relay import Relay
@@ -21,15 +23,14 @@ from weir.proxy.net.tls_relay import new_relay
 from weir.quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 
 PLANS: Final = Plans(Counters())
-"""Shared by all runs: to make them takes longer than a run, and nothing in a run changes them."""
-for name in (HOT, "cold"):
-    PLANS.cluster.names_by_id.learn(id_of(name).bytes, name.encode())
+"""Shared by all runs, because to make them takes longer than a run; only their cluster is a new one."""
 
 
 class Weir:
     def __init__(self, script: Script, clock_us: Callable[[], int], net: Net) -> None:
         self.reactor = Reactor(clock_us, net)
         self.plans = PLANS
+        PLANS.cluster = PLANS.for_broker(everything()).cluster = ClusterState()
         self._script = script
         self._limits = {quota.client_id: quota for quota in script.quotas}
         self.quotas = BrokerQuotas.create(self._table())
@@ -49,6 +50,10 @@ class Weir:
         """Return what was charged: ("produce" or "fetch", client-id) -> bytes."""
         kinds = (("produce", self.quotas.produce), ("fetch", self.quotas.fetch))
         return {(api, budget.tags.client_id): budget.charged for api, budgets in kinds for budget in budgets}
+
+    def knows(self, wire_name: str) -> bool:
+        """Return True if Weir knows which topic has the id of this name (`script.wire_name`)."""
+        return self.plans.cluster.names_by_id.name(id_of(wire_name).bytes) is not None
 
     def next_timer_ms(self, now_ms: int) -> int | None:
         """Return when the next timer is due; None if there is none."""

@@ -10,12 +10,27 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from tests.kfake.cluster import Cluster
 from tests.sim.actors import Broker, Client
 from tests.sim.conversation import Conversation
 from tests.sim.model import Ledger
 from tests.sim.net import FakeSocket, Net
-from tests.sim.script import HOT, START_MS, Ask, End, Open, Script, SetQuota, Step, generate
+from tests.sim.script import (
+    HOT,
+    START_MS,
+    TOPICS,
+    Ask,
+    End,
+    Open,
+    Script,
+    SetQuota,
+    SetTopic,
+    Step,
+    generate,
+    wire_name,
+)
 from tests.sim.weir import Weir
+from tests.wire.messages import id_of
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.net.relay import Relay
 
@@ -52,10 +67,17 @@ class World:
         if script.topic_rate:
             self.ledgers["produce", HOT] = Ledger(script.topic_rate)
             self.ledgers["fetch", HOT] = Ledger(script.topic_rate)
+        self.topics = {name: SetTopic(name) for name in TOPICS}
+        self.cluster = Cluster(keeps=False)
+        """Answers Metadata."""
+        for topic in self.topics.values():
+            self.set_topic(topic)
+        self.refused_ms: dict[str, int] = {}
+        """When a broker last gave no name for the id of this name (`wire_name`)."""
         self._calls: list[tuple[int, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._net = Net(Random(script.seed), self.fail)
-        self._weir = new_weir(script, lambda: 1000 * self.now_ms, self._net)
+        self.weir = new_weir(script, lambda: 1000 * self.now_ms, self._net)
         self._ends: dict[int, tuple[Conversation, Client, Broker]] = {}
         """Of each connection, by its number."""
         self._relays: dict[int, Relay] = {}
@@ -65,6 +87,11 @@ class World:
         """Note that a rule was broken; the first one counts."""
         if self.failure is None:
             self.failure = Failure(self.script, invariant, f"at {self.now_ms - START_MS} ms: {detail}")
+
+    def set_topic(self, topic: SetTopic) -> None:
+        self.topics[topic.topic] = topic
+        self.cluster.add(topic.topic, topic_id=id_of(wire_name(topic.topic, topic.made)))
+        (self.cluster.denied.add if topic.hidden else self.cluster.denied.discard)(topic.topic)
 
     def at(self, time_ms: int, call: Callable[[], None]) -> None:
         """Make a call at this time, or now if that has gone by."""
@@ -84,11 +111,11 @@ class World:
         for number in list(self._relays):
             self._relays[number].close(CloseReason.STOPPED)
         self._check_charges()
-        if self._net.sockets or self._net.watched or self._weir.next_timer_ms(self.now_ms) is not None:
+        if self._net.sockets or self._net.watched or self.weir.next_timer_ms(self.now_ms) is not None:
             self.fail("leaks", "a socket, a registration or a timer is left")
-        if left := self._weir.left():
+        if left := self.weir.left():
             self.fail("garbage", f"{left} objects of closed connections are left until they are collected")
-        self._weir.reactor.close()
+        self.weir.reactor.close()
         return self.failure
 
     def _take(self, step: Step) -> None:
@@ -96,7 +123,9 @@ class World:
         if isinstance(action, SetQuota):
             self.ledgers["produce", action.client_id].limit = action.produce
             self.ledgers["fetch", action.client_id].limit = action.fetch
-            self._weir.set_quota(action)
+            self.weir.set_quota(action)
+        elif isinstance(action, SetTopic):
+            self.set_topic(action)
         elif isinstance(action, Open):
             self._open(step.connection, action)
         elif isinstance(action, End) and action.by == "broker" and relay is not None:
@@ -121,7 +150,7 @@ class World:
             conversation.check_end(reason.value, detail)
 
         up, forward, back, down = conversation.up, conversation.forward, conversation.back, conversation.down
-        self._relays[number] = self._weir.connect(
+        self._relays[number] = self.weir.connect(
             FakeSocket(self._net, up, down, rng if opened.cuts else None, conversation.delivering),
             FakeSocket(self._net, back, forward, rng if opened.cuts else None, conversation.forwarding),
             ended,
@@ -129,7 +158,7 @@ class World:
         client.go_on()
 
     def _until_quiet(self) -> None:
-        net, weir, calls, idle_turns = self._net, self._weir, self._calls, 0
+        net, weir, calls, idle_turns = self._net, self.weir, self._calls, 0
         while self.failure is None:
             for _conversation, client, broker in self._ends.values():
                 client.move()
@@ -156,7 +185,7 @@ class World:
 
     def _check_charges(self) -> None:
         """What Weir has charged is what was forwarded and delivered."""
-        charged = self._weir.charged()
+        charged = self.weir.charged()
         for (api, name), ledger in self.ledgers.items():
             held = [ends[0] for ends in self._ends.values() if ends[0].opened.client_id == name]
             unsure = sum(conversation.unsure_bytes for conversation in held) if api == "fetch" else 0
