@@ -10,7 +10,7 @@ from weir.proxy.control.snapshots.records import Where
 from weir.quotas import BrokerQuotas, Budget, MutationBudget, QuotaKey
 from weir.quotas.client_quotas import ClientQuotas
 from weir.quotas.cluster_quotas import ClusterQuotas
-from weir.quotas.connections import ConnectionBudget, ConnectionQuotas
+from weir.quotas.connections import ConnectionBudget
 from weir.quotas.limiters.limiter import Limiter
 
 A = TypeVar("A", bound=Limiter)
@@ -40,7 +40,7 @@ def client_quotas(
 
 
 def all_budgets(
-    registry: QuotaRegistry, connections: ConnectionQuotas, *, shadow: bool
+    registry: QuotaRegistry, *, shadow: bool
 ) -> Iterator[tuple[Where, QuotaKey, Iterable[Counted]]]:
     """Yield (broker, quota, its budgets) for each broker, for the cluster, and for the addresses of
     connections at each listener.
@@ -53,7 +53,7 @@ def all_budgets(
     mutations = side_of(registry.mutations, shadow=shadow)
     if mutations is not None:
         yield CLUSTER, mutations.key, mutations
-    for listener, addresses in connections.of_addresses(shadow=shadow):
+    for listener, addresses in registry.connections.of_addresses(shadow=shadow):
         yield listener, addresses.key, addresses
 
 

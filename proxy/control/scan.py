@@ -23,7 +23,6 @@ from weir.proxy.control.slices import slices
 from weir.proxy.control.snapshots.records import Where
 from weir.proxy.control.throttled import QUIET_MS, Throttled, Who
 from weir.quotas import MutationBudget, QuotaKey, Tags
-from weir.quotas.connections import ConnectionQuotas
 
 ROUND: Final = 5
 """Number of scans that compute the rates of all budgets."""
@@ -74,10 +73,9 @@ class _Group(NamedTuple):
 class Scan:
     """Reads the budgets of all quotas, enforced and shadow ones."""
 
-    def __init__(self, registry: QuotaRegistry, connections: ConnectionQuotas) -> None:
+    def __init__(self, registry: QuotaRegistry) -> None:
         """Begin without any reading."""
         self.registry: Final = registry
-        self._connections = connections
         self.number = 0
         """Number of complete scans."""
         self.throttled: list[Used] = []
@@ -157,7 +155,7 @@ class Scan:
 
     def _groups(self) -> Iterator[tuple[_Group, Iterable[Counted]]]:
         for shadow in (False, True):
-            for where, quota, budgets in all_budgets(self.registry, self._connections, shadow=shadow):
+            for where, quota, budgets in all_budgets(self.registry, shadow=shadow):
                 yield _Group(quota, where, shadow), budgets
 
     def _note_throttles(self, group: _Group, part: list[Counted], now_ms: int, throttled: list[Used]) -> None:

@@ -215,7 +215,7 @@ class Server:
     @cached_property
     def scan(self) -> Scan:
         """The walk over all budgets, for the readers of throttles, levels of usage and histories."""
-        return Scan(self.quotas, self.quotas.connections)
+        return Scan(self.quotas)
 
     @property
     def now_ms(self) -> int:

@@ -102,7 +102,6 @@ class Worker:
         self._usage = None if self.plane.usage is None else UsageSender(self.plane.usage, link.post)
         sources = Sources(
             registry,
-            registry.connections,
             local_peers(self.plane.clients, registry),
             lambda: reactor.now_ms,
         )

@@ -22,7 +22,6 @@ from weir.proxy.control.peers import local_peers
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.scan import Scan
 from weir.quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable, Tags
-from weir.quotas.connections import ConnectionQuotas
 
 RESERVED: Final = frozenset({"event", "exception", "level", "log", "stack", "timestamp"})
 """Fields that the logger sets, so no call may have them."""
@@ -44,7 +43,7 @@ def strict(line: str) -> dict[str, object]:
 
 def write_quota_lines(registry: QuotaRegistry, *, shadow: bool) -> None:
     """Have the log write each kind of line about throttled entities and levels of usage."""
-    scan = Scan(registry, ConnectionQuotas())
+    scan = Scan(registry)
     throttles = ThrottleLog(scan, local_peers(list, registry), lambda _event: None, shadow=shadow)
     usage = UsageLevels(scan, lambda _event: None, shadow=shadow)
     ledger = registry.of(1).mutation_ledger("alice", "app", 0)

@@ -18,7 +18,6 @@ from weir.proxy.control.snapshots.preview import read_preview
 from weir.proxy.control.snapshots.records import Preview
 from weir.proxy.control.snapshots.sources import Sources
 from weir.quotas import DEFAULT, Budget, Entity, QuotaKey, QuotaTable
-from weir.quotas.connections import ConnectionQuotas
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
 ALICE = Entity("alice", "etl")
@@ -35,13 +34,11 @@ class OpenRelay:
 class World:
     def __init__(self, entity: Entity = ALICE, rate: float = 1000.0) -> None:
         self.registry = QuotaRegistry(QuotaTable({(entity, PRODUCE): rate}))
-        self.connections = ConnectionQuotas()
         self.relays: dict[Any, Opened] = {}
         self.now_ms = 0
-        self.history = History(Scan(self.registry, self.connections))
+        self.history = History(Scan(self.registry))
         self.sources = Sources(
             self.registry,
-            self.connections,
             local_peers(self.clients, self.registry),
             lambda: self.now_ms,
             lambda: 1000.0,

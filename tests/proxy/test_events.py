@@ -57,7 +57,6 @@ from weir.proxy.net.tls.rules import TlsRules
 from weir.proxy.server.problems import Problems
 from weir.proxy.server.server import Server
 from weir.quotas import DEFAULT, Budget, Entity, QuotaKey, QuotaTable
-from weir.quotas.connections import ConnectionQuotas
 
 NOW_MS = 1_763_775_570_000
 ANY_APP, PRODUCE = Entity(client_id=DEFAULT), QuotaKey.PRODUCER_BYTE_RATE
@@ -174,7 +173,7 @@ def test_events_are_json_with_a_kind_also_with_halves_of_surrogate_pairs() -> No
 
 def test_an_entity_that_starts_being_throttled_is_told_by_the_next_look_and_once_at_its_end() -> None:
     registry, published = registry_of(), Published()
-    log = ThrottleLog(Scan(registry, ConnectionQuotas()), local_peers(list, registry), published.append)
+    log = ThrottleLog(Scan(registry), local_peers(list, registry), published.append)
     trio.run(log.look, 0)
     assert budget_of(registry).charge(20_000, 100) > 0
     trio.run(log.look, 1000)
@@ -193,7 +192,7 @@ def test_an_entity_that_starts_being_throttled_is_told_by_the_next_look_and_once
 
 def test_each_throttling_event_has_a_line_in_the_log_with_the_same_numbers() -> None:
     registry, published = registry_of(), Published()
-    log = ThrottleLog(Scan(registry, ConnectionQuotas()), local_peers(list, registry), published.append)
+    log = ThrottleLog(Scan(registry), local_peers(list, registry), published.append)
     budget_of(registry).charge(20_000, 0)
     with capture_logs() as lines:
         trio.run(log.look, 1000)
@@ -210,7 +209,7 @@ def test_each_throttling_event_has_a_line_in_the_log_with_the_same_numbers() -> 
 
 
 def levels_of(registry: QuotaRegistry, published: Published) -> UsageLevels:
-    return UsageLevels(Scan(registry, ConnectionQuotas()), published.append)
+    return UsageLevels(Scan(registry), published.append)
 
 
 def told(published: Published) -> list[tuple[str | None, int]]:
@@ -304,7 +303,7 @@ def test_no_level_is_told_of_an_entity_that_another_table_has_freed_since_its_ra
     change: str,
 ) -> None:
     registry, published = registry_of(), Published()
-    scan = Scan(registry, ConnectionQuotas())
+    scan = Scan(registry)
     watch = UsageLevels(scan, published.append)
     charge_to(registry, 120, 0)
     end(scan.look_around(0, 0))  # for another reader
@@ -522,7 +521,7 @@ def test_events_that_find_the_queue_full_are_dropped_counted_and_logged_once() -
 
 def test_events_of_one_entity_have_one_key_in_the_topic() -> None:
     registry, published = registry_of(), Published()
-    log = ThrottleLog(Scan(registry, ConnectionQuotas()), local_peers(list, registry), published.append)
+    log = ThrottleLog(Scan(registry), local_peers(list, registry), published.append)
     budget_of(registry).charge(20_000, 0)
     trio.run(log.look, 0)
     trio.run(log.look, 90_000)

@@ -11,7 +11,6 @@ from weir.proxy.control import scan as scans
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.scan import FORGET, ROUND, Scan
 from weir.quotas import DEFAULT, Budget, Entity, QuotaKey, QuotaTable
-from weir.quotas.connections import ConnectionQuotas
 from weir.quotas.registry import IDLE_MS_MAX
 from weir.quotas.table.options import Options, Pacing
 
@@ -29,7 +28,7 @@ def budget_of(registry: QuotaRegistry, client_id: str = "app") -> Budget:
 
 
 def scan_of(registry: QuotaRegistry) -> Scan:
-    return Scan(registry, ConnectionQuotas())
+    return Scan(registry)
 
 
 def end(steps: Iterator[None]) -> int:

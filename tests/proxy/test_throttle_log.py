@@ -16,7 +16,6 @@ from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.scan import SLICE, Scan
 from weir.proxy.handlers.sasl.identity import Identities
 from weir.quotas import DEFAULT, Budget, Entity, Prefix, QuotaKey, QuotaTable
-from weir.quotas.connections import ConnectionQuotas
 
 ANY_APP = Entity(client_id=DEFAULT)
 PRODUCE, MUTATIONS = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONTROLLER_MUTATION_RATE
@@ -41,13 +40,12 @@ def budget_of(registry: QuotaRegistry, client_id: str = "app", node_id: int = 0)
     return budget
 
 
-def shadow_log(registry: QuotaRegistry, connections: ConnectionQuotas | None = None) -> ThrottleLog:
-    scan = Scan(registry, connections or ConnectionQuotas())
-    return ThrottleLog(scan, local_peers(list, registry), unheard, shadow=True)
+def shadow_log(registry: QuotaRegistry) -> ThrottleLog:
+    return ThrottleLog(Scan(registry), local_peers(list, registry), unheard, shadow=True)
 
 
 def log_of(registry: QuotaRegistry, connected: Connected = list) -> ThrottleLog:
-    return ThrottleLog(Scan(registry, ConnectionQuotas()), local_peers(connected, registry), unheard)
+    return ThrottleLog(Scan(registry), local_peers(connected, registry), unheard)
 
 
 def unheard(event: Event) -> None:
@@ -234,13 +232,12 @@ def test_the_shadow_log_names_topics_and_addresses() -> None:
     }
     table = QuotaTable(None, rates)
     put_in_force(registry, table)
-    connections = ConnectionQuotas(table)
     topics = registry.of(1).topics
     assert topics is not None
     topics.produce.charge({b"orders": 5000}, 0)
     for _ in range(15):
-        connections.admit(1, "10.0.0.1", 0)
-    lines = said(shadow_log(registry, connections))
+        registry.connections.admit(1, "10.0.0.1", 0)
+    lines = said(shadow_log(registry))
     assert [(line["quota"], line.get("topic"), line.get("ip"), line["count"]) for line in lines] == [
         ("producer_byte_rate", "orders", None, 1),
         ("connection_creation_rate", None, "10.0.0.1", 5),

@@ -114,7 +114,6 @@ def state_of(sources: Sources, readiness: Readiness) -> State:
         readiness,
         SnapshotSources(
             sources.quota_registry,
-            sources.quota_registry.connections,
             sources.workers.read_peers,
             sources.now_ms,
         ),

@@ -135,7 +135,7 @@ def _budgets(
     sources: Sources, wanted: EntityFilter, has: Callable[[Counted], bool]
 ) -> Iterator[list[_Found]]:
     """Yield the budgets of the chosen entities in slices."""
-    quotas = list(all_budgets(sources.registry, sources.connection_quotas, shadow=wanted.shadow))
+    quotas = list(all_budgets(sources.registry, shadow=wanted.shadow))
     for where, quota, budgets in quotas:
         for part in slices(list(budgets), SLICE):  # budgets may be added between two steps
             found = (_Found(Key(quota, budget.tags, where, wanted.shadow), budget) for budget in part)

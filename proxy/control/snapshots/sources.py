@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from weir.proxy.control.peers import ReadPeers
 from weir.proxy.control.quota_registry import QuotaRegistry
-from weir.quotas.connections import ConnectionQuotas
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +15,6 @@ class Sources:
     """The objects from which records of entities and connections are read."""
 
     registry: QuotaRegistry
-    connection_quotas: ConnectionQuotas
     read_peers: ReadPeers
     """Coroutine function that returns the peers of entities."""
     now_ms: Callable[[], int]
