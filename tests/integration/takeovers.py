@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -13,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from confluent_kafka import Producer
 
@@ -111,13 +109,6 @@ class Tally:
             self.failures.append(str(error))
 
 
-class Load(Protocol):
-    tally: Tally
-
-    def run(self, stop: threading.Event) -> None:
-        """Produce until `stop` is set, then wait for all acknowledgements."""
-
-
 class RdkafkaLoad:
     """librdkafka: 100 records/s over all partitions of a topic."""
 
@@ -127,7 +118,7 @@ class RdkafkaLoad:
         self._config = {"bootstrap.servers": bootstrap, "linger.ms": 0, "client.id": "rd", **config}
 
     def run(self, stop: threading.Event) -> None:
-        """See `Load`."""
+        """Produce until `stop` is set, then wait for all acknowledgements."""
         producer = Producer(self._config)
         while not stop.is_set():
             producer.produce(self._topic, b"x" * 100, on_delivery=self._noting(time.monotonic()))
@@ -140,31 +131,8 @@ class RdkafkaLoad:
         return lambda error, _message: self.tally.note(sent_s, error)
 
 
-class KafkaPythonLoad:
-    """kafka-python with acks=all: 100 records/s over all partitions of a topic."""
-
-    def __init__(self, bootstrap: str, topic: str) -> None:
-        self.tally = Tally()
-        script = Path(__file__).with_name("kafka_python_load.py")
-        self._command = [sys.executable, str(script), bootstrap, topic]
-
-    def run(self, stop: threading.Event) -> None:
-        """See `Load`."""
-        with subprocess.Popen(
-            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        ) as process:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            for line in process.stdout:
-                self.tally = Tally(*json.loads(line))
-                if stop.is_set() and not process.stdin.closed:
-                    process.stdin.close()
-        if process.returncode:
-            self.tally.failures.append(f"exit code {process.returncode}")
-
-
 class Running:
-    def __init__(self, *loads: Load) -> None:
+    def __init__(self, *loads: RdkafkaLoad) -> None:
         self.loads = loads
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=load.run, args=(self._stop,)) for load in loads]
