@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Final, NamedTuple
+from typing import Final
 
 from tests.hostile.stage import ask
 from tests.kafka.settings import HOST
@@ -26,18 +26,12 @@ WATCHDOG_S: Final = 30.0
 QUOTA: Final = '[[quota]]\nclient_id = "<default>"\nproducer_byte_rate = 1000\n'
 
 
-class Result(NamedTuple):
-    found: Channels
-    lines: list[Told]
-    """All warnings and errors of the log."""
-
-
-def _watched(watch: Watch, plant: Callable[[], object], patience_s: float = PATIENCE_S) -> Result:
+def _watched(watch: Watch, plant: Callable[[], object], patience_s: float = PATIENCE_S) -> Channels:
     watch.plant(plant)
-    return Result(watch.until(patience_s), watch.lines)
+    return watch.until(patience_s)
 
 
-def _throttled(expected: Expected) -> Result:
+def _throttled(expected: Expected) -> Channels:
     with Scene({"quotas": "quotas.toml"}) as scene:
         (scene.directory / "quotas.toml").write_text(QUOTA)
         scene.start_brokers()
@@ -45,7 +39,7 @@ def _throttled(expected: Expected) -> Result:
         return _watched(scene.watch(expected), lambda: scene.send(produce(length=40_000), 0))
 
 
-def _full_disk(expected: Expected) -> Result:
+def _full_disk(expected: Expected) -> Channels:
     """A file system of 64 kB in a mount namespace of Weir's own, so that nobody needs to be root."""
     with Scene({"usage_dir": "usage", "usage_interval_ms": 1000}) as scene:
         usage = scene.directory / "usage"
@@ -68,7 +62,7 @@ def _full_disk(expected: Expected) -> Result:
         return _watched(scene.watch(expected), fill)
 
 
-def _dead_broker(expected: Expected) -> Result:
+def _dead_broker(expected: Expected) -> Channels:
     with Scene({}) as scene:
         scene.start_brokers()
         scene.start_weir()
@@ -81,7 +75,7 @@ def _dead_broker(expected: Expected) -> Result:
         return _watched(scene.watch(expected), kill)
 
 
-def _expired_certificate(expected: Expected) -> Result:
+def _expired_certificate(expected: Expected) -> Channels:
     """A certificate that expires 8 s after the start."""
     with Scene({"tls_cert": "tls.crt", "tls_key": "tls.key"}) as scene:
         ends = datetime.now(UTC) + timedelta(seconds=12)
@@ -94,7 +88,7 @@ def _expired_certificate(expected: Expected) -> Result:
         return _watched(watch, lambda: time.sleep(max((ends - datetime.now(UTC)).total_seconds(), 0)))
 
 
-def _refused_certificate(expected: Expected) -> Result:
+def _refused_certificate(expected: Expected) -> Channels:
     with Scene({"tls_cert": "tls.crt", "tls_key": "tls.key"}) as scene:
         write_pair(scene.directory, HOST)
         scene.start_brokers()
@@ -102,7 +96,7 @@ def _refused_certificate(expected: Expected) -> Result:
         return _watched(scene.watch(expected), lambda: (scene.directory / "tls.crt").write_text("no PEM"))
 
 
-def _broken_quota_file(expected: Expected) -> Result:
+def _broken_quota_file(expected: Expected) -> Channels:
     with Scene({"quotas": "quotas.toml"}) as scene:
         file = scene.directory / "quotas.toml"
         file.write_text(QUOTA)
@@ -111,7 +105,7 @@ def _broken_quota_file(expected: Expected) -> Result:
         return _watched(scene.watch(expected), lambda: file.write_text(QUOTA + "producer_byte_rate = oops\n"))
 
 
-def _unreachable_store(expected: Expected) -> Result:
+def _unreachable_store(expected: Expected) -> Channels:
     """The brokers' own quotas are the store, and all brokers die."""
     with Scene({"quota_store": "broker"}) as scene:
         scene.start_brokers()
@@ -119,18 +113,18 @@ def _unreachable_store(expected: Expected) -> Result:
         return _watched(scene.watch(expected), scene.kill_brokers, 2 * PATIENCE_S)
 
 
-def _stopped(expected: Expected) -> Result:
+def _stopped(expected: Expected) -> Channels:
     with Scene({}) as scene:
         return _hung(scene, expected, signal.SIGSTOP)
 
 
-def _hung_reactor(expected: Expected) -> Result:
+def _hung_reactor(expected: Expected) -> Channels:
     with Scene({}) as scene:
         scene.prefix = [sys.executable, "-m", "tests.night.hanging"]
         return _hung(scene, expected, signal.SIGUSR1)
 
 
-def _hung(scene: Scene, expected: Expected, hang: signal.Signals) -> Result:
+def _hung(scene: Scene, expected: Expected, hang: signal.Signals) -> Channels:
     """Send the signal to Weir. This process stands in for systemd: it counts the time without a message of
     the watchdog.
     """
@@ -156,11 +150,11 @@ def _hung(scene: Scene, expected: Expected, hang: signal.Signals) -> Result:
         answered = Told("no answer of /healthz", 2.0) if not scene.answers() else None
         watch.found.readyz = answered
         os.kill(scene.pid, signal.SIGCONT)
-        return Result(watch.until(WATCHDOG_S + PATIENCE_S), watch.lines)
+        return watch.until(WATCHDOG_S + PATIENCE_S)
 
 
-def _lost_worker(number: signal.Signals) -> Callable[[Expected], Result]:
-    def run(expected: Expected) -> Result:
+def _lost_worker(number: signal.Signals) -> Callable[[Expected], Channels]:
+    def run(expected: Expected) -> Channels:
         with Scene({"workers": 2}) as scene:
             scene.start_brokers()
             scene.start_weir()
@@ -172,7 +166,7 @@ def _lost_worker(number: signal.Signals) -> Callable[[Expected], Result]:
     return run
 
 
-def _left_out_broker(expected: Expected) -> Result:
+def _left_out_broker(expected: Expected) -> Channels:
     with Scene({}) as scene:
         scene.start_brokers()
         scene.start_weir()
@@ -185,14 +179,14 @@ def _left_out_broker(expected: Expected) -> Result:
         return _watched(scene.watch(expected), grow, 2 * PATIENCE_S)
 
 
-def _connections_max(expected: Expected) -> Result:
+def _connections_max(expected: Expected) -> Channels:
     with Scene({"connections_max": 3}) as scene:
         scene.start_brokers()
         scene.start_weir()
         return _watched(scene.watch(expected), lambda: [scene.send(METADATA, 0) for _ in range(5)])
 
 
-def _emptied_token(expected: Expected) -> Result:
+def _emptied_token(expected: Expected) -> Channels:
     with Scene({"admin_token_file": "token"}) as scene:
         file = scene.directory / "token"
         file.write_text("0123456789abcdef0123456789abcdef\n")
@@ -201,8 +195,8 @@ def _emptied_token(expected: Expected) -> Result:
         return _watched(scene.watch(expected), lambda: file.write_text(""))
 
 
-def _hung_broker(nodes: tuple[int, ...], workers: int = 1) -> Callable[[Expected], Result]:
-    def run(expected: Expected) -> Result:
+def _hung_broker(nodes: tuple[int, ...], workers: int = 1) -> Callable[[Expected], Channels]:
+    def run(expected: Expected) -> Channels:
         with Scene({"workers": workers}) as scene:
             scene.start_brokers()
             scene.start_weir()
@@ -227,7 +221,7 @@ LOGIN: Final = {
 }
 
 
-def _changed_password(expected: Expected) -> Result:
+def _changed_password(expected: Expected) -> Channels:
     """The brokers come back with another password for Weir."""
     with Scene(LOGIN, kind="accepting") as scene:
         (scene.directory / "password").write_text("right")
@@ -242,24 +236,15 @@ def _changed_password(expected: Expected) -> Result:
         return _watched(scene.watch(expected), change, 2 * PATIENCE_S)
 
 
-def _wrong_password(expected: Expected) -> Result:
+def _wrong_password(expected: Expected) -> Channels:
     with Scene(LOGIN, kind="refusing") as scene:
         (scene.directory / "password").write_text("wrong")
         scene.start_brokers()
         return _watched(scene.watch(expected), lambda: scene.start_weir(ready=False))
 
 
-class Problem(NamedTuple):
-    title: str
-    run: Callable[[Expected], Result]
-    expected: Expected
-    alert: str
-    """Rule of deploy/alerts.yml that the metric fires; empty if none."""
-
-
-PROBLEMS: Final = {
-    "throttled": Problem(
-        "a client over its quota",
+PROBLEMS: Final[dict[str, tuple[Callable[[Expected], Channels], Expected]]] = {
+    "throttled": (
         _throttled,
         Expected(
             '"event": "throttl',
@@ -267,24 +252,18 @@ PROBLEMS: Final = {
             '"throttling"',
             r"^weir_entity_throttle_seconds_total\{.*[1-9]",
         ),
-        "WeirEntityThrottled",
     ),
-    "full-disk": Problem(
-        "the disk of usage_dir is full",
+    "full-disk": (
         _full_disk,
         Expected(
             "usage", "Usage cannot be written", "usage_not_written", r"^weir_usage_available(\{.*\})? 0"
         ),
-        "WeirUsageNotWritten",
     ),
-    "dead-broker": Problem(
-        "a broker dies",
+    "dead-broker": (
         _dead_broker,
         Expected("broker", "Broker 1 is down", '"broker_down"', r'^weir_broker_up\{.*"1".*\} 0'),
-        "WeirBrokerDown",
     ),
-    "expired-certificate": Problem(
-        "the listeners' certificate expires",
+    "expired-certificate": (
         _expired_certificate,
         Expected(
             "has expired",
@@ -292,10 +271,8 @@ PROBLEMS: Final = {
             "certificate_expired",
             r"^weir_tls_certificate_expiry_timestamp_seconds",
         ),
-        "WeirCertificateExpired",
     ),
-    "refused-certificate": Problem(
-        "a new certificate cannot be read",
+    "refused-certificate": (
         _refused_certificate,
         Expected(
             "TLS files refused",
@@ -303,10 +280,8 @@ PROBLEMS: Final = {
             "tls_files_refused",
             r"^weir_tls_files_last_reload_successful\{.*\} 0",
         ),
-        "WeirTlsFilesRefused",
     ),
-    "broken-quota-file": Problem(
-        "a mistake in the quota file",
+    "broken-quota-file": (
         _broken_quota_file,
         Expected(
             "quotas not loaded",
@@ -314,10 +289,8 @@ PROBLEMS: Final = {
             '"store_failing"',
             r"^weir_quota_file_last_reload_successful(\{.*\})? 0",
         ),
-        "WeirQuotaFileRefused",
     ),
-    "unreachable-store": Problem(
-        "the quota store (the brokers) cannot be reached",
+    "unreachable-store": (
         _unreachable_store,
         Expected(
             "quotas not loaded",
@@ -326,16 +299,10 @@ PROBLEMS: Final = {
             r"^weir_quota_store_available(\{.*\})? 0",
             "not ready",
         ),
-        "WeirQuotaStoreUnavailable",
     ),
-    "stopped": Problem(
-        "Weir stands still for 30 s (SIGSTOP)", _stopped, Expected("process stood still"), "WeirDown"
-    ),
-    "hung-reactor": Problem(
-        "the reactor hangs for 35 s", _hung_reactor, Expected("process stood still"), "WeirDown"
-    ),
-    "killed-worker": Problem(
-        "a worker of two is killed (SIGKILL)",
+    "stopped": (_stopped, Expected("process stood still")),
+    "hung-reactor": (_hung_reactor, Expected("process stood still")),
+    "killed-worker": (
         _lost_worker(signal.SIGKILL),
         Expected(
             "worker lost, starting another",
@@ -343,10 +310,8 @@ PROBLEMS: Final = {
             '"worker_lost"',
             r'^weir_worker_restarts_total\{reason="died"\} [1-9]',
         ),
-        "WeirWorkerLost",
     ),
-    "hung-worker": Problem(
-        "a worker of two hangs (SIGSTOP)",
+    "hung-worker": (
         _lost_worker(signal.SIGSTOP),
         Expected(
             "worker lost, starting another",
@@ -354,10 +319,8 @@ PROBLEMS: Final = {
             '"worker_lost"',
             r'^weir_worker_restarts_total\{reason="stuck"\} [1-9]',
         ),
-        "WeirWorkerLost",
     ),
-    "left-out-broker": Problem(
-        "a new broker has no port",
+    "left-out-broker": (
         _left_out_broker,
         Expected(
             "broker removed|no port",
@@ -366,10 +329,8 @@ PROBLEMS: Final = {
             r"^weir_ready(\{.*\})? 0",
             "no listener",
         ),
-        "WeirNotReady",
     ),
-    "connections-max": Problem(
-        "connections_max is reached",
+    "connections-max": (
         _connections_max,
         Expected(
             "connection_limit|connections_max",
@@ -377,10 +338,8 @@ PROBLEMS: Final = {
             '"connections_max"',
             r"^weir_sessions_closed_total\{.*connection_limit.*\} [1-9]",
         ),
-        "WeirConnectionLimit",
     ),
-    "emptied-token": Problem(
-        "the admin token's file is emptied",
+    "emptied-token": (
         _emptied_token,
         Expected(
             "admin token refused",
@@ -388,10 +347,8 @@ PROBLEMS: Final = {
             "admin_token_refused",
             r'^weir_problem\{problem="admin_token_refused"\} 1',
         ),
-        "WeirProblem",
     ),
-    "hung-broker": Problem(
-        "one of two brokers hangs (accepts, never answers)",
+    "hung-broker": (
         _hung_broker((1,)),
         Expected(
             "Broker 1 has sent nothing",
@@ -399,10 +356,8 @@ PROBLEMS: Final = {
             "broker_silent 1",
             r'^weir_problem\{problem="broker_silent 1"\} 1',
         ),
-        "WeirProblem",
     ),
-    "hung-broker-of-a-worker": Problem(
-        "one of two brokers hangs, with two workers",
+    "hung-broker-of-a-worker": (
         _hung_broker((1,), workers=2),
         Expected(
             "Broker 1 has sent nothing",
@@ -410,19 +365,13 @@ PROBLEMS: Final = {
             "broker_silent 1",
             r'^weir_problem\{problem="broker_silent 1"\} 1',
         ),
-        "WeirProblem",
     ),
-    "hung-cluster": Problem(
-        "all brokers hang (accept, never answer)",
+    "hung-cluster": (
         _hung_broker((0, 1)),
         Expected("broker|sent nothing", "Not ready", "not_ready", r"^weir_ready(\{.*\})? 0", "not ready"),
-        "WeirNotReady",
     ),
-    "wrong-password": Problem(
-        "Weir's own password is wrong", _wrong_password, Expected("Authentication failed"), "WeirDown"
-    ),
-    "changed-password": Problem(
-        "the brokers have another password for Weir",
+    "wrong-password": (_wrong_password, Expected("Authentication failed")),
+    "changed-password": (
         _changed_password,
         Expected(
             "Authentication failed",
@@ -430,6 +379,6 @@ PROBLEMS: Final = {
             '"login_refused"',
             r'^weir_problem\{problem="login_refused"\} 1',
         ),
-        "WeirProblem",
     ),
 }
+"""Name → what plants the problem, and the sentences that tell it."""

@@ -13,10 +13,8 @@ WITHIN_S = 40.0
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_a_planted_problem_is_told_by_every_channel(name: str) -> None:
-    problem = PROBLEMS[name]
-    found = problem.run(problem.expected).found
-    told = {
-        channel: getattr(found, channel) for channel, pattern in vars(problem.expected).items() if pattern
-    }
+    run, expected = PROBLEMS[name]
+    found = run(expected)
+    told = {channel: getattr(found, channel) for channel, pattern in vars(expected).items() if pattern}
     assert [channel for channel, each in told.items() if each is None] == []
     assert max((each.after_s for each in told.values()), default=0.0) < WITHIN_S

@@ -63,8 +63,6 @@ class Watch:
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._expected = expected
         self.found = Channels()
-        self.lines: list[Told] = []
-        """All warnings and errors."""
         self._over = threading.Event()
         self._events: list[Told] = []
         self._began_s = time.monotonic()
@@ -119,7 +117,6 @@ class Watch:
             connection.close()
 
     def _log_lines(self) -> list[Told]:
-        """Return the new lines, and keep those that are warnings or errors."""
         if not self._log.exists():
             return []
         with self._log.open("rb") as file:
@@ -127,9 +124,7 @@ class Watch:
             new = file.read()
         complete = new[: new.rfind(b"\n") + 1]
         self._skip += len(complete)
-        told = [self._told(text) for text in complete.decode("utf-8", "replace").splitlines()]
-        self.lines += [each for each in told if re.search(r'"level": "(warning|error)"', each.text)]
-        return told
+        return [self._told(text) for text in complete.decode("utf-8", "replace").splitlines()]
 
     def _read_events(self) -> None:
         with suppress(OSError, http.client.HTTPException):
