@@ -15,7 +15,6 @@ def arguments(prog: str, description: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=prog, description=description)
     parser.add_argument("--seeds", metavar="FROM-TO", help="run these seeds; print the first that fail")
     parser.add_argument("--seed", type=int, help="run one seed")
-    parser.add_argument("--shrink", action="store_true", help="make the failing scripts smaller")
     parser.add_argument("--failures", type=int, default=5, help="stop after so many failures")
     return parser
 

@@ -8,7 +8,9 @@ from tests.sim.world import execute, simulate
 
 
 def main() -> None:
-    options = seeds.arguments("python -m tests.sim", __doc__).parse_args()
+    parser = seeds.arguments("python -m tests.sim", __doc__)
+    parser.add_argument("--shrink", action="store_true", help="make the failing scripts smaller")
+    options = parser.parse_args()
 
     def fails(seed: int) -> bool:
         failure = simulate(seed)

@@ -3,45 +3,25 @@
 from __future__ import annotations
 
 import ast
-import io
 import itertools
-import subprocess
-import sys
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 import pytest
 from _pytest.mark.expression import Expression
 from click.testing import CliRunner
-from rich.console import Console
 
 from tests.selection import is_in_part
 from tools.lanes import __main__ as command
 from tools.lanes.concerned import MODULES_MAX, concerned
 from tools.lanes.lane import ALWAYS, LANES, ROOT, Extent, Lane
-from tools.lanes.results import Outcome, plain_counts, read_cases
+from tools.lanes.results import Outcome
 from tools.lanes.runner import run_lane
-from tools.lanes.summary import show
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 LANE_MARKS = ("broker", "oracle", "spark", "cluster", "measured", "alone")
-MODULE = """
-import pytest
-
-def test_passes(): pass
-def test_fails(): assert 0
-def test_skips(): pytest.skip("no camera here")
-
-@pytest.fixture
-def broken():
-    yield
-    raise OSError
-
-def test_fails_at_its_end(broken): pass
-def test_fails_before_it_begins(missing): pass
-"""
 
 
 def selects(lane: Lane, extent: Extent, marks: set[str]) -> bool:
@@ -104,28 +84,6 @@ def test_parts_take_each_test_once_and_about_as_many_each() -> None:
     taken = [[name for name in names if is_in_part(name, part, 3)] for part in (1, 2, 3)]
     assert sorted(itertools.chain(*taken)) == sorted(names)
     assert min(map(len, taken)) > 900
-
-
-def test_failures_are_named_with_the_command_that_repeats_them_and_skips_with_reasons(tmp_path: Path) -> None:
-    (tmp_path / "test_module.py").write_text(MODULE)
-    (tmp_path / "test_broken.py").write_text("import no_such_module\n")
-    report = tmp_path / "report.xml"
-    options = ["-q", f"--junitxml={report}", "--rootdir", str(tmp_path), "-p", "no:cacheprovider"]
-    options.append("--continue-on-collection-errors")
-    subprocess.run([sys.executable, "-m", "pytest", *options], cwd=tmp_path, capture_output=True, check=False)
-    cases = read_cases(report)
-    outcomes = [Outcome("fast", cases, 61.0, ok=False, repeat=".venv/bin/python -m pytest")]
-    assert plain_counts(outcomes) == "1 passed, 4 failed, 1 skipped"
-    printed = io.StringIO()
-    show(Console(file=printed, width=160), outcomes, [], 61.0)
-    lines = printed.getvalue().splitlines()
-    assert "Skipped in fast: test_module.py::test_skips: no camera here" in lines
-    failed = {line.rpartition(" ")[2] for line in lines if line.startswith("Failed in fast; to repeat it: ")}
-    names = ("test_fails", "test_fails_at_its_end", "test_fails_before_it_begins")
-    assert {name.strip("'") for name in failed} == {
-        "test_broken.py",
-        *(f"test_module.py::{name}" for name in names),
-    }
 
 
 @pytest.mark.slow

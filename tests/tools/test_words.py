@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-import pytest
-
 from tests.rooms import ROOMS
 from tests.tools.compiled_only import ROOT
 from tests.tools.words import Finding, in_markdown, in_source, in_texts
@@ -89,48 +87,13 @@ def test_excluded_pages_exist() -> None:
         assert (ROOT / page).is_file(), page
 
 
-@pytest.mark.parametrize(
-    ("source", "text"),
-    [
-        ("class Keeper: ...", "Keeper"),
-        ("def _vouched(): ...", "_vouched"),
-        ("from a import Slate", "Slate"),
-        ("toll = 1", "toll"),
-        ('"""What is over waits."""', "What"),
-        ('def f():\n    """Raises KeyError, ValueError.\n    """', "Raises KeyError, ValueError.\n    "),
-        ('def f():\n    """Raises KeyError if there is no key."""', None),
-        ('def f():\n    """Return the key. Raises KeyError."""', None),
-        ('"""Requests wait.\n\nWhoever asks is told.\n"""', "Whoever"),
-        ('class A:\n    """An A."""\n    b: int\n    """How many are remembered."""', "How many"),
-        ("x = 1  # as it does", "as it does"),
-        ('log.info("goes to whoever asks")', "whoever"),
-        ('f("the toll of a request")', "toll"),
-        ('x = "toll"', None),
-        ('"""`toll`"""', None),
-        ('"""Requests wait until the quota allows them."""', None),
-    ],
-)
-def test_old_words_in_sources_are_found(source: str, text: str | None) -> None:
-    assert [finding.text for finding in in_source(source)] == ([] if text is None else [text])
-
-
-def test_identifiers_are_ignored_in_texts() -> None:
-    source = 'book = 1  # whoever\n"""Whether it is."""\n'
-    assert [finding.text for finding in in_texts(source)] == ["whoever", "Whether"]
-
-
-@pytest.mark.parametrize(
-    ("page", "lines"),
-    [
-        ("Plain.\n\nFor whoever reads.\n", [3]),
-        ("| dialect | toll |\n", [1, 1]),
-        ("```\ntoll\n```\n\nThere is none.\n", [5]),
-        ("`python -m bench.toll`, and `whoever`\n", []),
-        ("Requests wait.\n", []),
-    ],
-)
-def test_old_words_in_pages_are_found(page: str, lines: list[int]) -> None:
-    assert [finding.line for finding in in_markdown(page)] == lines
+def test_old_words_are_found_in_sources_and_pages() -> None:
+    source = (
+        'class Keeper:\n    """How many are remembered."""\n    text = "goes to whoever asks"  # as it does\n'
+    )
+    assert [found.text for found in in_source(source)] == ["Keeper", "How many", "as it does", "whoever"]
+    assert [found.text for found in in_texts("toll = 1  # whoever\n")] == ["whoever"]
+    assert [found.line for found in in_markdown("| dialect |\n```\ntoll\n```\n`toll` is none.\n")] == [1]
 
 
 def test_paths_are_those_of_the_repository() -> None:
