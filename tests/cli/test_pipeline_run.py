@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 from py4j.protocol import Py4JError
 
 from tests.matrix import first_core
 from weir.cli.main import weir
+from weir.cli.pipeline.days import Days
 from weir.cli.pipeline.rollup import rollup
 from weir.cli.pipeline.run import NEEDED, _first_line
 
@@ -95,3 +98,42 @@ def test_a_java_error_is_reported_by_its_cause_without_the_python_call() -> None
     assert _first_line(error) == "java.io.IOException: No space left on device"
     assert _first_line(Py4JError("\n An answer\nand more")) == "An answer"
     assert _first_line(Py4JError("")) == "Py4JError"
+
+
+def test_report_does_not_replace_an_existing_file_without_force(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    page.write_text("mine")
+    done = CliRunner().invoke(weir, ["pipeline", "report", "--lake", "nowhere", "--output", str(page)])
+    said = f"weir: {page} exists already: choose another, or --force to replace it\n"
+    assert (done.exit_code, done.stderr, page.read_text()) == (2, said, "mine")
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "last"),
+    [
+        ("2026-11-01..2026-11-07", date(2026, 11, 1), date(2026, 11, 7)),
+        ("2026-11-01..2026-11-01", date(2026, 11, 1), date(2026, 11, 1)),
+        ("2026-11-01", date(2026, 11, 1), date(2026, 11, 1)),
+    ],
+)
+def test_days_option_parses_a_day_and_a_range(text: str, first: date, last: date) -> None:
+    assert Days()(text) == (first, last)
+
+
+BACKWARDS = "2026-11-02..2026-11-01"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "..", "2026-11-01..", "..2026-11-01", "2026-11-31", "2026-11-01..2026-13-01", "today", BACKWARDS],
+)
+def test_days_option_refuses_a_range_without_both_ends(text: str) -> None:
+    """Above all a range without an end, which would else be its first day alone."""
+    why = (
+        "ends before it begins: exchange the two"
+        if text == BACKWARDS
+        else "is not FROM..TO, such as 2026-11-01..2026-11-07"
+    )
+    with pytest.raises(click.BadParameter) as refused:
+        Days()(text)
+    assert refused.value.message == f"{text!r} {why}"

@@ -1,11 +1,14 @@
-"""The quota file and the free ports of the demonstration."""
+"""The quota file, the free ports and the error messages of the demonstration."""
 
 from __future__ import annotations
 
 import random
 
 import pytest
+from click.testing import CliRunner
 
+from weir.cli import demo as cli_demo
+from weir.cli.main import weir
 from weir.demo.client_specs import CLIENTS, quota_file, quota_table
 from weir.demo.errors import DemoError
 from weir.demo.proxy_process import PORTS, free_ports
@@ -40,3 +43,27 @@ def test_ports_stay_in_range_whatever_the_node_ids() -> None:
         free_ports([0, 60_000], lambda _port: True)
     with pytest.raises(DemoError, match="no room"):
         free_ports([0], lambda _port: False)
+
+
+def test_demo_without_confluent_kafka_is_one_line_with_exit_code_2(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli_demo, "find_spec", lambda _name: None)
+    outcome = CliRunner().invoke(weir, ["demo"])
+    assert outcome.exit_code == 2
+    assert outcome.output == (
+        "weir: the demonstration needs confluent-kafka: install it beside Weir, or use `make demo`\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("upstream", "words"),
+    [
+        ("nonsense", "upstream is 'nonsense', must be HOST:PORT, for example kafka-1:9092 or [::1]:9092\n"),
+        (
+            "127.0.0.1:1",
+            "no upstream broker can be reached: 127.0.0.1:1: connection refused: check --upstream\n",
+        ),
+    ],
+)
+def test_demo_reports_an_unreachable_upstream_with_exit_code_2(upstream: str, words: str) -> None:
+    outcome = CliRunner().invoke(weir, ["demo", "--upstream", upstream])
+    assert (outcome.exit_code, outcome.stderr) == (2, f"weir: {words}")

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tests.integration.known_findings import ANY, KNOWN, PAGE
-
-if TYPE_CHECKING:
-    pass
 
 
 def test_the_page_explains_each_known_finding() -> None:

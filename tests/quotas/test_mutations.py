@@ -20,6 +20,7 @@ from weir.quotas import (
     Tags,
 )
 from weir.quotas.client_quotas import mutation_rates
+from weir.quotas.limiters.bucket import TokenBucket
 from weir.quotas.registry import IDLE_MS_MAX, ROOM_PAUSE_MS
 from weir.quotas.table.bounded_names import OVERFLOW
 from weir.quotas.table.options import Pacing
@@ -290,3 +291,15 @@ def test_new_clients_share_the_overflow_mutation_budget_while_all_are_in_use(
     assert looked_up(quotas, "another", 10_999) is overflow
     own = looked_up(quotas, "newcomer", 10_999 + ROOM_PAUSE_MS)
     assert own.tags == Tags("", "newcomer"), "after 11 s the others' buckets are full again"
+
+
+@given(st.lists(st.tuples(st.integers(0, 5000), st.floats(-10, 100)), max_size=40))
+def test_peeking_at_a_token_bucket_does_not_change_it(story: list[tuple[int, float]]) -> None:
+    watched, alone = TokenBucket(0.7, 11, 1000, 0), TokenBucket(0.7, 11, 1000, 0)
+    now_ms = 0
+    for gap_ms, cost in story:
+        watched.peek(now_ms + gap_ms // 2)
+        now_ms += gap_ms
+        watched.take(cost, now_ms)
+        alone.take(cost, now_ms)
+        assert watched.tokens(now_ms) == alone.tokens(now_ms) <= 7.7
