@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import socket
 import ssl
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -421,3 +422,23 @@ def summed(records: list[UsageRecord]) -> list[UsageRecord]:
             )
         )
     return list(found.values())
+
+
+@pytest.mark.slow
+def test_a_worker_without_free_descriptors_leaves_its_clients_to_the_other_and_says_so() -> None:
+    with administered("2") as (weir, ports, api):
+        weir.logged("admin endpoint listening")
+        first, second = (worker["pid"] for worker in api("/api/status")["workers"])
+        _soft, hard = resource.prlimit(first, resource.RLIMIT_NOFILE)
+        resource.prlimit(first, resource.RLIMIT_NOFILE, (open_files(first), hard))
+        with ExitStack() as clients:
+            for number in range(20):
+                client = clients.enter_context(closing(Producer(ports[0], f"app-{number}")))
+                client.produce(500)
+            assert open_files(second) >= open_files(first) + 20
+            assert "ulimit" in str(weir.logged("cannot accept connections")["event"])
+        stop(weir)
+
+
+def open_files(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
