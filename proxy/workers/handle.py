@@ -17,7 +17,7 @@ import trio
 from weir.proxy.build import VERSION, installed_version
 from weir.proxy.control.supervisor import Works
 from weir.proxy.workers.exit_codes import REPLACED
-from weir.proxy.workers.life import Event, Life, State
+from weir.proxy.workers.life import Life, WorkerEvent, WorkerState
 from weir.proxy.workers.link import Link, LinkError
 from weir.proxy.workers.messages import ConnectionsChanged, Drain, Drained, Listen, Message, Ready
 
@@ -128,7 +128,7 @@ class Handle:
 
     def drain(self) -> None:
         """Have the process drain and end; do not replace it any more."""
-        self._life.happen(Event.DRAIN)
+        self._life.happen(WorkerEvent.DRAIN)
         self._stopped.set()
         self.post(Drain())
 
@@ -137,7 +137,7 @@ class Handle:
         process has drained. Calls `works` when it starts the process.
         """
         wait_s = 0.0
-        while self._life.state is not State.OVER:
+        while self._life.state is not WorkerState.OVER:
             works()
             began_s = trio.current_time()
             try:
@@ -145,8 +145,8 @@ class Handle:
             except Exception:
                 self._lose("failed")
                 raise
-            if after is State.OVER:
-                if before is not State.DRAINED:  # its clients were cut off
+            if after is WorkerState.OVER:
+                if before is not WorkerState.DRAINED:  # its clients were cut off
                     log.error("worker lost while it drained", worker=self.number, reason=reason)
                     self._lose(reason)
                 break
@@ -171,13 +171,13 @@ class Handle:
         lost, self.open = self.open, Counter()
         self._plan.lost(reason, list(lost.elements()))
 
-    async def _process(self) -> tuple[Reason, State, State]:
+    async def _process(self) -> tuple[Reason, WorkerState, WorkerState]:
         """Run one process until it ends; return the reason, and the states before and after."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             process = self._plan.spawn(theirs)
         link, self.pid = Link(ours), process.pid
-        self._life.happen(Event.START)
+        self._life.happen(WorkerEvent.START)
         try:
             await self._plan.begun.wait()
             for message in self._plan.first():
@@ -190,7 +190,7 @@ class Handle:
             with trio.CancelScope(shield=True):
                 code = await process.wait()
             before = self._life.state
-            after = self._life.happen(Event.END)
+            after = self._life.happen(WorkerEvent.END)
         return ("replaced" if code == REPLACED else reason), before, after
 
     async def _serve(self, link: Link) -> Reason:
@@ -230,7 +230,7 @@ class Handle:
             if isinstance(message, Ready):
                 await self._begin(link)
             elif isinstance(message, Drained):
-                self._life.happen(Event.DRAINED)
+                self._life.happen(WorkerEvent.DRAINED)
                 self._link = None
                 link.end()
             else:
@@ -245,13 +245,13 @@ class Handle:
                 await trio.lowlevel.checkpoint()
             else:
                 link.post(message)
-        self._life.happen(Event.READY)  # now: the steps may have taken longer than a heartbeat may
+        self._life.happen(WorkerEvent.READY)  # now: the steps may have taken longer than a heartbeat may
         self._link, self.lost_by = link, None
         self.ready.set()
         for listen, socks in self._plan.socks():
             link.post(listen, socks)
         log.info("worker started", worker=self.number, pid=self.pid)
-        if self._life.state is State.DRAINING:
+        if self._life.state is WorkerState.DRAINING:
             link.post(Drain())
 
 

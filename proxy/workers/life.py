@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 
-class State(StrEnum):
+class WorkerState(StrEnum):
     """State of a worker."""
 
     AWAY = "away"
@@ -27,7 +27,7 @@ class State(StrEnum):
     """No process runs, nor will one be started."""
 
 
-class Event(StrEnum):
+class WorkerEvent(StrEnum):
     """What can happen to a worker."""
 
     START = "start"
@@ -42,20 +42,20 @@ class Event(StrEnum):
     """The process has ended: it died, was killed because it was silent, or broke the rules of the link."""
 
 
-TABLE: Final[Mapping[tuple[State, Event], State]] = {
-    (State.AWAY, Event.START): State.STARTING,
-    (State.AWAY, Event.DRAIN): State.OVER,
-    (State.STARTING, Event.READY): State.SERVING,
-    (State.STARTING, Event.DRAIN): State.DRAINING,
-    (State.STARTING, Event.END): State.AWAY,
-    (State.SERVING, Event.DRAIN): State.DRAINING,
-    (State.SERVING, Event.END): State.AWAY,
-    (State.DRAINING, Event.READY): State.DRAINING,
-    (State.DRAINING, Event.DRAINED): State.DRAINED,
-    (State.DRAINING, Event.END): State.OVER,
-    (State.DRAINED, Event.END): State.OVER,
+TABLE: Final[Mapping[tuple[WorkerState, WorkerEvent], WorkerState]] = {
+    (WorkerState.AWAY, WorkerEvent.START): WorkerState.STARTING,
+    (WorkerState.AWAY, WorkerEvent.DRAIN): WorkerState.OVER,
+    (WorkerState.STARTING, WorkerEvent.READY): WorkerState.SERVING,
+    (WorkerState.STARTING, WorkerEvent.DRAIN): WorkerState.DRAINING,
+    (WorkerState.STARTING, WorkerEvent.END): WorkerState.AWAY,
+    (WorkerState.SERVING, WorkerEvent.DRAIN): WorkerState.DRAINING,
+    (WorkerState.SERVING, WorkerEvent.END): WorkerState.AWAY,
+    (WorkerState.DRAINING, WorkerEvent.READY): WorkerState.DRAINING,
+    (WorkerState.DRAINING, WorkerEvent.DRAINED): WorkerState.DRAINED,
+    (WorkerState.DRAINING, WorkerEvent.END): WorkerState.OVER,
+    (WorkerState.DRAINED, WorkerEvent.END): WorkerState.OVER,
 }
-"""(State, event) → next state. What is not here cannot happen, unless the process breaks the rules."""
+"""(state, event) → next state. What is not here cannot happen, unless the process breaks the rules."""
 SILENT_LOOKS_MAX: Final = 10
 """Number of looks without a message after which a worker is replaced: 5 s."""
 START_LOOKS_MAX: Final = 120
@@ -71,7 +71,7 @@ class Life:
 
     def __init__(self) -> None:
         """Begin without a process."""
-        self.state = State.AWAY
+        self.state = WorkerState.AWAY
         self.is_ready = False
         """True while a process runs that has been ready."""
         self.silent_looks = 0
@@ -79,13 +79,13 @@ class Life:
         replaced because the supervisor itself was stopped.
         """
 
-    def happen(self, event: Event) -> State:
+    def happen(self, event: WorkerEvent) -> WorkerState:
         """Go to the state that follows, and return it. Raises LifeError."""
         after = TABLE.get((self.state, event))
         if after is None:
             raise LifeError(f"{event} while {self.state}")
         self.state = after
-        self.is_ready = event is Event.READY or (self.is_ready and event is Event.DRAIN)
+        self.is_ready = event is WorkerEvent.READY or (self.is_ready and event is WorkerEvent.DRAIN)
         self.silent_looks = 0
         return after
 

@@ -24,7 +24,7 @@ from weir.proxy.server.target import Target
 from weir.proxy.workers import handle as handles
 from weir.proxy.workers.exit_codes import REPLACED
 from weir.proxy.workers.handle import Handle, Plan, spawn_process
-from weir.proxy.workers.life import Event
+from weir.proxy.workers.life import WorkerEvent
 from weir.proxy.workers.link import Link
 from weir.proxy.workers.messages import (
     Brokers,
@@ -316,6 +316,6 @@ async def test_a_long_way_to_a_process_that_is_ready_does_not_count_as_its_silen
                 lambda: (), state, take, lambda _reason, _lost: None, lambda: (), spawn_process, trio.Event()
             ),
         )
-        handle._life.happen(Event.START)
+        handle._life.happen(WorkerEvent.START)
         await handle._begin(Link(ours))
         assert handle.silent_ms == 0
