@@ -16,7 +16,6 @@ from weir.cli.quotas.show import clean, echo_json
 from weir.cli.settings.options import ENVIRONMENT_PREFIX, config_option, options_of_settings
 from weir.cli.settings.sections import SectionedCommand
 from weir.proxy.config import config
-from weir.proxy.config.former_keys import RENAMED, REPLACED
 from weir.proxy.config.settings import ConfigError, ConfigMistakesError, Settings
 from weir.proxy.files import QUOTAS_BYTES_MAX, read_text
 from weir.quotas.table import quota_check
@@ -121,10 +120,7 @@ def _misspelt(environment: Mapping[str, str]) -> Iterator[str]:
         key = name.removeprefix(ENVIRONMENT_PREFIX).lower()
         if key == name.lower() or key in keys:
             continue
-        if key in REPLACED:
-            yield f"the environment variable {name} has no effect: {REPLACED[key]}"
-            continue
-        close = [RENAMED[key]] if key in RENAMED else get_close_matches(key, keys, n=1, cutoff=0.9)
+        close = get_close_matches(key, keys, n=1, cutoff=0.9)
         if close:
             wanted = f"{ENVIRONMENT_PREFIX}{close[0].upper()}"
             yield f"the environment variable {name} has no effect: did you mean {wanted}?"

@@ -8,8 +8,6 @@ from typing import Final
 
 import click
 
-from weir.proxy.config.former_keys import RENAMED, REPLACED
-
 SECTIONS: Final = {
     "Where it listens, and where brokers are": (
         "config_file",
@@ -160,22 +158,6 @@ class SectionedCommand(click.Command):
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the command's parameters and `--help-all`; click calls this method."""
         return [*super().get_params(ctx), _HELP_ALL]
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the command line; click calls this method. Raises click.UsageError, which for an option of an
-        earlier release names the option of today.
-        """
-        try:
-            return super().parse_args(ctx, args)
-        except click.NoSuchOption as error:
-            key = error.option_name.removeprefix("--").replace("-", "_")
-            if key in REPLACED:
-                raise click.UsageError(f"{error.option_name} is gone: {REPLACED[key]}", ctx) from None
-            if key not in RENAMED:
-                raise
-            raise click.UsageError(
-                f"{error.option_name} is called --{RENAMED[key].replace('_', '-')} now", ctx
-            ) from None
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options into the help text, grouped by heading; click calls this method."""

@@ -20,7 +20,6 @@ import msgspec
 from weir.proxy.addresses import Address, AdvertisedListeners
 from weir.proxy.config.addresses import parse_address as parse_address
 from weir.proxy.config.admin_access import AdminAccess, admin_access, read_secret
-from weir.proxy.config.former_keys import RENAMED, REPLACED, outside_tables
 from weir.proxy.config.ports import broker_ports
 from weir.proxy.config.principals import Credentials, credentials_of, parse_principals
 from weir.proxy.config.replication import ReplicationRules, replication_rules
@@ -188,13 +187,12 @@ def _checked(where: str, key: str, value: object) -> object:
     ConfigError, whose text begins with `where`, if the key does not exist or cannot have this value.
     """
     if isinstance(value, dict):
-        renamed = ", ".join(outside_tables(key, value))
-        advice = f"write {renamed}" if renamed else f"leave out [{key}]"
+        flat = [f"{key}.{inner} as {key}_{inner}" for inner in value if f"{key}_{inner}" in _FIELDS]
+        advice = f"write {', '.join(flat)}" if flat else f"leave out [{key}]"
         raise ConfigError(f"{where}keys must not stand in tables: {advice}")
     if key not in _FIELDS:
-        close = [RENAMED[key]] if key in RENAMED else get_close_matches(key, _FIELDS, n=1)
-        known = f"did you mean {close[0]}?" if close else "docs/reference/configuration.md lists the keys"
-        advice = REPLACED.get(key, known)
+        close = get_close_matches(key, _FIELDS, n=1)
+        advice = f"did you mean {close[0]}?" if close else "docs/reference/configuration.md lists the keys"
         raise ConfigError(f"{where}unknown key {key}: {advice}")
     if key == "workers" and isinstance(value, str):
         value = 0 if value == "auto" else int(value) if value.isdecimal() else value

@@ -124,12 +124,10 @@ def test_check_warns_of_an_environment_variable_that_is_almost_one_of_weirs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("WEIR_BROKER_PORT", "9100-9120")
-    monkeypatch.setenv("WEIR_ADMINS", "User:a")
     monkeypatch.setenv("WEIR_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("WEIR_PORT_19092_TCP", "tcp://10.0.0.1:19092")
     assert report(DONE, "--upstream", "a:1")["warnings"] == [
         "the environment variable WEIR_BROKER_PORT has no effect: did you mean WEIR_BROKER_PORTS?",
-        "the environment variable WEIR_ADMINS has no effect: did you mean WEIR_QUOTA_ADMINS?",
     ]
 
 

@@ -90,10 +90,3 @@ def test_settings_of_replication_throttles_need_replication_listeners(key: str, 
     with pytest.raises(ConfigError, match=rf"^{key} goes with replication_upstream: set that too, or leave"):
         rules(**{key: value})
     rules(**GIVEN, **{key: value})
-
-
-def test_the_former_setting_inter_broker_is_answered_with_advice() -> None:
-    with pytest.raises(
-        ConfigError, match=r"^unknown key inter_broker: leave it out, and set replication_ups"
-    ):
-        rules(inter_broker=True)
