@@ -2,41 +2,20 @@
 
 from __future__ import annotations
 
-import random
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tests.conformance.batches import batch, message_set
+from tests.conformance.batches import batch
 from tests.conformance.captures import answered, findings, nested, produce, produced, rules, sent
 from tests.fuzz.work import cost
-from tests.properties import examples
-from tests.protocol.generate import each_version, every_version, sample
-from tests.protocol.mutate import mutate
 from tests.wire.frames import framed, request, response
-from weir.conformance.events import Bytes, Closed, Dropped, Opened, Side
-from weir.conformance.verify import messages, verify
+from weir.conformance.verify import messages
 from weir.conformance.verify.finding import Finding, without_indices
 from weir.conformance.verify.messages import form, read
-from weir.conformance.verify.record_batches import BatchChecker, bounds
-from weir.protocol.codec import request_type
 from weir.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
-from weir.protocol.values import Message, schema_of
 
-MUTATIONS: Final = 20
-SIDES: Final = st.sampled_from(Side)
-CONNECTIONS: Final = st.integers(1, 2)
-EVENTS: Final = st.one_of(
-    st.builds(
-        Bytes, connection=CONNECTIONS, time_ns=st.integers(0, 9), side=SIDES, data=st.binary(max_size=80)
-    ),
-    st.builds(Opened, connection=CONNECTIONS, time_ns=st.just(0), client=st.just(""), server=st.just("")),
-    st.builds(Closed, connection=CONNECTIONS, time_ns=st.just(0), side=SIDES),
-    st.builds(Dropped, connection=CONNECTIONS, time_ns=st.just(0), side=SIDES, count=st.integers(1, 9)),
-)
 LARGE: Final = 10_000
 ELEMENTS: Final = 1000
 PEAK_PER_BYTE: Final = 4
@@ -91,43 +70,6 @@ def test_large_messages_below_the_limit_are_checked_completely() -> None:
     frame = produce(batch() + bytes(2 << 20))
     assert rules(findings(sent(frame))) == ["batch-length"]
     assert len(frame) > messages.LARGE
-
-
-@each_version(every_version())
-def test_changed_frames_lead_to_findings_and_never_to_exceptions(
-    message: type[Message], version: int
-) -> None:
-    source = random.Random(f"{message.__name__} {version}")
-    value: Any = sample(message, version)
-    schema = schema_of(message)
-    frame = (request if schema.kind == "request" else response)(value, version)
-    assert schema.kind != "header"
-    shape = form(schema.kind, schema.api_key, version)
-    for _ in range(MUTATIONS):
-        data = frame[:12] + mutate(frame[12:], source)
-        read(data, shape)
-        request_of = request(sample(request_type(schema_of(message).api_key), version), version)
-        list(verify([sent(data if schema.kind == "request" else request_of), answered(data)]))
-
-
-@examples(300)
-@given(st.lists(EVENTS, max_size=12))
-def test_any_events_lead_to_findings_and_never_to_exceptions(events: list[Any]) -> None:
-    for finding in verify(events):
-        assert finding.message
-        assert finding.offset >= -1
-
-
-@pytest.mark.parametrize("records", [batch(), batch(codec=1), message_set(1), message_set(0, codec=1)])
-@examples(100)
-@given(source=st.randoms(use_true_random=False))
-def test_changed_records_lead_to_defects_and_never_to_exceptions(
-    records: bytes, source: random.Random
-) -> None:
-    data = mutate(records, source)
-    for api, version in (("Produce", 9), ("Produce", 1), ("Fetch", 11), ("ShareFetch", 1)):
-        checker = BatchChecker(data, bounds(api, version))
-        checker.check()
 
 
 def test_an_answered_producer_has_no_finding_over_many_frames() -> None:

@@ -75,6 +75,17 @@ def test_every_suffix_is_the_end_of_the_whole(message: type[Message], version: i
                 subject.decode_suffix(whole + b"\0", start, len(whole) + 1, since)
 
 
+@each_version(every_version())
+def test_a_truncated_message_and_one_with_a_byte_more_are_errors(
+    message: type[Message], version: int
+) -> None:
+    subject = codec(message, version)
+    whole = subject.encode(sample(message, version))
+    for data in (*(whole[:end] for end in range(len(whole))), whole + b"\0"):
+        with pytest.raises(ProtocolError):
+            subject.decode(data)
+
+
 # --- Every kind of buffer, and only the part of it that is meant
 
 

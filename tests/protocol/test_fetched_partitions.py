@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import sys
 import tracemalloc
 import uuid
@@ -20,7 +19,6 @@ from tests.matrix import in_one_test
 from tests.properties import examples
 from tests.protocol import kio_side
 from tests.protocol.generate import each_version, messages, sample
-from tests.protocol.mutate import mutate
 from tests.protocol.plain import kio_bytes, plain, read_by_kafka_python
 from weir.protocol.codec import codec
 from weir.protocol.errors import ProtocolError
@@ -49,7 +47,6 @@ unknown tagged fields. All numbers are 77, and the records are the seven letters
 SAMPLE_ID: Final = uuid.UUID(int=1 << 100 | 7).bytes
 CUTS: Final = st.lists(st.integers(0, 60_000), max_size=12)
 SIZES: Final = (None, 0, 1, 126, 127, 128, 16_382, 16_383, 20_000)
-MUTATIONS: Final = 100
 
 Noted: TypeAlias = tuple[bytes, int, int, int, int]
 """(topic, partition, error_code, high_watermark, records_bytes)."""
@@ -278,28 +275,6 @@ def test_the_partition_scan_of_a_truncated_response_never_completes(
             scan = Scan(version).feed(body[:end], [end // 2])
             assert not scan.partitions.complete
             assert scan.noted == whole[: len(scan.noted)]
-
-
-@each_version(EVERY)
-def test_the_partition_scan_of_a_mutated_response_agrees_with_the_decoded_response(
-    message: type[Message], version: int
-) -> None:
-    source, subject = random.Random(f"fetched partitions {version}"), codec(FetchResponse, version)
-    whole = subject.encode(sample(FetchResponse, version))
-    agreed = 0
-    for _ in range(MUTATIONS):
-        body = mutate(whole, source)
-        found = outcome(version, body, ())
-        cuts = [source.randrange(len(body) + 1) for _ in range(source.randrange(6))]
-        assert outcome(version, body, cuts) == found
-        assert outcome(version, body, range(len(body))) == found
-        try:
-            fields = plain(subject.decode(body))
-        except ProtocolError:
-            continue
-        assert found == (expected(fields, version), expected_head(fields, version), True)
-        agreed += 1
-    assert agreed > MUTATIONS / 20
 
 
 @in_one_test

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import warnings
 from pathlib import Path
 from typing import Final
@@ -17,7 +16,6 @@ from tests.matrix import in_one_test
 from tests.properties import examples
 from tests.protocol import kio_side
 from tests.protocol.generate import each_version, messages
-from tests.protocol.mutate import mutate
 from tests.protocol.plain import kio_bytes, read_by_kafka_python
 from weir.protocol.codec import codec
 from weir.protocol.errors import ProtocolError
@@ -113,21 +111,3 @@ def test_a_truncated_fetch_is_patched_as_a_whole_or_not_at_all(version: int) -> 
             with pytest.raises(ProtocolError, match=f"FetchRequest v{version} .* ends too early"):
                 ask_least(version)(data, len(BEFORE), len(BEFORE) + end, True)
             assert data == BEFORE + body[:end] + BEHIND * 3
-
-
-@in_one_test
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_mutated_fetch_is_patched_or_refused(version: int) -> None:
-    source, body = random.Random(f"ask least {version}"), bytes.fromhex(KAFKA_SAMPLES[str(version)])
-    for _ in range(300):
-        mutant = mutate(body, source)[: source.choice((None, 10, 20))]
-        data = bytearray(mutant)
-        complete = source.random() < 0.5
-        try:
-            done = ask_least(version)(data, 0, len(data), complete)
-        except ProtocolError:
-            assert complete
-            done = False
-        assert done is (len(mutant) >= fields_end(version))
-        assert len(data) == len(mutant)
-        assert data[fields_end(version) :] == mutant[fields_end(version) :]
