@@ -28,7 +28,7 @@ class WorkerState(StrEnum):
 
 
 class WorkerEvent(StrEnum):
-    """What can happen to a worker."""
+    """Event in the life of a worker."""
 
     START = "start"
     """The supervisor starts a process."""
