@@ -57,7 +57,7 @@ class PlanEntry(msgspec.Struct):
     cases: list[str]
 
 
-class Report(msgspec.Struct):
+class CalibrationReport(msgspec.Struct):
     """The JSON object that `weir calibrate --json` prints."""
 
     upstream: str
@@ -102,7 +102,7 @@ def case_lines(outlook: Outlook) -> list[str]:
 
 def report(
     outlook: Outlook, findings: Findings | None, found: CostFindings | None, output: str | None
-) -> Report:
+) -> CalibrationReport:
     """Return the JSON object that `weir calibrate --json` prints."""
     plan = PlanEntry(
         outlook.client_ids,
@@ -114,7 +114,7 @@ def report(
         [f"{case.api} {case.name}".strip() for case in outlook.cases],
     )
     readings = findings.found if findings is not None else []
-    return Report(
+    return CalibrationReport(
         str(outlook.address),
         outlook.node_id,
         outlook.generation,

@@ -181,7 +181,7 @@ def probe(
     if write_expect is not None:
         write_report(write_expect, expectations(results))
     wrong = None if expected is None else _compare(results, expected, [*only, *skip])
-    found = outcomes.Report(address, seed, results, run.notes)
+    found = outcomes.ProbeOutcomes(address, seed, results, run.notes)
     report = probe_report(found, known, wrong)
     if junit_file is not None:
         write_report(junit_file, probe_junit(report))

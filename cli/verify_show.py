@@ -13,12 +13,12 @@ from weir.conformance.verify import Severity
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from weir.conformance.report import Checked, Group, Report
+    from weir.conformance.report import Checked, Group, VerifyReport
 
 STYLES: Final = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 
 
-def show(report: Report) -> None:
+def show(report: VerifyReport) -> None:
     """Print a report that has `checked`."""
     if sys.stdout.isatty():
         _draw(report)
@@ -26,7 +26,7 @@ def show(report: Report) -> None:
         click.echo("\n".join([*map(_plain, report.findings), summary(report)]))
 
 
-def summary(report: Report) -> str:
+def summary(report: VerifyReport) -> str:
     """Return the last line: the traffic that was checked, and the numbers of findings."""
     assert report.checked is not None
     return f"{_checked(report.checked)}: {spoken(report.findings, report.checked)}"
@@ -64,7 +64,7 @@ def _plain(group: Group) -> str:
     )
 
 
-def _draw(report: Report) -> None:
+def _draw(report: VerifyReport) -> None:
     from rich.console import Console  # `weir run` does not need it
     from rich.table import Table
     from rich.text import Text

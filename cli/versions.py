@@ -78,7 +78,7 @@ class Entry(msgspec.Struct):
     """True if Weir answers the API itself, whether or not the broker has it."""
 
 
-class Report(msgspec.Struct):
+class VersionsReport(msgspec.Struct):
     """The JSON object that `weir versions --json` prints."""
 
     upstream: str
@@ -147,13 +147,13 @@ def versions(
         click.echo(_plain(found))
 
 
-def report(upstream: str, broker: Mapping[int, VersionRange], *, uplift: bool) -> Report:
+def report(upstream: str, broker: Mapping[int, VersionRange], *, uplift: bool) -> VersionsReport:
     """Return the JSON object that lists, for each API, the broker's versions, Weir's, and the versions
     offered to clients.
     """
     told = offered(broker, uplift=uplift, own=QUOTA_APIS)
     apis = [_entry(api_key, broker.get(api_key), told.get(api_key)) for api_key in sorted({*broker, *told})]
-    return Report(upstream, uplift, apis)
+    return VersionsReport(upstream, uplift, apis)
 
 
 def _entry(api_key: int, broker: VersionRange | None, told: VersionRange | None) -> Entry:
@@ -187,14 +187,14 @@ def _row(entry: Entry) -> Row:
     )
 
 
-def _summary(found: Report) -> str:
+def _summary(found: VersionsReport) -> str:
     hidden = sum(entry.offered is None for entry in found.apis)
     uplifted = sum(bool(entry.uplift) for entry in found.apis)
     uplift = f"{uplifted} with versions by uplift" if found.uplift else "without uplift"
     return f"{found.upstream}: {len(found.apis)} APIs, {uplift}, {hidden} hidden"
 
 
-def _plain(found: Report) -> str:
+def _plain(found: VersionsReport) -> str:
     rows = [HEADINGS, *map(_row, found.apis)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join([*(_aligned(row, widths) for row in rows), "", _summary(found)])
@@ -206,7 +206,7 @@ def _aligned(row: Row, widths: Sequence[int]) -> str:
     return "  ".join(cells).rstrip()
 
 
-def _draw(found: Report) -> None:
+def _draw(found: VersionsReport) -> None:
     from rich.console import Console  # `weir run` does not need it
     from rich.table import Table
     from rich.text import Text

@@ -85,7 +85,7 @@ class ChargeJson(msgspec.Struct, omit_defaults=True):
     """Topic over which other Weirs share the budgets (`usage_share_topic`); left out if they do not."""
 
 
-class Report(msgspec.Struct):
+class ExplainReport(msgspec.Struct):
     """The JSON object that `weir quotas explain --json` prints."""
 
     source: str
@@ -224,8 +224,8 @@ def _value(step: Step) -> str:
     return "-" if step.value is None else str(number(step.value))
 
 
-def _report(source: Source, found: Explanation, time: Spent, shared: SharedUsageJson | None) -> Report:
-    return Report(
+def _report(source: Source, found: Explanation, time: Spent, shared: SharedUsageJson | None) -> ExplainReport:
+    return ExplainReport(
         source.name,
         found.user,
         found.client_id,

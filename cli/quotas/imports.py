@@ -56,7 +56,7 @@ class SkippedEntry(msgspec.Struct):
     reason: str
 
 
-class Report(msgspec.Struct, omit_defaults=True):
+class ImportReport(msgspec.Struct, omit_defaults=True):
     """The JSON object that `weir quotas import --json` prints."""
 
     origin: str
@@ -365,8 +365,8 @@ def _report(
     target: Target,
     outcome: Outcome | None,
     changes: list[ReplicationChange],
-) -> Report:
-    return Report(
+) -> ImportReport:
+    return ImportReport(
         origin,
         list(entries(table)),
         [SkippedEntry(*one) for one in found.skipped],

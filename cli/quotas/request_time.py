@@ -11,7 +11,7 @@ import msgspec
 from weir.cli.admin_endpoint import Access, AdminError, admin_address, ask
 from weir.cli.exits import CommandError
 from weir.cli.quotas.show import SHADOW, clean, columns
-from weir.proxy.admin.request_time import CLIENT_ID, PATH, USER, BudgetTime, Report
+from weir.proxy.admin.request_time import CLIENT_ID, PATH, USER, BudgetTime, RequestTimeReport
 from weir.proxy.config.config import Settings
 
 admin_option: Final = click.option(
@@ -45,7 +45,7 @@ def spent(admin: str | None, settings: Settings, access: Access, user: str, clie
     if address is None:
         return Spent(None, "give --admin HOST:PORT of a running Weir")
     try:
-        report = ask(address, PATH, {USER: user, CLIENT_ID: client_id}, Report, access)
+        report = ask(address, PATH, {USER: user, CLIENT_ID: client_id}, RequestTimeReport, access)
     except AdminError as error:
         if admin is not None:
             raise CommandError(clean(error)) from None

@@ -9,7 +9,7 @@ import msgspec
 
 from weir.cli.admin_endpoint import Access, AdminError, admin_address, ask
 from weir.cli.quotas.show import SHADOW, clean, in_bytes
-from weir.proxy.admin.shared_usage import PATH, Report, SharedUsage
+from weir.proxy.admin.shared_usage import PATH, SharedUsage, SharedUsageReport
 from weir.proxy.config.settings import Settings
 from weir.quotas.table.quota_table import QuotaKey
 
@@ -32,7 +32,7 @@ def shared_usage(
     if address is None:
         return None
     try:
-        report = ask(address, PATH, {"user": user, "client_id": client_id}, Report, access)
+        report = ask(address, PATH, {"user": user, "client_id": client_id}, SharedUsageReport, access)
     except AdminError:
         return None
     return SharedUsageJson(str(address), report.weirs, report.budgets)

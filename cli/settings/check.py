@@ -28,7 +28,7 @@ Examples:
 """
 
 
-class Report(msgspec.Struct):
+class CheckReport(msgspec.Struct):
     """The JSON object that `weir check --json` prints."""
 
     mistakes: list[str]
@@ -47,7 +47,7 @@ def check(config_file: Path | None, as_json: bool, **options: object) -> None:
     All mistakes are printed, and warnings about quotas that match no client. Exit code 0 without mistakes,
     also with warnings; 2 with mistakes.
     """
-    report = Report([], list(_misspelt(os.environ)))
+    report = CheckReport([], list(_misspelt(os.environ)))
     inspect(config_file, options, report)
     if as_json:
         echo_json(report)
@@ -57,7 +57,7 @@ def check(config_file: Path | None, as_json: bool, **options: object) -> None:
         click.get_current_context().exit(USAGE)
 
 
-def inspect(config_file: Path | None, options: Mapping[str, object], report: Report) -> None:
+def inspect(config_file: Path | None, options: Mapping[str, object], report: CheckReport) -> None:
     """Check the settings and the files that they name; add the findings to `report`."""
     try:
         settings = config.read(config_file, options).settings
@@ -90,7 +90,7 @@ def _of_checked(checked: config.Config) -> Iterator[str]:
             yield str(error)
 
 
-def _inspect_quotas(path: Path, report: Report) -> None:
+def _inspect_quotas(path: Path, report: CheckReport) -> None:
     try:
         found = quota_check.check(read_text(path, QUOTAS_BYTES_MAX))
     except OSError as error:
@@ -130,7 +130,7 @@ def _counted(texts: Sized, noun: str) -> str:
     return f"{len(texts)} {noun}{'' if len(texts) == 1 else 's'}"
 
 
-def _show(report: Report, config_file: Path | None) -> None:
+def _show(report: CheckReport, config_file: Path | None) -> None:
     for kind, colour, texts in (
         ("mistake", "red", report.mistakes),
         ("warning", "yellow", report.warnings),

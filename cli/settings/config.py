@@ -35,7 +35,7 @@ class Shown(msgspec.Struct):
     """Source of the value: default, file, environment or option."""
 
 
-class Report(msgspec.Struct):
+class ConfigReport(msgspec.Struct):
     """The JSON object that `weir config show --json` prints."""
 
     file: str | None
@@ -110,7 +110,7 @@ def show(config_file: Path | None, as_json: bool, **options: object) -> None:
         raise CommandError(str(error)) from None
     shown = {key: Shown(getattr(settings, key), _source(key, in_file)) for key in Settings.__struct_fields__}
     if as_json:
-        echo_json(Report(str(config_file) if config_file is not None else None, shown))
+        echo_json(ConfigReport(str(config_file) if config_file is not None else None, shown))
     else:
         _print(shown)
 

@@ -20,7 +20,7 @@ import msgspec
 
 from weir.conformance.capture.blocks import CaptureError, Run
 from weir.conformance.capture.shared_queue import QueueSender
-from weir.conformance.capture.writing import Report, Task
+from weir.conformance.capture.writing import CaptureReport, Task
 from weir.conformance.events import Closed, Dropped, Opened, Side
 
 QUEUE_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -55,7 +55,7 @@ class Recorder:
         """Events that the queue has not taken, besides bytes: these are dropped instead."""
         self._look_at_ns = self._unlooked_bytes = 0
         self._unqueued_bytes = 0
-        self._report, self._part = Report(), b""
+        self._report, self._part = CaptureReport(), b""
         self.connections = 0
         """Number of connections that were opened."""
         self.seen_bytes = {Side.CLIENT: 0, Side.SERVER: 0}
@@ -170,7 +170,7 @@ class Recorder:
         """Take the last whole report."""
         whole, _, self._part = (self._part + data).rpartition(b"\n")
         if whole:
-            self._report = msgspec.json.decode(whole.rpartition(b"\n")[2], type=Report)
+            self._report = msgspec.json.decode(whole.rpartition(b"\n")[2], type=CaptureReport)
             self._queue.release(max(self._report.released, self._queue.released))
             self.error = self.error or self._report.error
 

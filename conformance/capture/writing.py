@@ -47,7 +47,7 @@ class Task(msgspec.Struct, frozen=True):
     """Size (bytes) of that memory."""
 
 
-class Report(msgspec.Struct):
+class CaptureReport(msgspec.Struct):
     """The present state; each report replaces those before."""
 
     released: int = 0
@@ -74,7 +74,7 @@ class Writing:
         writer: CaptureWriter,
         redaction: Redaction | None,
         queue: QueueReceiver,
-        tell: Callable[[Report], None],
+        tell: Callable[[CaptureReport], None],
     ) -> None:
         """Own and close the writer. `redaction`: None to write all bytes as they are. `tell` must return at
         once.
@@ -83,9 +83,9 @@ class Writing:
         self._redaction = redaction
         self._queue = queue
         self._tell = tell
-        self._report = Report(repaired=writer.repaired, next_connection=writer.next_connection)
+        self._report = CaptureReport(repaired=writer.repaired, next_connection=writer.next_connection)
 
-    def run(self) -> Report:
+    def run(self) -> CaptureReport:
         """Write until the end of the queue, and close the file. Return the last report."""
         self._say()
         try:
@@ -155,7 +155,7 @@ def cannot_write(path: Path, error: Exception) -> str:
     return f"{path}: cannot write it: {said or repr(error)}"[:ERROR_CHARS_MAX]
 
 
-def tell(report: Report) -> None:
+def tell(report: CaptureReport) -> None:
     """Write a report to stdout; leave it out if the reader is slow or gone."""
     with suppress(BlockingIOError, BrokenPipeError):
         os.write(sys.stdout.fileno(), msgspec.json.encode(report) + b"\n")
@@ -173,7 +173,9 @@ def main() -> None:
     try:
         writer = CaptureWriter(path, task.run)
     except (CaptureError, OSError) as error:
-        tell(Report(error=str(error) if isinstance(error, CaptureError) else cannot_write(path, error)))
+        tell(
+            CaptureReport(error=str(error) if isinstance(error, CaptureError) else cannot_write(path, error))
+        )
         return
     redaction = Redaction(credentials=task.run.redacted, records=task.run.blanked)
     os.set_blocking(sys.stdout.fileno(), False)

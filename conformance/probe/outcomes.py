@@ -7,7 +7,7 @@ import msgspec
 from weir.conformance.probe.case import Result
 
 
-class Report(msgspec.Struct):
+class ProbeOutcomes(msgspec.Struct):
     """JSON of `weir probe --json`, which serves as a baseline too."""
 
     target: str
@@ -18,5 +18,5 @@ class Report(msgspec.Struct):
 
 def parse_baseline(data: bytes) -> set[tuple[str, str]]:
     """Return the failed cases of an earlier `--json`, with their summaries. Raises msgspec.DecodeError."""
-    report = msgspec.json.decode(data, type=Report)
+    report = msgspec.json.decode(data, type=ProbeOutcomes)
     return {(result.case, result.summary) for result in report.results if not result.passed}

@@ -10,7 +10,15 @@
 
 from __future__ import annotations
 
-from weir.conformance.report.groups import Checked, Group, Groups, Report, parse_report, report_json, totals
+from weir.conformance.report.groups import (
+    Checked,
+    Group,
+    Groups,
+    VerifyReport,
+    parse_report,
+    report_json,
+    totals,
+)
 from weir.conformance.report.junit import junit, probe_junit
 from weir.conformance.report.page import ToolMissingError, check_tool, render
 from weir.conformance.report.probe_page import probe_page
@@ -24,9 +32,9 @@ __all__ = [
     "Groups",
     "ProbeReport",
     "Probed",
-    "Report",
     "ToolMissingError",
     "Verdict",
+    "VerifyReport",
     "alike",
     "check_tool",
     "counted",

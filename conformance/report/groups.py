@@ -50,7 +50,7 @@ class Checked(msgspec.Struct):
     """Frames by API and version."""
 
 
-class Report(msgspec.Struct):
+class VerifyReport(msgspec.Struct):
     """JSON of `weir verify --json`, which serves as a baseline too."""
 
     findings: list[Group]
@@ -86,12 +86,12 @@ class Groups:
             key=lambda one: (ORDER[one.first.severity], one.first.key[1:3], one.first.rule),
         )
 
-    def report(self, captures: Sequence[str], traffic: Traffic) -> Report:
+    def report(self, captures: Sequence[str], traffic: Traffic) -> VerifyReport:
         """Return the groups, with the traffic of these captures."""
         checked = Checked(
             [*captures], traffic.connections, traffic.frames, traffic.bytes, traffic.exchanges()
         )
-        return Report(self.sorted(), checked)
+        return VerifyReport(self.sorted(), checked)
 
 
 def totals(groups: Iterable[Group]) -> dict[Severity, int]:
@@ -109,4 +109,4 @@ def report_json(report: msgspec.Struct) -> bytes:
 
 def parse_report(data: bytes) -> list[Key]:
     """Return the keys in a report. Raises msgspec.ValidationError or DecodeError for other bytes."""
-    return [group.first.key for group in msgspec.json.decode(data, type=Report).findings]
+    return [group.first.key for group in msgspec.json.decode(data, type=VerifyReport).findings]

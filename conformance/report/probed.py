@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from weir.conformance.probe.case import Result
     from weir.conformance.probe.expectations import Difference
-    from weir.conformance.probe.outcomes import Report
+    from weir.conformance.probe.outcomes import ProbeOutcomes
 
 Key = tuple[str, str]
 """Name of a case, and its outcome with error codes (`Result.summary`)."""
@@ -54,7 +54,7 @@ class ProbeReport(msgspec.Struct, frozen=True):
 
 
 def probe_report(
-    found: Report, known: Collection[Key] = (), wrong: Iterable[Difference] | None = None
+    found: ProbeOutcomes, known: Collection[Key] = (), wrong: Iterable[Difference] | None = None
 ) -> ProbeReport:
     """Return the report of a run. `known`: failures of the baseline. `wrong`: differences from the expected
     outcomes, which then decide alone; None without expectations.

@@ -16,7 +16,7 @@ from weir.conformance.verify.rules import RULES, Severity
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weir.conformance.report.groups import Checked, Group, Report
+    from weir.conformance.report.groups import Checked, Group, VerifyReport
     from weir.conformance.report.matrix import Matrix
     from weir.conformance.verify.traffic import Exchange
 
@@ -33,7 +33,7 @@ _LEGEND: Final = [
 _NAMES: Final = {Side.CLIENT: "client", Side.SERVER: "server"}
 
 
-def verify_page(report: Report) -> Page:
+def verify_page(report: VerifyReport) -> Page:
     """Return the page of a report that has `checked`."""
     assert report.checked is not None
     checked, groups = report.checked, report.findings

@@ -74,7 +74,7 @@ class BudgetTime(msgspec.Struct, frozen=True):
     """Request time by API, the most expensive API first."""
 
 
-class Report(msgspec.Struct, frozen=True):
+class RequestTimeReport(msgspec.Struct, frozen=True):
     """Request time of a client by budget and API; the content of the JSON response."""
 
     user: str
@@ -83,12 +83,12 @@ class Report(msgspec.Struct, frozen=True):
     """The client's budgets; empty if the client has no `request_percentage` quota, or has sent no request."""
 
 
-def report(quota_registry: QuotaRegistry, asked: Mapping[str, str], now_ms: int) -> Report:
+def report(quota_registry: QuotaRegistry, asked: Mapping[str, str], now_ms: int) -> RequestTimeReport:
     """Return a client's request time at every broker. The client's budgets are looked up by the rules that
     also apply to its connections, but no budget is created.
     """
     user, client_id = asked.get(USER) or ANONYMOUS, asked.get(CLIENT_ID, "")
-    return Report(user, client_id, list(_budgets(quota_registry, user, client_id, now_ms)))
+    return RequestTimeReport(user, client_id, list(_budgets(quota_registry, user, client_id, now_ms)))
 
 
 def _budgets(registry: QuotaRegistry, user: str, client_id: str, now_ms: int) -> Iterator[BudgetTime]:

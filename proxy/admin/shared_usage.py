@@ -49,7 +49,7 @@ class SharedUsage(msgspec.Struct, frozen=True):
     """Units that the other Weirs have reported."""
 
 
-class Report(msgspec.Struct, frozen=True):
+class SharedUsageReport(msgspec.Struct, frozen=True):
     """A client's use of shared quotas; the content of the JSON response."""
 
     user: str
@@ -60,11 +60,11 @@ class Report(msgspec.Struct, frozen=True):
     """The client's shared budgets that were used."""
 
 
-def report(sharing: UsageSharing | None, user: str, client_id: str) -> Report:
+def report(sharing: UsageSharing | None, user: str, client_id: str) -> SharedUsageReport:
     """Return what clients of this Weir and of others have used of a client's quotas. No budget is created."""
     user = user or ANONYMOUS
     budgets = [] if sharing is None else list(_budgets(sharing, user, client_id))
-    return Report(user, client_id, 0 if sharing is None else sharing.weirs, budgets)
+    return SharedUsageReport(user, client_id, 0 if sharing is None else sharing.weirs, budgets)
 
 
 def _budgets(sharing: UsageSharing, user: str, client_id: str) -> Iterator[SharedUsage]:

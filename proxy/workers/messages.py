@@ -213,7 +213,7 @@ class Flushed(msgspec.Struct, tag=True, frozen=True):
     number: int
 
 
-class Report(msgspec.Struct, tag=True, frozen=True):
+class WorkerReport(msgspec.Struct, tag=True, frozen=True):
     """Sign of life, with the increase of the worker's counters since the last report."""
 
     pickled: bytes
@@ -317,7 +317,7 @@ Message: TypeAlias = (
     | Stored
     | Ready
     | Flushed
-    | Report
+    | WorkerReport
     | Found
     | State
     | Used

@@ -270,7 +270,7 @@ class Pool:
             self._change_connections(number, message)
         elif isinstance(message, messages.Charges):
             self._take_charges(number, message)
-        elif isinstance(message, messages.Report):
+        elif isinstance(message, messages.WorkerReport):
             self._take_counts(number, counts.loaded(message.pickled))
         elif isinstance(message, messages.Used):
             self.usage.take(message)

@@ -262,7 +262,7 @@ class Worker:
         self._address_book.try_again()
         self._admin.tell_denied()
         now = await stepwise(counts.read(self.plane, self._reactor))
-        self._link.post(messages.Report(counts.increase(now, self._counts).pickled()))
+        self._link.post(messages.WorkerReport(counts.increase(now, self._counts).pickled()))
         self._counts = now
         self._tell_connections()
         await in_steps(self._replication.tell())

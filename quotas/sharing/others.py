@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final, NamedTuple
 
-from weir.quotas.sharing.report import Report, Usage
+from weir.quotas.sharing.report import Usage, UsageReport
 
 HEARD_MS: Final = 10_000
 """Time (ms) for which a Weir counts as present after its last report."""
@@ -146,12 +146,12 @@ class OthersUsage:
         """Sequence of the newest own report that was read back; -1 before the first one."""
         self._returned: list[int] = []
 
-    def take(self, report: Report, now_ms: int, at_ms: int | None = None) -> None:
+    def take(self, report: UsageReport, now_ms: int, at_ms: int | None = None) -> None:
         """Count a report that was read at `now_ms`. Its units count as used at `at_ms`; None for now."""
         for _step in self.steps(report, now_ms, at_ms):
             pass
 
-    def steps(self, report: Report, now_ms: int, at_ms: int | None = None) -> Iterator[int]:
+    def steps(self, report: UsageReport, now_ms: int, at_ms: int | None = None) -> Iterator[int]:
         """Count a report, as `take` does, in steps. Yield the number of usages after each step."""
         if self.is_own(report):
             self._take_own(report.sequence)
@@ -172,7 +172,7 @@ class OthersUsage:
                 yield len(usages)
         self._forget(now_ms)
 
-    def is_own(self, report: Report) -> bool:
+    def is_own(self, report: UsageReport) -> bool:
         """Return True if the report names this process. Somebody else may have written it."""
         return (report.weir, report.incarnation) == self._own
 
@@ -185,7 +185,7 @@ class OthersUsage:
             self.read_back = sequence
             self._returned.append(sequence)
 
-    def _sender(self, report: Report, at_ms: int) -> _Sender | None:
+    def _sender(self, report: UsageReport, at_ms: int) -> _Sender | None:
         """Return the incarnation that has sent a report; None if there are too many Weirs."""
         incarnations = self._weirs.get(report.weir)
         if incarnations is None:

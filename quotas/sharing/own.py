@@ -13,7 +13,7 @@ from collections.abc import Collection
 from itertools import islice
 from typing import Final, NamedTuple
 
-from weir.quotas.sharing.report import USAGES_MAX, Report, Usage
+from weir.quotas.sharing.report import USAGES_MAX, Usage, UsageReport
 
 EPSILON: Final = 0.02
 """Share of a window's units that all Weirs together may leave unreported for longer than `PAUSE_MS`."""
@@ -116,7 +116,7 @@ class OwnUsage:
             if total.units - total.reported >= EPSILON * window_units / max(weirs, 1):
                 self._is_urgent = True
 
-    def due(self, now_ms: int) -> list[Report]:
+    def due(self, now_ms: int) -> list[UsageReport]:
         """Return the reports to send now: none, one, or several if many limiters have changed. The caller
         calls `unsent` for a report that does not leave.
         """
@@ -174,9 +174,9 @@ class OwnUsage:
         """Make a report due now, such as the last one before the end."""
         self._last_ms = None
 
-    def _report(self, limiters: list[int], now_ms: int) -> Report:
+    def _report(self, limiters: list[int], now_ms: int) -> UsageReport:
         usages = tuple(self._totals[limiter].usage(limiter) for limiter in limiters)
-        report = Report(self.weir, self.incarnation, self.sequence, usages)
+        report = UsageReport(self.weir, self.incarnation, self.sequence, usages)
         self._sent[self.sequence] = _Sent(now_ms, limiters)
         self.sequence += 1
         return report

@@ -65,7 +65,7 @@ class Usage(NamedTuple):
     """Units in about the last ten seconds, at most `total`."""
 
 
-class Report(NamedTuple):
+class UsageReport(NamedTuple):
     """Usage of the clients of one Weir. A report without usage tells that the Weir lives."""
 
     weir: str
@@ -90,7 +90,7 @@ def limiter_number(quotas: QuotasName, tags: Tags) -> int:
     return int.from_bytes(digest.digest(), "big")
 
 
-def encode(report: Report, key: ReportKey | None = None) -> bytes:
+def encode(report: UsageReport, key: ReportKey | None = None) -> bytes:
     """Return the report as bytes, which `decode` reads, signed with the key."""
     name = report.weir.encode("utf-8", "replace")[:NAME_BYTES_MAX]
     head = _HEAD.pack(_SIGNED if key else _MAGIC, len(name)) + name
@@ -99,7 +99,7 @@ def encode(report: Report, key: ReportKey | None = None) -> bytes:
     return data + key.mac(data) if key else data
 
 
-def decode(data: bytes, key: ReportKey | None = None) -> Report:
+def decode(data: bytes, key: ReportKey | None = None) -> UsageReport:
     """Return the report in these bytes. Raises ReportError if they have another format, or totals that are
     negative, not finite or above `UNITS_MAX`. With a key, raises UnsignedReportError if the report is not
     signed with it.
@@ -125,4 +125,4 @@ def decode(data: bytes, key: ReportKey | None = None) -> Report:
     for usage in usages:
         if not 0 <= usage.recent <= usage.total <= UNITS_MAX:  # nor one that is no number
             raise ReportError(f"usage of {usage.recent} recent units of {usage.total}")
-    return Report(name, incarnation, sequence, usages)
+    return UsageReport(name, incarnation, sequence, usages)

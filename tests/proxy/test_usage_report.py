@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from structlog.testing import capture_logs
 
-from weir.proxy.control.usage.tally import PERIOD_S, Kind, Loss, Report, Tally
+from weir.proxy.control.usage.tally import PERIOD_S, Kind, Loss, Tally, WritingReport
 
 
 @dataclass
@@ -15,7 +15,7 @@ class Watch:
     now_s: float = 0.0
 
     def __post_init__(self) -> None:
-        self.report = Report(self.tally, "/var/usage", lambda: self.now_s)
+        self.report = WritingReport(self.tally, "/var/usage", lambda: self.now_s)
 
     def lines(self, now_s: float, *, last: bool = False) -> list[dict[str, object]]:
         self.now_s = now_s

@@ -30,7 +30,7 @@ from weir.proxy.control.sharing.sharing import INHERITED_MS, usage_sharing
 from weir.proxy.control.stores.store import StoreError
 from weir.quotas.sharing.blindness import Sight
 from weir.quotas.sharing.others import CHARGED_MAX, Charge
-from weir.quotas.sharing.report import Report, Usage, decode, encode, limiter_number
+from weir.quotas.sharing.report import Usage, UsageReport, decode, encode, limiter_number
 from weir.quotas.sharing.shared import LOOK_MS
 
 
@@ -72,10 +72,10 @@ def read_all(topic: Topic, clock: Clock) -> News:
 def test_reports_from_before_the_start_are_charged_with_their_ages() -> None:
     """Also those of a former incarnation of the same Weir."""
     topic, clock = Topic(), Clock()
-    topic.append(encode(Report("me", 1, 0, (Usage(7, 500, 500),))), 1_000_000)
+    topic.append(encode(UsageReport("me", 1, 0, (Usage(7, 500, 500),))), 1_000_000)
     topic.append(b"not a report", 1_001_000)
-    topic.append(encode(Report("other", 1, 9, (Usage(7, 1e6, 40),))), 1_003_000)
-    topic.append(encode(Report("me", 2, 0)), 1_005_000)
+    topic.append(encode(UsageReport("other", 1, 9, (Usage(7, 1e6, 40),))), 1_003_000)
+    topic.append(encode(UsageReport("me", 2, 0)), 1_005_000)
     news = read_all(topic, clock)
     # One other Weir uses the limiter. Former totals are not known, so this is no debt.
     assert news.charges == {7: [Charge(95_000, 500, 0, True), Charge(98_000, 40, 1, True)]}
@@ -105,7 +105,7 @@ def test_the_reader_goes_on_after_errors_of_any_type(monkeypatch: pytest.MonkeyP
     """When the topic is opened, read, and closed."""
     monkeypatch.setattr("weir.proxy.control.sharing.reader.RETRY_S", 0.001)
     topic, clock, failing = Topic(), Clock(), Failing()
-    topic.append(encode(Report("me", 2, 0)))
+    topic.append(encode(UsageReport("me", 2, 0)))
     links: Iterator[Link] = iter([failing, topic.link()])
     errors = [TypeError("no such property")]
 
@@ -149,7 +149,7 @@ def test_stopping_does_not_wait_for_a_read_that_hangs_and_its_records_are_ignore
     monkeypatch.setattr("weir.proxy.control.sharing.reader.STOP_S", 0.01)
     topic = Topic()
     stuck = Stuck(topic)
-    topic.append(encode(Report("me", 2, 0)))
+    topic.append(encode(UsageReport("me", 2, 0)))
     found: list[News] = []
     reader = Reader(lambda: stuck, "me", 2, Clock(), found.append, lambda _error: None)
     reader.start()
@@ -273,7 +273,7 @@ def test_the_first_own_report_of_an_opened_topic_may_take_4_s_and_a_later_one_15
 
         reader = Reader(lambda: Slow(topic), "me", 2, clock, lambda _news: None, lambda _error: None)
         if own_reports:
-            topic.append(encode(Report("me", 2, 0)))
+            topic.append(encode(UsageReport("me", 2, 0)))
             reader.send(b"", 0)
         began_ms = clock.now_ms
         with pytest.raises(StoreError):
@@ -346,8 +346,8 @@ def read_in_parts(topic: Topic, clock: Clock) -> list[News]:
 def test_charges_of_many_limiters_are_handed_over_in_parts() -> None:
     topic, clock = Topic(), Clock()
     for report in (
-        Report("other", 1, 0, tuple(Usage(number, 7, 7) for number in range(2 * CHARGED_MAX + 1))),
-        Report("me", 2, 0),
+        UsageReport("other", 1, 0, tuple(Usage(number, 7, 7) for number in range(2 * CHARGED_MAX + 1))),
+        UsageReport("me", 2, 0),
     ):
         topic.append(encode(report))
     found = read_in_parts(topic, clock)
@@ -363,8 +363,8 @@ def test_of_too_many_reports_from_before_the_start_the_oldest_are_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     topic, clock = Topic(), Clock()
-    reports = [Report("other", 1, number, (Usage(number, 7, 7),)) for number in range(5)]
-    for report in (*reports, Report("me", 2, 0)):
+    reports = [UsageReport("other", 1, number, (Usage(number, 7, 7),)) for number in range(5)]
+    for report in (*reports, UsageReport("me", 2, 0)):
         topic.append(encode(report))
     monkeypatch.setattr("weir.proxy.control.sharing.reader.BACKLOG_BYTES_MAX", 3 * len(topic.records[0].data))
     (news,) = read_in_parts(topic, clock)
@@ -494,9 +494,9 @@ def test_weirs_with_a_key_share_usage_and_believe_nobody_else(tmp_path: Path) ->
     throttle(here, "shared", 20_000, clock.now_ms)
     one.look()
     number = number_of(here)
-    for forged in (Report("one", 1, 0), Report("third", 1, 0, (Usage(number, 1e9, 1e9),))):
+    for forged in (UsageReport("one", 1, 0), UsageReport("third", 1, 0, (Usage(number, 1e9, 1e9),))):
         topic.append(encode(forged))
-    topic.append(encode(Report("other", 1, 0), key))
+    topic.append(encode(UsageReport("other", 1, 0), key))
     other._reader.send(b"", 0)
     found: list[News] = []
     for weir in (one, other):

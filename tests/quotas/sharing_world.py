@@ -12,7 +12,7 @@ from weir.quotas.client_quotas import byte_rates
 from weir.quotas.sharing.blindness import Blindness
 from weir.quotas.sharing.others import OthersUsage
 from weir.quotas.sharing.own import EPSILON, PAUSE_MS, OwnUsage
-from weir.quotas.sharing.report import Report, decode, encode
+from weir.quotas.sharing.report import UsageReport, decode, encode
 from weir.quotas.sharing.shared import LOOK_MS, SharedLimiters
 from weir.quotas.table.entities import Entity
 from weir.quotas.table.quota_table import QuotaKey, QuotaTable
@@ -72,7 +72,7 @@ class SimulatedWeir:
         self.used += size
         return limiter.charge(size, now_ms)
 
-    def read(self, report: Report, now_ms: int) -> None:
+    def read(self, report: UsageReport, now_ms: int) -> None:
         self.others.take(report, now_ms)
         if self.others.read_back > self.read_back:
             self.read_back = self.others.read_back
@@ -91,7 +91,7 @@ class World:
     weirs: list[SimulatedWeir] = field(default_factory=list)
     used: list[tuple[int, float]] = field(default_factory=list)
     """(Time in ms, bytes) of each request of all clients."""
-    sent: list[Report] = field(default_factory=list)
+    sent: list[UsageReport] = field(default_factory=list)
     """Reports in the topic."""
     _at_ms: float = 0.0
     """Time of the present event; between two full ms, where requests follow each other faster."""

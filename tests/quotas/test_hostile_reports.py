@@ -16,11 +16,11 @@ from weir.quotas.sharing.blindness import Blindness
 from weir.quotas.sharing.others import HEARD_MS, INCARNATIONS_MAX, LATE_MS, Charge, OthersUsage
 from weir.quotas.sharing.own import OwnUsage
 from weir.quotas.sharing.report import (
-    Report,
     ReportError,
     ReportKey,
     UnsignedReportError,
     Usage,
+    UsageReport,
     decode,
     encode,
     limiter_number,
@@ -35,7 +35,7 @@ NAMES: Final = st.sampled_from(["me", "other", "invented"])
 NUMBERS: Final = st.one_of(st.integers(0, 5), st.integers(0, 3000), st.integers(0, LAST))
 TOTALS: Final = st.floats(0, 1e18)
 FORGED: Final = st.builds(
-    lambda weir, incarnation, sequence, usages: Report(weir, incarnation, sequence, tuple(usages)),
+    lambda weir, incarnation, sequence, usages: UsageReport(weir, incarnation, sequence, tuple(usages)),
     NAMES,
     st.integers(1, 3),
     NUMBERS,
@@ -51,8 +51,8 @@ def test_a_forged_own_report_with_the_last_sequence_hides_no_own_report() -> Non
     others = OthersUsage("me", 1)
     for sequence in range(4):
         others.sent = sequence + 1
-        others.take(Report("me", 1, LAST), PERIOD_MS * sequence)
-        others.take(Report("me", 1, sequence), PERIOD_MS * sequence)
+        others.take(UsageReport("me", 1, LAST), PERIOD_MS * sequence)
+        others.take(UsageReport("me", 1, sequence), PERIOD_MS * sequence)
     assert others.returned() == [0, 1, 2, 3]
     assert (others.read_back, others.ignored) == (3, {"forged": 4})
 
@@ -61,8 +61,8 @@ def test_a_forged_report_with_the_last_sequence_hides_no_report_of_its_weir() ->
     others = OthersUsage("me", 1)
     for sequence in range(4):
         total = 10.0 * sequence + 10
-        others.take(Report("other", 1, sequence, (Usage(7, total, 10),)), PERIOD_MS * sequence)
-        others.take(Report("other", 1, LAST), PERIOD_MS * sequence)
+        others.take(UsageReport("other", 1, sequence, (Usage(7, total, 10),)), PERIOD_MS * sequence)
+        others.take(UsageReport("other", 1, LAST), PERIOD_MS * sequence)
     assert charged(others) == 40
     assert others.ignored == {"jumped": 4}
 
@@ -70,14 +70,14 @@ def test_a_forged_report_with_the_last_sequence_hides_no_report_of_its_weir() ->
 def test_reports_that_arrive_again_are_counted() -> None:
     others = OthersUsage("me", 1)
     others.sent = 1
-    for report in [Report("me", 1, 0), Report("other", 1, 0)] * 3:
+    for report in [UsageReport("me", 1, 0), UsageReport("other", 1, 0)] * 3:
         others.take(report, 0)
     assert others.ignored == {"repeated": 4}
 
 
 @given(st.lists(st.tuples(st.integers(0, 2000), FORGED), max_size=30))
 def test_hostile_reports_hide_others_only_while_they_come(
-    hostile: list[tuple[int, Report]],
+    hostile: list[tuple[int, UsageReport]],
 ) -> None:
     """The other Weir reports 10 units twice a second, and its usage counts again soon after the last lie."""
     others, now_ms, sequence, returned = OthersUsage("me", 1), 0, 0, list[int]()
@@ -85,9 +85,9 @@ def test_hostile_reports_hide_others_only_while_they_come(
     def report_honestly() -> None:
         nonlocal sequence
         others.sent = sequence + 1
-        others.take(Report("me", 1, sequence), now_ms)
+        others.take(UsageReport("me", 1, sequence), now_ms)
         total = 10.0 * sequence + 10
-        others.take(Report("other", 1, sequence, (Usage(7, total, 10),)), now_ms)
+        others.take(UsageReport("other", 1, sequence, (Usage(7, total, 10),)), now_ms)
         returned.extend(others.returned())
         sequence += 1
 
@@ -112,12 +112,12 @@ def test_hostile_reports_hide_others_only_while_they_come(
 def test_reports_of_more_weirs_than_configured_are_counted_until_one_is_silent() -> None:
     others = OthersUsage("me", 1, 3)
     for name in ("a", "b", "c", "me", "c"):
-        others.take(Report(name, 9, 0, (Usage(7, 10, 10),)), 0)
+        others.take(UsageReport(name, 9, 0, (Usage(7, 10, 10),)), 0)
     assert charged(others) == 30
     assert (others.weirs(0), others.ignored) == (3, {"weirs": 2})
-    others.take(Report("b", 9, 1), HEARD_MS)
-    others.take(Report("c", 9, 1, (Usage(7, 10, 10),)), HEARD_MS)  # in the place of "a"
-    others.take(Report("a", 9, 1), HEARD_MS)
+    others.take(UsageReport("b", 9, 1), HEARD_MS)
+    others.take(UsageReport("c", 9, 1, (Usage(7, 10, 10),)), HEARD_MS)  # in the place of "a"
+    others.take(UsageReport("a", 9, 1), HEARD_MS)
     assert charged(others) == 10
     assert others.ignored == {"weirs": 3}
 
@@ -125,8 +125,8 @@ def test_reports_of_more_weirs_than_configured_are_counted_until_one_is_silent()
 def test_invented_processes_of_a_weir_have_few_places_and_the_silent_ones_lose_theirs() -> None:
     others = OthersUsage("me", 1)
     for sequence in range(10):
-        others.take(Report("a", 0, sequence, (Usage(7, 10.0 * sequence, 0),)), PERIOD_MS * sequence)
-        others.take(Report("a", 1 + sequence, 0), PERIOD_MS * sequence)
+        others.take(UsageReport("a", 0, sequence, (Usage(7, 10.0 * sequence, 0),)), PERIOD_MS * sequence)
+        others.take(UsageReport("a", 1 + sequence, 0), PERIOD_MS * sequence)
     assert charged(others) == 90
     assert len(others._weirs["a"]) == INCARNATIONS_MAX
 
@@ -143,10 +143,10 @@ def test_work_for_a_usage_does_not_grow_with_the_number_of_weirs() -> None:
             count += event.endswith("call")
 
         for number in range(weirs):
-            others.take(Report(f"w{number}", 1, 0, usages), number)
+            others.take(UsageReport(f"w{number}", 1, 0, usages), number)
         sys.setprofile(profile)
         try:
-            others.take(Report("w0", 1, 1, tuple(Usage(number, 20, 10) for number in range(100))), 100)
+            others.take(UsageReport("w0", 1, 1, tuple(Usage(number, 20, 10) for number in range(100))), 100)
         finally:
             sys.setprofile(None)
         ((*_earlier, charge),) = {tuple(each) for each in others.charges().values()}
@@ -176,7 +176,7 @@ def test_clients_wait_for_usage_of_any_number_of_invented_weirs_for_a_window_at_
     limiters, budget, number = shared(32)
     others = OthersUsage("me", 1)
     for weir in range(900):
-        others.take(Report(f"w{weir}", 1, 0, (Usage(number, 1e15, 1e15),)), 0)
+        others.take(UsageReport(f"w{weir}", 1, 0, (Usage(number, 1e15, 1e15),)), 0)
     limiters.absorb(others.charges(), 0)
     assert budget.charge(1, 0) <= 10_000
 
@@ -193,7 +193,7 @@ def test_usage_that_is_expected_of_others_and_reported_by_them_is_a_window_at_mo
 
 
 KEY: Final = ReportKey("0123456789abcdef")
-REPORT: Final = Report("other", 1, 3, (Usage(7, 20, 10),))
+REPORT: Final = UsageReport("other", 1, 3, (Usage(7, 20, 10),))
 
 
 @given(st.one_of(FORGED.map(encode), FORGED.map(lambda report: encode(report, ReportKey("another key")))))
@@ -227,7 +227,7 @@ def test_a_signed_report_has_the_hmac_of_rfc_2104_and_weirs_without_a_key_read_i
 def test_former_reports_of_a_weir_with_a_key_that_are_sent_again_change_nothing(replays: list[int]) -> None:
     """However long it is silent, and whatever its next sequence is."""
     others = OthersUsage("me", 1, is_signed=True)
-    reports = [Report("other", 1, 5000 * n, (Usage(7, 10.0 * n + 10, 10),)) for n in range(11)]
+    reports = [UsageReport("other", 1, 5000 * n, (Usage(7, 10.0 * n + 10, 10),)) for n in range(11)]
     for report in reports[:10]:
         others.take(report, 0)
     for number, replay in enumerate(replays):

@@ -20,14 +20,14 @@ class ClientQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     client_id: Text = ""
 
 
-async def _request_time(call: Call) -> request_time.Report:
+async def _request_time(call: Call) -> request_time.RequestTimeReport:
     sources = call.state.sources
     query = call.query_of(ClientQuery)
     asked = {request_time.USER: query.user, request_time.CLIENT_ID: query.client_id}
     return request_time.report(sources.quota_registry, asked, sources.now_ms())
 
 
-async def _shared_usage(call: Call) -> shared_usage.Report:
+async def _shared_usage(call: Call) -> shared_usage.SharedUsageReport:
     query = call.query_of(ClientQuery)
     return shared_usage.report(call.state.sources.sharing, query.user, query.client_id)
 
@@ -42,7 +42,7 @@ OPERATIONS = (
         "GET",
         request_time.PATH,
         "Request time of a client by API",
-        request_time.Report,
+        request_time.RequestTimeReport,
         _request_time,
         query=ClientQuery,
     ),
@@ -50,7 +50,7 @@ OPERATIONS = (
         "GET",
         shared_usage.PATH,
         "Use of the quotas that a client shares over several Weirs",
-        shared_usage.Report,
+        shared_usage.SharedUsageReport,
         _shared_usage,
         query=ClientQuery,
     ),

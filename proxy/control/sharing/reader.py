@@ -13,7 +13,7 @@ import structlog
 
 from weir.proxy.control.stores.store import StoreError
 from weir.quotas.sharing.others import STEP, WEIRS_MAX_DEFAULT, Charge, OthersUsage
-from weir.quotas.sharing.report import Report, ReportError, ReportKey, UnsignedReportError, decode
+from weir.quotas.sharing.report import ReportError, ReportKey, UnsignedReportError, UsageReport, decode
 
 log = structlog.get_logger("weir.quotas")
 
@@ -234,7 +234,7 @@ class Reader:
         for data, at_ms in backlog:
             self._count(decode(data), now_ms, now_ms - max(present_ms - at_ms, 0))
 
-    def _count(self, report: Report, now_ms: int, at_ms: int | None = None) -> None:
+    def _count(self, report: UsageReport, now_ms: int, at_ms: int | None = None) -> None:
         """Count a report, with pauses: else Trio's thread would wait for this one."""
         for usages in self._others.steps(report, now_ms, at_ms):
             self._usages += usages

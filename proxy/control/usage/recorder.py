@@ -122,7 +122,7 @@ class Sink(Protocol):
         """Write the waiting records; block for at most `timeout_s`."""
 
 
-class Report(Protocol):
+class ReportWriting(Protocol):
     """Function that logs problems with the writing of usage records."""
 
     def __call__(self, *, last: bool = False) -> None:
@@ -152,7 +152,7 @@ class Recorder:
         instance: str,
         interval_ms: int,
         clocks: Clocks,
-        report: Report,
+        report: ReportWriting,
         supervisor: Supervisor,
     ) -> None:
         """Begin the first interval now."""

@@ -20,7 +20,7 @@ from weir.proxy.control.usage.compression import Compression
 from weir.proxy.control.usage.files import Clocks as FileClocks
 from weir.proxy.control.usage.files import FileRules, Files
 from weir.proxy.control.usage.recorder import Clocks, Recorder, Registries
-from weir.proxy.control.usage.tally import Kind, Report, Tally
+from weir.proxy.control.usage.tally import Kind, Tally, WritingReport
 from weir.proxy.control.usage.writer import Writer
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Recording(NamedTuple):
     ) -> Recorder:
         """Return the recorder; its first interval begins now. `session_ms` is the connections' clock (ms)."""
         log.info("recording usage", to=self.writer.outlet.name, instance=self.instance)
-        report = Report(self.writer.tally, self.writer.outlet.name, time.monotonic)
+        report = WritingReport(self.writer.tally, self.writer.outlet.name, time.monotonic)
         clocks = Clocks(lambda: time.time_ns() // 1_000_000, session_ms)
         return Recorder(registries, self.writer, self.instance, self.interval_ms, clocks, report, supervisor)
 

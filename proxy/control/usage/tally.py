@@ -92,7 +92,7 @@ class Tally:
             self.dropped[loss] += records
 
 
-class Report:
+class WritingReport:
     """Logs problems with the writing of usage records, as counted by a `Tally`: at once if a problem is new,
     then once a minute while it lasts.
     """

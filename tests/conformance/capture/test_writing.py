@@ -9,7 +9,7 @@ from pathlib import Path
 from weir.conformance.capture import CaptureWriter, Run, read
 from weir.conformance.capture.redaction import Redaction
 from weir.conformance.capture.shared_queue import SIZE_MIN, QueueReceiver, QueueSender
-from weir.conformance.capture.writing import Report, Writing
+from weir.conformance.capture.writing import CaptureReport, Writing
 from weir.conformance.events import Bytes, Closed, Dropped, Event, Opened, Side
 
 EVENTS: list[Opened | Closed | Dropped] = [
@@ -60,7 +60,7 @@ def test_an_error_of_redaction_is_told_and_not_taken_for_the_end(tmp_path: Path)
     for event in EVENTS:
         sender.put(event)
     sender.close()
-    reports: list[Report] = []
+    reports: list[CaptureReport] = []
     last = Writing(CaptureWriter(tmp_path / "c", Run(1)), Broken(), receiver, reports.append).run()
     assert last.error == f"{tmp_path / 'c'}: cannot write it: KeyError(3)"
     assert os.read(sender.messages, 1) == b""  # the queue was emptied

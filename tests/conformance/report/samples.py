@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from weir.conformance.events import Side
 from weir.conformance.probe.case import Outcome, Result
-from weir.conformance.probe.outcomes import Report
+from weir.conformance.probe.outcomes import ProbeOutcomes
 from weir.conformance.verify import RULES, Finding, R
 
 
@@ -46,6 +46,6 @@ def result(
     return Result(name, api, int(version[1:]), outcome, [*errors], not message, message, repeat)
 
 
-def run(*results: Result, notes: Sequence[str] = ()) -> Report:
+def run(*results: Result, notes: Sequence[str] = ()) -> ProbeOutcomes:
     """A run with seed 7."""
-    return Report("kafka-1:9092", 7, [*results], [*notes])
+    return ProbeOutcomes("kafka-1:9092", 7, [*results], [*notes])
