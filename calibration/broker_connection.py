@@ -14,7 +14,7 @@ from weir.proxy.control.cluster.connection import QuestionError, failures
 if TYPE_CHECKING:
     from weir.calibration.frames import Request
     from weir.proxy.addresses import Address
-    from weir.proxy.control.cluster.connection import Connection
+    from weir.proxy.control.cluster.connection import OwnConnection
 
 M = TypeVar("M", bound=Message)
 
@@ -27,7 +27,7 @@ class BrokerAccess(Protocol):
     and logs in.
     """
 
-    async def connect(self, address: Address, timeout_s: float) -> Connection: ...
+    async def connect(self, address: Address, timeout_s: float) -> OwnConnection: ...
 
 
 class CalibrationError(Exception):
@@ -43,9 +43,9 @@ class BrokerConnection:
         self.address = address
         self.timeout_s = timeout_s
         self._access = access
-        self._connection: Connection | None = None
+        self._connection: OwnConnection | None = None
 
-    async def connect(self) -> Connection:
+    async def connect(self) -> OwnConnection:
         """Open a separate connection to the broker and log in; the caller closes it. Raises QuestionError."""
         return await self._access.connect(self.address, self.timeout_s)
 
@@ -61,7 +61,7 @@ class BrokerConnection:
         self._connection = await self.connect()
         return await self._ask(self._connection, request, answer, client_id)
 
-    async def _ask(self, connection: Connection, request: Request, answer: type[M], client_id: str) -> M:
+    async def _ask(self, connection: OwnConnection, request: Request, answer: type[M], client_id: str) -> M:
         try:
             with failures(self.address, self.timeout_s):
                 return await exchange(connection.stream, request, answer, self.timeout_s, client_id)

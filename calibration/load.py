@@ -15,7 +15,7 @@ from weir.calibration.frames import length_of
 from weir.protocol.errors import ProtocolError
 from weir.protocol.framing import LENGTH_BYTES
 from weir.proxy.control.cluster.connection import RESPONSE_BYTES_MAX
-from weir.quotas.costs.calibration import Reading
+from weir.quotas.costs.calibration import CostReading
 
 if TYPE_CHECKING:
     from weir.calibration.cases import Case
@@ -38,7 +38,7 @@ class LoadResult(NamedTuple):
     frames.
     """
 
-    reading: Reading
+    reading: CostReading
     request_bytes: int
     """Size (bytes) of the request, as in its length field."""
     response_bytes: float
@@ -120,7 +120,7 @@ async def generate_load(
         if throttle_ms > 0 or count == enough:
             before = received_bytes - (len(answer) - LENGTH_BYTES)
             average = before / (count - 1) if count > 1 else float(received_bytes)
-            reading = Reading(count, throttle_ms, now_s - began_s)
+            reading = CostReading(count, throttle_ms, now_s - began_s)
             return LoadResult(reading, len(frame) - LENGTH_BYTES, average, began_s)
         if now_s - began_s > at_most_s:
             break

@@ -77,7 +77,7 @@ def rank(asked: Asked) -> int:
     return 2 * asked[4] + (not asked[2])
 
 
-class Connection:
+class ReplayedConnection:
     """Simulated state of one recorded connection: requests in flight, waiting requests, and the throttle."""
 
     __slots__ = ("in_flight", "seen_ms", "serial", "until_ms", "waiting", "wake_ms")
@@ -119,13 +119,13 @@ class _Kind:
         """Return True if no former charge and no throttle matters for a charge at `now_ms`."""
         raise NotImplementedError
 
-    def begin(self, replay: Replay, connection: Connection, asked: Asked, now_ms: int) -> None:
+    def begin(self, replay: Replay, connection: ReplayedConnection, asked: Asked, now_ms: int) -> None:
         """Take a request from its connection: charge it at once, or put it in flight, to be charged at its
         response.
         """
         raise NotImplementedError
 
-    def answered(self, replay: Replay, connection: Connection, asked: Asked, now_ms: int) -> None:
+    def answered(self, replay: Replay, connection: ReplayedConnection, asked: Asked, now_ms: int) -> None:
         """Charge a request whose response begins."""
         raise NotImplementedError
 
@@ -145,14 +145,14 @@ class _Produce(_Kind):
     def is_idle(self, now_ms: int) -> bool:
         return self._budget.is_idle(now_ms)
 
-    def begin(self, replay: Replay, connection: Connection, asked: Asked, now_ms: int) -> None:
+    def begin(self, replay: Replay, connection: ReplayedConnection, asked: Asked, now_ms: int) -> None:
         value = asked[2]
         replay.hours.count(value, now_ms)
         wait_ms = self._budget.charge(value, now_ms)
         if wait_ms:
             replay.throttle(connection, wait_ms, now_ms, now_ms)
 
-    def answered(self, replay: Replay, connection: Connection, asked: Asked, now_ms: int) -> None:
+    def answered(self, replay: Replay, connection: ReplayedConnection, asked: Asked, now_ms: int) -> None:
         _Produce.begin(self, replay, connection, asked, now_ms)
 
 
@@ -163,7 +163,7 @@ class _HeldFetches(_Produce):
 
     __slots__ = ()
 
-    def begin(self, replay: Replay, connection: Connection, asked: Asked, now_ms: int) -> None:
+    def begin(self, replay: Replay, connection: ReplayedConnection, asked: Asked, now_ms: int) -> None:
         replay.await_answer(connection, asked, now_ms, serial=True)
 
 
@@ -174,7 +174,7 @@ class _Fetches(_HeldFetches):
 
     __slots__ = ()
 
-    def answered(self, replay: Replay, connection: Connection, asked: Asked, now_ms: int) -> None:
+    def answered(self, replay: Replay, connection: ReplayedConnection, asked: Asked, now_ms: int) -> None:
         rest_ms = self.over_until_ms - now_ms
         if asked[2] and rest_ms <= 0:
             super().answered(replay, connection, asked, now_ms)
@@ -203,10 +203,10 @@ class _Time(_Kind):
     def is_idle(self, now_ms: int) -> bool:
         return self._budget.is_idle(now_ms)
 
-    def begin(self, replay: Replay, connection: Connection, asked: Asked, now_ms: int) -> None:
+    def begin(self, replay: Replay, connection: ReplayedConnection, asked: Asked, now_ms: int) -> None:
         replay.await_answer(connection, asked, now_ms, serial=self._budget.near)
 
-    def answered(self, replay: Replay, connection: Connection, asked: Asked, now_ms: int) -> None:
+    def answered(self, replay: Replay, connection: ReplayedConnection, asked: Asked, now_ms: int) -> None:
         percent = asked[2]
         replay.hours.count(percent, now_ms)
         wait_ms = self._budget.charge_api(asked[5], percent, now_ms)
@@ -227,7 +227,7 @@ class _Mutations(_Kind):
     def is_idle(self, now_ms: int) -> bool:
         return self._budget.is_idle(now_ms)
 
-    def begin(self, replay: Replay, connection: Connection, asked: Asked, now_ms: int) -> None:
+    def begin(self, replay: Replay, connection: ReplayedConnection, asked: Asked, now_ms: int) -> None:
         _at, service_ms, cost, _connection, recorded_ms, strict = asked
         request = self._budget.begin(strict=strict != 0)
         admitted = not cost or request.admit(cost, now_ms)
@@ -296,15 +296,15 @@ class Replay:
         self._kind = kind(limit, num_samples, window_s, pacing)
         self._patience_ms = patience_ms
         self._throttle_ms_max = throttle_ms_max
-        self._connections: dict[int, Connection] = {}
+        self._connections: dict[int, ReplayedConnection] = {}
         self._connections_max = CONNECTIONS_MAX
-        self._heap: list[tuple[int, int, int, int, Connection | None, Asked | None]] = []
+        self._heap: list[tuple[int, int, int, int, ReplayedConnection | None, Asked | None]] = []
         """Events that are not processed yet: (time in ms, `WAKE` or `_CHARGE`, rank, serial number,
         connection, request). An event without a connection wakes the connections in `_again`.
         """
         self._next_ms = NEVER
         self._number = 0
-        self._again: deque[Connection] = deque()
+        self._again: deque[ReplayedConnection] = deque()
         """Connections whose fetch was answered without records, to be repeated when the budget's throttle is
         over. One event in the heap wakes all of them, because there may be thousands, and most of them will
         be throttled again.
@@ -363,7 +363,7 @@ class Replay:
 
     # Called by kinds of budgets
 
-    def throttle(self, connection: Connection, wait_ms: int, now_ms: int, from_ms: int) -> None:
+    def throttle(self, connection: ReplayedConnection, wait_ms: int, now_ms: int, from_ms: int) -> None:
         """Throttle a connection for `wait_ms` from `from_ms` on, because of a charge at `now_ms`; count the
         violation in the hours.
         """
@@ -373,7 +373,9 @@ class Replay:
         if connection.until_ms > self._busy_until_ms:
             self._busy_until_ms = connection.until_ms
 
-    def await_answer(self, connection: Connection, asked: Asked, now_ms: int, *, serial: bool) -> None:
+    def await_answer(
+        self, connection: ReplayedConnection, asked: Asked, now_ms: int, *, serial: bool
+    ) -> None:
         """Put a request in flight, to be charged when its response begins. `serial`: True to take no other
         request of the connection until then.
         """
@@ -385,7 +387,7 @@ class Replay:
         connection.serial = connection.serial or serial
         self._push(now_ms + service_ms, _CHARGE, rank(asked), connection, asked)
 
-    def ask_again(self, connection: Connection, asked: Asked, now_ms: int) -> None:
+    def ask_again(self, connection: ReplayedConnection, asked: Asked, now_ms: int) -> None:
         """Put a refused request first in its connection's queue, so that the client repeats the request when
         the connection's throttle is over.
         """
@@ -393,7 +395,7 @@ class Replay:
         connection.waiting.appendleft(asked)
         self._resume(connection, now_ms)
 
-    def fetch_again(self, connection: Connection, asked: Asked) -> None:
+    def fetch_again(self, connection: ReplayedConnection, asked: Asked) -> None:
         """Put a fetch that was answered without records first in its connection's queue, to be repeated when
         the budget's throttle is over. Its records exist by then, so its service time is 0.
         """
@@ -438,7 +440,7 @@ class Replay:
                 self._resume(connection, when_ms)
         self._next_ms = heap[0][0] if heap else NEVER
 
-    def _wake(self, connection: Connection, _what: int, _number: int, now_ms: int) -> None:
+    def _wake(self, connection: ReplayedConnection, _what: int, _number: int, now_ms: int) -> None:
         """Process an event without a request; subclasses have more kinds (`_what`) of such events."""
         self._resume(connection, now_ms)
 
@@ -465,7 +467,7 @@ class Replay:
         """Return True if the client has given up this request."""
         return asked[0] + self._patience_ms < now_ms
 
-    def _hold(self, connection: Connection, asked: Asked, now_ms: int) -> None:
+    def _hold(self, connection: ReplayedConnection, asked: Asked, now_ms: int) -> None:
         """Append a request to its connection's queue; drop the oldest requests there that the client has
         given up.
         """
@@ -477,7 +479,7 @@ class Replay:
         if len(waiting) == 1:
             self._resume(connection, now_ms)
 
-    def _resume(self, connection: Connection, now_ms: int) -> None:
+    def _resume(self, connection: ReplayedConnection, now_ms: int) -> None:
         """Take requests from the connection's queue until the connection is throttled, or must wait for a
         response (`serial`). If it is throttled, add an event that calls this method at the end of the
         throttle.
@@ -499,13 +501,13 @@ class Replay:
                 connection.serial = True
 
     def _push(
-        self, when_ms: int, what: int, rank: int, whose: Connection | None, asked: Asked | None
+        self, when_ms: int, what: int, rank: int, whose: ReplayedConnection | None, asked: Asked | None
     ) -> None:
         self._number += 1
         heappush(self._heap, (when_ms, what, rank, self._number, whose, asked))
         self._next_ms = min(self._next_ms, when_ms)
 
-    def _meet(self, name: int, now_ms: int) -> Connection:
+    def _meet(self, name: int, now_ms: int) -> ReplayedConnection:
         """Add a connection, with the recorded number `name`. If there are `CONNECTIONS_MAX` or more, first
         remove the connections that are silent for `IDLE_MS`.
         """
@@ -519,5 +521,5 @@ class Replay:
                 if self._connections[silent].until_ms <= now_ms:
                     del self._connections[silent]
             self._connections_max = max(CONNECTIONS_MAX, 2 * len(self._connections))
-        connection = self._connections[name] = Connection()
+        connection = self._connections[name] = ReplayedConnection()
         return connection

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from weir.quotas.replay import NEVER, WAKE, Asked, Connection, Replay, rank
+from weir.quotas.replay import NEVER, WAKE, Asked, Replay, ReplayedConnection, rank
 from weir.quotas.replay_hours import HOUR_MS, Hour
 
 RECORDED: Final = "recorded"
@@ -84,7 +84,7 @@ def _around(values: list[int], room: int) -> tuple[int, int]:
     return max(least - room - int(ROOM * least), 0), most + room + int(ROOM * most)
 
 
-class Client:
+class RecordedClient:
     """Recorded behaviour of one connection: whether quotas hold it back, and its latest requests."""
 
     __slots__ = (
@@ -157,7 +157,7 @@ class PacedReplay(Replay):
 
     def prepare(self, always: bool) -> None:
         """Begin to observe connections. `always`: True if all of them are held back all the time."""
-        self._clients: dict[int, Client] = {}
+        self._clients: dict[int, RecordedClient] = {}
         self._always = always
 
     def see(self, rows: Sequence[Asked], took_ms: Sequence[int], waited_ms: Sequence[int]) -> None:
@@ -175,7 +175,7 @@ class PacedReplay(Replay):
             connection.seen_ms = now_ms
             client = self._clients.get(number)
             if client is None:
-                client = self._clients[number] = Client(number)
+                client = self._clients[number] = RecordedClient(number)
             self._observed(connection, client, asked, client.see(asked, took, waited, self._always))
 
     @property
@@ -183,20 +183,26 @@ class PacedReplay(Replay):
         """Number of connections seen so far."""
         return len(self._clients)
 
-    def _observed(self, connection: Connection, client: Client, asked: Asked, held: bool) -> None:  # noqa: ARG002  # greedy clients need it
+    def _observed(
+        self,
+        connection: ReplayedConnection,
+        client: RecordedClient,
+        asked: Asked,
+        held: bool,  # noqa: ARG002  # greedy clients need it
+    ) -> None:
         """Simulate one recorded request. `held`: True if its connection was held back before it."""
         until_ms = connection.until_ms
         if not (self._is_busy(connection, asked[0]) or (until_ms and until_ms + client.gap_ms > asked[0])):
             self._kind.begin(self, connection, asked, asked[0])
 
-    def _arrive(self, connection: Connection, asked: Asked) -> None:
+    def _arrive(self, connection: ReplayedConnection, asked: Asked) -> None:
         """Simulate a request at its recorded time, or put it into its connection's queue."""
         if self._is_busy(connection, asked[0]):
             self._hold(connection, asked, asked[0])
         else:
             self._kind.begin(self, connection, asked, asked[0])
 
-    def _is_busy(self, connection: Connection, now_ms: int) -> bool:
+    def _is_busy(self, connection: ReplayedConnection, now_ms: int) -> bool:
         """Return True if the connection must wait, for a throttle or for earlier requests."""
         return connection.until_ms > now_ms or connection.serial or bool(connection.waiting)
 
@@ -218,7 +224,9 @@ class GreedyReplay(PacedReplay):
         self.unknown: set[int] = set()
         """Hours (ms of their beginning) in which clients would send too many requests."""
 
-    def _observed(self, connection: Connection, client: Client, asked: Asked, held: bool) -> None:
+    def _observed(
+        self, connection: ReplayedConnection, client: RecordedClient, asked: Asked, held: bool
+    ) -> None:
         now_ms = asked[0]
         self._turn(now_ms)
         self._recorded += 1
@@ -229,14 +237,14 @@ class GreedyReplay(PacedReplay):
             first_ms = now_ms if held else now_ms + client.step_ms(-1)
             self._push(max(first_ms, connection.until_ms), _SEND, client.number, connection, None)
 
-    def throttle(self, connection: Connection, wait_ms: int, now_ms: int, from_ms: int) -> None:
+    def throttle(self, connection: ReplayedConnection, wait_ms: int, now_ms: int, from_ms: int) -> None:
         """Throttle a connection as in `Replay`; also count the time until a refusal's response as throttled,
         because the connections of other clients are refused at other moments.
         """
         self.hours.cover(now_ms, from_ms)
         super().throttle(connection, wait_ms, now_ms, from_ms)
 
-    def _wake(self, connection: Connection, what: int, number: int, now_ms: int) -> None:
+    def _wake(self, connection: ReplayedConnection, what: int, number: int, now_ms: int) -> None:
         if what == WAKE:
             self._resume(connection, now_ms)
             return

@@ -29,7 +29,7 @@ from weir.cli.quotas.show import (
 from weir.cli.quotas.source import Source, json_option, source_options
 from weir.proxy.config.settings import Settings
 from weir.quotas.table.bounded_names import EMPTY
-from weir.quotas.table.explain import Charge, Explanation, Step, Verdict
+from weir.quotas.table.explain import Explanation, QuotaExplanation, Step, Verdict
 from weir.quotas.table.explain import explain as explained
 from weir.quotas.table.limits import Limit
 from weir.quotas.table.options import Pacing, Scope
@@ -180,7 +180,7 @@ def _show(
                 click.echo(line)
 
 
-def _lines(charge: Charge, settings: Settings, *, show_all: bool) -> list[str]:
+def _lines(charge: QuotaExplanation, settings: Settings, *, show_all: bool) -> list[str]:
     what = charge.key.value if charge.subject == "client" else f"{charge.key.value} of the {charge.subject}"
     limit = told(charge.key, charge.limit.value) if charge.limit is not None else "no limit"
     lines = [click.style(f"{what}: {limit}", bold=True)]
@@ -203,16 +203,16 @@ def _lines(charge: Charge, settings: Settings, *, show_all: bool) -> list[str]:
     ]
 
 
-def _pacing(charge: Charge, limit: Limit) -> list[str]:
+def _pacing(charge: QuotaExplanation, limit: Limit) -> list[str]:
     return ["  pacing: smooth"] if charge.is_paced and limit.pacing is Pacing.SMOOTH else []
 
 
-def _sharing(charge: Charge, limit: Limit, settings: Settings) -> list[str]:
+def _sharing(charge: QuotaExplanation, limit: Limit, settings: Settings) -> list[str]:
     topic = _shared_over(charge, limit, settings)
     return [f"  and by clients of other Weirs, over the topic {topic}"] if topic else []
 
 
-def _shared_over(charge: Charge, limit: Limit | None, settings: Settings) -> str | None:
+def _shared_over(charge: QuotaExplanation, limit: Limit | None, settings: Settings) -> str | None:
     """Return the topic over which several Weirs share the budget of this limit; None if they do not."""
     if limit is None or charge.subject != "client":
         return None
@@ -252,7 +252,7 @@ def _report(source: Source, found: Explanation, time: Spent, shared: SharedUsage
     )
 
 
-def _options(charge: Charge, limit: Limit | None) -> tuple[str | None, str | None]:
+def _options(charge: QuotaExplanation, limit: Limit | None) -> tuple[str | None, str | None]:
     """Return the pacing and the scope of a limit, each None if quotas of this kind have no such option; both
     None if `limit` is None.
     """

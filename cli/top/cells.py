@@ -8,10 +8,10 @@ from typing import Final, NamedTuple
 from rich.cells import cell_len, set_cell_size
 
 from weir.cli.quotas.show import clean
-from weir.cli.top.readings import Reading, View, is_throttled, name_of
+from weir.cli.top.readings import TopReading, View, is_throttled, name_of
 from weir.proxy.control.snapshots.records import (
     Broker,
-    Connection,
+    ConnectionRecord,
     Entity,
     Problem,
     Rates,
@@ -102,7 +102,7 @@ class Row(NamedTuple):
     """
 
 
-def rows(reading: Reading, history: int = 12) -> list[Row]:
+def rows(reading: TopReading, history: int = 12) -> list[Row]:
     """Return the rows of the list in a reading. Sparklines have `history` cells."""
     if reading.entities is not None:
         now_ms = reading.entities.now_ms
@@ -114,7 +114,7 @@ def rows(reading: Reading, history: int = 12) -> list[Row]:
     return []
 
 
-def hidden(reading: Reading) -> int:
+def hidden(reading: TopReading) -> int:
     """Return the number of matching records that the list in a reading lacks."""
     lists = (reading.entities, reading.connections, reading.brokers)
     return sum(one.hidden for one in lists if one is not None)
@@ -138,7 +138,7 @@ def _entity(entity: Entity, now_ms: int, history: int) -> Row:
     return _row(entity.id, cells, level)
 
 
-def _connection(one: Connection, now_ms: int) -> Row:
+def _connection(one: ConnectionRecord, now_ms: int) -> Row:
     wait_ms = None if one.waits_until_ms is None else max(one.waits_until_ms - now_ms, 0)
     cells = (
         one.peer,

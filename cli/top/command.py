@@ -25,7 +25,7 @@ from weir.cli.quantity import Quantity
 from weir.cli.quotas.show import clean
 from weir.cli.settings.options import ENVIRONMENT_PREFIX, config_file_option
 from weir.cli.top.plain import echo_records, echo_table
-from weir.cli.top.readings import LIMIT_MAX, SORTS, Ask, Reader, Reading, View, Wanted, read, read_all
+from weir.cli.top.readings import LIMIT_MAX, SORTS, Ask, Reader, TopReading, View, Wanted, read, read_all
 from weir.proxy.addresses import Address
 
 T = TypeVar("T")
@@ -122,7 +122,7 @@ def asking(address: Address, access: Access) -> Ask:
     return asked
 
 
-def _first(reader: Reader, wanted: Wanted) -> Reading:
+def _first(reader: Reader, wanted: Wanted) -> TopReading:
     """Return the first reading. Raises CommandError if Weir does not answer."""
     try:
         return reader(wanted)

@@ -7,15 +7,15 @@ from typing import Final
 
 from weir.cli.quotas.show import clean, columns
 from weir.cli.top.cells import COLUMNS, NONE, amount, bar, duration, rows, size, sparkline, state, where
-from weir.cli.top.readings import Reading, View, name_of
-from weir.proxy.control.snapshots.records import Broker, Connection, Connections, Entity, Record
+from weir.cli.top.readings import TopReading, View, name_of
+from weir.proxy.control.snapshots.records import Broker, ConnectionRecord, Connections, Entity, Record
 from weir.proxy.control.snapshots.sentences import time_text
 
 BAR: Final = 40
 """Width (cells) of the bar of usage."""
 
 
-def found(reading: Reading, name: str) -> Entity | Connection | Broker | None:
+def found(reading: TopReading, name: str) -> Entity | ConnectionRecord | Broker | None:
     """Return the record with the id `name` in the list of a reading; None if the list lacks it."""
     if reading.entities is not None:
         return next((one for one in reading.entities.entities if one.id == name), None)
@@ -26,7 +26,7 @@ def found(reading: Reading, name: str) -> Entity | Connection | Broker | None:
     return None
 
 
-def lines(record: Record, reading: Reading) -> list[str]:
+def lines(record: Record, reading: TopReading) -> list[str]:
     """Return the lines that describe a record of this reading."""
     now_ms = reading.status.now_ms
     text: list[str] = []
@@ -34,7 +34,7 @@ def lines(record: Record, reading: Reading) -> list[str]:
         text = [record.sentence, "", *columns(list(_entity(record, now_ms)))]
         if reading.connections_of_entity is not None:
             text += ["", *_connections(reading.connections_of_entity, reading)]
-    elif isinstance(record, Connection):
+    elif isinstance(record, ConnectionRecord):
         text = columns(list(_connection(record, now_ms)))
     elif isinstance(record, Broker):
         text = columns(list(_broker(record, now_ms)))
@@ -62,16 +62,16 @@ def _entity(entity: Entity, now_ms: int) -> Iterator[tuple[str, str]]:
         yield "", f"{least} to {most}, now at the right"
 
 
-def _connections(connections: Connections, reading: Reading) -> Iterator[str]:
+def _connections(connections: Connections, reading: TopReading) -> Iterator[str]:
     """Yield a table of connections."""
     titles = tuple(column.title for column in COLUMNS[View.CONNECTIONS])
-    found = rows(Reading(reading.status, connections=connections))
+    found = rows(TopReading(reading.status, connections=connections))
     yield from columns([titles, *(row.cells for row in found)])
     if connections.hidden:
         yield f"and {connections.hidden} more"
 
 
-def _connection(one: Connection, now_ms: int) -> Iterator[tuple[str, str]]:
+def _connection(one: ConnectionRecord, now_ms: int) -> Iterator[tuple[str, str]]:
     wait = "" if one.waits_until_ms is None else f", for {time_text(max(one.waits_until_ms - now_ms, 0))}"
     yield "connection", str(one.id)
     yield "peer", one.peer

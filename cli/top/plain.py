@@ -8,10 +8,10 @@ import click
 
 from weir.cli.quotas.show import columns, echo_json
 from weir.cli.top.cells import COLUMNS, hidden, problems, rows, summary
-from weir.cli.top.readings import Reading, View, Wanted
+from weir.cli.top.readings import TopReading, View, Wanted
 
 
-def echo_records(reading: Reading) -> None:
+def echo_records(reading: TopReading) -> None:
     """Print the records of a reading as one JSON object."""
     echo_json(reading)
 
@@ -19,7 +19,7 @@ def echo_records(reading: Reading) -> None:
 SHADOW: Final = "shadow quotas, which throttle nobody: the throttle times are those of enforced quotas"
 
 
-def echo_table(wanted: Wanted, reading: Reading) -> None:
+def echo_table(wanted: Wanted, reading: TopReading) -> None:
     """Print the status, all problems, and a table. Names are not cut, so that they can be copied."""
     click.echo(summary(reading.status))
     for line in problems(reading.status, most=len(reading.status.problems)):

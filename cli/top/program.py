@@ -21,9 +21,9 @@ from weir.cli.quotas.show import clean
 from weir.cli.top import detail
 from weir.cli.top.cells import fitted, hidden, problems, rows, shown, summary
 from weir.cli.top.freshness import Freshness
-from weir.cli.top.readings import SORTS, Reader, Reading, View, Wanted
+from weir.cli.top.readings import SORTS, Reader, TopReading, View, Wanted
 from weir.proxy.control.snapshots.filters import TEXT_CHARS_MAX
-from weir.proxy.control.snapshots.records import Broker, Connection, Entity
+from weir.proxy.control.snapshots.records import Broker, ConnectionRecord, Entity
 
 STYLES: Final = ("", "yellow", "bold red")
 """Style of a row by its level."""
@@ -61,7 +61,7 @@ class Program(App[None]):
         self,
         reader: Reader,
         wanted: Wanted,
-        first: Reading,
+        first: TopReading,
         interval_s: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -82,7 +82,7 @@ class Program(App[None]):
         """True while a reading waits for the end of another."""
         self._paused = False
         self._opened: str | None = None
-        self._record: Entity | Connection | Broker | None = None
+        self._record: Entity | ConnectionRecord | Broker | None = None
 
     def compose(self) -> ComposeResult:
         """Yield the widgets, from the top of the screen."""

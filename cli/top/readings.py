@@ -59,7 +59,7 @@ class Wanted(msgspec.Struct, frozen=True):
     """Entity whose connections are wanted, too."""
 
 
-class Reading(msgspec.Struct, frozen=True, omit_defaults=True):
+class TopReading(msgspec.Struct, frozen=True, omit_defaults=True):
     """Records of one moment; None for lists that were not asked for."""
 
     status: Status
@@ -80,36 +80,36 @@ class Ask(Protocol):
         """Return the page's JSON, decoded as the type `kind`."""
 
 
-Reader: TypeAlias = Callable[[Wanted], Reading]
+Reader: TypeAlias = Callable[[Wanted], TopReading]
 """Function that reads the wanted records. Raises AdminError."""
 
 
-def read(ask: Ask, wanted: Wanted) -> Reading:
+def read(ask: Ask, wanted: Wanted) -> TopReading:
     """Return the status, and the list of the wanted view. Raises AdminError."""
     status = ask("/api/status", {}, Status)
     query = {"q": wanted.text, "limit": str(wanted.limit)}
     if wanted.view is View.BROKERS:
-        return Reading(status, brokers=ask("/api/brokers", query, Brokers))
+        return TopReading(status, brokers=ask("/api/brokers", query, Brokers))
     if wanted.view is View.CONNECTIONS:
-        return Reading(
+        return TopReading(
             status, connections=ask("/api/connections", {**query, "sort": wanted.sort}, Connections)
         )
     of_entity = None if wanted.entity is None else _connections_of(ask, wanted.entity)
     query["shadow"] = "true" if _is_shadow(wanted, status) else "false"
-    return Reading(status, _entities(ask, wanted, query), connections_of_entity=of_entity)
+    return TopReading(status, _entities(ask, wanted, query), connections_of_entity=of_entity)
 
 
 def _is_shadow(wanted: Wanted, status: Status) -> bool:
     return status.all_in_shadow if wanted.shadow is None else wanted.shadow
 
 
-def read_all(ask: Ask, wanted: Wanted) -> Reading:
+def read_all(ask: Ask, wanted: Wanted) -> TopReading:
     """Return all lists. Raises AdminError."""
     first = read(ask, msgspec.structs.replace(wanted, view=View.ENTITIES))
     waits = SORTS[View.CONNECTIONS][0]
     connections = read(ask, msgspec.structs.replace(wanted, view=View.CONNECTIONS, sort=waits)).connections
     brokers = read(ask, msgspec.structs.replace(wanted, view=View.BROKERS)).brokers
-    return Reading(first.status, first.entities, connections, brokers)
+    return TopReading(first.status, first.entities, connections, brokers)
 
 
 def _entities(ask: Ask, wanted: Wanted, query: Mapping[str, str]) -> Entities:

@@ -58,7 +58,7 @@ class UnreadableError(LinkError):
     """Raised for a response that does not decode, or has another correlation id. The text says which."""
 
 
-class Link:
+class ProbeLink:
     """One connection. Use it in a `with` block."""
 
     def __init__(self, target: Target) -> None:

@@ -9,7 +9,7 @@ import msgspec
 from scramp import ScramClient, ScramException
 
 from weir.conformance.probe.judging import named
-from weir.conformance.probe.link import Link, LinkError
+from weir.conformance.probe.link import LinkError, ProbeLink
 from weir.protocol.api import ApiKey
 from weir.protocol.framing import LENGTH
 from weir.protocol.messages import (
@@ -42,9 +42,9 @@ class LoginError(LinkError):
     """Raised if the target refuses the credentials. The text has no password."""
 
 
-def connect(target: Target, login: Login | None) -> Link:
+def connect(target: Target, login: Login | None) -> ProbeLink:
     """Return a connection on which requests may be sent. Raises LinkError."""
-    link = Link(target)
+    link = ProbeLink(target)
     try:
         if login is not None:
             log_in(link, login)
@@ -54,7 +54,7 @@ def connect(target: Target, login: Login | None) -> Link:
     return link
 
 
-def log_in(link: Link, login: Login) -> None:
+def log_in(link: ProbeLink, login: Login) -> None:
     """Authenticate. Raises LinkError; LoginError if the target refuses the mechanism or the user."""
     exchange = _shake_hands(link, login)
     try:
@@ -71,7 +71,7 @@ def plain_token(login: Login) -> bytes:
     return b"\0" + login.user.encode() + b"\0" + login.password.encode()
 
 
-def _shake_hands(link: Link, login: Login) -> Callable[[bytes], bytes]:
+def _shake_hands(link: ProbeLink, login: Login) -> Callable[[bytes], bytes]:
     """Return the function that exchanges tokens. Brokers before 1.0 lack SaslAuthenticate (KIP-152)."""
     offered = link.ask(ApiVersionsRequest(), ApiKey.API_VERSIONS, 0)
     assert isinstance(offered, ApiVersionsResponse)
@@ -86,7 +86,7 @@ def _shake_hands(link: Link, login: Login) -> Callable[[bytes], bytes]:
     return partial(_authenticate, link) if framed else partial(_bare, link)
 
 
-def _authenticate(link: Link, token: bytes) -> bytes:
+def _authenticate(link: ProbeLink, token: bytes) -> bytes:
     answer = link.ask(SaslAuthenticateRequest(auth_bytes=token), ApiKey.SASL_AUTHENTICATE, 0)
     assert isinstance(answer, SaslAuthenticateResponse)
     if answer.error_code:
@@ -94,7 +94,7 @@ def _authenticate(link: Link, token: bytes) -> bytes:
     return answer.auth_bytes
 
 
-def _bare(link: Link, token: bytes) -> bytes:
+def _bare(link: ProbeLink, token: bytes) -> bytes:
     link.send(LENGTH.pack(len(token)) + token)
     return link.receive(shortest=0)
 

@@ -15,8 +15,8 @@ from weir.conformance.probe.judging import judge
 from weir.conformance.probe.link import (
     ClosedError,
     HungError,
-    Link,
     LinkError,
+    ProbeLink,
     Target,
     UnreadableError,
     decode,
@@ -317,7 +317,7 @@ def attempt(options: Options, case: Case) -> tuple[Outcome, list[int], str]:
             return Outcome.CLOSED, [], ""
 
 
-def _converse(link: Link, case: Case) -> tuple[Outcome, list[int], str]:
+def _converse(link: ProbeLink, case: Case) -> tuple[Outcome, list[int], str]:
     """Send the bytes, and read a response for each frame. Raises LinkError."""
     *before, subject = _frames(case.data)
     silent = Outcome.SILENCE in case.permitted

@@ -183,7 +183,7 @@ def _brokers(rows: DataFrame, columns: model.Columns) -> tuple[list[tuple[int, m
 
 def _clients(
     rows: DataFrame, totals: DataFrame, sums: dict[str, int | None], columns: model.Columns
-) -> tuple[model.Client, ...]:
+) -> tuple[model.EntityUsage, ...]:
     """Return the most important entities, those with the largest share of any measure in `sums` first, with
     their use in each column.
     """
@@ -205,11 +205,11 @@ def _clients(
     return tuple(_client(row, cells[row["user"], row["client_id"]], columns) for row in found)
 
 
-def _client(row: dict[str, Any], cells: pl.DataFrame, columns: model.Columns) -> model.Client:
+def _client(row: dict[str, Any], cells: pl.DataFrame, columns: model.Columns) -> model.EntityUsage:
     throttle_s = {quota: row[f"throttle_{quota}"] / 1000 for quota in QUOTAS}
     peaks = {quota: row[quota] for quota in RATES if row[quota]}
     simple = ("bytes_in", "bytes_out", "requests", "brokers", "busiest_broker", "skew")
-    return model.Client(
+    return model.EntityUsage(
         Entity(row["user"], row["client_id"]),
         **{name: row[name] for name in simple},
         throttle_s={quota: seconds for quota, seconds in throttle_s.items() if seconds},

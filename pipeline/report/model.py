@@ -98,7 +98,7 @@ class Counts(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class EntityUsage:
     """The usage of one entity."""
 
     entity: Entity
@@ -136,7 +136,7 @@ class Use:
     brokers: Mapping[int, Loads]
     """Loads of each broker by all entities."""
     brokers_left: int
-    clients: tuple[Client, ...]
+    clients: tuple[EntityUsage, ...]
     """The most important entities first: by their largest share of bytes, request time, mutations or throttle
     time.
     """

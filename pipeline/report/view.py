@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from weir.pipeline.report.model import HOUR_MS, WEEK_MS, Candidate, Client, Columns, Findings, Proposal, Use
+from weir.pipeline.report.model import (
+    HOUR_MS,
+    WEEK_MS,
+    Candidate,
+    Columns,
+    EntityUsage,
+    Findings,
+    Proposal,
+    Use,
+)
 from weir.pipeline.report.names import Entity
 from weir.pipeline.report.plot import Plot, plot
 from weir.pipeline.report.units import OF_QUOTA, moment, text
@@ -65,7 +74,7 @@ class Row(NamedTuple):
     """A row of the table of clients, and the client's page if `plots` is not None."""
 
     id: str
-    client: Client
+    client: EntityUsage
     quota_share: float | None
     """Highest window / limit, for the quota where this is highest; None without a limit."""
     plots: Sequence[Plot] | None
@@ -180,7 +189,7 @@ def rows(found: Findings, use: Use) -> list[Row]:
     return result
 
 
-def _plots(client: Client, proposals: Sequence[Proposal], columns: Columns) -> list[Plot]:
+def _plots(client: EntityUsage, proposals: Sequence[Proposal], columns: Columns) -> list[Plot]:
     limits = {each.quota: {"quota": each.current, "proposed": each.proposed} for each in proposals}
     return [
         plot(

@@ -57,7 +57,7 @@ the same unit, such as bytes. Only budgets in the same unit can be compared.
 
 
 @dataclass(slots=True)
-class Reading(Generic[A]):
+class BudgetReadings(Generic[A]):
     """The values of all budgets whose quotas have the same unit, read for one scrape."""
 
     totals: dict[Pot, Totals] = field(default_factory=dict)
@@ -101,7 +101,7 @@ def read(
     quota_registry: QuotaRegistry,
     kinds: Kinds[A],
     now_ms: int,
-    reading: Reading[A],
+    reading: BudgetReadings[A],
     most: int = ENTITIES_MAX,
     *,
     shadow: bool = False,

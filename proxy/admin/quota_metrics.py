@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 from prometheus_client.core import Metric
 
 from weir.proxy.admin.entities import (
-    Reading,
+    BudgetReadings,
     broker_label,
     byte_rates,
     labels,
@@ -51,22 +51,26 @@ budgets' labels.
 def families(quota_registry: QuotaRegistry, now_ms: int, *, shadow: bool) -> Iterator[Metric | None]:
     """Yield the metrics of enforced or shadow quotas; yield None where the caller may serve sockets."""
     make = SHADOW if shadow else WEIR
-    rates: Reading[Budget] = Reading()
+    rates: BudgetReadings[Budget] = BudgetReadings()
     yield from read(quota_registry, byte_rates, now_ms, rates, shadow=shadow)
-    times: Reading[RequestBudget] = Reading()
+    times: BudgetReadings[RequestBudget] = BudgetReadings()
     yield from read(quota_registry, request_times, now_ms, times, shadow=shadow)
     yield from _quotas(make, rates, times)
     yield from _entities(make, rates.shown, times.shown)
     yield from _api_times(make, times)
-    mutated: Reading[MutationBudget] = Reading()
+    mutated: BudgetReadings[MutationBudget] = BudgetReadings()
     yield from read(quota_registry, mutations, now_ms, mutated, shadow=shadow)
     yield from _mutations(make, mutated)
     yield from _mutation_entities(make, mutated.shown)
     yield from _topics(make, topics(quota_registry, now_ms, shadow=shadow))
 
 
-def _quotas(make: Families, rates: Reading[Budget], times: Reading[RequestBudget]) -> Iterator[Metric]:
-    def of(reading: Reading[Budget] | Reading[RequestBudget], value: Callable[[Totals], float]) -> list[Row]:
+def _quotas(
+    make: Families, rates: BudgetReadings[Budget], times: BudgetReadings[RequestBudget]
+) -> Iterator[Metric]:
+    def of(
+        reading: BudgetReadings[Budget] | BudgetReadings[RequestBudget], value: Callable[[Totals], float]
+    ) -> list[Row]:
         return [(pot.labels, value(total)) for pot, total in reading.totals.items()]
 
     def of_both(value: Callable[[Totals], float]) -> list[Row]:
@@ -159,7 +163,7 @@ def _rate_and_limit(make: Families, whose: str, unit: str, values: Rows, *labels
     )
 
 
-def _api_times(make: Families, reading: Reading[RequestBudget]) -> Iterator[Metric | None]:
+def _api_times(make: Families, reading: BudgetReadings[RequestBudget]) -> Iterator[Metric | None]:
     """Yield the request time by budget and API, for the pairs that have used most. Yield None where the
     caller may serve sockets.
     """
@@ -184,7 +188,7 @@ def _api_times(make: Families, reading: Reading[RequestBudget]) -> Iterator[Metr
     yield make.gauge("request_time_hidden", "Pairs of entity and API without a counter of their own.", hidden)
 
 
-def _mutations(make: Families, reading: Reading[MutationBudget]) -> Iterator[Metric]:
+def _mutations(make: Families, reading: BudgetReadings[MutationBudget]) -> Iterator[Metric]:
     total = next(iter(reading.totals.values()), Totals())
     yield make.counter("mutation_partitions", "Partitions charged to any mutation quota.", total.charged)
     yield make.counter("mutation_refused_topics", "Topics refused with error 89.", total.refused)

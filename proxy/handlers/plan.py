@@ -57,7 +57,7 @@ class BrokerVersions(Protocol):
         """
 
 
-class Client(Protocol):
+class RequestClient(Protocol):
     """The client of a connection: the part that capabilities use."""
 
     first_produce_seen: bool
@@ -157,7 +157,7 @@ class Context(Protocol):
     """
 
     @property
-    def client(self) -> Client:
+    def client(self) -> RequestClient:
         """Client of the connection."""
 
     @property

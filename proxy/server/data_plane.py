@@ -44,8 +44,7 @@ from weir.proxy.net.tls_relay import new_relay
 from weir.proxy.net.tls_socket import TlsSocket
 from weir.proxy.server.acceptor import Acceptor
 from weir.proxy.server.connection_limiter import ConnectionLimiter
-from weir.proxy.server.establish import Client as AcceptedClient
-from weir.proxy.server.establish import Connector
+from weir.proxy.server.establish import AdmittedClient, Connector
 from weir.proxy.server.lifetimes import Lifetimes
 from weir.proxy.server.target import Target
 from weir.quotas.limiters.throttle import INT32_MAX
@@ -187,7 +186,7 @@ class DataPlane:
         """Return the clients of all open connections."""
         return [relay.connection.client for relay in self.relays]
 
-    def _relay(self, client: AcceptedClient, broker: Socket, target: Target) -> None:
+    def _relay(self, client: AdmittedClient, broker: Socket, target: Target) -> None:
         """Start a relay between the client's and the broker's socket. The relay owns both sockets from then
         on.
         """
@@ -224,7 +223,7 @@ class DataPlane:
         if self._token is not None and not self.relays and not self._lingering:
             self._token.run_sync_soon(self._ended.set)
 
-    def _connection(self, target: Target, client: AcceptedClient) -> Connection:
+    def _connection(self, target: Target, client: AdmittedClient) -> Connection:
         node_id, replication = target
         host = self.config.settings.advertised_host or client.host
         addresses = UnchangedAddresses if replication else AdvertisedAddresses

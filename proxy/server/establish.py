@@ -58,7 +58,7 @@ STATED: Final = AWAY | {CloseReason.BROKER_HANDSHAKE_FAILED}
 """Close reasons of a failed connection to a broker that say that the broker is down."""
 
 
-class Client(NamedTuple):
+class AdmittedClient(NamedTuple):
     """An accepted client, after its TLS handshake."""
 
     sock: Socket
@@ -71,7 +71,7 @@ class Client(NamedTuple):
     """Target of the listener that has accepted the client."""
 
 
-StartRelay: TypeAlias = Callable[[Client, Socket, Target], None]
+StartRelay: TypeAlias = Callable[[AdmittedClient, Socket, Target], None]
 """Function (client, broker's socket, target with the broker's node id if known) that starts a relay, which
 then owns both sockets.
 """
@@ -186,7 +186,7 @@ class Connector:
             raise RefusalError(*rejection)
         pending.is_counted = True
 
-    async def _client(self, pending: PendingConnection) -> Client:
+    async def _client(self, pending: PendingConnection) -> AdmittedClient:
         """Set up the client's socket; at a TLS listener, shake hands and read the principal. Return the
         client. Raises RefusalError.
         """
@@ -195,7 +195,7 @@ class Connector:
         target = pending.target
         acceptor = self._replication_acceptor if target.is_replication else self._tls_acceptor
         if acceptor is None:
-            return Client(plain, pending.peer, host, listener=pending.listener)
+            return AdmittedClient(plain, pending.peer, host, listener=pending.listener)
         try:
             accepted = await acceptor.enter(plain, target.node_id, plain_ip(pending.peer.host))
         except RefusedError as error:
@@ -204,7 +204,7 @@ class Connector:
         pending.sock, pending.target = accepted.sock, target._replace(node_id=accepted.node_id)
         if accepted.node_id is not None and not self._is_known(pending.target):
             raise RefusalError(CloseReason.SERVER_NAME_UNKNOWN, f"no broker {accepted.node_id} is known")
-        return Client(accepted.sock, pending.peer, host, accepted.user, pending.listener)
+        return AdmittedClient(accepted.sock, pending.peer, host, accepted.user, pending.listener)
 
     async def _connect(
         self, target: Target, addresses: list[tuple[Address, Target]]

@@ -37,7 +37,7 @@ THROTTLED_MAX: Final = 10_000
 _Carried: TypeAlias = Budget | MutationBudget | ConnectionBudget | ReplicationBudget
 
 
-class Charge(msgspec.Struct, frozen=True, array_like=True):
+class LimiterCharge(msgspec.Struct, frozen=True, array_like=True):
     """The increase of one limiter."""
 
     used: UsedUnits
@@ -74,7 +74,7 @@ class Charged:
         self._throttled: dict[tuple[QuotasName, Tags], tuple[int, int, int]] = {}
         """Counters of throttles at the last look, of limiters that have throttled: requests, ms, topics."""
 
-    def look(self, now_ms: int, *, everything: bool = False) -> Iterator[Charge | None]:
+    def look(self, now_ms: int, *, everything: bool = False) -> Iterator[LimiterCharge | None]:
         """Yield a charge for each visited limiter that was charged since its last visit; None after each step
         of about a millisecond. `everything`: True to visit all used limiters, however many. Two looks may run
         at the same time.
@@ -122,7 +122,7 @@ class Charged:
                 if of in named and named[of].known(tags) is not None
             }
 
-    def _charge(self, of: QuotasName, limiter: _Carried, now_ms: int) -> Charge | None:
+    def _charge(self, of: QuotasName, limiter: _Carried, now_ms: int) -> LimiterCharge | None:
         units = limiter.delta()
         if not units and not limiter.throttled:
             return None
@@ -137,17 +137,19 @@ class Charged:
             self._throttled[of, limiter.tags] = counted
         used = UsedUnits(of, limiter.tags, [(0, units)], max(limiter.throttled_until_ms - now_ms, 0))
         by_api = limiter.delta_by_api() if isinstance(limiter, RequestBudget) else {}
-        return Charge(used, counted[0] - before[0], counted[1] - before[1], counted[2] - before[2], by_api)
+        return LimiterCharge(
+            used, counted[0] - before[0], counted[1] - before[1], counted[2] - before[2], by_api
+        )
 
 
-def of_all(registry: QuotaRegistry, now_ms: int) -> Iterator[list[Charge] | None]:
+def of_all(registry: QuotaRegistry, now_ms: int) -> Iterator[list[LimiterCharge] | None]:
     """Yield all units that clients have used and that still count, for a worker that begins; None after each
     step of about a millisecond.
     """
-    some: list[Charge] = []
+    some: list[LimiterCharge] = []
     for used in registry.used(now_ms):
         if used is not None:
-            some.append(Charge(used))
+            some.append(LimiterCharge(used))
             continue
         if some:
             yield some
@@ -155,7 +157,7 @@ def of_all(registry: QuotaRegistry, now_ms: int) -> Iterator[list[Charge] | None
         yield None
 
 
-def take(registry: QuotaRegistry, charges: Collection[Charge], now_ms: int, *, count: bool) -> None:
+def take(registry: QuotaRegistry, charges: Collection[LimiterCharge], now_ms: int, *, count: bool) -> None:
     """Absorb charges of other processes. `count`: whether they also count in the totals of the limiters."""
     registry.absorb((charge.used for charge in charges), now_ms)
     for charge in charges if count else ():
@@ -165,7 +167,7 @@ def take(registry: QuotaRegistry, charges: Collection[Charge], now_ms: int, *, c
             _count(limiter, charge)
 
 
-def _count(limiter: _Carried, charge: Charge) -> None:
+def _count(limiter: _Carried, charge: LimiterCharge) -> None:
     limiter.charged += sum(units for _age_ms, units in charge.used.charges)
     limiter.throttled += charge.throttled
     limiter.throttle_ms_total += charge.throttle_ms

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from weir.proxy.net.reactor import Reactor
-from weir.proxy.workers.charges import CHARGES_MAX, Charge, Charged
+from weir.proxy.workers.charges import CHARGES_MAX, Charged, LimiterCharge
 from weir.proxy.workers.messages import Charges
 from weir.quotas.sharing.shared import LOOK_MS
 
@@ -28,7 +28,7 @@ class ChargesSender:
         reactor: Reactor,
         charged: Charged,
         post: Callable[[Charges], None],
-        note: Callable[[list[Charge]], None],
+        note: Callable[[list[LimiterCharge]], None],
     ) -> None:
         """Begin without looks. `post` sends a message to the supervisor; `note` counts the charges here."""
         self._reactor = reactor
@@ -70,7 +70,7 @@ class ChargesSender:
         """Send the charges in steps. Each charge that was read is sent before the look pauses or fails: no
         other look finds it.
         """
-        some: list[Charge] = []
+        some: list[LimiterCharge] = []
         try:
             for charge in self._charged.look(self._reactor.now_ms, everything=everything):
                 if charge is not None:
@@ -83,7 +83,7 @@ class ChargesSender:
         finally:
             self._send(some)
 
-    def _send(self, some: list[Charge]) -> None:
+    def _send(self, some: list[LimiterCharge]) -> None:
         if some:
             self._idle = False
             self._post(Charges(some))

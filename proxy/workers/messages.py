@@ -17,7 +17,7 @@ from weir.proxy.control.peers import Peers, WantedPeers
 from weir.proxy.control.snapshots.connections import ConnectionFilter
 from weir.proxy.control.snapshots.records import Connections
 from weir.proxy.net.tls.contexts import FileContents
-from weir.proxy.workers.charges import Charge
+from weir.proxy.workers.charges import LimiterCharge
 from weir.quotas import Entity
 from weir.quotas.costs.request_costs import Overrides
 from weir.usage import TraceRecord, UsageRecord
@@ -109,7 +109,7 @@ class ConnectionsChanged(msgspec.Struct, tag=True, frozen=True):
 class Charges(msgspec.Struct, tag=True, frozen=True):
     """Units that clients have used at another process."""
 
-    charges: list[Charge]
+    charges: list[LimiterCharge]
 
 
 class ReplicationThrottled(msgspec.Struct, tag=True, frozen=True):

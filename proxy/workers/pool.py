@@ -146,7 +146,7 @@ class Pool:
 
     def inherit(self, taken: Iterable[UsedUnits]) -> None:
         """Have the workers absorb the units that clients of a former Weir have used."""
-        for some in slices(map(charges.Charge, taken), charges.CHARGES_MAX):
+        for some in slices(map(charges.LimiterCharge, taken), charges.CHARGES_MAX):
             self._send(messages.Charges(some))
 
     def accept(self, *, on: bool) -> None:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 from weir.proxy.config.settings import Settings
 from weir.proxy.control.quota_registry import UNSEEN, QuotaRegistry
 from weir.proxy.control.slices import slices
-from weir.proxy.workers.charges import Charge as WorkerCharge
+from weir.proxy.workers.charges import LimiterCharge
 from weir.proxy.workers.messages import Message, OthersUsed, SharingState
 from weir.quotas.sharing.blindness import GivenBlindness, Sight
-from weir.quotas.sharing.others import Charge
+from weir.quotas.sharing.others import OthersCharge
 from weir.quotas.sharing.shared import SharedLimiters
 
 if TYPE_CHECKING:  # a worker starts without the clients of topics
@@ -51,13 +51,14 @@ class SharingFollower:
             return
         found = {
             number: [
-                Charge(now_ms - age_ms, units, weirs, is_late) for age_ms, units, weirs, is_late in charges
+                OthersCharge(now_ms - age_ms, units, weirs, is_late)
+                for age_ms, units, weirs, is_late in charges
             ]
             for number, charges in message.charges
         }
         self._limiters.absorb(found, now_ms)
 
-    def note(self, charges: Iterable[WorkerCharge], now_ms: int) -> None:
+    def note(self, charges: Iterable[LimiterCharge], now_ms: int) -> None:
         """Count the charges of clients of this Weir, at this worker or at another one. Charges with an age
         are those of a former process: limiters have them, and nobody uses them now.
         """
@@ -94,12 +95,12 @@ class SharingSender:
             self._sent = now
             self._send(self.state())
 
-    def _send_charges(self, charges: Mapping[int, list[Charge]]) -> None:
+    def _send_charges(self, charges: Mapping[int, list[OthersCharge]]) -> None:
         now_ms = self._clock_ms()
         for some in slices(charges.items(), LIMITERS_MAX):
             self._send(OthersUsed([(number, _aged(found, now_ms)) for number, found in some]))
 
 
-def _aged(charges: Iterable[Charge], now_ms: int) -> list[tuple[int, float, int, bool]]:
+def _aged(charges: Iterable[OthersCharge], now_ms: int) -> list[tuple[int, float, int, bool]]:
     """Return charges as `OthersUsed` has them."""
     return [(max(now_ms - each.at_ms, 0), each.units, each.weirs, each.is_late) for each in charges]

@@ -234,7 +234,7 @@ class Worker:
         if self._sharing is not None:
             self._sharing.look(self._reactor.now_ms)
 
-    def _note_own(self, some: list[charges.Charge]) -> None:
+    def _note_own(self, some: list[charges.LimiterCharge]) -> None:
         """Count the use of quotas that Weirs share."""
         if self._sharing is not None:
             self._sharing.note(some, self._reactor.now_ms)

@@ -61,7 +61,7 @@ class Windows:
         return elapsed_s if elapsed_s >= self.span_s else self.span_s + elapsed_s % self.size_s
 
 
-class Reading(NamedTuple):
+class CostReading(NamedTuple):
     """Measurement of one series of equal requests, which ends with the first response that has a throttle
     time.
     """
@@ -102,7 +102,7 @@ def measured_us(percent: float, elapsed_s: float, windows: Windows) -> float:
     return percent * US_PER_PERCENT * windows.window_s(elapsed_s)
 
 
-def fault(reading: Reading, windows: Windows) -> str | None:
+def fault(reading: CostReading, windows: Windows) -> str | None:
     """Return the reason why a reading (measurement of one series of equal requests) is useless, as one line;
     None if the reading is good.
 

@@ -55,7 +55,7 @@ MERGED_MS: Final = 500
 """Charges of a limiter within this time (ms) are added up, and count from the first one on."""
 
 
-class Charge(NamedTuple):
+class OthersCharge(NamedTuple):
     """Units that clients of other Weirs have used."""
 
     at_ms: int
@@ -69,7 +69,7 @@ class Charge(NamedTuple):
     """
 
 
-def add_charge(charges: list[Charge], charge: Charge, within_ms: int) -> None:
+def add_charge(charges: list[OthersCharge], charge: OthersCharge, within_ms: int) -> None:
     """Append a charge of one limiter. If it comes within `within_ms` after the last one, add it to that."""
     last = charges[-1] if charges else None
     if last and charge.at_ms - last.at_ms <= within_ms and charge.is_late == last.is_late:
@@ -136,7 +136,7 @@ class OthersUsage:
         """
         self._totals = 0
         """Number of kept totals, or more: forgotten incarnations are subtracted later."""
-        self._charges: dict[int, list[Charge]] = {}
+        self._charges: dict[int, list[OthersCharge]] = {}
         self._next_forget_ms = 0
         self.ignored: Counter[str] = Counter()
         """Number of reports and usages that were not charged, by reason."""
@@ -225,7 +225,7 @@ class OthersUsage:
             active = self._active(limiter, weir, now_ms)
             if units > 0:
                 is_late = not known or at_ms < sender.late_until_ms
-                self._charge(limiter, Charge(at_ms, units, active, is_late))
+                self._charge(limiter, OthersCharge(at_ms, units, active, is_late))
 
     def _active(self, limiter: int, weir: str, now_ms: int) -> int:
         """Note that this Weir uses a limiter. Return the number of other Weirs that have reported usage of
@@ -242,7 +242,7 @@ class OthersUsage:
             del users[oldest]
         return len(users)
 
-    def _charge(self, limiter: int, charge: Charge) -> None:
+    def _charge(self, limiter: int, charge: OthersCharge) -> None:
         within_ms = MERGED_MS if len(self._charges) < CROWD else KEPT_MS
         add_charge(self._charges.setdefault(limiter, []), charge, within_ms)
 
@@ -251,7 +251,7 @@ class OthersUsage:
         """True if `charges` would return any."""
         return bool(self._charges)
 
-    def charges(self) -> dict[int, list[Charge]]:
+    def charges(self) -> dict[int, list[OthersCharge]]:
         """Return what was reported since the last call: the charges of each limiter, the oldest first. Of
         more than `CHARGED_MAX` limiters, the next call returns the others.
         """

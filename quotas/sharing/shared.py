@@ -19,7 +19,7 @@ from weir.quotas.limiters.request_time import US_PER_PERCENT, RequestBudget
 from weir.quotas.registry import SLICE
 from weir.quotas.sharing.advances import Advances
 from weir.quotas.sharing.blindness import Blindness, Sight
-from weir.quotas.sharing.others import ACTIVE_MS, Charge, add_charge
+from weir.quotas.sharing.others import ACTIVE_MS, OthersCharge, add_charge
 from weir.quotas.sharing.own import OwnUsage
 from weir.quotas.sharing.repayment import RepaymentAccount
 from weir.quotas.sharing.report import limiter_number
@@ -182,7 +182,7 @@ class SharedLimiters:
         self._in_use = UsedLimiters[int](sample_ms)
         """Numbers of used limiters."""
         self._usage: dict[int, _Usage] = {}
-        self._waiting: dict[int, list[Charge]] = {}
+        self._waiting: dict[int, list[OthersCharge]] = {}
         self._round: Iterator[tuple[SharedQuotas, Sequence[Limiter]]] = iter(())
         self._purged_ms = 0
         self._is_purge_due = False
@@ -346,7 +346,7 @@ class SharedLimiters:
         if due and budget.forgets_excess:
             budget.absorb(due, max(now_ms, budget.charged_ms))
 
-    def absorb(self, charges: Mapping[int, list[Charge]], now_ms: int) -> None:
+    def absorb(self, charges: Mapping[int, list[OthersCharge]], now_ms: int) -> None:
         """Charge usage of clients of other Weirs. Usage of limiters that do not exist here is kept for
         as long as it counts.
         """
@@ -360,7 +360,7 @@ class SharedLimiters:
                 self.others_units += charge.units
                 self._charge(known[0], limiter, number, charge, now_ms)
 
-    def _keep(self, number: int, charges: list[Charge]) -> None:
+    def _keep(self, number: int, charges: list[OthersCharge]) -> None:
         if number not in self._waiting and len(self._waiting) >= WAITING_MAX:
             self.dropped += 1
             return
@@ -372,7 +372,7 @@ class SharedLimiters:
         self._waiting[number] = [each for each in kept if each.at_ms > oldest_ms]
 
     def _charge(
-        self, quotas: SharedQuotas, limiter: Limiter, number: int, charge: Charge, now_ms: int
+        self, quotas: SharedQuotas, limiter: Limiter, number: int, charge: OthersCharge, now_ms: int
     ) -> None:
         """Record units in the limiter, at most a window's worth of all other Weirs at once, and later what
         the limit allows. Clients would use more only while reports are late. But invented Weirs must not

@@ -72,7 +72,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Charge:
+class QuotaExplanation:
     """Explanation of one quota for a client, a topic, or an address: the limit, and the entries that were
     looked at to find it.
     """
@@ -117,7 +117,7 @@ class Explanation:
     """
     ip: str | None
     topic: str | None
-    charges: tuple[Charge, ...]
+    charges: tuple[QuotaExplanation, ...]
 
 
 def explain(
@@ -176,14 +176,14 @@ class _Candidate(NamedTuple):
     """Reason why an entry of this entity does not apply to the client; "" if it applies."""
 
 
-def _client_charge(table: QuotaTable, key: QuotaKey, user: str, client_id: str) -> Charge:
+def _client_charge(table: QuotaTable, key: QuotaKey, user: str, client_id: str) -> QuotaExplanation:
     candidates = list(_candidates(table, key, user, client_id))
     return _charge(
         table, key, "client", candidates, lambda limits: limits.resolve(user, client_id), _client_words
     )
 
 
-def _topic_charge(table: QuotaTable, key: QuotaKey, topic: str) -> Charge:
+def _topic_charge(table: QuotaTable, key: QuotaKey, topic: str) -> QuotaExplanation:
     entity = Entity(topic=topic)
     return _charge(
         table,
@@ -195,7 +195,7 @@ def _topic_charge(table: QuotaTable, key: QuotaKey, topic: str) -> Charge:
     )
 
 
-def _ip_charge(table: QuotaTable, ip: str) -> Charge:
+def _ip_charge(table: QuotaTable, ip: str) -> QuotaExplanation:
     return _charge(
         table,
         QuotaKey.CONNECTION_CREATION_RATE,
@@ -213,7 +213,7 @@ def _charge(
     candidates: Sequence[_Candidate],
     resolve: Callable[[Limits], Limit | None],
     words: Callable[[Tags], str],
-) -> Charge:
+) -> QuotaExplanation:
     limit = resolve(table.limits(key))
     shadow = resolve(table.shadow_limits(key))
     if shadow is not None and not shadow.is_shadow:
@@ -223,7 +223,7 @@ def _charge(
         return "" if limit is None else f"{words(limit.tags)}, {_reach(key, limit)}"
 
     steps = tuple(_steps(table, key, candidates))
-    return Charge(key, subject, steps, limit, shared_by(limit), shadow, shared_by(shadow))
+    return QuotaExplanation(key, subject, steps, limit, shared_by(limit), shadow, shared_by(shadow))
 
 
 def _steps(table: QuotaTable, key: QuotaKey, candidates: Sequence[_Candidate]) -> Iterator[Step]:

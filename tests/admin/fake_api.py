@@ -34,7 +34,7 @@ from weir.proxy.control.snapshots.records import (
     Brokers,
     Certificate,
     ChangedQuota,
-    Connection,
+    ConnectionRecord,
     Connections,
     Entities,
     Entity,
@@ -193,7 +193,7 @@ SHADOW: Final = (
 )
 
 
-def connection(id_: int, **changes: Any) -> Connection:
+def connection(id_: int, **changes: Any) -> ConnectionRecord:
     """Return the record of a connection of alice's client, with these fields changed."""
     its: dict[str, Any] = {
         "id": id_,
@@ -215,7 +215,7 @@ def connection(id_: int, **changes: Any) -> Connection:
         "out_bytes_per_s": 4186.0,
         "in_flight": 1,
     }
-    return Connection(**{**its, **changes})
+    return ConnectionRecord(**{**its, **changes})
 
 
 CONNECTIONS: Final = (
@@ -302,7 +302,7 @@ class FakeApi:
     status: Status = STATUS
     entities: tuple[Entity, ...] = ENTITIES
     shadow: tuple[Entity, ...] = SHADOW
-    connections: tuple[Connection, ...] = CONNECTIONS
+    connections: tuple[ConnectionRecord, ...] = CONNECTIONS
     brokers: tuple[Broker, ...] = BROKERS
     outside: tuple[int, ...] = ()
     quotas: tuple[Quota, ...] = QUOTAS

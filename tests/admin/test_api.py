@@ -130,7 +130,7 @@ async def test_open_connections_are_listed_with_their_bytes_and_states(stage: St
     for client in clients:
         assert await client.ask(PING) == PONG
     answer = await stage.json("/api/connections")
-    first, second = (msgspec.convert(found, records.Connection) for found in answer["connections"])
+    first, second = (msgspec.convert(found, records.ConnectionRecord) for found in answer["connections"])
     assert (first.id, second.id) == (1, 2)
     assert (first.listener, first.broker, first.tls, first.state) == ("bootstrap", 0, False, "OPEN")
     assert (first.user, first.software, first.mechanism) == ("ANONYMOUS", None, None)

@@ -32,7 +32,7 @@ from weir.protocol.messages import (
 from weir.protocol.values import Message
 from weir.protocol.versions import VersionRange
 from weir.proxy.addresses import Address
-from weir.proxy.control.cluster.connection import Connection
+from weir.proxy.control.cluster.connection import OwnConnection
 from weir.quotas.costs.cost_fitting import UNPACKED
 from weir.quotas.limiters.budgets import UNLIMITED, Budget
 from weir.quotas.table.entities import Tags
@@ -107,12 +107,12 @@ class CalibratedBroker(Controller, QuotaCluster):
     def quotas(self) -> dict[str, dict[str, float]]:
         return {entity["client-id"] or "": values for entity, values in self.stored}
 
-    async def connect(self, address: Address, timeout_s: float) -> Connection:
+    async def connect(self, address: Address, timeout_s: float) -> OwnConnection:
         """Open a connection, like `proxy.control.cluster.access.Access`."""
         assert self.nursery is not None
         ours, theirs = memory_stream_pair()
         self.nursery.start_soon(self._serve, theirs)
-        return Connection(ours, address, timeout_s)
+        return OwnConnection(ours, address, timeout_s)
 
     async def _serve(self, stream: trio.abc.Stream) -> None:
         frames = Frames(stream)

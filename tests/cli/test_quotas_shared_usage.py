@@ -22,7 +22,7 @@ from weir.proxy.control.sharing.sharing import UsageSharing
 from weir.proxy.control.stores.store import StoreHealth
 from weir.proxy.server.server import Server
 from weir.quotas import parse
-from weir.quotas.sharing.others import Charge
+from weir.quotas.sharing.others import OthersCharge
 from weir.quotas.sharing.report import limiter_number
 from weir.quotas.table.entities import Tags
 
@@ -65,7 +65,7 @@ def weir(server: Server) -> ASGIApp:
     ledger.charge_produce(2 * 2**20, 0)
     sharing.limiters.look(0)
     numbers = {kind: limiter_number((None, f"cluster {kind}", False), Tags("alice", "")) for kind in REPORTED}
-    sharing.limiters.absorb({numbers[kind]: [Charge(0, units)] for kind, units in REPORTED.items()}, 0)
+    sharing.limiters.absorb({numbers[kind]: [OthersCharge(0, units)] for kind, units in REPORTED.items()}, 0)
     sources = Sources(server, NoWorkers(), registry, StoreHealth(lambda: 0.0), lambda: 0, sharing=sharing)
     return application(state_of(sources, Readiness(server, trio.Event())))
 

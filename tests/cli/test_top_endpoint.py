@@ -20,7 +20,7 @@ from tests.proxy.supervised import NoWorkers
 from tests.proxy.throttled_replicas import NOW_MS
 from weir.cli.admin_endpoint import Access, admin_address
 from weir.cli.top.command import asking
-from weir.cli.top.readings import SORTS, Reading, View, Wanted, read, read_all
+from weir.cli.top.readings import SORTS, TopReading, View, Wanted, read, read_all
 from weir.proxy.admin.api.operation import state_of
 from weir.proxy.admin.endpoint import application
 from weir.proxy.admin.metrics import Sources
@@ -47,11 +47,11 @@ def test_the_api_takes_every_question(server: Server, wanted: Wanted) -> None:
     assert (found.connections_of_entity is not None) == (wanted.entity is not None)
 
 
-def answered(server: Server, wanted: Wanted | None) -> Reading:
+def answered(server: Server, wanted: Wanted | None) -> TopReading:
     """Return the answer of a real endpoint; all lists if `wanted` is None."""
     sources = Sources(server, NoWorkers(), registry_of(), StoreHealth(lambda: 0.0), lambda: NOW_MS)
 
-    def ask(admin: str) -> Reading:
+    def ask(admin: str) -> TopReading:
         address = admin_address(admin, Settings())
         assert address is not None
         asks = asking(address, Access())

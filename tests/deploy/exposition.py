@@ -9,7 +9,7 @@ from tests.proxy.supervised import NoWorkers
 from weir.proxy.admin.metrics import Sources, families
 from weir.proxy.config import config
 from weir.proxy.control.quota_registry import QuotaRegistry
-from weir.proxy.control.sharing.reader import Link
+from weir.proxy.control.sharing.reader import OpenTopic
 from weir.proxy.control.sharing.sharing import UsageSharing
 from weir.proxy.control.stores.store import StoreError, StoreHealth
 from weir.proxy.control.usage.tally import Tally
@@ -32,5 +32,5 @@ def exposed_metrics() -> dict[str, str]:
     return {family.name + SUFFIXES.get(family.type, ""): family.type for family in found}
 
 
-def _no_link() -> Link:
+def _no_link() -> OpenTopic:
     raise StoreError("no topic")

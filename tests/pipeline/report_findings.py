@@ -12,9 +12,9 @@ from weir.pipeline.report.model import (
     HOUR_MS,
     Bounds,
     Candidate,
-    Client,
     Columns,
     Counts,
+    EntityUsage,
     Findings,
     Ingested,
     Loads,
@@ -37,7 +37,7 @@ def hours(count: int, seconds: float = HOUR_S) -> Columns:
     return Columns(START_MS, HOUR_MS, (seconds,) * count)
 
 
-def client(entity: Entity, bytes_: Series, **values: object) -> Client:
+def client(entity: Entity, bytes_: Series, **values: object) -> EntityUsage:
     """Return a client that produced `bytes_` at broker 1."""
     fields = {
         "bytes_in": int(sum(bytes_)),
@@ -52,7 +52,7 @@ def client(entity: Entity, bytes_: Series, **values: object) -> Client:
         "highs": {"producer_byte_rate": tuple(value / HOUR_S * 2 for value in bytes_)},
         **values,
     }
-    return Client(entity, bytes_=bytes_, **fields)  # type: ignore[arg-type]  # checked by the tests
+    return EntityUsage(entity, bytes_=bytes_, **fields)  # type: ignore[arg-type]  # checked by the tests
 
 
 def brokers(*each: Series) -> dict[int, Loads]:

@@ -11,7 +11,7 @@ from tests.proxy.rigs import Clock
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.net.reactor import Reactor
 from weir.proxy.workers import charges_sender
-from weir.proxy.workers.charges import ALONE_MAX, Charge, Charged
+from weir.proxy.workers.charges import ALONE_MAX, Charged, LimiterCharge
 from weir.proxy.workers.charges_sender import ChargesSender
 from weir.proxy.workers.messages import Charges
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
@@ -32,7 +32,7 @@ class Stand:
         self.reactor = Reactor(self.clock)
         self.registry = QuotaRegistry(table)
         self.posted: list[Charges] = []
-        self.noted: list[Charge] = []
+        self.noted: list[LimiterCharge] = []
         charged = Charged(self.registry, look_max)
         self.sender = ChargesSender(self.reactor, charged, self.posted.append, self.noted.extend)
         self.sender.start()

@@ -29,7 +29,7 @@ from weir.protocol.versions import VersionRange
 from weir.proxy.addresses import Address, AddressBook
 from weir.proxy.config.config import ConfigError, Settings, load
 from weir.proxy.config.principals import Credentials, credentials_of
-from weir.proxy.control.cluster.connection import Connection, LoginError, QuestionError
+from weir.proxy.control.cluster.connection import LoginError, OwnConnection, QuestionError
 from weir.proxy.control.cluster.discovery import first_brokers
 from weir.proxy.control.cluster.login import log_in
 from weir.proxy.run import single
@@ -118,7 +118,7 @@ def play(broker: Broker, mechanism: str, username: str = "user") -> None:
         ours, theirs = trio.testing.memory_stream_pair()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(converse, broker, theirs)
-            async with Connection(ours, ADDRESS, 5.0) as connection:
+            async with OwnConnection(ours, ADDRESS, 5.0) as connection:
                 await log_in(connection, Credentials(mechanism, username, PASSWORD))
                 await connection.ask(MetadataRequest(topics=[]), MetadataResponse, 1)
 

@@ -13,7 +13,7 @@ from tests.proxy.metrics_page import PARSERS, Page, registry_of, said, scraped, 
 from tests.proxy.supervised import NoWorkers
 from tests.quotas.changes import put_in_force
 from weir.proxy.addresses import Address
-from weir.proxy.admin.entities import ENTITIES_MAX, SLICE, Pot, Reading, byte_rates, mutations, read
+from weir.proxy.admin.entities import ENTITIES_MAX, SLICE, BudgetReadings, Pot, byte_rates, mutations, read
 from weir.proxy.admin.exposition import LINES, render
 from weir.proxy.admin.metrics import Sources, families
 from weir.proxy.close_reasons import CloseReason
@@ -29,8 +29,8 @@ __all__ = ["server"]  # a fixture
 PRODUCED, FETCHED = Pot(0, "producer_byte_rate"), Pot(0, "consumer_byte_rate")
 
 
-def reading_of(registry: QuotaRegistry, now_ms: int = 0, most: int = ENTITIES_MAX) -> Reading[Budget]:
-    reading: Reading[Budget] = Reading()
+def reading_of(registry: QuotaRegistry, now_ms: int = 0, most: int = ENTITIES_MAX) -> BudgetReadings[Budget]:
+    reading: BudgetReadings[Budget] = BudgetReadings()
     for _step in read(registry, byte_rates, now_ms, reading, most):
         pass
     return reading
@@ -194,7 +194,7 @@ def test_many_thousand_mutating_entities_are_read_in_steps() -> None:
     registry = QuotaRegistry(parse(MUTATORS))
     for number in range(20_000):
         mutate(registry, f"app-{number}", number)
-    reading: Reading[MutationBudget] = Reading()
+    reading: BudgetReadings[MutationBudget] = BudgetReadings()
     steps = sum(1 for _ in read(registry, mutations, 0, reading))
     assert steps >= 20_000 // SLICE
     assert {entity.charged for entity in reading.shown} == set(range(20_000 - ENTITIES_MAX, 20_000))

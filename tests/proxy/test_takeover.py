@@ -23,10 +23,10 @@ from weir.proxy.server.takeover import taker as taking
 from weir.proxy.server.takeover.giver import Estate, Giver
 from weir.proxy.server.takeover.messages import (
     Hello,
-    Link,
     LinkError,
     Message,
     Sockets,
+    TakeoverLink,
     Usage,
     Word,
     is_trusted,
@@ -82,13 +82,13 @@ async def running(path: Path, count: int = 3) -> AsyncIterator[Running]:
             sock.close()
 
 
-async def connect(path: Path) -> Link:
+async def connect(path: Path) -> TakeoverLink:
     sock = trio.socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     await sock.connect(str(path))
-    return Link(sock)
+    return TakeoverLink(sock)
 
 
-async def hear(link: Link, word: str) -> list[Message]:
+async def hear(link: TakeoverLink, word: str) -> list[Message]:
     heard: list[Message] = []
     while not heard or heard[-1] != Word(word):  # type: ignore[arg-type]  # one of its words
         message, received = await link.receive()
@@ -188,7 +188,7 @@ async def test_bytes_that_are_no_message_end_the_takeover(tmp_path: Path, said: 
         sock = trio.socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         await sock.connect(str(path))
         await sock.send(said)
-        await hear(Link(sock), "kept")
+        await hear(TakeoverLink(sock), "kept")
         assert weir.said == []
         sock.close()
 
@@ -279,7 +279,7 @@ async def play_running(path: Path, *words: Word, task_status: trio.TaskStatus[No
     listening.listen(1)
     task_status.started()
     sock, _address = await listening.accept()
-    link = Link(sock)
+    link = TakeoverLink(sock)
     await link.receive()
     await link.send(Word("sent"))
     for word in words:

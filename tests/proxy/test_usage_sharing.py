@@ -25,11 +25,11 @@ from tests.proxy.shared_topic import (
 )
 from weir.proxy.config import config
 from weir.proxy.control.quota_registry import QuotaRegistry
-from weir.proxy.control.sharing.reader import HAND_OVER_MS, Link, News, Read, Reader
+from weir.proxy.control.sharing.reader import HAND_OVER_MS, News, OpenTopic, Read, Reader
 from weir.proxy.control.sharing.sharing import INHERITED_MS, usage_sharing
 from weir.proxy.control.stores.store import StoreError
 from weir.quotas.sharing.blindness import Sight
-from weir.quotas.sharing.others import CHARGED_MAX, Charge
+from weir.quotas.sharing.others import CHARGED_MAX, OthersCharge
 from weir.quotas.sharing.report import Usage, UsageReport, decode, encode, limiter_number
 from weir.quotas.sharing.shared import LOOK_MS
 
@@ -78,7 +78,7 @@ def test_reports_from_before_the_start_are_charged_with_their_ages() -> None:
     topic.append(encode(UsageReport("me", 2, 0)), 1_005_000)
     news = read_all(topic, clock)
     # One other Weir uses the limiter. Former totals are not known, so this is no debt.
-    assert news.charges == {7: [Charge(95_000, 500, 0, True), Charge(98_000, 40, 1, True)]}
+    assert news.charges == {7: [OthersCharge(95_000, 500, 0, True), OthersCharge(98_000, 40, 1, True)]}
     assert (news.read_back, news.ignored) == (0, {"unreadable": 1})
     assert news.weirs == 2
 
@@ -106,10 +106,10 @@ def test_the_reader_goes_on_after_errors_of_any_type(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("weir.proxy.control.sharing.reader.RETRY_S", 0.001)
     topic, clock, failing = Topic(), Clock(), Failing()
     topic.append(encode(UsageReport("me", 2, 0)))
-    links: Iterator[Link] = iter([failing, topic.link()])
+    links: Iterator[OpenTopic] = iter([failing, topic.link()])
     errors = [TypeError("no such property")]
 
-    def open_link() -> Link:
+    def open_link() -> OpenTopic:
         if errors:
             raise errors.pop()
         return next(links)
@@ -425,7 +425,7 @@ class Takeover:
         throttle(self.former, "shared", 5_000, self.clock.now_ms)
         self.number = number_of(self.former)
         self.sharing, self.registry = sharing_of(Topic(), self.clock)
-        self.told: list[dict[int, list[Charge]]] = []
+        self.told: list[dict[int, list[OthersCharge]]] = []
         self.sharing.on_absorb.append(lambda charges: self.told.append(dict(charges)))
         self.sharing.begin_takeover()
         self.read_back = -1
@@ -439,7 +439,7 @@ class Takeover:
         """Read a report of the former Weir; then own ones up to `read_back`, or none."""
         returned = [] if read_back is None else [read_back]
         self.read_back = self.read_back if read_back is None else read_back
-        charges = {self.number: [Charge(self.clock.now_ms - age_ms, units)]}
+        charges = {self.number: [OthersCharge(self.clock.now_ms - age_ms, units)]}
         self.sharing._heard(News(charges, self.read_back, 2, self.sharing.ignored, returned))
 
     def absorb(self) -> None:
@@ -466,7 +466,9 @@ def test_usage_that_a_former_weir_has_reported_and_tells_at_the_take_over_is_cha
     weir.hear(70)  # of clients that the former Weir still serves
     weir.look()
     assert charged(weir.registry, weir.clock.now_ms) == 5_070
-    assert [each for each in weir.told if each] == [{weir.number: [Charge(weir.clock.now_ms - LOOK_MS, 70)]}]
+    assert [each for each in weir.told if each] == [
+        {weir.number: [OthersCharge(weir.clock.now_ms - LOOK_MS, 70)]}
+    ]
 
 
 def test_after_a_take_over_usage_of_others_counts_soon_although_own_reports_are_lost() -> None:

@@ -13,7 +13,7 @@ from tests.proxy.worker_rigs import connect, disconnect, new_pool, running_worke
 from tests.scripted import staged
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.net.reactor import Reactor
-from weir.proxy.workers.charges import Charge, Charged
+from weir.proxy.workers.charges import Charged, LimiterCharge
 from weir.proxy.workers.charges_sender import ChargesSender
 from weir.proxy.workers.handle import Handle, Plan, spawn_process
 from weir.proxy.workers.messages import Charges, Flush, Flushed
@@ -95,7 +95,7 @@ def test_a_flush_tells_the_charges_that_a_look_under_way_has_read(reactor: React
 
 def test_charges_that_a_look_has_read_before_an_exception_are_told(reactor: Reactor) -> None:
     class Failing(Charged):
-        def look(self, now_ms: int, *, everything: bool = False) -> Iterator[Charge | None]:
+        def look(self, now_ms: int, *, everything: bool = False) -> Iterator[LimiterCharge | None]:
             for number, charge in enumerate(super().look(now_ms, everything=everything)):
                 yield charge
                 if number == 50:

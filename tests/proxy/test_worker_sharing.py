@@ -8,7 +8,7 @@ from tests.proxy.shared_topic import TABLE, Clock, Topic, clock_on, ignore, shar
 from weir.proxy.config import config
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.sharing.sharing import UsageSharing
-from weir.proxy.workers.charges import Charge, Charged, take
+from weir.proxy.workers.charges import Charged, LimiterCharge, take
 from weir.proxy.workers.messages import Message, OthersUsed, SharingState
 from weir.proxy.workers.sharing import SharingFollower, SharingSender
 from weir.quotas.handover import UsedUnits
@@ -79,7 +79,7 @@ def test_usage_that_a_former_worker_has_told_is_no_usage_of_now() -> None:
     (limiter,) = worker.registry.cluster.produce
     for age_ms, expected in ((5_000, 0), (0, 700)):
         used = UsedUnits((None, "cluster produce", False), limiter.tags, [(age_ms, 700.0)], 0)
-        worker.sharing.note([Charge(used)], clock.now_ms)
+        worker.sharing.note([LimiterCharge(used)], clock.now_ms)
         totals = [own for _name, _tags, own, _others in worker.sharing._limiters.usages("shared", "app")]
         assert sum(totals) == expected
 

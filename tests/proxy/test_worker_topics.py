@@ -10,7 +10,7 @@ import trio
 
 from weir.proxy.control.charges_file import ChargesFile
 from weir.proxy.control.quota_registry import QuotaRegistry
-from weir.proxy.workers.charges import Charge, Charged, take
+from weir.proxy.workers.charges import Charged, LimiterCharge, take
 from weir.quotas import Entity, QuotaKey, QuotaTable
 from weir.quotas.sharing.shared import LOOK_MS
 from weir.quotas.table.options import Options, Pacing, Scope
@@ -53,7 +53,7 @@ def charge(
     return rates(registry, node_id, key).charge({topic: units}, now_ms)
 
 
-def charged(registry: QuotaRegistry) -> list[Charge]:
+def charged(registry: QuotaRegistry) -> list[LimiterCharge]:
     return [found for found in Charged(registry).look(NOW_MS) if found is not None]
 
 

@@ -18,7 +18,7 @@ from weir.proxy.config.config import ConfigError
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.snapshots.gauges import Gauges
 from weir.proxy.workers import link
-from weir.proxy.workers.charges import Charge, Charged, take
+from weir.proxy.workers.charges import Charged, LimiterCharge, take
 from weir.proxy.workers.counts import Count, Counts, increase
 from weir.proxy.workers.link import Link, LinkError
 from weir.proxy.workers.messages import Brokers, Charges, ConnectionsChanged, Listen
@@ -39,7 +39,7 @@ def link_pair() -> tuple[Link, Link]:
     return Link(ours), Link(theirs)
 
 
-def charged(registry: QuotaRegistry) -> list[Charge]:
+def charged(registry: QuotaRegistry) -> list[LimiterCharge]:
     return [charge for charge in Charged(registry).look(NOW_MS) if charge is not None]
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weir.quotas.costs.calibration import Reading, Windows, fault, percent_for, spent_us, wanted_us
+from weir.quotas.costs.calibration import CostReading, Windows, fault, percent_for, spent_us, wanted_us
 from weir.quotas.limiters.budgets import Budget
 from weir.quotas.table.entities import Tags
 
@@ -55,7 +55,7 @@ def test_calibration_recovers_the_cost_that_a_budget_was_charged(
         if throttle_ms or now_ms - began_ms > 10_000:  # so seldom that it never is too much
             break
         now_ms += gap_ms
-    reading = Reading(requests, throttle_ms, (now_ms - began_ms) / 1000)
+    reading = CostReading(requests, throttle_ms, (now_ms - began_ms) / 1000)
     if throttle_ms and fault(reading, windows) is None:
         told_us = spent_us(percent, throttle_ms, reading.elapsed_s, windows) / requests
         assert told_us == pytest.approx(cost_us, rel=0.001)
@@ -64,16 +64,16 @@ def test_calibration_recovers_the_cost_that_a_budget_was_charged(
 @pytest.mark.parametrize(
     ("reading", "what"),
     [
-        (Reading(100, 30, 0.005), None),
-        (Reading(100, 30, 0.5), None),
-        (Reading(100, 999, 0.5), None),
-        (Reading(100, 1000, 0.5), "cost more than a whole window"),
-        (Reading(100, 30, 10.0), "longer"),
-        (Reading(100, 30, 0.99), "window changes"),
-        (Reading(100, 30, 3.01), "window changes"),
-        (Reading(100, 30, 3.5), None),
+        (CostReading(100, 30, 0.005), None),
+        (CostReading(100, 30, 0.5), None),
+        (CostReading(100, 999, 0.5), None),
+        (CostReading(100, 1000, 0.5), "cost more than a whole window"),
+        (CostReading(100, 30, 10.0), "longer"),
+        (CostReading(100, 30, 0.99), "window changes"),
+        (CostReading(100, 30, 3.01), "window changes"),
+        (CostReading(100, 30, 3.5), None),
     ],
 )
-def test_a_calibration_reading_without_information_is_refused(reading: Reading, what: str | None) -> None:
+def test_a_calibration_reading_without_information_is_refused(reading: CostReading, what: str | None) -> None:
     found = fault(reading, Windows())
     assert (found is None) if what is None else (found is not None and what in found)

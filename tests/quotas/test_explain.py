@@ -6,21 +6,21 @@ from hypothesis import strategies as st
 
 from tests.quotas.strategies import tables
 from weir.quotas import DEFAULT, Entity, Explanation, Limit, Prefix, QuotaKey, QuotaTable, Tags, explain
-from weir.quotas.table.explain import Charge, Verdict
+from weir.quotas.table.explain import QuotaExplanation, Verdict
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 MUTATIONS, CONNECTIONS = QuotaKey.CONTROLLER_MUTATION_RATE, QuotaKey.CONNECTION_CREATION_RATE
 ALICE = Entity("alice")
 
 
-def told(charge: Charge) -> list[tuple[str, float | None, str]]:
+def told(charge: QuotaExplanation) -> list[tuple[str, float | None, str]]:
     """Who, value and reason of each step that is not about a level without an entry."""
     return [
         (step.who, step.value, step.reason) for step in charge.steps if step.verdict is not Verdict.NO_ENTRY
     ]
 
 
-def of(explanation: Explanation, key: QuotaKey, subject: str = "client") -> Charge:
+def of(explanation: Explanation, key: QuotaKey, subject: str = "client") -> QuotaExplanation:
     return next(c for c in explanation.charges if c.key is key and c.subject == subject)
 
 

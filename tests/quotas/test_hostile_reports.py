@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from weir.quotas.client_quotas import byte_rates
 from weir.quotas.limiters.budgets import Budget
 from weir.quotas.sharing.blindness import Blindness
-from weir.quotas.sharing.others import HEARD_MS, INCARNATIONS_MAX, LATE_MS, Charge, OthersUsage
+from weir.quotas.sharing.others import HEARD_MS, INCARNATIONS_MAX, LATE_MS, OthersCharge, OthersUsage
 from weir.quotas.sharing.own import OwnUsage
 from weir.quotas.sharing.report import (
     ReportError,
@@ -184,7 +184,7 @@ def test_clients_wait_for_usage_of_any_number_of_invented_weirs_for_a_window_at_
 @pytest.mark.parametrize("reported", [0.0, 4000.0])
 def test_usage_that_is_expected_of_others_and_reported_by_them_is_a_window_at_most(reported: float) -> None:
     limiters, budget, number = shared(32)
-    limiters.absorb({number: [Charge(0, 1.0 + reported, 31)]}, 0)
+    limiters.absorb({number: [OthersCharge(0, 1.0 + reported, 31)]}, 0)
     budget.charge(5000, 0)
     limiters.look(0)
     budget.charge(5000, 20)

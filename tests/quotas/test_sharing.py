@@ -14,7 +14,7 @@ from weir.quotas.limiters.budgets import Budget
 from weir.quotas.limiters.request_time import US_PER_PERCENT
 from weir.quotas.sharing.advances import Advances
 from weir.quotas.sharing.blindness import Blindness, Sight
-from weir.quotas.sharing.others import Charge, OthersUsage
+from weir.quotas.sharing.others import OthersCharge, OthersUsage
 from weir.quotas.sharing.own import SENT_MAX, OwnUsage
 from weir.quotas.sharing.report import (
     USAGES_MAX,
@@ -179,7 +179,7 @@ def test_late_and_other_usage_of_a_limiter_are_charged_apart() -> None:
     others = OthersUsage("me", 1)
     for sequence in range(3):
         others.take(UsageReport("w", 1, sequence, (Usage(7, 10.0 * sequence + 10, 10),)), 100 * sequence)
-    assert others.charges() == {7: [Charge(0, 10, 1, True), Charge(100, 20, 1)]}
+    assert others.charges() == {7: [OthersCharge(0, 10, 1, True), OthersCharge(100, 20, 1)]}
 
 
 def test_reports_that_are_read_at_once_count_at_their_times() -> None:
@@ -199,7 +199,7 @@ def test_usage_counts_as_long_as_its_own_quota_remembers_also_if_mutations_are_r
     blindness.heard(2, 0)
     limiters = SharedLimiters(OwnUsage("w", 1), blindness, 110_000)
     limiters.join(ID, quotas, 10)
-    limiters.absorb({limiter_number(ID, Tags("a", "")): [Charge(0, 10_000)]}, 12_000)
+    limiters.absorb({limiter_number(ID, Tags("a", "")): [OthersCharge(0, 10_000)]}, 12_000)
     budget = quotas.budget("a", "", 12_000)
     assert budget is not None
     assert budget.rate(12_000) == 0
@@ -276,7 +276,7 @@ def test_usage_of_a_client_not_known_here_waits_for_its_first_request() -> None:
     limiters, _own, blindness = shared()
     blindness.heard(2, 0)
     limiters.join(ID, quotas, 10)
-    limiters.absorb({limiter_number(ID, Tags("a", "")): [Charge(0, 10_000)]}, 0)
+    limiters.absorb({limiter_number(ID, Tags("a", "")): [OthersCharge(0, 10_000)]}, 0)
     budget = quotas.budget("a", "", 10)
     assert budget is not None
     assert budget.charge(1000, 10) == 990  # 11,000 bytes at 1000 bytes/s, less a window of 10.01 s
@@ -303,14 +303,14 @@ def test_sudden_usage_is_charged_for_others_in_advance_and_usage_within_the_limi
     for now_ms in range(100, 1100, 100):
         budget.charge(100, now_ms)
         limiters.look(now_ms)
-        limiters.absorb({number: [Charge(now_ms, 100)]}, now_ms)
+        limiters.absorb({number: [OthersCharge(now_ms, 100)]}, now_ms)
     assert units(budget) == 2000
     budget.charge(2100, 1100)
     limiters.look(1100)
     assert (
         units(budget) == 4100 + 2000
     )  # others are as fast as this Weir's clients were, less 100 of the limit
-    limiters.absorb({number: [Charge(1200, 1500)]}, 1200)
+    limiters.absorb({number: [OthersCharge(1200, 1500)]}, 1200)
     assert units(budget) == 4100 + 2000
     limiters.look(2100)
     assert units(budget) == 4100 + 1500
@@ -319,7 +319,7 @@ def test_sudden_usage_is_charged_for_others_in_advance_and_usage_within_the_limi
 def test_equal_usage_is_expected_of_each_other_weir_that_has_used_the_limiter_within_a_minute() -> None:
     """Of a Weir that used little, too: its clients may begin at the same time as here."""
     limiters, budget, number = heard(4)
-    limiters.absorb({number: [Charge(0, 10, weirs=2)]}, 0)
+    limiters.absorb({number: [OthersCharge(0, 10, weirs=2)]}, 0)
 
     def expected(now_ms: int) -> float:
         limiters.look(now_ms)
@@ -382,7 +382,7 @@ def test_request_time_is_reported_in_microseconds_and_charged_in_percent() -> No
     limiters.look(20)
     ((usage,),) = [report.usages for report in own.due(20)]
     assert usage.total == 3 * US_PER_PERCENT
-    limiters.absorb({usage.limiter: [Charge(30, 200 * US_PER_PERCENT)]}, 30)
+    limiters.absorb({usage.limiter: [OthersCharge(30, 200 * US_PER_PERCENT)]}, 30)
     assert budget.rate(30) == pytest.approx(203 / 10.03, rel=0.01)
 
 
@@ -395,7 +395,7 @@ def test_mutations_take_tokens_for_what_others_did() -> None:
     budget = quotas.budget("a", "", 0)
     assert budget is not None
     before = budget.tokens(0)
-    limiters.absorb({limiter_number(name, Tags("a", "")): [Charge(0, 60)]}, 0)
+    limiters.absorb({limiter_number(name, Tags("a", "")): [OthersCharge(0, 60)]}, 0)
     assert before - budget.tokens(0) == 60
 
 

@@ -11,7 +11,7 @@ from weir.proxy.workers.charges import Charged
 from weir.quotas import Entity, QuotaKey, QuotaTable
 from weir.quotas.limiters.budgets import Budget
 from weir.quotas.sharing.blindness import Blindness
-from weir.quotas.sharing.others import Charge
+from weir.quotas.sharing.others import OthersCharge
 from weir.quotas.sharing.own import OwnUsage
 from weir.quotas.sharing.report import limiter_number
 from weir.quotas.sharing.shared import LOOK_MS, SharedLimiters
@@ -56,7 +56,7 @@ class Weir:
     def hear(self, topic: str, units: float, now_ms: int, kind: str = "topic produce") -> None:
         name = (NODE if kind == "topic produce" else None, kind, False)
         number = limiter_number(name, Tags("", "", topic=topic))
-        self.limiters.absorb({number: [Charge(now_ms, units, 1)]}, now_ms)
+        self.limiters.absorb({number: [OthersCharge(now_ms, units, 1)]}, now_ms)
 
     def budget(self, topic: str) -> Budget:
         found = self.rates._enforced[topic.encode()]

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from weir.conformance.probe.quotas import judgement, requests
-from weir.conformance.probe.quotas.client import Client
+from weir.conformance.probe.quotas.client import ProbeClient
 from weir.conformance.probe.quotas.jobs import ClientQuota, Finding, Job, checks_of, has_throttle_field
 from weir.protocol.api import ApiKey
 from weir.protocol.messages import FetchResponse, ProduceResponse
@@ -61,9 +61,9 @@ def _job(stage: Stage, kind: str, api_key: ApiKey, version: int, key: str) -> Jo
 def _run(stage: Stage, client_id: str, stem: str, api_key: ApiKey, version: int) -> Iterator[Finding]:
     small, large = _messages(stage, api_key, version)
     with (
-        Client(stage.leader, client_id) as client,
-        Client(stage.leader, client_id) as own,
-        Client(stage.leader, stage.prefix + UNLIMITED) as other,
+        ProbeClient(stage.leader, client_id) as client,
+        ProbeClient(stage.leader, client_id) as own,
+        ProbeClient(stage.leader, stage.prefix + UNLIMITED) as other,
     ):
         own.ask(requests.brokers(), ApiKey.METADATA, METADATA_VERSION)
         first = client.ask(small(), api_key, version)
@@ -170,7 +170,7 @@ def _run_unanswered(stage: Stage, client_id: str, name: str, version: int) -> It
     """A producer that wants no response is muted, too. The charge is counted when the records are written, so
     the wait begins a little after the request.
     """
-    with Client(stage.leader, client_id) as client:
+    with ProbeClient(stage.leader, client_id) as client:
         request = requests.produce(version, stage.topic, stage.topic_id, LARGE_BYTES, acks=0)
         asked = client.send(request, ApiKey.PRODUCE, version)
         begun_s = time.monotonic()

@@ -60,7 +60,7 @@ class Answer(msgspec.Struct, frozen=True):
         return (self.at_s - self.asked.at_s) * 1000
 
 
-class Client:
+class ProbeClient:
     """One connection under a client-id. Use it in a `with` block. All methods raise LinkError."""
 
     def __init__(self, endpoint: Endpoint, client_id: str) -> None:

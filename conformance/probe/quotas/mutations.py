@@ -18,7 +18,7 @@ import msgspec
 
 from weir.conformance.probe.quotas import judgement, requests
 from weir.conformance.probe.quotas.bandwidth import METADATA_VERSION
-from weir.conformance.probe.quotas.client import Client
+from weir.conformance.probe.quotas.client import ProbeClient
 from weir.conformance.probe.quotas.jobs import ClientQuota, Finding, Job, checks_of, has_throttle_field
 from weir.protocol.api import ApiKey
 from weir.protocol.messages import (
@@ -143,7 +143,10 @@ def _run(stage: Stage, api: Api, version: int) -> Iterator[Finding]:
     strict = version >= api.strict_from
     burst = RATE * stage.controller_window.most_s
     owed = PARTITIONS - burst
-    with Client(stage.controller, client_id) as client, Client(stage.controller, client_id) as second:
+    with (
+        ProbeClient(stage.controller, client_id) as client,
+        ProbeClient(stage.controller, client_id) as second,
+    ):
         first = client.ask(api.first(version, client_id), api.api_key, version)
         complaint = _admitted(first)
         if strict and not complaint:

@@ -10,7 +10,7 @@ import msgspec
 
 from weir.conformance.probe.link import Target
 from weir.conformance.probe.quotas import bandwidth, mutations, rates, request_time, table
-from weir.conformance.probe.quotas.client import Client, Endpoint
+from weir.conformance.probe.quotas.client import Endpoint, ProbeClient
 from weir.conformance.probe.quotas.jobs import ClientQuota, Stage, advertised, results
 from weir.conformance.probe.quotas.staging import prepared, stage_of
 from weir.conformance.probe.requests.names import PREFIX
@@ -58,7 +58,7 @@ class QuotaProfile:
         patient = msgspec.structs.replace(target, timeout_s=max(ANSWER_S, target.timeout_s))
         self._place = Endpoint(patient, login)
         prefix = f"{PREFIX}{set_for_run or new_run()}-"
-        with Client(self._place, prefix + "versions") as client:
+        with ProbeClient(self._place, prefix + "versions") as client:
             offered = client.offered()
         self._stage = _bare_stage(self._place, offered, prefix)
         jobs = [job for job in _jobs(self._stage) if any(only(check.name) for check in job.checks)]

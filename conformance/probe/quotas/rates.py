@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from weir.conformance.probe.quotas import judgement, requests
-from weir.conformance.probe.quotas.client import Client
+from weir.conformance.probe.quotas.client import ProbeClient
 from weir.conformance.probe.quotas.jobs import Check, ClientQuota, Finding, Job
 from weir.protocol.api import ApiKey
 from weir.protocol.messages import FetchResponse
@@ -52,7 +52,7 @@ def jobs(stage: Stage) -> Iterator[Job]:
 def _run(stage: Stage, client_id: str, api_key: ApiKey, version: int, name: str) -> Iterator[Finding]:
     make = requests.fetch if api_key is ApiKey.FETCH else requests.produce
     charges: list[tuple[float, int]] = []
-    with Client(stage.leader, client_id) as client:
+    with ProbeClient(stage.leader, client_id) as client:
         begun_s = time.monotonic()
         even_until_s = begun_s + EVEN_S
         until_s = even_until_s + MEASURED_S

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from weir.conformance.probe.quotas import harmless, judgement, requests
 from weir.conformance.probe.quotas.bandwidth import METADATA_VERSION, UNLIMITED
-from weir.conformance.probe.quotas.client import Client
+from weir.conformance.probe.quotas.client import ProbeClient
 from weir.conformance.probe.quotas.jobs import ClientQuota, Finding, Job, checks_of, has_throttle_field
 from weir.protocol import schema
 from weir.protocol.api import ApiKey
@@ -53,8 +53,8 @@ def _job(stage: Stage, api_key: int, versions: Sequence[int]) -> Job:
 
 def _run(stage: Stage, client_id: str, stem: str, api_key: int, versions: Sequence[int]) -> Iterator[Finding]:
     with (
-        Client(stage.leader, client_id) as client,
-        Client(stage.leader, stage.prefix + UNLIMITED) as other,
+        ProbeClient(stage.leader, client_id) as client,
+        ProbeClient(stage.leader, stage.prefix + UNLIMITED) as other,
     ):
         before: _Throttled | None = None
         for version in versions:

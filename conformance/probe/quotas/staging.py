@@ -9,7 +9,7 @@ import msgspec
 
 from weir.conformance.probe.link import LinkError
 from weir.conformance.probe.quotas import bandwidth, mutations, request_time, requests, table
-from weir.conformance.probe.quotas.client import Client
+from weir.conformance.probe.quotas.client import ProbeClient
 from weir.conformance.probe.quotas.jobs import ClientQuota
 from weir.conformance.probe.quotas.waiting import until
 from weir.conformance.probe.scratch import UnusableError
@@ -38,7 +38,7 @@ def prepared(stage: Stage, alters: bool, quotas: Sequence[ClientQuota], notes: l
     """
     mutates = any(quota.key == "controller_mutation_rate" for quota in quotas)
     canary = ClientQuota(stage.prefix + "canary", "request_percentage", request_time.PERCENT)
-    with Client(stage.leader, stage.prefix + "fill") as client:
+    with ProbeClient(stage.leader, stage.prefix + "fill") as client:
         _fill(client, stage)
     try:
         if mutates:
@@ -63,7 +63,7 @@ def stage_of(endpoint: Endpoint, bare: Stage, topic: str) -> Stage:
     found: list[Stage] = []
 
     def ready() -> bool:
-        with Client(endpoint, bare.prefix + "admin") as client:
+        with ProbeClient(endpoint, bare.prefix + "admin") as client:
             answer = client.ask(requests.metadata(version, [topic]), ApiKey.METADATA, version).message
         assert isinstance(answer, MetadataResponse)
         at = {
@@ -96,7 +96,7 @@ def stage_of(endpoint: Endpoint, bare: Stage, topic: str) -> Stage:
 
 def _alter(stage: Stage, quotas: Sequence[ClientQuota], *, remove: bool) -> None:
     version = stage.of(ApiKey.ALTER_CLIENT_QUOTAS).max
-    with Client(stage.controller, stage.prefix + "admin") as client:
+    with ProbeClient(stage.controller, stage.prefix + "admin") as client:
         try:
             table.alter(client, version, quotas, remove=remove)
         except table.AlterError as error:
@@ -128,7 +128,7 @@ def _create(stage: Stage, topics: dict[str, int]) -> None:
         return
     version = stage.of(ApiKey.CREATE_TOPICS).max
     reading = min(stage.of(ApiKey.METADATA).max, METADATA_MAX)
-    with Client(stage.controller, stage.prefix + "admin") as client:
+    with ProbeClient(stage.controller, stage.prefix + "admin") as client:
         client.ask(requests.create_topics(topics), ApiKey.CREATE_TOPICS, version)
 
         def there() -> bool:
@@ -145,14 +145,14 @@ def _create(stage: Stage, topics: dict[str, int]) -> None:
 def _delete(stage: Stage, notes: list[str]) -> None:
     version = stage.of(ApiKey.DELETE_TOPICS).max
     try:
-        with Client(stage.controller, stage.prefix + "admin") as client:
+        with ProbeClient(stage.controller, stage.prefix + "admin") as client:
             request = requests.delete_topics(version, mutations.leftovers(stage))
             client.ask(request, ApiKey.DELETE_TOPICS, version)
     except LinkError as error:
         notes.append(f"topics {stage.prefix}* may be left: {error}")
 
 
-def _fill(client: Client, stage: Stage) -> None:
+def _fill(client: ProbeClient, stage: Stage) -> None:
     version = stage.of(ApiKey.PRODUCE).max
     for _ in range(RECORDS):
         request = requests.produce(version, stage.topic, stage.topic_id, RECORD_BYTES)

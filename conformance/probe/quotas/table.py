@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from weir.conformance.probe.quotas import judgement, requests
-from weir.conformance.probe.quotas.client import Client
+from weir.conformance.probe.quotas.client import ProbeClient
 from weir.conformance.probe.quotas.jobs import Check, ClientQuota, Finding, Job
 from weir.conformance.probe.quotas.waiting import until
 from weir.protocol.api import ApiKey
@@ -43,7 +43,7 @@ class AlterError(Exception):
     """Raised if the target refuses to alter quotas; says with which error."""
 
 
-def alter(client: Client, version: int, quotas: Sequence[ClientQuota], **options: bool) -> None:
+def alter(client: ProbeClient, version: int, quotas: Sequence[ClientQuota], **options: bool) -> None:
     """Set quotas. Options: `remove` instead; `validate_only`. Raises AlterError, LinkError."""
     by_client: dict[str, list[ClientQuota]] = {}
     for quota in quotas:
@@ -66,7 +66,7 @@ def alter(client: Client, version: int, quotas: Sequence[ClientQuota], **options
             raise AlterError(f"{name}: error code {entry.error_code}: {entry.error_message or 'no message'}")
 
 
-def described(client: Client, version: int, client_id: str) -> dict[str, float]:
+def described(client: ProbeClient, version: int, client_id: str) -> dict[str, float]:
     """Return the quotas of a client-id. Raises AlterError, LinkError."""
     component = DescribeClientQuotasRequest.ComponentData(
         entity_type=_CLIENT, match_type=_EXACT, match=client_id
@@ -115,7 +115,7 @@ def _run(stage: Stage, version: int) -> Iterator[Finding]:
     quotas = [ClientQuota(client_id, key, value) for key, value in wanted.items()]
     stem = f"quotas/alter/v{version}"
     newest = stage.of(ApiKey.DESCRIBE_CLIENT_QUOTAS).max
-    with Client(stage.leader, stage.prefix + "admin") as client:
+    with ProbeClient(stage.leader, stage.prefix + "admin") as client:
         try:
             alter(client, version, quotas, validate_only=True)
             yield Finding(f"{stem}/validate-only", _same(described(client, newest, client_id), {}))
@@ -142,7 +142,7 @@ def _same(found: dict[str, float], wanted: dict[str, float]) -> str:
 
 
 def _run_removed(stage: Stage, client_id: str, version: int, name: str) -> Iterator[Finding]:
-    with Client(stage.leader, stage.prefix + "admin") as admin:
+    with ProbeClient(stage.leader, stage.prefix + "admin") as admin:
         if throttle_ms(stage.leader, client_id) == 0:
             yield Finding(name, "the quota was not in force before it was removed (KIP-546)")
             return
@@ -160,7 +160,7 @@ def throttle_ms(endpoint: Endpoint, client_id: str) -> int:
     """Return the throttle time (ms) that a small request of this client-id gets, on a new connection. Raises
     LinkError.
     """
-    with Client(endpoint, client_id) as client:
+    with ProbeClient(endpoint, client_id) as client:
         return client.ask(requests.brokers(), ApiKey.METADATA, THROTTLED_METADATA).throttle_ms
 
 

@@ -10,7 +10,7 @@ import trio
 from weir.protocol.values import Message
 from weir.proxy.addresses import Address
 from weir.proxy.config.principals import Credentials
-from weir.proxy.control.cluster.connection import Connection, M, TlsError, failures
+from weir.proxy.control.cluster.connection import M, OwnConnection, TlsError, failures
 from weir.proxy.control.cluster.login import log_in
 from weir.proxy.net.tls.handshakes import BrokerTlsError
 from weir.proxy.net.tls.upstream import Upstream
@@ -32,7 +32,7 @@ class Access:
         """Return an Access with the credentials and TLS settings that the configuration has for brokers."""
         return cls(config.credentials, config.tls.upstream)
 
-    async def connect(self, address: Address, timeout_s: float) -> Connection:
+    async def connect(self, address: Address, timeout_s: float) -> OwnConnection:
         """Connect to a broker and log in; return the connection. Connecting and logging in may take
         `timeout_s` together, and each later response may take `timeout_s` too.
 
@@ -44,7 +44,7 @@ class Access:
                 stream = await Upstream(self.tls).open_stream(address)
             except BrokerTlsError as error:
                 raise TlsError(f"{address}: {error}") from None
-        connection = Connection(stream, address, timeout_s)
+        connection = OwnConnection(stream, address, timeout_s)
         try:
             if self.credentials is not None:
                 await log_in(connection, self.credentials)

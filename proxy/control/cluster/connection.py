@@ -76,7 +76,7 @@ class ClosedError(QuestionError):
         super().__init__(text, reachable=True, foreign=False)
 
 
-class Connection:
+class OwnConnection:
     """Weir's own connection to a broker. As an async context manager, it closes the connection at the end."""
 
     def __init__(self, stream: trio.abc.Stream, address: Address, timeout_s: float) -> None:

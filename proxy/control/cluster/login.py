@@ -24,7 +24,7 @@ from weir.protocol.messages import (
     SaslHandshakeResponse,
 )
 from weir.proxy.config.principals import Credentials
-from weir.proxy.control.cluster.connection import ClosedError, Connection, LoginError
+from weir.proxy.control.cluster.connection import ClosedError, LoginError, OwnConnection
 from weir.proxy.handlers.api_versions.api_versions import ranges
 
 PLAIN: Final = "PLAIN"
@@ -36,7 +36,7 @@ Exchange: TypeAlias = Callable[[bytes], Awaitable[bytes]]
 """Function that sends a token and returns the broker's token."""
 
 
-async def log_in(connection: Connection, credentials: Credentials) -> None:
+async def log_in(connection: OwnConnection, credentials: Credentials) -> None:
     """Authenticate Weir at a broker. Raises QuestionError; LoginError if the broker rejects the mechanism or
     the user.
     """
@@ -47,7 +47,7 @@ async def log_in(connection: Connection, credentials: Credentials) -> None:
         await _scram(connection, exchange, credentials)
 
 
-async def _shake_hands(connection: Connection, credentials: Credentials) -> Exchange:
+async def _shake_hands(connection: OwnConnection, credentials: Credentials) -> Exchange:
     """Agree with the broker on the SASL mechanism. Return the function that exchanges SASL tokens: in
     SaslAuthenticate requests, or without a Kafka header if the broker is older.
 
@@ -72,7 +72,7 @@ def _unshaken(answer: SaslHandshakeResponse, credentials: Credentials) -> str:
     return f"it has not enabled {credentials.mechanism}, but {enabled}: set upstream_sasl_mechanism"
 
 
-async def _authenticate(connection: Connection, credentials: Credentials, token: bytes) -> bytes:
+async def _authenticate(connection: OwnConnection, credentials: Credentials, token: bytes) -> bytes:
     request = SaslAuthenticateRequest(auth_bytes=token)
     answer = await connection.ask(request, SaslAuthenticateResponse, AUTHENTICATE_VERSION)
     if answer.error_code != ErrorCode.NONE:
@@ -81,7 +81,7 @@ async def _authenticate(connection: Connection, credentials: Credentials, token:
     return answer.auth_bytes
 
 
-async def _authenticate_bare(connection: Connection, credentials: Credentials, token: bytes) -> bytes:
+async def _authenticate_bare(connection: OwnConnection, credentials: Credentials, token: bytes) -> bytes:
     try:
         return await connection.send_token(token)
     except ClosedError:
@@ -100,7 +100,7 @@ def _printable(text: str) -> str:
     return line if len(line) <= SAID_CHARS_MAX else f"{line[:SAID_CHARS_MAX]}..."
 
 
-async def _scram(connection: Connection, exchange: Exchange, credentials: Credentials) -> None:
+async def _scram(connection: OwnConnection, exchange: Exchange, credentials: Credentials) -> None:
     """Authenticate by SCRAM. Raises QuestionError; LoginError also if the broker does not prove that it knows
     the password.
     """

@@ -15,7 +15,7 @@ from weir.protocol.values import Message
 from weir.protocol.versions import NONE, VersionRange
 from weir.proxy.addresses import Address
 from weir.proxy.control.cluster.access import Access
-from weir.proxy.control.cluster.connection import ClosedError, Connection, QuestionError, decode
+from weir.proxy.control.cluster.connection import ClosedError, OwnConnection, QuestionError, decode
 from weir.proxy.control.cluster.discovery import API_VERSIONS_VERSION
 from weir.proxy.handlers.api_versions.api_versions import ranges
 
@@ -29,7 +29,7 @@ REASONS_MAX: Final = 3
 class Broker(NamedTuple):
     """A connection to a broker, and the broker's version ranges by API key."""
 
-    connection: Connection
+    connection: OwnConnection
     ranges: Mapping[int, VersionRange]
 
     def version(self, api_key: int, wanted: VersionRange) -> int | None:

@@ -49,7 +49,7 @@ Versions: TypeAlias = tuple[int | None, ...]
 """Number of changes of the children, for each of the nodes that Weir looks at; None if there is no node."""
 
 
-class Reading(NamedTuple):
+class ThrottleReading(NamedTuple):
     """Throttles that were read together."""
 
     throttles: ReplicationThrottles
@@ -67,7 +67,7 @@ class ThrottleReader:
         self._parser = ThrottleParser(problems)
         self._zookeeper: ZooKeeper | None = None
 
-    def read(self, known: Versions | None) -> Reading | None:
+    def read(self, known: Versions | None) -> ThrottleReading | None:
         """Return the throttles; None if the children have not changed since `known`. Raises ZooKeeperError;
         the next call connects again then.
         """
@@ -76,7 +76,7 @@ class ThrottleReader:
             versions = tuple(_children_version(zookeeper, path) for path in (CHANGES, *TYPE_OF))
             if versions == known:
                 return None
-            return Reading(self._parser.parse(dict(self._values(zookeeper))), versions)
+            return ThrottleReading(self._parser.parse(dict(self._values(zookeeper))), versions)
         except BaseException:
             self.close()
             raise

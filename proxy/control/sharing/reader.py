@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol
 import structlog
 
 from weir.proxy.control.stores.store import StoreError
-from weir.quotas.sharing.others import STEP, WEIRS_MAX_DEFAULT, Charge, OthersUsage
+from weir.quotas.sharing.others import STEP, WEIRS_MAX_DEFAULT, OthersCharge, OthersUsage
 from weir.quotas.sharing.report import ReportError, ReportKey, UnsignedReportError, UsageReport, decode
 
 log = structlog.get_logger("weir.quotas")
@@ -47,7 +47,7 @@ class Read(NamedTuple):
     """Time (ms) at which the broker has appended it, on the broker's clock."""
 
 
-class Link(Protocol):
+class OpenTopic(Protocol):
     """An opened topic."""
 
     def send(self, data: bytes, /) -> bool:
@@ -63,7 +63,7 @@ class Link(Protocol):
 class News(NamedTuple):
     """Sums of the reports that were read since the last hand-over."""
 
-    charges: dict[int, list[Charge]]
+    charges: dict[int, list[OthersCharge]]
     """Number of a limiter → units that clients of other Weirs have used."""
     read_back: int
     """Sequence of the newest own report that was read; -1 before the first one."""
@@ -80,7 +80,7 @@ class Reader:
 
     def __init__(
         self,
-        open_link: Callable[[], Link],
+        open_link: Callable[[], OpenTopic],
         weir: str,
         incarnation: int,
         clock_ms: Callable[[], int],
@@ -101,7 +101,7 @@ class Reader:
         self._failed = failed
         self.opened_ms: Final[deque[int]] = deque(maxlen=OPENINGS)
         """Times (ms) at which the topic was opened, the oldest first."""
-        self._link: Link | None = None
+        self._link: OpenTopic | None = None
         self._stopping = threading.Event()
         self._backlog: deque[Read] | None = deque()
         """Reports from before the first own report; None once that was read."""
@@ -178,7 +178,7 @@ class Reader:
                 self._link = None
             _close(link)
 
-    def _read(self, link: Link, stopping: threading.Event) -> None:
+    def _read(self, link: OpenTopic, stopping: threading.Event) -> None:
         before_ms, before = self._clock_ms(), self._others.read_back
         records = link.read(HAND_OVER_MS / 1000 if self._is_due else POLL_S)
         if stopping.is_set():
@@ -243,7 +243,7 @@ class Reader:
                 time.sleep(PAUSE_S)
 
 
-def _close(link: Link) -> None:
+def _close(link: OpenTopic) -> None:
     """Close the topic. An error is only logged, because an earlier one is the reason for closing."""
     try:
         link.close()

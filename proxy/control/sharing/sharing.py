@@ -17,12 +17,12 @@ from weir.proxy.config.settings import ConfigError
 from weir.proxy.control.events.conditions import Condition, problem
 from weir.proxy.control.quota_registry import UNSEEN, QuotaRegistry
 from weir.proxy.control.sharing.problems import SharingProblems
-from weir.proxy.control.sharing.reader import Link, News, Reader
+from weir.proxy.control.sharing.reader import News, OpenTopic, Reader
 from weir.proxy.control.stores.store import StoreError
 from weir.proxy.control.stores.topic import TOPIC_NAME
 from weir.proxy.outage import Outage
 from weir.quotas.sharing.blindness import Blindness, Sight
-from weir.quotas.sharing.others import WEIRS_MAX_DEFAULT, Charge
+from weir.quotas.sharing.others import WEIRS_MAX_DEFAULT, OthersCharge
 from weir.quotas.sharing.own import OwnUsage
 from weir.quotas.sharing.report import ReportKey, encode
 from weir.quotas.sharing.shared import LOOK_MS, SharedLimiters
@@ -60,7 +60,7 @@ class UsageSharing:
     def __init__(
         self,
         registry: QuotaRegistry,
-        open_link: Callable[[], Link],
+        open_link: Callable[[], OpenTopic],
         weir: str,
         incarnation: int,
         clock_ms: Callable[[], int],
@@ -97,7 +97,7 @@ class UsageSharing:
         """Number of own reports that were dropped because the topic is not open."""
         self.failure = ""
         """Reason why the topic could not be used; empty once an own report was read back."""
-        self.on_absorb: list[Callable[[Mapping[int, list[Charge]]], None]] = []
+        self.on_absorb: list[Callable[[Mapping[int, list[OthersCharge]]], None]] = []
         """Functions to call with usage of others that is charged, by the numbers of limiters."""
         self.on_look: list[Callable[[], None]] = []
         """Functions to call after each look."""
@@ -218,7 +218,7 @@ class UsageSharing:
             self._trip_ms = now_ms - sent_ms
             self.blindness.heard(news.weirs, now_ms)
 
-    def _not_inherited(self, news: News, now_ms: int) -> Mapping[int, list[Charge]]:
+    def _not_inherited(self, news: News, now_ms: int) -> Mapping[int, list[OthersCharge]]:
         """Return the charges that the former Weir has not told."""
         takeover = self._takeover
         if takeover is None:

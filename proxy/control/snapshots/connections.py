@@ -11,7 +11,7 @@ from weir.proxy.control.slices import slices
 from weir.proxy.control.snapshots.filters import BrokerName, Filter, Text, broker_name
 from weir.proxy.control.snapshots.names import shortened
 from weir.proxy.control.snapshots.opened import Opened, OpenRelays
-from weir.proxy.control.snapshots.records import Connection, Connections
+from weir.proxy.control.snapshots.records import ConnectionRecord, Connections
 from weir.proxy.control.snapshots.sources import Sources
 from weir.proxy.control.throttled import SLICE
 from weir.proxy.net.relay import Relay
@@ -50,7 +50,7 @@ class _Rank(NamedTuple):
 
     of_open: Callable[[_Pair, int], float]
     """Function (connection, now_ms) for the connections of this process."""
-    of_record: Callable[[Connection], float]
+    of_record: Callable[[ConnectionRecord], float]
     """Function for records of several processes: numbers of connections tell no order between these."""
 
 
@@ -98,7 +98,7 @@ def read_connections(
         if len(best) > wanted.limit + SLICE:
             best = sorted(best)[: wanted.limit]
         yield
-    records: list[Connection] = []
+    records: list[ConnectionRecord] = []
     for _rank, _id, pair in sorted(best)[: wanted.limit]:
         records.append(_record(sources, *pair))
         if len(records) % 100 == 0:
@@ -134,11 +134,11 @@ def _left_ms(relay: Relay, now_ms: int) -> int:
     return max(relay.connection.throttled_until_ms - now_ms, 0)
 
 
-def _record(sources: Sources, relay: Relay, opened: Opened) -> Connection:
+def _record(sources: Sources, relay: Relay, opened: Opened) -> ConnectionRecord:
     connection, now_ms = relay.connection, sources.now_ms()
     client, left_ms = connection.client, _left_ms(relay, now_ms)
     in_bytes, out_bytes = relay.received_bytes
-    return Connection(
+    return ConnectionRecord(
         id=opened.id,
         peer=client.peer,
         listener=opened.listener,

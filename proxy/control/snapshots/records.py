@@ -173,7 +173,7 @@ class Entities(Record, frozen=True):
 # Connections
 
 
-class Connection(Record, frozen=True):
+class ConnectionRecord(Record, frozen=True):
     """One connection of a client."""
 
     id: int
@@ -219,7 +219,7 @@ class Connections(Record, frozen=True):
     """Number of connections that match, and are not listed because of `limit`. With several workers, also
     the connections of a worker that does not answer.
     """
-    connections: tuple[Connection, ...]
+    connections: tuple[ConnectionRecord, ...]
 
 
 # Brokers

@@ -31,7 +31,7 @@ _PATIENT: Final = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
 
 
 @dataclass(slots=True)
-class Reading:
+class TrafficReading:
     """Counters at one time."""
 
     at_ms: int
@@ -54,7 +54,7 @@ class Traffic:
         """Begin without readings. `counters` and `gauges` are sums over all workers."""
         self._counters = counters
         self._gauges = gauges
-        self._readings: deque[Reading] = deque(maxlen=2)
+        self._readings: deque[TrafficReading] = deque(maxlen=2)
         self._silent_ms: dict[int | None, int] = {}
         """Time (ms) of the latest reading before which each silent broker has sent something."""
 
@@ -63,7 +63,7 @@ class Traffic:
         if self._is_fresh(now_ms):
             return
         counters, gauges = self._counters, self._gauges
-        reading = Reading(
+        reading = TrafficReading(
             now_ms,
             counters.requests.total(),
             Counter(counters.bytes_from_clients),
@@ -75,7 +75,7 @@ class Traffic:
         self._note_silence(reading)
         self._readings.append(reading)
 
-    def _note_silence(self, reading: Reading) -> None:
+    def _note_silence(self, reading: TrafficReading) -> None:
         before = self.latest
         silent = [
             node
@@ -101,9 +101,9 @@ class Traffic:
         return bool(self._readings) and now_ms - self._readings[-1].at_ms < FRESH_MS
 
     @property
-    def latest(self) -> Reading:
+    def latest(self) -> TrafficReading:
         """The latest reading; one without counts before the first."""
-        return self._readings[-1] if self._readings else Reading(0)
+        return self._readings[-1] if self._readings else TrafficReading(0)
 
     @property
     def requests_per_s(self) -> float:
@@ -118,7 +118,7 @@ class Traffic:
         """Return the rate of bytes from these brokers; from all brokers without `nodes`."""
         return self._per_s(lambda reading: _sum(reading.from_brokers, nodes))
 
-    def _per_s(self, count: Callable[[Reading], int]) -> float:
+    def _per_s(self, count: Callable[[TrafficReading], int]) -> float:
         if len(self._readings) < 2:
             return 0.0
         before, after = self._readings

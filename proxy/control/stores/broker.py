@@ -27,7 +27,7 @@ from weir.protocol.messages import (
 )
 from weir.proxy.addresses import Address
 from weir.proxy.control.cluster.access import Access
-from weir.proxy.control.cluster.connection import ClosedError, Connection, QuestionError, decode
+from weir.proxy.control.cluster.connection import ClosedError, OwnConnection, QuestionError, decode
 from weir.proxy.control.cluster.discovery import METADATA_VERSION
 from weir.proxy.control.stores.store import Changed, StoreError, UnfitError
 from weir.proxy.control.stores.wire_quotas import EVERYTHING, VERSION, as_request, imported
@@ -78,7 +78,7 @@ class BrokerStore:
         self._brokers = list(brokers)
         self._access = access
         self._timeout_s = timeout_s
-        self._connection: Connection | None = None
+        self._connection: OwnConnection | None = None
         self._turn = trio.Lock()
         self._followed = False
         self._known: tuple[bytes, QuotaTable] | None = None
@@ -187,7 +187,7 @@ class BrokerStore:
 
     # Connections
 
-    async def _answer(self, ask: Callable[[Connection], Awaitable[T]]) -> T:
+    async def _answer(self, ask: Callable[[OwnConnection], Awaitable[T]]) -> T:
         """Call `ask` with the open connection, or with a new one if there is no connection or the broker has
         closed it: brokers close connections that are idle, or whose login has expired. Raises StoreError.
         """
@@ -206,7 +206,7 @@ class BrokerStore:
             await self._close()  # a response may still arrive on it
             raise
 
-    async def _connect(self) -> Connection:
+    async def _connect(self) -> OwnConnection:
         """Return a connection to the first broker that accepts one and has the quota APIs. Raises StoreError;
         UnfitError if every broker was reached and has no quota APIs.
         """
@@ -223,7 +223,7 @@ class BrokerStore:
         kind = UnfitError if unfit == len(failures) else StoreError
         raise kind("; ".join(failures[:REASONS_MAX]))
 
-    async def _connect_to(self, address: Address) -> Connection:
+    async def _connect_to(self, address: Address) -> OwnConnection:
         """Connect to this broker and check that it has the quota APIs; return the connection, and remember
         the brokers that it lists. Raises QuestionError; UnfitError if the broker has no quota APIs.
         """

@@ -9,7 +9,7 @@ from weir.protocol.api import ApiKey
 from weir.proxy.logs import Note, Write, at_once, audit_logger
 
 if TYPE_CHECKING:
-    from weir.proxy.handlers.plan import Client, Context
+    from weir.proxy.handlers.plan import Context, RequestClient
 
 audit = audit_logger("weir.audit")
 
@@ -44,7 +44,7 @@ class ProtectedTopics:
         """Return True if `data[start:end]` contains the bytes of a protected name."""
         return any(data.find(name, start, end) >= 0 for name in self.on_wire)
 
-    def refuses(self, client: Client) -> bool:
+    def refuses(self, client: RequestClient) -> bool:
         """Return True if the client may not change protected topics: it is neither an admin nor a broker."""
         return client.user not in self._admins and not client.is_broker
 

@@ -27,7 +27,7 @@ from weir.proxy.handlers.whole_requests import whole_request
 from weir.proxy.logs import Note, at_once
 
 if TYPE_CHECKING:
-    from weir.proxy.handlers.plan import Client, Context, Plan
+    from weir.proxy.handlers.plan import Context, Plan, RequestClient
 
 log = structlog.get_logger("weir")
 
@@ -52,7 +52,7 @@ class OutdatedClients:
         self._note(("version not offered", api, version), _say, details)
 
 
-def name_of(client: Client, client_id: str) -> str:
+def name_of(client: RequestClient, client_id: str) -> str:
     """Return the names of a client for operators: its library, client-id and IP address."""
     host = client.peer.rpartition(":")[0]
     shown = repr(client_id[:_CLIENT_ID_CHARS_MAX])

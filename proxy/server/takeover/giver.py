@@ -23,9 +23,9 @@ from weir.proxy.server.takeover.messages import (
     USED_MAX,
     Brokers,
     Hello,
-    Link,
     LinkError,
     Sockets,
+    TakeoverLink,
     Usage,
     Word,
     is_trusted,
@@ -99,7 +99,7 @@ class Giver:
         with listening:
             while True:
                 sock, _address = await listening.accept()
-                link = Link(sock)
+                link = TakeoverLink(sock)
                 try:
                     if not is_trusted(sock):
                         log.error(
@@ -112,7 +112,7 @@ class Giver:
                     link.close()
                 works()
 
-    async def _hand_over(self, link: Link) -> bool:
+    async def _hand_over(self, link: TakeoverLink) -> bool:
         """Return True if the new Weir has taken the listeners."""
         try:
             await self._give(link)
@@ -132,7 +132,7 @@ class Giver:
         log.info("listeners handed over, stopping")
         return True
 
-    async def _give(self, link: Link) -> None:
+    async def _give(self, link: TakeoverLink) -> None:
         with trio.move_on_after(HELLO_S):
             message, received = await link.receive()
             for sock in received:
@@ -149,7 +149,7 @@ class Giver:
             return
         raise LinkError(f"no message within {HELLO_S:g} s")
 
-    async def _take_leave(self, link: Link) -> None:
+    async def _take_leave(self, link: TakeoverLink) -> None:
         with trio.move_on_after(PATIENCE_S):  # the new Weir starts with the usage told by then
             await self._estate.flush()
             await self._tell_usage(link)
@@ -158,7 +158,7 @@ class Giver:
         with suppress(LinkError):  # the new Weir has ended since, and its supervisor starts another one
             await link.send(Word("yours"))
 
-    async def _tell_usage(self, link: Link) -> None:
+    async def _tell_usage(self, link: TakeoverLink) -> None:
         some: list[UsedUnits] = []
         for step in self._estate.used():
             if step is not None:
@@ -170,7 +170,7 @@ class Giver:
                 await trio.lowlevel.checkpoint()
 
 
-async def _expect(link: Link, word: str, timeout_s: float) -> None:
+async def _expect(link: TakeoverLink, word: str, timeout_s: float) -> None:
     """Wait for this word. Raises LinkError."""
     with trio.move_on_after(timeout_s):
         message, received = await link.receive()

@@ -62,7 +62,7 @@ class LinkError(Exception):
     """The other Weir has gone, or has sent no message of this protocol."""
 
 
-class Link:
+class TakeoverLink:
     """One end of a connection between two Weirs."""
 
     def __init__(self, sock: trio.socket.SocketType) -> None:

@@ -16,10 +16,10 @@ from weir.proxy.net import sockets
 from weir.proxy.server.takeover.messages import (
     Brokers,
     Hello,
-    Link,
     LinkError,
     Message,
     Sockets,
+    TakeoverLink,
     Usage,
     Word,
     is_trusted,
@@ -35,7 +35,7 @@ PATIENCE_S: Final = 10.0
 class Taker:
     """A take-over in progress: the sockets and brokers of the running Weir."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: TakeoverLink) -> None:
         """Begin with a connected link."""
         self._link = link
         self.sockets: list[socket.socket] = []
@@ -103,7 +103,7 @@ async def begin(path: Path) -> Taker | None:
     if not is_trusted(sock):
         sock.close()
         raise ConfigError(f"takeover_socket {path}: a process of another user listens there")
-    taker = Taker(Link(sock))
+    taker = Taker(TakeoverLink(sock))
     try:
         await taker.begin()
     except LinkError as error:

@@ -10,7 +10,7 @@ import pytest
 from tests.integration.conftest import StartWeir, start_weir
 from tests.kafka.fixtures import StartCluster, kafka_cluster
 from weir.conformance.probe.case import Result
-from weir.conformance.probe.link import Link, Target
+from weir.conformance.probe.link import ProbeLink, Target
 from weir.conformance.probe.quotas import QuotaProfile
 from weir.conformance.probe.quotas.waiting import until
 from weir.conformance.probe.requests.names import PREFIX
@@ -57,7 +57,7 @@ def left_behind(bootstrap: str) -> list[str]:
     host, port = bootstrap.split(",")[0].rsplit(":", 1)
     component = DescribeClientQuotasRequest.ComponentData(entity_type="client-id", match_type=2, match=None)
     quotas = DescribeClientQuotasRequest(components=[component], strict=True)
-    with Link(Target(host, int(port))) as link:
+    with ProbeLink(Target(host, int(port))) as link:
         described = link.ask(quotas, ApiKey.DESCRIBE_CLIENT_QUOTAS, 1)
         assert isinstance(described, DescribeClientQuotasResponse)
         listed = link.ask(MetadataRequest(topics=None), ApiKey.METADATA, 1)
