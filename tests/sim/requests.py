@@ -128,7 +128,8 @@ class Questions:
             self._fail("names", "a request goes on before a question is answered")
         if request.is_named or not world.script.topic_rate:
             return
-        if request.ask.kind.api == "produce" and (opened.cuts or opened.pieces > 1):
+        is_cut = opened.cuts or opened.pieces > 1 or request.end > opened.capacity
+        if request.ask.kind.api == "produce" and is_cut:
             return
         if self.latest is not None and topic in self.latest.topics:
             world.refused_ms[topic] = world.now_ms
