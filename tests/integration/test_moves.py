@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from tests.integration.aftermath import Aftermath
 from tests.integration.conftest import StartWeir
+from tests.integration.reassigning import reassign
 from tests.integration.traffic import (
     AT_LEAST_ONCE,
     ONCE,
@@ -30,7 +30,6 @@ from tests.integration.traffic import (
 )
 from tests.integration.weir import Weir
 from tests.integration.weir_log import GENEROUS, entries
-from tests.java.kafka_tools import kafka_tool
 from tests.kafka import Cluster, wire
 from tests.kafka.fixtures import StartCluster
 from tests.kafka.releases import core_at
@@ -139,7 +138,7 @@ def test_clients_follow_a_partition_to_another_broker(
     with sender, receiver:
         flow([sender], [receiver])
         assert leaders(weir.bootstrap, topic) == [0]
-        reassign(cluster, weir, topic, to=2, plan=tmp_path / "plan.json")
+        reassign(cluster, weir, [topic], to=2, plan=tmp_path / "plan.json")
         until(lambda: leaders(weir.bootstrap, topic) == [2], lambda: f"{topic} to be led by broker 2")
         flow([sender], [receiver])
         aftermath.assert_all_through_weir(cluster.ports.values())
@@ -214,16 +213,3 @@ def told_by(weir: Weir) -> dict[int, tuple[str, int]]:
 
 def about(weir: Weir, node_id: int) -> list[dict[str, object]]:
     return [entry for entry in entries(weir.log) if entry.get("node_id") == node_id]
-
-
-def reassign(cluster: Cluster, weir: Weir, topic: str, to: int, plan: Path) -> None:
-    """Start to move partition 0 to another broker by Kafka's tool, through Weir where that asks brokers."""
-    partitions = [{"topic": topic, "partition": 0, "replicas": [to]}]
-    plan.write_text(json.dumps({"version": 1, "partitions": partitions}))
-    if cluster.version == OLD:
-        tool, where = "kafka.admin.ReassignPartitionsCommand", ("--zookeeper", cluster.zookeeper)
-    else:
-        tool = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
-        where = "--bootstrap-server", weir.bootstrap
-    done = kafka_tool(cluster, tool, *where, "--reassignment-json-file", str(plan), "--execute")
-    assert done.status == 0, done.out + done.err

@@ -1,4 +1,4 @@
-"""Clients that talk all the time, while rates of topics come and go, and while topics become protected.
+"""Clients that talk all the time, while topics get rates, leaders move, and topics become protected.
 
 Brokers from 4.1 on take Produce v13, brokers from 3.1 on Fetch v13: both identify topics by id.
 """
@@ -12,16 +12,18 @@ from typing import Final
 
 import pytest
 
-from tests.clients import create_topics
 from tests.integration.admin_port import Admin
 from tests.integration.conftest import StartWeir
+from tests.integration.reassigning import reassign
 from tests.integration.traffic import (
     AT_LEAST_ONCE,
     PyReceiver,
     PySender,
     RdReceiver,
     RdSender,
+    create_spread,
     flow,
+    leaders,
     settle,
     until,
 )
@@ -56,14 +58,15 @@ def java(bootstrap: str, topic: str, stop: Path) -> list[Sent]:
     return produce("4.2.0", {"bootstrap.servers": bootstrap}, Pace(topic, 1, 100_000, 20.0, str(stop)))
 
 
-@pytest.mark.parametrize("version", ["4.2.0", "3.9.1"])
-def test_no_client_stops_while_rates_come_and_go_and_topics_become_protected(
+@pytest.mark.parametrize("version", ["4.4.0", "3.9.1"])
+def test_no_client_stops_while_rates_come_and_go_leaders_move_and_topics_become_protected(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str, tmp_path: Path
 ) -> None:
-    cluster, admin = kafka_cluster(version), Admin()
+    cluster, admin = kafka_cluster(version, brokers=2), Admin()
     others, of_java = f"{topic}-others", f"{topic}-java"
     weir = start_weir(cluster.bootstrap, options=admin.options)
-    create_topics(cluster.bootstrap, [topic, others, of_java])
+    for each in (topic, others, of_java):
+        create_spread(cluster.bootstrap, each, [[0]])
     senders = RdSender(weir.bootstrap, topic, 1, AT_LEAST_ONCE), PySender(weir.bootstrap, topic, 1)
     readers = RdReceiver(weir.bootstrap, topic, 1), PyReceiver(weir.bootstrap, topic, f"group-{topic}")
     audiences = [[one] for one in readers]
@@ -73,11 +76,16 @@ def test_no_client_stops_while_rates_come_and_go_and_topics_become_protected(
         for one in (*senders, *readers):
             talking.enter_context(one)
         flow(senders, *audiences)
-        wanted = {"Fetch", "Produce"} if version == "4.2.0" else {"Fetch"}
+        wanted = {"Fetch", "Produce"} if version == "4.4.0" else {"Fetch"}
         until(lambda: wanted <= with_ids(admin), lambda: "no client uses topic ids")
-        for quotas in (RATE.format(others), RATE.format(topic) + RATE.format(of_java), ""):
+        mine = RATE.format(topic) + RATE.format(of_java)
+        for quotas in (RATE.format(others), mine, ""):
             put_in_force(weir, quotas)
             for _ in range(3):
+                flow(senders, *audiences)
+            if quotas == mine:
+                reassign(cluster, weir, [topic, of_java], to=1, plan=tmp_path / "plan.json")
+                until(lambda: leaders(weir.bootstrap, topic) == [1], lambda: f"{topic} to be led by broker 1")
                 flow(senders, *audiences)
         assert_no_complaint(weir.log)
         weir.restart("--events-topic", f"{topic}-events")
