@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 
+from weir.cli.main import weir
 from weir.pipeline.spark import session
 
 if TYPE_CHECKING:
@@ -19,6 +22,23 @@ def spark() -> Iterator[SparkSession]:
     settings = {"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"}
     with session("tests", master="local[2]", settings=settings) as spark:
         yield spark
+
+
+@pytest.fixture(scope="module")
+def run(spark: SparkSession) -> Iterator[Callable[..., None]]:
+    """Yield a function that runs `weir pipeline` to its end, in the session of the tests."""
+
+    @contextmanager
+    def shared(_name: str, **_: object) -> Iterator[SparkSession]:
+        yield spark
+
+    def run(*arguments: str) -> None:
+        done = CliRunner().invoke(weir, ["pipeline", *arguments], catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("weir.pipeline.spark.session", shared)
+        yield run
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
@@ -25,6 +26,8 @@ T = TypeVar("T")
 Rows = tuple[str, ...]
 """All rows of a table as JSON, sorted."""
 SEED: Final = 20261123
+PAUSE_S: Final = 2.0
+"""Time (s) between two looks, which would otherwise take the cores from the job."""
 COLUMNS: Final = {
     "usage": tables.USAGE,
     "rejected": tables.REJECTED,
@@ -46,20 +49,40 @@ class Kill(NamedTuple):
     master: str = "local[2]"
 
 
-def seen_until_killed(kill: Kill, look: Callable[[], T], job: str, *options: str) -> list[T]:
-    """Run `weir pipeline JOB OPTIONS` until `kill`, and call `look` in a loop. Return its different results,
+class Ended(NamedTuple):
+    """End of a job."""
+
+    status: int
+    """Exit code, or the negative number of a signal."""
+    output: str
+    errors: str
+    looks: int
+    """Number of times that tables and files were read until the end."""
+
+
+def seen_until_ended(kill: Kill, look: Callable[[], T], job: str, *options: str) -> tuple[list[T], Ended]:
+    """Run `weir pipeline JOB OPTIONS` with a kill, and call `look` in a loop. Return its different results,
     also those from before and after the run, in order.
 
-    Fails if the job ends in another way, or prints a part of its JSON.
+    Fails if the job prints a part of its JSON.
     """
     states = [look()]
     with _begun(kill, job, *options) as process:
         while process.poll() is None:
             states.append(look())
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(PAUSE_S)
         output, errors = process.communicate()
-    assert process.returncode == -signal.SIGKILL, f"{output}\n{errors}"
     assert not output or isinstance(msgspec.json.decode(output), dict)
-    return without_repetitions([*states, look()])
+    ended = Ended(process.returncode, output, errors, len(states))
+    return without_repetitions([*states, look()]), ended
+
+
+def seen_until_killed(kill: Kill, look: Callable[[], T], job: str, *options: str) -> list[T]:
+    """Return the results of `seen_until_ended`. Fails if the job is not killed."""
+    states, ended = seen_until_ended(kill, look, job, *options)
+    assert ended.status == -signal.SIGKILL, ended
+    return states
 
 
 def _begun(kill: Kill, job: str, *options: str) -> subprocess.Popen[str]:

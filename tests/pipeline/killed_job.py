@@ -3,7 +3,8 @@
 PLACE is the name of a table, the first word of an SQL statement, or `file`: the job's output. NUMBER counts
 the writes there. WHEN is `before` or `after` that write, or `during`: at a time chosen by SEED after the
 write of a table begins, or when a part of the file, chosen by SEED, is written. If PLACE is `job`, SEED
-chooses a time, at most WHEN seconds after the job begins.
+chooses a time, at most WHEN seconds after the job begins, and two earlier times at which an executor of one
+of $WORKERS is killed. If PLACE is `executor`, only executors are.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ import random
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 
+from tests.demo.process_table import children_of
 from weir.cli.main import weir
 from weir.cli.pipeline import run
 from weir.pipeline import lake
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrameWriter
 
 T = TypeVar("T")
+EXECUTORS = 2
+"""Number of executors that are killed before a driver."""
 MOMENT_S = 3.0
 """Time (s), roughly, that a write takes."""
 
@@ -99,17 +104,39 @@ def patch_file(death: Death) -> None:
 def patch_job(death: Death) -> None:
     """Patch the function that runs a job in a Spark session."""
     in_session = run.in_session
+    dies_s = death.random.uniform(0, float(death.when))
 
-    def dying_job(*arguments: Any) -> NoReturn:
-        threading.Timer(death.random.uniform(0, float(death.when)), die).start()
+    def dying_job(*arguments: Any) -> Any:
+        for _ in range(EXECUTORS):
+            begin_timer(death.random.uniform(0, dies_s), lambda: kill_executor(death.random))
+        if death.place == "executor":
+            return in_session(*arguments)
+        begin_timer(dies_s, die)
         in_session(*arguments)
         die()
 
     run.in_session = dying_job  # type: ignore[assignment]  # only this process does
 
 
+def begin_timer(seconds: float, call: Callable[[], None]) -> None:
+    timer = threading.Timer(seconds, call)
+    timer.daemon = True
+    timer.start()
+
+
+def kill_executor(draw: random.Random) -> None:
+    """Kill an executor of one of the workers, as soon as one runs; nothing if there are no workers."""
+    workers = [int(pid) for pid in os.environ.get("WORKERS", "").split()]
+    while workers:
+        if executors := sorted(pid for worker in workers for pid in children_of(worker)):
+            os.kill(draw.choice(executors), signal.SIGKILL)
+            print("killed an executor", file=sys.stderr, flush=True)
+            return
+        time.sleep(0.1)
+
+
 if __name__ == "__main__":
     place, when, number, seed = sys.argv[1:5]
-    patch = {"file": patch_file, "job": patch_job}.get(place, patch_tables)
+    patch = {"file": patch_file, "job": patch_job, "executor": patch_job}.get(place, patch_tables)
     patch(Death(place, when, int(number), int(seed)))
     weir(sys.argv[6:])

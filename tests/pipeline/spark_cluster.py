@@ -17,12 +17,13 @@ from typing import Final, NamedTuple
 import polars as pl
 import pyspark
 
-from tests.demo.process_table import children_of, is_running
 from weir.pipeline.java import launcher
 
 ENTRY: Final = Path(__file__).parents[2] / "cli" / "pipeline" / "submit.py"
 SUBMIT: Final = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 _CLASS: Final = Path(pyspark.__file__).parent / "bin" / "spark-class"
+SHORT: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of Java, for processes that end before thorough compiling has paid."""
 _STARTS_S: Final = 300.0
 
 
@@ -53,17 +54,15 @@ class Cluster(NamedTuple):
     workers: tuple[int, ...]
     """Pids of the workers."""
 
-    def executors(self) -> list[int]:
-        """Return the pids of the running executors, smallest first."""
-        return sorted(pid for worker in self.workers for pid in children_of(worker) if is_running(pid))
-
 
 @contextmanager
 def cluster(directory: Path) -> Iterator[Cluster]:
     """Yield a cluster whose files are in `directory`; afterwards only its logs are left."""
     work, scratch = directory / "work", directory / "scratch"
     scratch.mkdir()
-    env = {**os.environ, "SPARK_LOCAL_DIRS": str(scratch), "TMPDIR": str(scratch)}
+    (scratch / "spark-defaults.conf").write_text("spark.sql.shuffle.partitions 2\n")
+    settings = {"SPARK_CONF_DIR": str(scratch), "SPARK_LOCAL_DIRS": str(scratch), "TMPDIR": str(scratch)}
+    env = {**os.environ, **settings, "JAVA_TOOL_OPTIONS": SHORT}
     url = f"spark://127.0.0.1:{_free_port()}"
     deploy = "org.apache.spark.deploy"
     shared = ("--host", "127.0.0.1", "--webui-port", "0")

@@ -2,37 +2,38 @@
 
 Meanwhile a reader sees only versions of the tables that a run without kills writes, in their order, and
 output files are either old or new. After the next run, tables and files are those of a run without kills.
+`DRIVERS=10 python -m tools.lanes run cluster --pytest "-s -k driver"` kills more often on the cluster.
 """
 
 from __future__ import annotations
 
 import os
+import random
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+import signal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pytest
-from click.testing import CliRunner
 
 from tests.pipeline.killed import (
     COLUMNS,
     SEED,
+    Ended,
     Kill,
     Rows,
     content,
     is_part,
-    seen_until_killed,
+    seen_until_ended,
     versions,
     without_repetitions,
 )
 from tests.pipeline.spark_cluster import cluster
 from tests.pipeline.usage_files import put, usage
 from tests.pipeline.usage_rows import DAY_MS, FIRST_DAY, FIRST_MS, ingest, record
-from weir.cli.main import weir
 from weir.pipeline.ingest.batch import take
 from weir.pipeline.ingest.parse import SOURCE, USAGE, parsed
 from weir.pipeline.lake import Lake, latest
@@ -44,10 +45,13 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]  # Java starts for every kill
 
 HOUR_MS: Final = 3_600_000
-KILLS: Final = 3
-"""Number of random kills of each job."""
-JOB_S: Final = 20.0
+DRIVERS: Final = int(os.environ.get("DRIVERS", "1"))
+"""Number of drivers of each job that are killed at random times."""
+JOB_S: Final = 30.0
 """Time (s), roughly, that a job takes after Spark has started."""
+EXECUTOR_KILLED: Final = "killed an executor"
+State = tuple[Mapping[str, Rows], str]
+"""Rows of each table that a job writes, and the text of its file."""
 OLD_PAGE: Final = "the page before"
 TIME_OF_RUN: Final = re.compile(r"(?!2026-03)\d{4}-\d\d-\d\d \d\d:\d\d")
 """Pattern of times in output files, except those of the records."""
@@ -91,23 +95,6 @@ CASES: Final = {
     ),
     "report": (REPORT, (Kill("file", "during"), Kill("file", "before"), Kill("file", "after"))),
 }
-
-
-@pytest.fixture(scope="module")
-def run(spark: SparkSession) -> Iterator[Callable[..., None]]:
-    """Yield a function that runs `weir pipeline` to its end, in the session of the tests."""
-
-    @contextmanager
-    def shared(_name: str, **_: object) -> Iterator[SparkSession]:
-        yield spark
-
-    def run(*arguments: str) -> None:
-        done = CliRunner().invoke(weir, ["pipeline", *arguments], catch_exceptions=False)
-        assert done.exit_code == 0, done.output
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("weir.pipeline.spark.session", shared)
-        yield run
 
 
 @pytest.fixture(scope="module")
@@ -180,11 +167,6 @@ def text_of(job: Job, directory: Path) -> str:
     return "" if job.file is None else TIME_OF_RUN.sub("…", (directory / job.file).read_text())
 
 
-def tables_of(spark: SparkSession, job: Job, directory: Path) -> Mapping[str, Rows]:
-    lake = Lake(str(directory / "lake"))
-    return {name: content(spark, lake.path(name), COLUMNS[name]) for name in job.writes}
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_a_killed_job_leaves_whole_tables_and_files(
     spark: SparkSession, run: Callable[..., None], made: Path, tmp_path: Path, case: str
@@ -199,18 +181,39 @@ def master(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
     with cluster(tmp_path_factory.mktemp("cluster")) as found, pytest.MonkeyPatch.context() as patch:
         for name, value in found.env.items():
             patch.setenv(name, value)
+        patch.setenv("WORKERS", " ".join(map(str, found.workers)))
         yield found.master
 
 
 @pytest.mark.cluster
+@pytest.mark.timeout(1800 * (DRIVERS + 1))
 @pytest.mark.parametrize(
     "job", [INGEST, ROLLUP, RECOMMEND, REPLAY, MAINTAIN, REPORT], ids=lambda job: job.name
 )
-def test_a_job_killed_at_random_times_on_a_cluster_leaves_whole_tables_and_files(
+def test_a_job_on_a_cluster_whose_driver_and_executors_are_killed_equals_a_local_job(
     spark: SparkSession, run: Callable[..., None], made: Path, tmp_path: Path, master: str, job: Job
 ) -> None:
-    kills = [Kill("job", str(JOB_S), seed=SEED + number, master=master) for number in range(KILLS)]
-    check(spark, run, made, tmp_path, job, kills)
+    """Executors and then the driver are killed, again and again; at last only executors are. A directory with
+    complete output is replaced by a new one.
+    """
+    right = expected(spark, run, made, tmp_path / "never", job)
+    draw, begun, rounds = random.Random(SEED), list[Killable](), list[str]()
+    for place in (*["job"] * DRIVERS, "executor"):
+        if not begun or begun[-1].look() == right.last:
+            begun.append(Killable(spark, run, made, tmp_path / f"often-{len(begun)}", job))
+        ended = begun[-1].see(Kill(place, str(JOB_S), seed=draw.randrange(2**31), master=master))
+        assert ended.status == (-signal.SIGKILL if place == "job" else 0), ended
+        rounds.append(
+            f"{place}: {ended.errors.count(EXECUTOR_KILLED)} executors killed, {ended.looks} looks, "
+            f"{len(begun[-1].seen)} states, complete: {begun[-1].look() == right.last}"
+        )
+    print(f"{job.name}:", *rounds, sep="\n")
+    assert EXECUTOR_KILLED in ended.errors
+    assert begun[-1].look() == right.last
+    for each in begun[:-1]:
+        each.run_to_end()
+    for each in begun:
+        right.check(each)
 
 
 def check(
@@ -222,32 +225,76 @@ def check(
     kills: Iterable[Kill],
 ) -> None:
     """Kill a job so often, run it to its end, and compare with a job that was not killed."""
-    never, often = tmp_path / "never", tmp_path / "often"
-    for directory in (never, often):
+    right = expected(spark, run, made, tmp_path / "never", job)
+    often = Killable(spark, run, made, tmp_path / "often", job)
+    for kill in kills:
+        assert often.see(kill).status == -signal.SIGKILL
+    often.run_to_end()
+    right.check(often)
+
+
+class Killable:
+    """A job that is killed again and again in a directory of its own, and the states of its output."""
+
+    def __init__(
+        self, spark: SparkSession, run: Callable[..., None], made: Path, directory: Path, job: Job
+    ) -> None:
         shutil.copytree(made, directory)
+        self.job, self.directory, self.made = job, directory, made
+        self.lake = Lake(str(directory / "lake"))
+        self._spark, self._run = spark, run
+        self.seen: list[State] = []
         if job is ROLLUP:
             run(INGEST.name, *arguments(INGEST, directory))
-    lake = Lake(str(never / "lake"))
-    before = {name: latest(spark, lake.path(name)) or 0 for name in job.writes}
-    run(job.name, *arguments(job, never))
-    right = {name: versions(spark, lake.path(name), COLUMNS[name], before[name]) for name in job.writes}
-    files = [text_of(job, made), text_of(job, never)]
-    assert job.file is None or files[0] != files[1]
+
+    def look(self) -> State:
+        tables = {name: content(self._spark, self.lake.path(name), COLUMNS[name]) for name in self.job.writes}
+        return tables, text_of(self.job, self.directory)
+
+    def see(self, kill: Kill) -> Ended:
+        """Run the job with a kill, and note the states of its output."""
+        options = arguments(self.job, self.directory)
+        states, ended = seen_until_ended(kill, self.look, self.job.name, *options)
+        self.seen = without_repetitions([*self.seen, *states])
+        return ended
+
+    def run_to_end(self) -> None:
+        self._run(self.job.name, *arguments(self.job, self.directory))
+        self.seen.append(self.look())
+
+
+class Expected(NamedTuple):
+    """Output of a job that was not killed: the versions of each table, and the texts of the file before and
+    afterwards.
+    """
+
+    versions: Mapping[str, Sequence[Rows]]
+    texts: list[str]
+
+    @property
+    def last(self) -> State:
+        return {name: contents[-1] for name, contents in self.versions.items()}, self.texts[-1]
+
+    def check(self, job: Killable) -> None:
+        """Fail if a state of the killed job's output is none of these, in order, or not the last."""
+        for name, contents in self.versions.items():
+            assert is_part(without_repetitions(tables[name] for tables, _ in job.seen), contents), name
+        assert is_part(without_repetitions(text for _, text in job.seen), self.texts)
+        assert job.look() == self.last
+        left = {path.name for path in job.directory.iterdir() if not path.name.startswith(".")}
+        assert left == {path.name for path in job.made.iterdir()}
+        if job.job is MAINTAIN:
+            assert not Path(job.lake.usage, "unused.parquet").exists()
+
+
+def expected(
+    spark: SparkSession, run: Callable[..., None], made: Path, directory: Path, job: Job
+) -> Expected:
+    never = Killable(spark, run, made, directory, job)
+    before = {name: latest(spark, never.lake.path(name)) or 0 for name in job.writes}
+    never.run_to_end()
+    right = {name: versions(spark, never.lake.path(name), COLUMNS[name], before[name]) for name in job.writes}
+    texts = [text_of(job, made), text_of(job, directory)]
+    assert job.file is None or texts[0] != texts[1]
     assert all(len(set(contents)) > 1 for contents in right.values()), "the job changes each table"
-
-    def look() -> tuple[Mapping[str, Rows], str]:
-        return tables_of(spark, job, often), text_of(job, often)
-
-    seen = [
-        state for kill in kills for state in seen_until_killed(kill, look, job.name, *arguments(job, often))
-    ]
-    for name, contents in right.items():
-        assert is_part(without_repetitions(state[name] for state, _ in seen), contents), name
-    assert is_part(without_repetitions(text for _, text in seen), files)
-    run(job.name, *arguments(job, often))
-    assert look() == ({name: contents[-1] for name, contents in right.items()}, files[-1])
-    assert {path.name for path in often.iterdir() if not path.name.startswith(".")} == {
-        path.name for path in made.iterdir()
-    }
-    if job is MAINTAIN:
-        assert not Path(Lake(str(often / "lake")).usage, "unused.parquet").exists()
+    return Expected(right, texts)
