@@ -70,7 +70,7 @@ def old_kio() -> Iterator[Path]:
 
 @pytest.mark.oracle
 def test_an_older_kio_writes_the_same_bytes_for_the_oldest_versions(old_kio: Path) -> None:
-    """Those that the newer kio lacks. Of the others, it was made from schemas that Kafka has changed since."""
+    """Those that the newer kio lacks. Kafka has changed schemas since the older one was made."""
     oldest = [(*each, value) for each in every_version() if each not in KNOWN for value in samples(*each)]
     answers = _ask(old_kio, [job for each in every_version() if each not in KNOWN for job in jobs(*each)])
     unknown = set()
