@@ -123,7 +123,7 @@ export function parts(status) {
     ...status.workers.map((w) => ({
       part: `worker ${w.id}`, kind: now - w.beat_ms > 5000 ? "bad" : "good",
       state: now - w.beat_ms > 5000 ? `silent for ${duration(now - w.beat_ms)}` : "works",
-      details: `pid ${w.pid}, ${w.connections} connections, brokers ${w.brokers.join(", ") || "none"}`,
+      details: `pid ${w.pid}, ${w.connections} connections`,
     })),
     {
       part: "usage records", kind: status.usage.error ? "bad" : status.usage.dropped ? "near" : status.usage.enabled ? "good" : "",
