@@ -26,6 +26,7 @@ from weir.proxy.addresses import Address
 from weir.proxy.admin.metrics import Sources, families
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.config import config
+from weir.proxy.control.configured import quota_registry
 from weir.proxy.control.events.records import BrokerDown
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.snapshots.records import Worker
@@ -83,9 +84,10 @@ def scrapes() -> Iterator[tuple[int, list[Metric]]]:
     client, a dead broker, lost usage, lost workers, and a throttled replica.
     """
     now_ms = NOW_MS
-    registry, replication, tally = QuotaRegistry(parse(QUOTAS)), quotas(), Tally()
-    settings = {"upstream": "a:1", "max_connection_creation_rate": 100}
-    server = Server(config.load(None, settings), registry, clock_ms=lambda: now_ms)
+    replication, tally = quotas(), Tally()
+    loaded = config.load(None, {"upstream": "a:1", "max_connection_creation_rate": 100})
+    registry = quota_registry(loaded, parse(QUOTAS))
+    server = Server(loaded, registry, clock_ms=lambda: now_ms)
     server.address_book.learn(1, Address("a", 1))
     server.broker_states.failed(1, "refused")
     workers = NoWorkers(Worker(id=0, pid=os.getpid(), connections=0, beat_ms=now_ms))
@@ -105,6 +107,7 @@ def _charge(registry: QuotaRegistry, now_ms: int) -> None:
     """Charge alice above her byte rate and her mutation rate, and below her request time. Charge bob above
     the shadow quota.
     """
+    registry.connections.arrive(1, now_ms)
     alice, bob = (registry.of(1).ledger(user, client_id, now_ms) for user, client_id in PEOPLE)
     alice.charge_produce(30_000, now_ms)
     alice.charge_request(ApiKey.PRODUCE, 5000.0, now_ms)
