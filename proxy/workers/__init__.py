@@ -2,9 +2,9 @@
 
 There is always a supervisor, also of one worker, so that all has one implementation; the page, scrapes and a
 large quota table delay no request; and a worker that is stuck or dies is replaced. Beside one process (three
-pairs, 2026-11-28) it costs 20 MB of memory (79 instead of 59), at most 0.7 s of the start, 1.8 % of a core
-while idle, and 24 % of a new connection's CPU (1.67 instead of 1.35 ms with a request); a request costs the
-same (74 to 99 µs).
+pairs, 2026-11-28) it costs 20 MB of memory (79 instead of 59) and 0.3 % of a core while idle. The start (1.8
+to 2.4 s beside 1.7 to 2.2), a new connection with a request (1.29 to 1.53 ms of CPU beside 1.36 to 1.54), and
+a request (80 to 105 µs beside 78 to 94) are the same within noise.
 
 The supervisor has the configuration, the quota store, the broker map, the listening sockets and the admin
 endpoint. It gives each worker a copy of the sockets once. So workers accept connections, and clients wait in
