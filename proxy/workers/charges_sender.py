@@ -2,8 +2,8 @@
 
 The looks are timers of the reactor, not Trio tasks, because waking Trio costs 0.9 ms of CPU. They come every
 20 ms while there are charges; after a look without charges, the next one waits for a turn of the reactor: 50
-looks a second at nothing were 0.8 % of a core. A worker that dies
-loses the charges since its latest look; with many used limiters, those of the time until all were visited.
+looks a second at nothing were 0.8 % of a core. A worker that dies loses the charges since its latest look;
+with many used limiters, those of the time until all were visited.
 """
 
 from __future__ import annotations
