@@ -161,8 +161,8 @@ class Reactor:
         """
         self.on_error: Failed = log_error
         """Function that counts and logs an exception of a callback."""
-        self.on_turn: Callable[[], None] | None = None
-        """Function to call at the beginning of the next turn, once: something happens, after a wait."""
+        self.on_turn: list[Callable[[], None]] = []
+        """Functions to call at the beginning of the next turn, once: something happens, after a wait."""
         self._clock_us = clock_us
         self._ready: dict[int, Ready] = {}
         self._left: list[tuple[int, int]] = []
@@ -247,9 +247,10 @@ class Reactor:
         if len(events) == EVENTS_MAX or self._round or self.read_bytes_max:
             self._share_turn(events)
         now_us = self.set_clock()
-        if self.on_turn is not None:
-            call, self.on_turn = self.on_turn, None
-            self.run(call, None)
+        if self.on_turn:
+            calls, self.on_turn = self.on_turn, []
+            for call in calls:
+                self.run(call, None)
         ready, left = self._ready, len(events)
         for fd, what in events:
             left -= 1

@@ -39,9 +39,19 @@ class _Unsent(NamedTuple):
     """Copies of sockets that are sent with the packet."""
 
 
+class Received(NamedTuple):
+    """A message of the other process."""
+
+    message: Message
+    socks: list[socket.socket]
+    """Sockets sent with it, without those for which this process has no descriptor: the kernel then sets
+    MSG_CTRUNC and closes them.
+    """
+
+
 class Link:
-    """One end of the connection between the supervisor and a worker. `post` may be called within a turn of
-    the reactor.
+    """One end of the connection between the supervisor and a worker. A turn of the reactor may `post` and
+    `receive_packet`.
     """
 
     def __init__(self, sock: socket.socket) -> None:
@@ -49,6 +59,8 @@ class Link:
         self._plain = sock
         self._sock = trio.socket.from_stdlib_socket(sock)
         self._token = trio.lowlevel.current_trio_token()
+        self._received = b""
+        """Packets of a message whose last packet has not come yet."""
         self._unsent: deque[_Unsent] = deque()
         self._posted = trio.Event()
 
@@ -99,27 +111,42 @@ class Link:
             else:
                 return
 
-    async def receive(self) -> tuple[Message, list[socket.socket]]:
-        """Return the next message, and the sockets sent with it, without those for which this process has no
-        descriptor: the kernel then sets MSG_CTRUNC and closes them. Raises LinkError.
-        """
-        data = b""
-        while True:
-            packet, socks = await self._receive()
-            data += packet[1:]
-            if packet[:1] == _LAST:
-                return _decoded(data), socks
+    def fileno(self) -> int:
+        """Return the descriptor, which is readable when a packet is there."""
+        return self._plain.fileno()
 
-    async def _receive(self) -> tuple[bytes, list[socket.socket]]:
+    async def receive(self) -> Received:
+        """Return the next message. Raises LinkError."""
+        await trio.lowlevel.checkpoint()
+        while True:
+            try:
+                received = self.receive_packet()
+            except BlockingIOError:
+                await trio.lowlevel.wait_readable(self._plain)
+            else:
+                if received is not None:
+                    return received
+
+    def receive_packet(self) -> Received | None:
+        """Take one packet; return the message that it ends, if any. Raises LinkError, and BlockingIOError if
+        no packet is there.
+        """
         try:
-            packet, ancillary, _flags, _address = await self._received()
+            packet, ancillary, _flags, _address = self._packet()
+        except BlockingIOError:
+            raise
         except OSError as error:
             raise LinkError(error.strerror or str(error)) from None
         if not packet:
             raise LinkError("it has ended")
-        return packet, list(_sockets(ancillary))
+        self._received += packet[1:]
+        socks = list(_sockets(ancillary))
+        if packet[:1] != _LAST:
+            return None
+        data, self._received = self._received, b""
+        return Received(_decoded(data), socks)
 
-    async def _received(self) -> tuple[bytes, list[tuple[int, int, bytes]], int, object]:
+    def _packet(self) -> tuple[bytes, list[tuple[int, int, bytes]], int, object]:
         """Return the result of `recvmsg`. Raises OSError.
 
         If the other end was closed with packets that it had not read, Linux reports ECONNRESET once, before
@@ -127,9 +154,9 @@ class Link:
         """
         size = socket.CMSG_SPACE(SOCKETS_MAX * array.array("i").itemsize)
         try:
-            return await self._sock.recvmsg(PIECE_BYTES + 1, size, _CLOEXEC)
+            return self._plain.recvmsg(PIECE_BYTES + 1, size, _CLOEXEC)
         except ConnectionResetError:
-            return await self._sock.recvmsg(PIECE_BYTES + 1, size, _CLOEXEC)
+            return self._plain.recvmsg(PIECE_BYTES + 1, size, _CLOEXEC)
 
     def end(self) -> None:
         """Tell the other end that nothing more comes; it can still send."""

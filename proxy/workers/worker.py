@@ -8,6 +8,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -35,10 +36,11 @@ from weir.proxy.server.target import Target
 from weir.proxy.workers import charges, counts, messages
 from weir.proxy.workers.addresses import ToldAddresses
 from weir.proxy.workers.charges_sender import ChargesSender
-from weir.proxy.workers.link import Link, LinkError
+from weir.proxy.workers.link import Link, LinkError, Received
 from weir.proxy.workers.questions import Answerer
 from weir.proxy.workers.quota_admin import ForwardingQuotaAdmin
 from weir.proxy.workers.quota_follower import QuotaFollower, table_of
+from weir.proxy.workers.receiver import Receiver, Rest
 from weir.proxy.workers.replication import ReplicationLink
 from weir.proxy.workers.sharing import SharingFollower
 from weir.proxy.workers.usage import UsageSender
@@ -119,6 +121,7 @@ class Worker:
         try:
             await self._serve()
         finally:
+            self._charges_sender.stop()
             self.plane.close()
 
     async def _serve(self) -> None:
@@ -137,7 +140,7 @@ class Worker:
                 nursery.start_soon(keep_running, Task.WORKERS, looks)
             self._link.post(messages.Ready())
             async with trio.open_nursery() as serving:
-                nursery.start_soon(self._obey)
+                nursery.start_soon(Receiver(self._reactor, self._link, self._obey).run)
                 serving.start_soon(self.plane.acceptor.accept_forever, self.plane.connector.establish)
                 await self._draining.wait()
                 serving.cancel_scope.cancel()  # clients that are not connected to their broker yet
@@ -158,28 +161,34 @@ class Worker:
 
     # Messages of the supervisor
 
-    async def _obey(self) -> None:
-        """Obey messages until the supervisor ends the link. Raises LinkError then."""
-        while True:
-            message, socks = await self._link.receive()
-            if isinstance(message, messages.Listen):
-                self._listen(message, socks)
-            elif isinstance(message, messages.Drain):
-                self._tells_soon = True  # the supervisor counts what it cuts
-                self._draining.set()
-            elif isinstance(message, messages.Flush):
-                await in_steps(self._charges_sender.send_rest())
-                self._tell_connections()
-                self._link.post(messages.Flushed(message.number))
-            elif isinstance(message, messages.ReplicationThrottled | messages.ReplicasSeen):
-                self._replication.take(message)
-            elif isinstance(message, messages.TlsFiles):
-                await self._follow_tls(message)
-            elif isinstance(message, messages.QuotasChanged):
-                await self._quotas.take(message)
-                self._admin.table = self.registry.table
-            else:
-                self._take(message)
+    def _obey(self, received: Received) -> Rest | None:
+        """Obey a message, or return the rest, which needs Trio. Raises LinkError."""
+        message = received.message
+        if isinstance(message, messages.Listen):
+            self._listen(message, received.socks)
+        elif isinstance(message, messages.Drain):
+            self._tells_soon = True  # the supervisor counts what it cuts
+            self._draining.set()
+        elif isinstance(message, messages.Flush):
+            return partial(self._flush, message.number)
+        elif isinstance(message, messages.ReplicationThrottled | messages.ReplicasSeen):
+            self._replication.take(message)
+        elif isinstance(message, messages.TlsFiles):
+            return partial(self._follow_tls, message)
+        elif isinstance(message, messages.QuotasChanged):
+            return partial(self._follow_quotas, message)
+        else:
+            self._take(message)
+        return None
+
+    async def _flush(self, number: int) -> None:
+        await in_steps(self._charges_sender.send_rest())
+        self._tell_connections()
+        self._link.post(messages.Flushed(number))
+
+    async def _follow_quotas(self, message: messages.QuotasChanged) -> None:
+        await self._quotas.take(message)
+        self._admin.table = self.registry.table
 
     async def _follow_tls(self, message: messages.TlsFiles) -> None:
         """Use changed TLS files for new connections; keep the present ones if this process cannot."""

@@ -107,11 +107,14 @@ def test_an_idle_worker_posts_nothing(stand: Stand) -> None:
     assert stand.told() == {"whole": 30}
 
 
-def test_everything_is_told_at_the_end_without_waiting(stand: Stand) -> None:
+def test_a_worker_tells_charges_after_another_one_of_its_process_has_ended(stand: Stand) -> None:
+    ended = ChargesSender(stand.reactor, Charged(QuotaRegistry(TABLE)), stand.posted.append, print)
+    ended.start()
+    stand.until(100)
+    ended.stop()
     stand.produce("whole", 30)
-    stand.produce("each", 50)
-    list(stand.sender.send_rest())
-    assert stand.told() == {"whole": 30, "each": 50}
+    stand.until(150)
+    assert stand.told() == {"whole": 30}
 
 
 def test_many_limiters_are_told_in_steps_between_which_sockets_have_their_turn() -> None:

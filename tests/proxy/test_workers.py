@@ -12,16 +12,20 @@ import pytest
 import trio
 import trio.testing
 
+from tests.proxy.worker_rigs import link_pair
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.config import config
 from weir.proxy.config.config import ConfigError
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.snapshots.gauges import Gauges
+from weir.proxy.net.drivers import monotonic_us, run_in_trio
+from weir.proxy.net.reactor import Reactor
 from weir.proxy.workers import link
 from weir.proxy.workers.charges import Charged, LimiterCharge, take
 from weir.proxy.workers.counts import Count, Counts, increase
-from weir.proxy.workers.link import Link, LinkError
-from weir.proxy.workers.messages import Brokers, Charges, ConnectionsChanged, Listen
+from weir.proxy.workers.link import LinkError, Received
+from weir.proxy.workers.messages import Brokers, Charges, ConnectionsChanged, Flush, Listen
+from weir.proxy.workers.receiver import Receiver, Rest
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from weir.quotas.table.options import Options, Scope
 
@@ -34,11 +38,6 @@ NOW_MS = 1_000_000
 LISTEN = Listen(1, False, 2)
 
 
-def link_pair() -> tuple[Link, Link]:
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    return Link(ours), Link(theirs)
-
-
 def charged(registry: QuotaRegistry) -> list[LimiterCharge]:
     return [charge for charge in Charged(registry).look(NOW_MS) if charge is not None]
 
@@ -46,6 +45,30 @@ def charged(registry: QuotaRegistry) -> list[LimiterCharge]:
 def produce(registry: QuotaRegistry, client_id: str, units: int, node_id: int = 1) -> int:
     """Charge a client at a broker; return its throttle time (ms)."""
     return registry.of(node_id).ledger("", client_id, NOW_MS).charge_produce(units, NOW_MS)
+
+
+@pytest.mark.trio
+async def test_a_message_waits_for_the_one_before_it_that_needs_trio() -> None:
+    (ours, theirs), reactor = link_pair(), Reactor(monotonic_us)
+    taken, rest = list[object](), trio.Event()
+
+    def obey(received: Received) -> Rest | None:
+        taken.append(received.message)
+        return rest.wait if len(taken) == 1 else None
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(Receiver(reactor, theirs, obey).run)
+        nursery.start_soon(run_in_trio, reactor)
+        ours.post(Flush(1))
+        ours.post(Flush(2))
+        await trio.testing.wait_all_tasks_blocked()
+        assert taken == [Flush(1)]
+        rest.set()
+        await trio.testing.wait_all_tasks_blocked()
+        assert taken == [Flush(1), Flush(2)]
+        nursery.cancel_scope.cancel()
+    for end in (ours, theirs, reactor):
+        end.close()
 
 
 def test_a_message_longer_than_a_packet_arrives_whole() -> None:
