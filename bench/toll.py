@@ -29,8 +29,6 @@ from tests.proxy.wire import new_connection
 from weir.protocol import framing
 from weir.protocol.api import ApiKey
 from weir.proxy.connection.connection import ANONYMOUS
-from weir.proxy.connection.inbound import Inbound
-from weir.proxy.connection.outbound import Outbound
 from weir.proxy.connection.usage_registries import UsageRegistries
 from weir.quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from weir.quotas.table.quota_table import Quota
@@ -79,7 +77,6 @@ def us_per_request(row: Row, table: QuotaTable, used: float = 0.0, traced: float
     session = new_connection(quotas=quotas)
     books = None if traced is None else UsageRegistries(trace_share=traced)
     session.client.usage = None if books is None else books.of(None)
-    requests, responses = Inbound(session), Outbound(session)
     frame = row.request(TOPICS).frame
     answer = ANSWERS.frame(frame)
     request, response = bytearray(frame), bytearray(answer)
@@ -91,10 +88,10 @@ def us_per_request(row: Row, table: QuotaTable, used: float = 0.0, traced: float
         session.clock.now_us += GAP_US
         now_ms = session.clock.now_us // 1000
         session.throttled_until_ms = 0  # as if the client had waited for the throttle time
-        requests.judge(request, request_view, request_end, now_ms)
+        session.receive(session.client_end, request, request_view, request_end, now_ms)
         session.effects.to_broker.clear()
         response[:] = answer  # restores the response, which Weir has rewritten in place
-        responses.judge(response, response_view, response_end, now_ms)
+        session.receive(session.broker_end, response, response_view, response_end, now_ms)
         session.effects.to_client.clear()
     if books is not None:
         list(books.take_traces(0, ""))

@@ -29,8 +29,6 @@ from bench.toll import BYTES
 from tests.proxy.wire import Wire, new_connection
 from weir.protocol.framing import LENGTH
 from weir.proxy.connection.connection import Connection
-from weir.proxy.connection.inbound import Inbound
-from weir.proxy.connection.outbound import Outbound
 from weir.proxy.handlers.replication.replica_fetcher import ReplicaFetcher
 from weir.proxy.handlers.replication.replication import Replication
 from weir.quotas import QuotaTable, parse
@@ -77,7 +75,6 @@ class Fetching:
         full, incremental = row.frames(TOPICS)
         Wire(connection).exchange(0, full, ANSWERS.frame(full))
         self._connection = connection
-        self._requests, self._responses = Inbound(connection), Outbound(connection)
         self._frame = bytearray(incremental.replace(PLACEHOLDER, SESSION_ID.to_bytes(4, "big"), 1))
         self._epoch_at = incremental.index(PLACEHOLDER) + LENGTH.size
         self._epoch = 0
@@ -94,13 +91,13 @@ class Fetching:
         connection, response = self._connection, self._response
         connection.clock.now_us += GAP_US
         now_ms = connection.clock.now_us // 1000
-        connection.begin_turn()
-        self._requests.judge(request, memoryview(request), len(request), now_ms)
+        connection.clock.turn += 1
+        connection.receive(connection.client_end, request, memoryview(request), len(request), now_ms)
         connection.effects.to_broker.clear()
         for start in range(0, len(answer), CHUNK_BYTES):
             part = answer[start : start + CHUNK_BYTES]
             response[: len(part)] = part
-            self._responses.judge(response, memoryview(response), len(part), now_ms)
+            connection.receive(connection.broker_end, response, memoryview(response), len(part), now_ms)
             connection.effects.to_client.clear()
         if connection.violation is not None or connection.in_flight:
             raise AssertionError(f"{connection.violation}, {len(connection.in_flight)} in flight")

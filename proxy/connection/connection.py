@@ -29,7 +29,9 @@ from weir.proxy.connection.client import Client  # fields' types: mypyc wants th
 from weir.proxy.connection.effects import Clock, Effects, End
 from weir.proxy.connection.ending import find_end
 from weir.proxy.connection.in_flight import CHARGED, DEFERRED, LOCAL, RequestInFlight
+from weir.proxy.connection.inbound import Inbound
 from weir.proxy.connection.lifetime import Lifetime
+from weir.proxy.connection.outbound import Outbound
 from weir.proxy.connection.state import (
     ANSWERED,
     DRAINING,
@@ -64,6 +66,10 @@ if TYPE_CHECKING:
 
 UNLIMITED: Final = 2**31 - 1
 """Number of bytes to read that is larger than every buffer."""
+
+
+def _nobody() -> None:
+    """Takes the place of a transport that has not started, or has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +115,19 @@ class Violation:
 class Connection:
     """One client connection and the broker connection behind it: the state that both halves share."""
 
+    __deletable__ = ("_inbound", "_outbound")  # for mypyc
     __slots__ = (
+        "_inbound",
+        "_on_ready",
+        "_outbound",
         "addresses",
         "authorized_again",
         "broker_end",
-        "broker_turn_over",
+        "broker_turn",
         "byte_counter",
         "client",
         "client_end",
-        "client_turn_over",
+        "client_turn",
         "clock",
         "counters",
         "decoded",
@@ -135,7 +145,6 @@ class Connection:
         "linger_until_ms",
         "node_id",
         "now_ms",
-        "on_wake",
         "paused",
         "plans",
         "produce_shape",
@@ -143,8 +152,6 @@ class Connection:
         "quotas",
         "replica_fetcher",
         "report_ms",
-        "request_rest_bytes",
-        "response_rest_bytes",
         "rest_held_until_ms",
         "settled_us",
         "spare",
@@ -192,10 +199,7 @@ class Connection:
         self.broker_end = End()
         self.clock = clock or Clock()
         self.now_ms = 0
-        self.on_wake: Callable[[], None] | None = None
-        """Callback of the transport, to be called when bytes must be sent although no bytes were read; None
-        once the connection has ended.
-        """
+        self._on_ready: Callable[[], None] = _nobody
         self.lifetime = Lifetime(self.clock.now_us // 1000, number)
         """Age of the connection, and time since its latest progress."""
         # The state
@@ -229,25 +233,18 @@ class Connection:
         """Requests that wait for their responses, oldest first."""
         self.spare: list[RequestInFlight] = []
         """Records of answered requests, kept for reuse."""
-        self.client_turn_over = self.broker_turn_over = False
-        """True if complete frames of the client (`client_turn_over`) or of the broker (`broker_turn_over`)
-        wait for the next pass of the reactor's loop. One pass processes a limited number of frames of each
-        side.
+        self.client_turn = self.broker_turn = -1
+        """Latest turn of the reactor (`Clock.turn`) that has left complete frames of the client, or of the
+        broker, to the next turn. A turn processes a limited number of frames of each side.
         """
         self.paused: RequestInFlight | None = None
         """Request whose query has paused, and continues in the next pass of the reactor's loop; None if no
         query has paused.
         """
-        self.request_rest_bytes = 0
-        """Number of bytes still to arrive of the request that is being forwarded. These bytes are read in
-        every state, even while the client is throttled.
-        """
         self.rest_held_until_ms = 0
         """Time (ms) until which the remaining bytes of the request that is being forwarded are held, because
         these bytes may contain the first records for a topic over its rate; 0 if the bytes are not held.
         """
-        self.response_rest_bytes = 0
-        """Number of bytes still to arrive of a response that is being forwarded."""
         self.byte_counter: ByteCounter | None = None
         """Counter of the bytes of the response that is being forwarded, per topic or per throttled replica;
         None if these bytes are not counted.
@@ -308,71 +305,59 @@ class Connection:
         self.addresses = addresses
         self.node_id = node_id
         self.hold = hold
+        # Its halves
+        self._inbound = Inbound(self)
+        self._outbound = Outbound(self)
 
-    # Called by the transport
+    # The door: called by the transport
 
-    def may_take(self, now_ms: int) -> bool:
-        """Return True if the client's next request may be taken now.
-
-        A draining connection takes the requests whose first bytes were read before, because a request with
-        acks=0 has no acknowledgement that would make its client repeat it. It takes them one after another,
-        because its state no longer tells which responses later requests must wait for.
+    def start(self, client: End, broker: End, on_ready: Callable[[], None]) -> None:
+        """Begin with these two sockets. The connection calls `on_ready` when it has bytes to send although
+        none were read.
         """
-        if self.state != OPEN:
-            if self.state == DRAINING:
-                awaits_response = self.in_flight or self.response_rest_bytes
-                return not awaits_response and bool(
-                    self.client_end.kept and self.throttled_until_ms <= now_ms
-                )
-            if self.state != THROTTLED or self.throttled_until_ms > now_ms:
-                return False
-            self.state = NEXT[THROTTLED][RELEASE]
-        return len(self.in_flight) < self.client.in_flight_max
+        self.client_end, self.broker_end, self._on_ready = client, broker, on_ready
 
-    def takes_client(self, now_ms: int) -> bool:
-        """Return True if the transport may read from the client now: a request may be taken or is being
-        forwarded, and both sockets have accepted all bytes for sending.
+    def receive(self, end: End, data: bytearray, view: memoryview, size: int, now_ms: int) -> Effects:
+        """Process `data[:size]`, which the peer at `end` has sent: kept bytes, and new ones behind them.
+        `view` is a memoryview of `data`; the effects have slices of it.
         """
-        if self.client_end.unsent or self.broker_end.unsent or self.client_turn_over:
-            return False
-        if self.request_rest_bytes > 0:
-            return self.rest_held_until_ms <= now_ms
-        return self.may_take(now_ms)
+        if end is self.client_end:
+            self.effects.consumed = self._inbound.receive(data, view, size, now_ms)
+        else:
+            self.effects.consumed = self._outbound.receive(data, view, size, now_ms)
+        return self.effects
 
-    def takes_broker(self, now_ms: int) -> bool:
-        """Return True if the transport may read from the broker now."""
-        return not (self.client_end.unsent or self.broker_turn_over) and self.held_until_ms <= now_ms
+    def passable_bytes(self, end: End) -> int:
+        """Return the number of bytes that come next from this peer and that nobody needs to see."""
+        if end is self.client_end:
+            return self._inbound.passable_bytes()
+        return self._outbound.passable_bytes()
 
-    def client_room_bytes(self, now_ms: int) -> int:
-        """Return the maximum number of bytes that the transport may read from the client now; `UNLIMITED` if
-        a new request may be taken.
+    def passed(self, end: End, count: int, now_ms: int) -> None:
+        """Note that the next `count` bytes of this peer, at most `passable_bytes`, were forwarded unseen."""
+        if end is self.client_end:
+            self._inbound.passed(count, now_ms)
+        else:
+            self._outbound.passed(count, now_ms)
+
+    def wake(self, now_ms: int) -> Effects:
+        """Go on with what has waited for this time or turn, and say which sides may be read now. Kept bytes
+        of such a side are to be received again.
         """
-        if self.state == DRAINING:  # the rest of the last request that has begun to arrive
-            return missing_bytes(self.client_end.kept, self.request_rest_bytes)
-        return UNLIMITED if self.may_take(now_ms) else self.request_rest_bytes
-
-    def client_left(self) -> None:
-        """Tell the connection that the client has closed its half: the connection closes after the responses
-        in flight.
-        """
-        self.effects.change()
-
-    def drain(self, reason: CloseReason = CloseReason.DRAINED) -> None:
-        """Take no request whose first byte was not read; close for this reason once all others are answered.
-
-        If the process ends (`CloseReason.DRAINED`), there is no time to wait for throttles. A client gains
-        little by that: no more than was read goes on early, once, and all of it is charged.
-        """
-        if self.state != DRAINING:
-            self.drain_reason = reason
-        if reason is CloseReason.DRAINED:
-            self.hurries = True
-            self.throttled_until_ms = self.held_until_ms = self.rest_held_until_ms = 0
-        self.transition(Event.DRAIN)
-        self.effects.change()
+        effects = self.effects
+        if self.state == THROTTLED:
+            self.release(now_ms)
+        if self.paused is not None and not self.client_turn_over:
+            self._go_on()
+        effects.read_client = self.takes_client(now_ms)
+        effects.read_broker = self.takes_broker(now_ms)
+        effects.room_bytes = self.client_room_bytes(now_ms)
+        return effects
 
     def settle(self, now_ms: int) -> Effects:
-        """Update the effects and return them: the sides to read, the next deadline, and the close reason."""
+        """Say what is to be done after all bytes were received and sent: the sides to read, the next
+        deadline, and the close reason.
+        """
         effects = self.effects
         effects.changed = False
         find_end(self, now_ms)
@@ -388,30 +373,91 @@ class Connection:
         effects.again = self.waits_for_turn
         return effects
 
+    def leave(self, end: End) -> None:
+        """Note that a peer has closed its half. After its client's, the connection closes when the requests
+        in flight are answered.
+        """
+        if end is self.client_end and not end.left:
+            self.effects.change()
+        end.left = True
+
+    def drain(self, reason: CloseReason = CloseReason.DRAINED) -> None:
+        """Take no request whose first byte was not read; close for this reason once all others are answered.
+
+        If the process ends (`CloseReason.DRAINED`), there is no time to wait for throttles. A client gains
+        little by that: no more than was read goes on early, once, and all of it is charged.
+        """
+        if self.state != DRAINING:
+            self.drain_reason = reason
+        if reason is CloseReason.DRAINED:
+            self.hurries = True
+            self.throttled_until_ms = self.held_until_ms = self.rest_held_until_ms = 0
+        self.transition(Event.DRAIN)
+        self.effects.change()
+
+    # What waits, and for what. These change nothing
+
+    def may_take(self, now_ms: int) -> bool:
+        """Return True if the client's next request may be taken now.
+
+        A draining connection takes the requests whose first bytes were read before, because a request with
+        acks=0 has no acknowledgement that would make its client repeat it. It takes them one after another,
+        because its state no longer tells which responses later requests must wait for.
+        """
+        if self.state == DRAINING:
+            awaits_response = self.in_flight or self.broker_end.rest_bytes
+            return not awaits_response and bool(self.client_end.kept) and self.throttled_until_ms <= now_ms
+        if self.state == OPEN or (self.state == THROTTLED and self.throttled_until_ms <= now_ms):
+            return len(self.in_flight) < self.client.in_flight_max
+        return False
+
+    def takes_client(self, now_ms: int) -> bool:
+        """Return True if bytes of the client may be received now: a request may be taken or is being
+        forwarded, and both sockets have accepted all bytes for sending.
+        """
+        if self.client_end.unsent or self.broker_end.unsent or self.client_turn_over:
+            return False
+        if self.client_end.rest_bytes > 0:
+            return self.rest_held_until_ms <= now_ms
+        return self.may_take(now_ms)
+
+    def takes_broker(self, now_ms: int) -> bool:
+        """Return True if bytes of the broker may be received now."""
+        return not (self.client_end.unsent or self.broker_turn_over) and self.held_until_ms <= now_ms
+
+    def client_room_bytes(self, now_ms: int) -> int:
+        """Return the maximum number of bytes to read from the client now; `UNLIMITED` if a new request may be
+        taken.
+        """
+        if self.state == DRAINING:  # the rest of the last request that has begun to arrive
+            return missing_bytes(self.client_end.kept, self.client_end.rest_bytes)
+        return UNLIMITED if self.may_take(now_ms) else self.client_end.rest_bytes
+
+    @property
+    def client_turn_over(self) -> bool:
+        """True if the client's other complete frames, or a paused query, wait for the next turn."""
+        return self.client_turn == self.clock.turn
+
+    @property
+    def broker_turn_over(self) -> bool:
+        """True if the broker's other complete frames wait for the next turn."""
+        return self.broker_turn == self.clock.turn
+
     @property
     def waits_for_turn(self) -> bool:
-        """True if frames that have arrived, or a paused query, wait only for the next pass of the reactor's
-        loop.
-        """
+        """True if frames that have arrived, or a paused query, wait only for the next turn."""
         return self.client_turn_over or self.broker_turn_over or self.paused is not None
 
-    def begin_turn(self) -> None:
-        """Let both halves process the frames that were left in an earlier pass of the reactor's loop, and
-        continue a query that has paused. Afterwards the effects may contain bytes to send.
-        """
-        self.client_turn_over = self.broker_turn_over = False
-        record, self.paused = self.paused, None
-        if record is not None:
-            self.now_ms = max(self.now_ms, self.clock.now_us // 1000)
-            try:
-                replies.go_on(self, record)
-            except ProtocolError as error:
-                self.violate(CloseReason.RESPONSE_MALFORMED, str(error))
+    @property
+    def asked_api_key(self) -> int:
+        """API key of the request in flight that the broker answers, if it is the only one; else -1."""
+        in_flight = self.in_flight
+        return in_flight[0].plan.api_key if len(in_flight) == 1 and in_flight[0].kind <= CHARGED else -1
 
     @property
     def idle(self) -> bool:
         """True if no request is in flight, and no request or response is partly forwarded."""
-        return not (self.in_flight or self.request_rest_bytes or self.response_rest_bytes)
+        return not (self.in_flight or self.client_end.rest_bytes or self.broker_end.rest_bytes)
 
     def waits_because(self, now_ms: int) -> str:
         """Return the reason, as text for operators, why no request is taken from the client now; "" if one
@@ -431,6 +477,11 @@ class Connection:
         return WHY[self.state]
 
     # Transitions
+
+    def release(self, now_ms: int) -> None:
+        """End the throttle of a THROTTLED connection if its time is over."""
+        if self.throttled_until_ms <= now_ms:
+            self.state = NEXT[THROTTLED][RELEASE]
 
     def transition(self, event: Event) -> None:
         """Set the state that follows the present state after this event; the table `NEXT` has the states."""
@@ -513,10 +564,11 @@ class Connection:
             replies.send_local(self)
         if not in_flight and self.state != OPEN:
             self.state = NEXT[self.state][ANSWERED]
-            if self.state == THROTTLED and self.throttled_until_ms <= self.now_ms:
-                self.state = NEXT[THROTTLED][RELEASE]
+            if self.state == THROTTLED:
+                self.release(self.now_ms)
             elif self.state == DRAINING:
                 self.effects.change()
+            self.effects.read_client = self.takes_client(self.now_ms)
 
     def violate(self, reason: CloseReason, detail: str) -> None:
         """Close the connection because a peer violated the protocol. Only the first violation is recorded."""
@@ -534,7 +586,7 @@ class Connection:
         """
         self.now_ms = now_ms
         self.transition(Event.CLOSE)
-        self.on_wake = self.paused = None
+        self._on_ready, self.paused = _nobody, None
         if self.byte_counter is not None:
             self.byte_counter.cut(now_ms)
             self.byte_counter = None
@@ -546,14 +598,29 @@ class Connection:
         self.in_flight.clear()
         if self.client.usage is not None:
             self.client.usage.end()
+        del self._inbound, self._outbound  # they refer to the connection: a cycle
 
-    def wake(self) -> None:
+    def resume(self) -> None:
         """Send a deferred response that is ready now. Call this on the reactor's thread."""
         self.now_ms = max(self.now_ms, self.clock.now_us // 1000)
         self.answered()
         self.effects.change()
-        if self.on_wake is not None:
-            self.on_wake()
+        self._on_ready()
+
+    def pause_query(self, record: RequestInFlight) -> None:
+        """Continue the query of `record`, the latest request in flight, in the next turn of the reactor."""
+        self.paused, self.client_turn = record, self.clock.turn
+        self.effects.change()
+
+    def _go_on(self) -> None:
+        """Continue the paused query."""
+        record, self.paused = self.paused, None
+        assert record is not None
+        self.now_ms = max(self.now_ms, self.clock.now_us // 1000)
+        try:
+            replies.go_on(self, record)
+        except ProtocolError as error:
+            self.violate(CloseReason.RESPONSE_MALFORMED, str(error))
 
     def forget_decoded(self) -> None:
         """Delete the result of a query (`decoded`), because the request that needed the result was decided

@@ -20,9 +20,11 @@ class Effects:
         "changed",
         "close_detail",
         "close_reason",
+        "consumed",
         "deadline_ms",
         "read_broker",
         "read_client",
+        "room_bytes",
         "to_broker",
         "to_client",
     )
@@ -35,17 +37,23 @@ class Effects:
         self.to_client: list[memoryview | bytes] = []
         """Bytes to send to the client now, in order: views of the buffer that the connection processed last.
         """
+        self.consumed = 0
+        """Number of bytes that the latest `Connection.receive` has consumed. The transport keeps the others
+        (`End.kept`), and presents them again with newer bytes behind them.
+        """
         self.changed = False
         """True if the transport must call `Connection.settle`: the fields below may be out of date."""
         self.read_client = True
         """True if the transport is to read from the client."""
         self.read_broker = True
         """True if the transport is to read from the broker."""
+        self.room_bytes = 0
+        """Maximum number of bytes to read from the client, at the latest `Connection.wake`."""
         self.deadline_ms = 0
         """Time (ms) at which the transport must call `Connection.settle`; 0 for no deadline."""
         self.again = False
         """True if frames wait for a later pass of the transport's loop. In that pass the transport must call
-        `Connection.begin_turn`, and present the bytes that it has kept.
+        `Connection.wake`.
         """
         self.close_reason: CloseReason | None = None
         """Reason why both sockets are to be closed now; None while the connection stays open."""
@@ -58,11 +66,11 @@ class Effects:
 
 
 class End:
-    """The socket of one side of a connection, as its transport sees it. Only the transport writes the
-    fields.
+    """The socket of one side of a connection, as its transport sees it. Only the transport writes the fields,
+    except for `rest_bytes` and `first_bytes`.
     """
 
-    __slots__ = ("eof", "kept", "left", "unsent")
+    __slots__ = ("eof", "first_bytes", "kept", "left", "rest_bytes", "unsent")
 
     def __init__(self) -> None:
         """Begin with an open socket and no bytes in either direction."""
@@ -76,8 +84,17 @@ class End:
         """True if the peer has closed its half. Some of the bytes that it sent before may still have to be
         read.
         """
+        self.rest_bytes = 0
+        """Number of bytes still to arrive from the peer of the frame that is being forwarded. Those of a
+        request are read in every state, even while the client is throttled.
+        """
+        self.first_bytes = FIRST_BYTES
+        """Number of bytes to read of the next frame if it is large. The rest need not be seen."""
 
 
+FIRST_BYTES: Final = 16 * 1024
+"""Number of bytes to read of a large frame whose rest is likely to be spliced: its fields before the records.
+"""
 TURN_FRAMES: Final = 32
 """Maximum number of frames of one side that a connection decides about in one turn (pass of the reactor's
 loop). Further frames wait for a later turn, so that other connections are processed in between. 32 charged
@@ -101,10 +118,12 @@ class Clock:
     The reactor sets the time once per turn and shares the clock with all connections.
     """
 
-    __slots__ = ("_scanned", "_scanned_us", "frames_max", "now_us")
+    __slots__ = ("_scanned", "_scanned_us", "frames_max", "now_us", "turn")
 
     def __init__(self, now_us: int = 0) -> None:
         self.now_us = now_us
+        self.turn = 0
+        """Number of the present turn."""
         self.frames_max = TURN_FRAMES
         """Maximum number of frames of one side for which decisions are made in one turn."""
         self._scanned = 0

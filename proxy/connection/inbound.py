@@ -22,8 +22,18 @@ from weir.protocol.scanning.field_offsets import field_offset
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection import replies
 from weir.proxy.connection.charges import LocalResponse, count_exempt, count_request
+from weir.proxy.connection.effects import FIRST_BYTES
 from weir.proxy.connection.in_flight import CHARGED, PLAIN, RequestInFlight
-from weir.proxy.connection.state import DRAINING, NEXT, OPEN, QUERYING, SASL_REQUEST, SERIAL, SERIAL_REQUEST
+from weir.proxy.connection.state import (
+    DRAINING,
+    NEXT,
+    OPEN,
+    QUERYING,
+    SASL_REQUEST,
+    SERIAL,
+    SERIAL_REQUEST,
+    THROTTLED,
+)
 from weir.proxy.connection.tokens import from_client
 from weir.proxy.connection.usage_counters import CONSUMER, PRODUCER, TOPIC, UsageCounters
 from weir.proxy.handlers.broker_query import RunningQuery
@@ -44,9 +54,6 @@ _UNSEEN: Final = bytearray()
 LOOK_BYTES: Final = 64 * 1024
 """Number of bytes of a request that must arrive before Weir estimates the request's cost, so that sending
 small packets does not make a request cheaper.
-"""
-FIRST_BYTES: Final = 16 * 1024
-"""Number of bytes to read of a large frame whose rest is likely to be spliced: its fields before the records.
 """
 
 
@@ -81,13 +88,10 @@ class Inbound:
         "_time_ledger",
         "_timed",
         "_usage_counters",
-        "first_bytes",
     )
 
     def __init__(self, connection: Connection) -> None:
         """Begin with no bytes read from the client."""
-        self.first_bytes = FIRST_BYTES
-        """Number of bytes to read of the next request if it is large. The rest need not be seen."""
         self._connection = connection
         self._arriving: RequestInFlight | None = None
         """The request that is being forwarded while its remaining bytes arrive; None between requests."""
@@ -114,7 +118,7 @@ class Inbound:
         self._usage_counters: UsageCounters | None = None
         """Usage counters of the latest request; None if usage is not recorded."""
 
-    def judge(self, data: bytearray, view: memoryview, end: int, now_ms: int) -> int:  # noqa: C901  # a call per branch costs each frame
+    def receive(self, data: bytearray, view: memoryview, end: int, now_ms: int) -> int:  # noqa: C901  # a call per branch costs each frame
         """Process `data[:end]`, bytes from the client, and return the number of bytes consumed.
 
         `view` is a memoryview of `data`; the bytes to forward are put into the effects as slices of `view`.
@@ -127,10 +131,12 @@ class Inbound:
         timed = self._timed = connection.quotas.timed or client.usage is not None
         self._is_near = False
         draining = connection.state == DRAINING
+        if connection.state == THROTTLED:
+            connection.release(now_ms)
         start = position = 0
-        if connection.request_rest_bytes:
+        if connection.client_end.rest_bytes:
             position = self._finish_request(data, end)
-            if position < end and connection.request_rest_bytes:  # held, or the turn is over
+            if position < end and connection.client_end.rest_bytes:  # held, or the turn is over
                 if position:
                     connection.effects.to_broker.append(view[:position])
                 return position
@@ -178,7 +184,7 @@ class Inbound:
                 self._arriving, self._forward, self._arriving_bytes = record, decision, length
                 self._is_near_arriving = self._is_near
                 position = decision.counted_to or end
-                connection.request_rest_bytes = stop - position
+                connection.client_end.rest_bytes = stop - position
                 if position < end:
                     self._end_turn()
                 break
@@ -202,12 +208,13 @@ class Inbound:
             self._check_length(data, position)
         if not may_go and (position < end or not SERIAL <= connection.state <= QUERYING):
             # If the client may send, only the end of the turn stops it.
-            connection.client_turn_over = (
-                position < end and not client.sends_sasl_tokens and connection.may_take(now_ms)
-            )
+            if position < end and not client.sends_sasl_tokens and connection.may_take(now_ms):
+                connection.client_turn = connection.clock.turn
             connection.effects.change()
         elif draining:  # these may have been the last bytes to wait for
             connection.effects.change()
+        elif not may_go:  # until the response
+            connection.effects.read_client = False
         if position > start:
             connection.effects.to_broker.append(view[start:position])
         return position
@@ -295,9 +302,9 @@ class Inbound:
             or connection.client.time_ledger is None
             or known_us(connection, plan, data, frame, end) >= 0.0
         ):
-            self.first_bytes = FIRST_BYTES
+            connection.client_end.first_bytes = FIRST_BYTES
             return False
-        self.first_bytes = LOOK_BYTES
+        connection.client_end.first_bytes = LOOK_BYTES
         return end - frame < min(LOOK_BYTES, connection.limits.stream_above_bytes)
 
     def _is_identified(self, plan: Plan, data: bytearray, frame: int, end: int, complete: bool) -> bool:
@@ -386,8 +393,8 @@ class Inbound:
         if connection.rest_held_until_ms > connection.now_ms:  # the relay has read on nevertheless
             connection.effects.change()
             return 0
-        start, stop = 0, min(connection.request_rest_bytes, end)
-        if self._forward.byte_counter is not None and 1 < stop == connection.request_rest_bytes:
+        start, stop = 0, min(connection.client_end.rest_bytes, end)
+        if self._forward.byte_counter is not None and 1 < stop == connection.client_end.rest_bytes:
             start = self._take_rest(data, 0, stop - 1)
             is_held = connection.rest_held_until_ms > connection.now_ms
             if connection.violation is not None or is_held or start < stop - 1:
@@ -403,11 +410,11 @@ class Inbound:
         if record is not None and forward.byte_counter is not None:
             stop = self._measure(record.plan, forward.byte_counter, data, start, stop)
             forward = self._forward
-        connection.request_rest_bytes -= stop - start
+        connection.client_end.rest_bytes -= stop - start
         if record is not None:
             if connection.violation is not None:  # the counter refuses the request: do not forward it
                 return 0
-            if connection.request_rest_bytes:
+            if connection.client_end.rest_bytes:
                 if forward.byte_counter is not None:
                     self._hold_rest(forward.byte_counter)
             else:
@@ -426,14 +433,14 @@ class Inbound:
         """
         if self._arriving is None or self._forward.byte_counter is not None:
             return 0
-        return self._connection.request_rest_bytes
+        return self._connection.client_end.rest_bytes
 
     def passed(self, count: int, now_ms: int) -> None:
         """Note that the next `count` bytes have been forwarded unseen; at most `passable_bytes`."""
         connection = self._connection
         connection.now_ms = now_ms
         self._take_rest(_UNSEEN, 0, count)
-        if not connection.request_rest_bytes:
+        if not connection.client_end.rest_bytes:
             connection.effects.change()
 
     def _hold_rest(self, byte_counter: ByteCounter) -> None:
@@ -463,7 +470,7 @@ class Inbound:
 
     def _end_turn(self) -> None:
         """Leave the other bytes that have arrived for the next turn of the reactor."""
-        self._connection.client_turn_over = True
+        self._connection.client_turn = self._connection.clock.turn
         self._connection.effects.change()
 
     def _count_unread(self, plan: Plan) -> None:

@@ -21,7 +21,6 @@ from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection import replies
 from weir.proxy.connection.emptied import EmptiedResponse
 from weir.proxy.connection.in_flight import CHARGED, DEFERRED, LOCAL, PLAIN, QUERY, SPARE_MAX, RequestInFlight
-from weir.proxy.connection.inbound import FIRST_BYTES
 from weir.proxy.connection.state import OPEN
 from weir.proxy.connection.tokens import from_broker
 from weir.proxy.connection.usage_counters import CONSUMER, TOPIC
@@ -54,13 +53,10 @@ class Outbound:
         "_report_ms",
         "_stream_rewrite",
         "_unready_bytes",
-        "first_bytes",
     )
 
     def __init__(self, connection: Connection) -> None:
         """Begin with no bytes read from the broker."""
-        self.first_bytes = FIRST_BYTES
-        """Number of bytes to read of the next response if it is large. The rest need not be seen."""
         self._connection = connection
         self._begun = False
         """True if the response that is being processed was counted as usage, and its request's time was
@@ -85,7 +81,7 @@ class Outbound:
         charged.
         """
 
-    def judge(self, data: bytearray, view: memoryview, end: int, now_ms: int) -> int:  # noqa: C901  # a call per branch costs each frame
+    def receive(self, data: bytearray, view: memoryview, end: int, now_ms: int) -> int:  # noqa: C901  # a call per branch costs each frame
         """Process `data[:end]`, bytes from the broker, and return the number of bytes consumed.
 
         `view` is a memoryview of `data`; the bytes to forward are put into the effects as slices of `view`.
@@ -93,11 +89,11 @@ class Outbound:
         connection = self._connection
         connection.now_ms = now_ms
         if connection.client.sends_sasl_tokens:
-            return self._judge_tokens(view, data, end)
+            return self._receive_tokens(view, data, end)
         in_flight, spare = connection.in_flight, connection.spare
         longest, frames = connection.limits.response_bytes_max, connection.clock.frames_max
         start = position = 0
-        if connection.response_rest_bytes:
+        if connection.broker_end.rest_bytes:
             start = position = self._finish_response(data, view, end)
             if connection.broker_turn_over:
                 return position
@@ -146,7 +142,7 @@ class Outbound:
             if record.kind <= CHARGED and len(spare) < SPARE_MAX:
                 spare.append(record)
             if stop > end:
-                connection.response_rest_bytes = stop - end
+                connection.broker_end.rest_bytes = stop - end
                 position = end
                 break
             position = stop
@@ -156,11 +152,11 @@ class Outbound:
                 replies.send_local(connection)
         if position > start:
             connection.effects.to_client.append(view[start:position])
-        if not connection.response_rest_bytes and (connection.state != OPEN or in_flight):
+        if not connection.broker_end.rest_bytes and (connection.state != OPEN or in_flight):
             connection.answered()
         return position
 
-    def _judge_tokens(self, view: memoryview, data: bytearray, end: int) -> int:
+    def _receive_tokens(self, view: memoryview, data: bytearray, end: int) -> int:
         """Process bytes while the broker sends bare SASL tokens; return the number of bytes consumed."""
         connection = self._connection
         position = from_broker(connection, data, end)
@@ -184,7 +180,7 @@ class Outbound:
         """Expect `rest_bytes` further bytes of the response whose records are being removed. If `rest_bytes`
         is 0, send the response.
         """
-        self._connection.response_rest_bytes = rest_bytes
+        self._connection.broker_end.rest_bytes = rest_bytes
         if not rest_bytes:
             self._finish_emptied()
 
@@ -238,18 +234,18 @@ class Outbound:
         own replies that are next in order. Return the position behind the response's bytes.
         """
         connection = self._connection
-        taken = min(connection.response_rest_bytes, end)
+        taken = min(connection.broker_end.rest_bytes, end)
         try:
             taken = self._process_part(data, 0, taken)
         except ProtocolError as error:
             connection.violate(CloseReason.RESPONSE_MALFORMED, str(error))
             return end
-        connection.response_rest_bytes -= taken
+        connection.broker_end.rest_bytes -= taken
         if self._emptied is not None:
-            self._empty_rest(connection.response_rest_bytes)
+            self._empty_rest(connection.broker_end.rest_bytes)
             return taken
         connection.effects.to_client.append(view[:taken])
-        if not connection.response_rest_bytes:
+        if not connection.broker_end.rest_bytes:
             self._end_parts()
             replies.send_local(connection)
         return taken
@@ -315,7 +311,7 @@ class Outbound:
         connection = self._connection
         if self._emptied is not None or connection.byte_counter is not None:
             return 0
-        rest_bytes = connection.response_rest_bytes
+        rest_bytes = connection.broker_end.rest_bytes
         if self._stream_rewrite is None:
             return rest_bytes
         return min(self._stream_rewrite.skippable_bytes, rest_bytes)
@@ -324,17 +320,17 @@ class Outbound:
         """Note that the next `count` bytes have been forwarded unseen; at most `passable_bytes`."""
         connection = self._connection
         connection.now_ms = now_ms
-        connection.response_rest_bytes -= count
+        connection.broker_end.rest_bytes -= count
         if self._stream_rewrite is not None:
             self._stream_rewrite.skip(count)
-        if not connection.response_rest_bytes:
+        if not connection.broker_end.rest_bytes:
             self._stream_rewrite = None
             if connection.state != OPEN or connection.in_flight:
                 connection.answered()
 
     def _end_turn(self) -> None:
         """Leave the other bytes that have arrived for the next turn of the reactor."""
-        self._connection.broker_turn_over = True
+        self._connection.broker_turn = self._connection.clock.turn
         self._connection.effects.change()
 
     def _end_measuring(self, byte_counter: ByteCounter) -> None:

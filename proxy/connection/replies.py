@@ -50,7 +50,7 @@ def defer(
     """Send the deferred response as soon as it is ready and all earlier requests are answered. Take no
     request until then.
     """
-    deferred.on_arrival(connection.wake)
+    deferred.on_arrival(connection.resume)
     if local is not None:
         local.charge(0)
     record = RequestInFlight(plans.LOCAL, correlation_id, DEFERRED)
@@ -115,8 +115,7 @@ def _send_question(
         record.ask(run.correlation_id)
         connection.effects.to_broker.append(question)
     elif run.pending is None or run.pending.is_done:
-        connection.paused = record
-        connection.effects.change()
+        connection.pause_query(record)
     else:
         run.pending.on_done(partial(_resume, connection, record))
 
@@ -125,8 +124,8 @@ def _resume(connection: Connection, record: RequestInFlight) -> None:
     """Have a query continue in the next pass of the transport's loop: the work that it has waited for is
     done.
     """
-    connection.paused = record
-    connection.wake()
+    connection.pause_query(record)
+    connection.resume()
 
 
 def go_on(connection: Connection, record: RequestInFlight) -> None:
@@ -152,7 +151,7 @@ def go_on(connection: Connection, record: RequestInFlight) -> None:
 def send_local(connection: Connection) -> None:
     """Send the responses of Weir's own that are ready and whose earlier requests are all answered."""
     in_flight = connection.in_flight
-    while in_flight and not connection.response_rest_bytes and LOCAL <= in_flight[0].kind <= DEFERRED:
+    while in_flight and not connection.broker_end.rest_bytes and LOCAL <= in_flight[0].kind <= DEFERRED:
         record = in_flight[0]
         frame = record.reply
         if record.deferred is not None:

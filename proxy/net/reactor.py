@@ -247,6 +247,8 @@ class Reactor:
         if len(events) == EVENTS_MAX or self._round or self.read_bytes_max:
             self._share_turn(events)
         now_us = self.set_clock()
+        self.clock.turn += 1
+        waiting = len(self._later)  # calls that are added in this turn wait for the next one
         if self.on_turn:
             calls, self.on_turn = self.on_turn, []
             for call in calls:
@@ -265,8 +267,8 @@ class Reactor:
         self._left = [event for event in events[-left:] if event[0] in ready] if left else []
         if self._timers:
             self._run_timers()
-        if self._later:
-            self._run_later()
+        if waiting:
+            self._run_later(waiting)
         self.turns.note(self._clock_us() - now_us)
 
     def _share_turn(self, events: list[tuple[int, int]]) -> None:
@@ -337,11 +339,11 @@ class Reactor:
                 if ran % CHECKED_EVERY == 0 and self._is_over():
                     return
 
-    def _run_later(self) -> None:
-        """Run the calls given to `later`, the oldest first, until the time of the turn is over; at least one
+    def _run_later(self, count: int) -> None:
+        """Run the oldest `count` calls given to `later`, until the time of the turn is over; at least one
         call.
         """
-        for _ in range(len(self._later)):  # calls added in this turn wait for the next turn
+        for _ in range(count):
             call, failed = self._later.popleft()
             self.run(call, failed)
             if self._is_over():

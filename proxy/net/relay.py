@@ -4,7 +4,7 @@ nothing.
 The relay reads into the reactor's shared buffer, passes the bytes to the connection, and sends the bytes that
 the connection hands out. It keeps bytes that a socket did not accept, and per side the bytes that the
 connection has not consumed; these are put in front of the next read. The connection decides which sockets to
-read, when to come back and when to close (`Connection.settle`).
+read, when to come back and when to close: its `Effects` say so.
 """
 
 from __future__ import annotations
@@ -16,15 +16,11 @@ from typing import Final, TypeAlias
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection.connection import Connection
 from weir.proxy.connection.effects import NOTHING
-from weir.proxy.connection.in_flight import CHARGED
-from weir.proxy.connection.inbound import Inbound
-from weir.proxy.connection.outbound import Outbound
-from weir.proxy.connection.state import OPEN
 from weir.proxy.net.latency import SAMPLE
 from weir.proxy.net.lingering import Lingering, close_slowly, unread_bytes
 from weir.proxy.net.poll import BROKEN, LEFT, READ, WRITE
 from weir.proxy.net.reactor import BUFFER_BYTES, Reactor, Timer
-from weir.proxy.net.side import Half, Side, Socket, unconnected
+from weir.proxy.net.side import Side, Socket
 from weir.proxy.net.splicing import SPLICED_BYTES_MIN, NoPipeError, TargetError
 
 OnEnd: TypeAlias = Callable[["Relay", CloseReason, str], None]
@@ -60,7 +56,9 @@ class Relay:
         "_on_end",
         "_reactor",
         "_resumes",
+        "_sampled_api_key",
         "_sampled_us",
+        "_splices",
         "_timer",
         "_timer_ms",
         "_until_sample",
@@ -78,11 +76,8 @@ class Relay:
         self._reactor = reactor
         self._client = Side(client, CloseReason.CLIENT_RESET)
         self._broker = Side(broker, CloseReason.BROKER_RESET)
-        inbound, outbound = Inbound(connection), Outbound(connection)
-        self._client.judge, self._broker.judge = inbound.judge, outbound.judge
-        if isinstance(client, socket.socket) and isinstance(broker, socket.socket):
-            self._client.half, self._broker.half = inbound, outbound
-        connection.client_end, connection.broker_end = self._client, self._broker
+        self._splices = isinstance(client, socket.socket) and isinstance(broker, socket.socket)
+        connection.start(self._client, self._broker, self._woken)
         self._on_end = on_end
         self._calm = True
         """True if nothing slows the relay down: both sockets are read, no output is unsent, all relays
@@ -97,6 +92,7 @@ class Relay:
         """Number of reads from the client up to the next one that is measured."""
         self._sampled_us = 0
         """Time (µs) at which a measured request was sent to the broker; 0 if none waits for its answer."""
+        self._sampled_api_key = -1
         self.lingering: Lingering | None = None
         """The client's socket, if it stays open for a moment after the relay has ended; else None."""
         self.unforwarded_bytes = 0
@@ -112,7 +108,6 @@ class Relay:
         if reactor.buffered.full:
             self.slow_down()
         reactor.buffered.relays.add(self)
-        connection.on_wake = self._woken
         reactor.register(self._client.fd, READ, self._client_ready, self._failed)
         reactor.register(self._broker.fd, READ, self._broker_ready, self._failed)
 
@@ -147,7 +142,6 @@ class Relay:
             else:
                 side.sock.close()
             side.kept, side.own, side.unsent = b"", None, NOTHING
-            side.judge, side.half = unconnected, None  # breaks the reference cycle of connection and sides
         self._reactor.buffered.leave(self)
         self.connection.end(self._reactor.now_ms)
         self._on_end(self, reason, detail)
@@ -168,10 +162,8 @@ class Relay:
 
     def _client_ready(self, events: int) -> None:
         client = self._client
-        if events == READ and self._calm and not client.kept and self.connection.state == OPEN:
-            if self.connection.request_rest_bytes >= SPLICED_BYTES_MIN and self._spliced(
-                client, self._broker
-            ):
+        if events == READ and self._calm and not client.kept and self.connection.effects.read_client:
+            if client.rest_bytes >= SPLICED_BYTES_MIN and self._spliced(client, self._broker):
                 return
             self._until_sample -= 1
             if self._until_sample > 0:
@@ -186,9 +178,7 @@ class Relay:
         if self._sampled_us:
             self._note_answer()
         if events == READ and self._calm and not broker.kept:
-            if self.connection.response_rest_bytes >= SPLICED_BYTES_MIN and self._spliced(
-                broker, self._client
-            ):
+            if broker.rest_bytes >= SPLICED_BYTES_MIN and self._spliced(broker, self._client):
                 return
             self._pass_on(broker)
         else:
@@ -198,21 +188,20 @@ class Relay:
         """Pass on the client's bytes. If they are one request, and no other is in flight, measure the time
         until it was sent, and later the time of the broker's answer. Otherwise try again with the next bytes.
         """
-        in_flight, reactor = self.connection.in_flight, self._reactor
-        was_idle = not in_flight
+        connection, reactor = self.connection, self._reactor
+        was_idle = connection.idle
         self._pass_on(client)
-        if was_idle and len(in_flight) == 1 and in_flight[0].kind <= CHARGED and not self._broker.unsent:
+        self._sampled_api_key = connection.asked_api_key
+        if was_idle and self._sampled_api_key >= 0 and not self._broker.unsent:
             now_us = reactor.present_us()
             reactor.latencies.forward.note(now_us - reactor.clock.now_us)
             self._sampled_us, self._until_sample = now_us, SAMPLE
 
     def _note_answer(self) -> None:
         """Measure the time after which the broker has answered the measured request."""
-        in_flight, sampled_us = self.connection.in_flight, self._sampled_us
+        waited_us = max(self._reactor.clock.now_us - self._sampled_us, 0)
         self._sampled_us = 0
-        if in_flight:
-            waited_us = max(self._reactor.clock.now_us - sampled_us, 0)
-            self._reactor.latencies.note_answer(in_flight[0].plan.api_key, waited_us)
+        self._reactor.latencies.note_answer(self._sampled_api_key, waited_us)
 
     def _woken(self) -> None:
         """Send bytes that the connection has produced by itself, such as a response of Weir's own, and not
@@ -228,7 +217,7 @@ class Relay:
         try:
             self._side_ready(side, events)
         except BlockingIOError:  # no longer ready
-            return
+            pass
         except OSError as error:
             self.close(side.reset, str(error))
             return
@@ -252,9 +241,9 @@ class Relay:
                 self._ended(side)
             else:
                 side.received_bytes += count
-                consumed = side.judge(reactor.buffer, reactor.view, count, reactor.now_ms)
-                if consumed < count:
-                    side.kept = bytes(reactor.view[consumed:count])
+                self.connection.receive(side, reactor.buffer, reactor.view, count, reactor.now_ms)
+                if effects.consumed < count:
+                    side.kept = bytes(reactor.view[effects.consumed : count])
                     self._hold()
                 if effects.to_broker:
                     segments, effects.to_broker = effects.to_broker, []
@@ -272,10 +261,10 @@ class Relay:
 
     def _spliced(self, side: Side, other: Side) -> bool:
         """Pass on bytes of a large frame within the kernel. Return False if somebody must see them."""
-        reactor, half = self._reactor, side.half
-        if half is None or reactor.read_bytes_max or not reactor.splicer.works:
+        reactor, connection = self._reactor, self.connection
+        if not self._splices or reactor.read_bytes_max or not reactor.splicer.works:
             return False
-        passable = half.passable_bytes()
+        passable = connection.passable_bytes(side)
         if passable < SPLICED_BYTES_MIN:
             return False
         try:
@@ -294,26 +283,24 @@ class Relay:
             side.received_bytes += count
             if unsent:
                 self._keep_unsent(other, unsent, 0)
-            half.passed(count, reactor.now_ms)
+            connection.passed(side, count, reactor.now_ms)
             self._flush()
             if count == passable:
-                self._read_behind(side, half)
+                self._read_behind(side)
         else:
             self._ended(side)
-        if self.connection.effects.changed or not self._calm:
+        if connection.effects.changed or not self._calm:
             self._obey()
         return True
 
-    def _read_behind(self, side: Side, half: Half) -> None:
+    def _read_behind(self, side: Side) -> None:
         """Read few bytes at once behind spliced ones: the end of the frame, if it has not ended, and then the
         beginning of the next frame, which is likely to be large too.
         """
-        connection = self.connection
-        rest = connection.request_rest_bytes if side is self._client else connection.response_rest_bytes
-        side.read_bytes = half.first_bytes
-        if rest and self._calm and not self._closed:
+        side.read_bytes = side.first_bytes
+        if side.rest_bytes and self._calm and not self._closed:
             self._pass_on(side)
-            side.read_bytes = half.first_bytes
+            side.read_bytes = side.first_bytes
 
     def _side_ready(self, side: Side, events: int) -> None:
         if events & WRITE and side.unsent:
@@ -324,7 +311,7 @@ class Relay:
                 self._hold()
         if events & READ and side.interest & READ:
             if self._may_read(side):
-                if side is self._broker or self.connection.takes_client(self._reactor.now_ms):
+                if side is self._broker or self.connection.wake(self._reactor.now_ms).read_client:
                     self._read(side)
                     return
                 if not side.sock.recv(1, socket.MSG_PEEK):
@@ -344,7 +331,7 @@ class Relay:
         buffer, view = self._buffer_for(side)
         room = 0
         if side is self._client:
-            room = min(self.connection.client_room_bytes(self._reactor.now_ms), len(view) - kept)
+            room = min(self.connection.effects.room_bytes, len(view) - kept)
             if not room:
                 self._present(side)
                 return
@@ -352,7 +339,7 @@ class Relay:
         count = side.recv_into(view[kept:] if kept else view, room)
         if count:
             side.received_bytes += count
-            self._judge(side, buffer, view, kept + count)
+            self._receive(side, buffer, view, kept + count)
         else:
             self._ended(side)
 
@@ -362,9 +349,7 @@ class Relay:
 
     def _left(self, side: Side) -> None:
         self._calm = False
-        if side is self._client and not side.left:
-            self.connection.client_left()
-        side.left = True
+        self.connection.leave(side)
 
     def _buffer_for(self, side: Side) -> tuple[bytearray, memoryview]:
         """Return a buffer that begins with the side's kept bytes and has room behind them.
@@ -382,11 +367,11 @@ class Relay:
             side.own[:count] = side.kept
         return side.own, memoryview(side.own)
 
-    def _judge(self, side: Side, buffer: bytearray, view: memoryview, end: int) -> None:
+    def _receive(self, side: Side, buffer: bytearray, view: memoryview, end: int) -> None:
         """Pass `buffer[:end]` to the connection; keep the bytes that it does not consume, and send its
         output.
         """
-        consumed = side.judge(buffer, view, end, self._reactor.now_ms)
+        consumed = self.connection.receive(side, buffer, view, end, self._reactor.now_ms).consumed
         if buffer is side.own and not consumed:
             side.kept = view[:end]
         else:
@@ -475,10 +460,13 @@ class Relay:
         if self._closed:
             return
         connection, now_ms = self.connection, self._reactor.now_ms
+        effects = connection.wake(now_ms)
+        self._flush()
         # The broker first: its responses may be what the client's requests wait for.
-        if self._broker.kept and connection.takes_broker(now_ms):
+        if self._broker.kept and effects.read_broker:
             self._present(self._broker)
-        if self._client.kept and connection.takes_client(now_ms):
+            connection.wake(now_ms)
+        if self._client.kept and effects.read_client:
             self._present(self._client)
         effects = connection.settle(now_ms)
         if effects.close_reason is not None:
@@ -511,15 +499,12 @@ class Relay:
         turn.
         """
         self._resumes = False
-        if not self._closed:
-            self.connection.begin_turn()
-            self._flush()
-            self._obey()
+        self._obey()
 
     def _present(self, side: Side) -> None:
         """Pass the kept bytes of this side to the connection again."""
         buffer, view = self._buffer_for(side)
-        self._judge(side, buffer, view, len(side.kept))
+        self._receive(side, buffer, view, len(side.kept))
 
     def _set_interest(self, side: Side, *, read: bool) -> None:
         interest = WRITE if side.unsent else 0

@@ -2,31 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias
+from collections.abc import Sequence
+from typing import Protocol
 
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection.effects import End
 from weir.proxy.net.poll import READ
-
-
-class Half(Protocol):
-    """A connection's `Inbound` or `Outbound`."""
-
-    first_bytes: int
-    """Number of bytes to read of the next frame if it is large. The rest need not be seen."""
-
-    def passable_bytes(self) -> int:
-        """Return the number of bytes that come next and that nobody needs to see."""
-
-    def passed(self, count: int, now_ms: int) -> None:
-        """Note that the next `count` bytes have been forwarded unseen."""
-
-
-Judge: TypeAlias = Callable[[bytearray, memoryview, int, int], int]
-"""Function (data, memoryview of data, end, now_ms) that processes `data[:end]` and returns the number of
-bytes consumed: `Inbound.judge` or `Outbound.judge`.
-"""
 
 
 class Socket(Protocol):
@@ -67,9 +48,7 @@ class Side(End):
 
     __slots__ = (
         "fd",
-        "half",
         "interest",
-        "judge",
         "own",
         "read_bytes",
         "received_bytes",
@@ -89,9 +68,6 @@ class Side(End):
         self.fd = sock.fileno()
         self.recv_into = sock.recv_into
         self.send = sock.send
-        self.judge: Judge = unconnected
-        self.half: Half | None = None
-        """The part of the connection that processes the bytes from this socket, if splicing is possible."""
         self.read_bytes = 0
         """Maximum number of bytes of the next read: fewer if the rest of a frame shall be spliced; else 0."""
         self.reset = reset
@@ -109,10 +85,3 @@ class Side(End):
     def held_bytes(self) -> int:
         """Size (bytes) of the buffers that hold the bytes in `kept` and `unsent`."""
         return (len(self.kept) if self.own is None else len(self.own)) + self.unsent_bytes
-
-
-def unconnected(_data: bytearray, _view: memoryview, _end: int, _now_ms: int) -> int:
-    """Raise AssertionError. Takes the place of `Inbound.judge` or `Outbound.judge` in a side whose connection
-    is not set yet or has ended, so that bytes read too early or too late show a bug.
-    """
-    raise AssertionError("a side without a connection")

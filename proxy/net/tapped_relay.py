@@ -47,7 +47,7 @@ class TappedRelay(TlsRelay):
         """Take over both sockets, and show their bytes to `tap`."""
         super().__init__(reactor, client, broker, connection, on_end)
         self._tap = tap
-        self._client.half = self._broker.half = None  # spliced bytes are not seen
+        self._splices = False  # spliced bytes are not seen
         self._client.recv_into = _shown(self._client.recv_into, tap, by_client=True)
         self._broker.recv_into = _shown(self._broker.recv_into, tap, by_client=False)
 

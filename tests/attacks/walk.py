@@ -69,6 +69,7 @@ class Walk:
         self._client, relay_client = tcp_pair()
         self._broker, relay_broker = tcp_pair()
         self.connection = connection(table)
+        self.connection.clock = self._reactor.clock
         self._relay = Relay(self._reactor, relay_client, relay_broker, self.connection, self._ended)
         self._received = bytearray()
         self._is_open = True

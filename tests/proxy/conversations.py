@@ -179,7 +179,7 @@ class Conversation:
             "to_client": bytes(wire.to_client),
             "left": wire.waiting_bytes,
             "in_flight": list(session.in_flight),
-            "rest": (session.request_rest_bytes, session.response_rest_bytes),
+            "rest": (session.client_end.rest_bytes, session.broker_end.rest_bytes),
             "charged": {
                 (kind, b.tags.client_id): (b.charged, b.throttled)
                 for kind in ("produce", "fetch")

@@ -93,6 +93,7 @@ class Rig:
         self.clock = Clock()
         self.reactor = Reactor(self.clock)
         self.session = session or new_connection(table, hold=hold)
+        self.session.clock = self.reactor.clock
         self.client, relay_client = _maybe_secured(pair(), tls="client" in tls, server=True)
         self.broker, relay_broker = _maybe_secured((broker_pair or pair)(), tls="broker" in tls, server=False)
         self.ends: list[tuple[CloseReason, str]] = []

@@ -28,8 +28,7 @@ from tests.proxy.wire import FIRST_HOLD_MS, Wire, new_connection
 from tests.wire.frames import padded, request, response
 from weir.protocol.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from weir.proxy.connection.connection import Connection
-from weir.proxy.connection.inbound import Inbound
-from weir.proxy.connection.outbound import Outbound
+from weir.proxy.connection.effects import End
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.plans import Plans
 from weir.quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
@@ -246,11 +245,11 @@ DIALOGUES: Final = {
 @pytest.mark.parametrize("error_code", [0, REFUSED])
 def test_no_long_lived_object_holds_a_credential(mechanism: str, raw: bool, error_code: int) -> None:
     session = new_connection(plans=Plans(Counters()))
-    requests, responses = Inbound(session), Outbound(session)
+    requests, responses = session.client_end, session.broker_end
 
-    def feed(judge: Inbound | Outbound, sent: bytes) -> None:
+    def feed(end: End, sent: bytes) -> None:
         data = bytearray(sent)
-        assert judge.judge(data, memoryview(data), len(data), 0) == len(data)
+        assert session.receive(end, data, memoryview(data), len(data), 0).consumed == len(data)
         session.effects.to_broker.clear()
         session.effects.to_client.clear()
 

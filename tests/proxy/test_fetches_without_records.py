@@ -28,7 +28,6 @@ from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection import emptied as emptied_module
 from weir.proxy.connection.connection import Connection
 from weir.proxy.connection.effects import SCANNED_ELEMENTS
-from weir.proxy.connection.outbound import Outbound
 from weir.proxy.connection.state import State
 from weir.proxy.connection.usage_registries import UsageRegistries
 from weir.quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
@@ -236,7 +235,7 @@ def test_records_of_many_topics_are_taken_out_over_several_turns_and_addresses_m
         play.at(NOW_MS).client(fetch(1, version))
         play.to_broker(least(1, version))
         answer = response(value, version)
-        consumed = in_turns(session, Outbound(session).judge, answer)
+        consumed = in_turns(session, session.broker_end, answer)
         assert max(consumed) < len(answer) / 12_000 * SCANNED_ELEMENTS / 2 + 100
         got = b"".join(session.effects.to_client)
         assert b"kafka" not in got

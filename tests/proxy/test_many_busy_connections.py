@@ -13,7 +13,6 @@ from tests.wire.frames import request
 from weir.protocol.messages import MetadataRequest
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection.effects import TURN_FRAMES
-from weir.proxy.connection.inbound import Inbound
 from weir.proxy.handlers.plan import Plan
 from weir.proxy.net.poll import WRITE
 from weir.proxy.net.reactor import BUSY_FRAMES, BUSY_SOCKETS, EVENTS_MAX, Reactor
@@ -124,5 +123,6 @@ def test_a_connection_among_many_busy_ones_takes_few_requests_in_a_turn() -> Non
     connection = new_connection()
     connection.clock.frames_max = BUSY_FRAMES
     data = bytearray(ASKED * FRAMES)
-    assert Inbound(connection).judge(data, memoryview(data), len(data), 7) == BUSY_FRAMES * len(ASKED)
+    effects = connection.receive(connection.client_end, data, memoryview(data), len(data), 7)
+    assert effects.consumed == BUSY_FRAMES * len(ASKED)
     assert connection.settle(7).again

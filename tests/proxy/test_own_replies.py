@@ -11,8 +11,7 @@ from tests.wire.frames import padded, split, unknown_request
 from tests.wire.messages import ping, pong
 from weir.protocol.api import ApiKey
 from weir.proxy.connection.effects import TURN_FRAMES
-from weir.proxy.connection.inbound import REPLY_FRAMES, Inbound
-from weir.proxy.connection.outbound import Outbound
+from weir.proxy.connection.inbound import REPLY_FRAMES
 
 MAX: Final = 40
 MANY: Final = 95
@@ -22,17 +21,17 @@ ASKED: Final = b"".join(unknown_request(ApiKey.API_VERSIONS, 99, number) for num
 
 def test_a_turn_makes_few_replies_and_leaves_other_requests_for_the_next_turn() -> None:
     session = new_connection(in_flight_max=MAX)
-    requests, data = Inbound(session), bytearray(ASKED)
-    consumed = requests.judge(data, memoryview(data), len(data), 7)
+    data = bytearray(ASKED)
+    consumed = session.receive(session.client_end, data, memoryview(data), len(data), 7).consumed
     assert len(session.effects.to_client) == PER_TURN
     assert consumed * MANY == len(ASKED) * PER_TURN
     assert session.effects.changed
     session.effects.to_client.clear()
     left = session.settle(7)
     assert (left.again, left.read_client) == (True, False)
-    session.begin_turn()
-    del data[:consumed]
-    requests.judge(data, memoryview(data), len(data), 7)
+    session.clock.turn += 1
+    data = data[consumed:]
+    session.receive(session.client_end, data, memoryview(data), len(data), 7)
     assert len(session.effects.to_client) == PER_TURN
 
 
@@ -49,13 +48,13 @@ def test_a_reply_behind_a_response_goes_out_when_the_kernel_has_passed_the_respo
     session = new_connection()
     asked = bytearray(ping(1) + unknown_request(ApiKey.API_VERSIONS, 99, 2))
     head = bytearray(padded(pong(1), 300_000)[:100])
-    Inbound(session).judge(asked, memoryview(asked), len(asked), 7)
-    responses = Outbound(session)
-    responses.judge(head, memoryview(head), len(head), 7)
+    broker = session.broker_end
+    session.receive(session.client_end, asked, memoryview(asked), len(asked), 7)
+    session.receive(broker, head, memoryview(head), len(head), 7)
     assert len(session.effects.to_client) == 1
-    responses.passed(responses.passable_bytes() - 1, 7)
+    session.passed(broker, session.passable_bytes(broker) - 1, 7)
     assert len(session.effects.to_client) == 1
-    responses.passed(1, 7)
+    session.passed(broker, 1, 7)
     assert [int.from_bytes(each[4:8], "big") for each in session.effects.to_client[1:]] == [2]
 
 

@@ -39,7 +39,6 @@ from weir.protocol.values import Message, schema_of
 from weir.proxy.addresses import Address, AdvertisedAddresses, PortRange
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection.effects import SCANNED_ELEMENTS
-from weir.proxy.connection.outbound import Outbound
 
 REQUESTS: Final[dict[type[Message], type[Message]]] = {
     MetadataResponse: MetadataRequest,
@@ -383,7 +382,7 @@ def test_addresses_behind_many_topics_are_masked_over_several_turns(
     session = new_connection()
     with Playbook(session=session) as play:
         ask(play, message, version)
-        consumed = in_turns(session, Outbound(session).judge, answer)
+        consumed = in_turns(session, session.broker_end, answer)
         check_masked(answer, b"".join(session.effects.to_client), message, version)
         assert max(consumed) < EMPTY_TOPIC_BYTES * SCANNED_ELEMENTS + 500
         session.effects.to_client.clear()
@@ -397,7 +396,7 @@ def test_many_tagged_fields_are_searched_for_addresses_over_several_turns(messag
     session = new_connection()
     with Playbook(session=session) as play:
         ask(play, message, version)
-        consumed = in_turns(session, Outbound(session).judge, answer)
+        consumed = in_turns(session, session.broker_end, answer)
         assert b"".join(session.effects.to_client) == answer
         assert max(consumed) < 2 * SCANNED_ELEMENTS + 100
         session.effects.to_client.clear()

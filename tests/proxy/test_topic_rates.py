@@ -23,8 +23,6 @@ from weir.protocol.messages import (
     ShareFetchResponse,
 )
 from weir.proxy.connection.connection import Connection
-from weir.proxy.connection.inbound import Inbound
-from weir.proxy.connection.outbound import Outbound
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.mutations.cluster_state import ClusterState
 from weir.proxy.handlers.plans import Plans
@@ -300,7 +298,7 @@ def test_topic_rates_charge_and_forward_every_byte_in_any_chunks(
 def test_a_produce_request_of_many_topics_is_forwarded_over_several_turns_and_charged_once() -> None:
     session = new_connection(QuotaTable({(A, PRODUCE): 10**9}))
     frame = produce_to(1, **MANY, a=1500)
-    consumed = in_turns(session, Inbound(session).judge, frame)
+    consumed = in_turns(session, session.client_end, frame)
     assert len(consumed) > 5
     assert max(consumed) < len(frame) / 5
     assert b"".join(session.effects.to_broker) == frame
@@ -312,7 +310,7 @@ def test_many_produce_requests_share_the_topics_that_a_turn_scans() -> None:
     session = new_connection(QuotaTable({(A, PRODUCE): 10**9}))
     some = dict(list(MANY.items())[:1000])
     frames = b"".join(produce_to(number, **some, a=10) for number in range(20))
-    consumed = in_turns(session, Inbound(session).judge, frames)
+    consumed = in_turns(session, session.client_end, frames)
     assert max(consumed) < len(frames) / 4
     assert b"".join(session.effects.to_broker) == frames
     assert charged(session, "produce", "a") == 200
@@ -325,7 +323,7 @@ def test_a_fetch_response_of_many_topics_is_counted_over_several_turns_and_charg
     session = new_connection(QuotaTable({(A, FETCH): 1000}), buffer_bytes=buffer_bytes)
     Wire(session).feed(0, client=fetch(1, "a"))
     answer = fetched_from(1, **MANY, a=30_000)
-    consumed = in_turns(session, Outbound(session).judge, answer)
+    consumed = in_turns(session, session.broker_end, answer)
     assert len(consumed) > 5
     assert b"".join(session.effects.to_client) == answer
     assert session.violation is None

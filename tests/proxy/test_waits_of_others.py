@@ -259,5 +259,5 @@ def test_a_connection_says_why_it_takes_no_request() -> None:
     session.broker_end.unsent, session.rest_held_until_ms = NOTHING, 10
     assert session.waits_because(9) == "a topic in the request that is arriving is over its rate"
     assert session.waits_because(10) == ""
-    session.client_turn_over = True
+    session.client_turn = session.clock.turn
     assert session.waits_because(10) == "other connections have their turn"

@@ -7,21 +7,16 @@ again. The buffer holds rubbish where nothing was read, so that whoever looks th
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
 
 from weir.proxy.addresses import AddressBook, AdvertisedAddresses, PortRange, UnchangedAddresses
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection.connection import Connection, ConnectionLimits
 from weir.proxy.connection.effects import Effects, End
-from weir.proxy.connection.inbound import Inbound
-from weir.proxy.connection.outbound import Outbound
 from weir.proxy.connection.state import State
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.plans import Plans
 from weir.quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from weir.quotas.limiters.throttle import INT32_MAX
-
-Judge: TypeAlias = Callable[[bytearray, memoryview, int, int], int]
 
 APP = Entity(client_id="app")
 BUFFER_BYTES = 256 * 1024
@@ -83,9 +78,8 @@ def new_connection(
 
 
 class _Side:
-    def __init__(self, judge: Judge) -> None:
+    def __init__(self) -> None:
         self.end = End()  # not a base class: compiled classes have no interpreted subclasses
-        self.judge = judge
         self.unread = b""
 
     def read(self, most: int) -> bytes:
@@ -93,10 +87,6 @@ class _Side:
         read, self.unread = self.unread[:most], self.unread[most:]
         self.end.eof = self.end.left and not self.unread
         return read
-
-    def leave(self) -> None:
-        self.end.left = True
-        self.end.eof = not self.unread
 
 
 class Wire:
@@ -106,8 +96,8 @@ class Wire:
         self.session = session
         self.to_broker = bytearray()
         self.to_client = bytearray()
-        self._client, self._broker = _Side(Inbound(session).judge), _Side(Outbound(session).judge)
-        session.client_end, session.broker_end = self._client.end, self._broker.end
+        self._client, self._broker = _Side(), _Side()
+        session.start(self._client.end, self._broker.end, lambda: None)
 
     def feed(self, now_ms: int, client: bytes = b"", broker: bytes = b"") -> None:
         """More bytes from either side, or none: then only the time is new."""
@@ -118,7 +108,8 @@ class Wire:
                 if not self.session.waits_for_turn:
                     return
                 assert self.obey(now_ms).again, "a transport would not come back"
-                self.session.begin_turn()
+                self.session.clock.turn += 1
+                self.session.wake(now_ms)
                 self._flush()
 
     def exchange(self, now_ms: int, asked: bytes, answered: bytes) -> None:
@@ -128,12 +119,15 @@ class Wire:
 
     def client_ends(self) -> None:
         """The client closes its half, behind all that it has sent."""
-        self._client.leave()
-        self.session.client_left()
+        self._leave(self._client)
 
     def broker_ends(self) -> None:
         """The broker closes its half, behind all that it has sent."""
-        self._broker.leave()
+        self._leave(self._broker)
+
+    def _leave(self, side: _Side) -> None:
+        self.session.leave(side.end)
+        side.end.eof = not side.unread
 
     def wake(self, now_ms: int, event: Callable[[], None]) -> None:
         """Something happens that may wake the connection: an answer of its own is ready."""
@@ -172,16 +166,15 @@ class Wire:
         return len(self._client.unread) + len(self._client.end.kept)
 
     def _step_broker(self, now_ms: int) -> bool:
-        takes = self.session.takes_broker(now_ms)
+        takes = self.session.wake(now_ms).read_broker
         return takes and self._step(self._broker, now_ms, len(self._broker.unread))
 
     def _step_client(self, now_ms: int) -> bool:
-        if not self.session.takes_client(now_ms):
-            return False
-        return self._step(self._client, now_ms, self.session.client_room_bytes(now_ms))
+        effects = self.session.wake(now_ms)
+        return effects.read_client and self._step(self._client, now_ms, effects.room_bytes)
 
     def _step(self, side: _Side, now_ms: int, most: int) -> bool:
-        """Read at most this much and have it judged; whether anything has come of it."""
+        """Read at most this much; whether anything has come of it."""
         effects, size = self.session.effects, self.session.limits.stream_above_bytes
         if len(side.end.kept) >= size:
             size = 2 * len(side.end.kept)
@@ -191,7 +184,7 @@ class Wire:
             return False
         data = bytearray(b"\xa5" * size)
         data[:end] = bytes(side.end.kept) + read
-        consumed = side.judge(data, memoryview(data), end, now_ms)
+        consumed = self.session.receive(side.end, data, memoryview(data), end, now_ms).consumed
         assert 0 <= consumed <= end
         side.end.kept = bytes(data[consumed:end])
         progress = bool(read or consumed or effects.to_broker or effects.to_client)
@@ -205,7 +198,7 @@ class Wire:
         effects.to_broker, effects.to_client = [], []
 
 
-def in_turns(session: Connection, judge: Judge, sent: bytes) -> list[int]:
+def in_turns(session: Connection, end: End, sent: bytes) -> list[int]:
     """Present a buffer full of what was sent; in each later turn also the bytes that were left. Return the
     number of bytes that each turn consumed.
     """
@@ -213,8 +206,8 @@ def in_turns(session: Connection, judge: Judge, sent: bytes) -> list[int]:
     left = sent
     while left and len(consumed) < 100:
         session.clock.now_us += 1000
-        session.begin_turn()
+        session.clock.turn += 1
         data = bytearray(left[: max(BUFFER_BYTES, session.limits.stream_above_bytes)])
-        consumed.append(judge(data, memoryview(data), len(data), session.now_ms))
+        consumed.append(session.receive(end, data, memoryview(data), len(data), session.now_ms).consumed)
         left = left[consumed[-1] :]
     return consumed
