@@ -29,7 +29,7 @@ from bench.toll import BYTES
 from tests.proxy.wire import Wire, new_connection
 from weir.protocol.framing import LENGTH
 from weir.proxy.connection.connection import Connection
-from weir.proxy.handlers.replication.replica_fetcher import ReplicaFetcher
+from weir.proxy.handlers.replication.replica_fetcher import ReplicaFetcher, ReplicaFetches
 from weir.proxy.handlers.replication.replication import Replication
 from weir.quotas import QuotaTable, parse
 from weir.quotas.replication.replication_quotas import ReplicationQuotas
@@ -51,7 +51,7 @@ def _replica(listed: ReplicationThrottles) -> Callable[[], Connection]:
         replication = Replication(ReplicationQuotas(listed))
         replication.topic_names = {topic_id.bytes: name for name, topic_id in REPLICATED.items()}
         connection = new_connection(QuotaTable(BYTES), brokers=frozenset(), node_id=LEADER)
-        connection.replica_fetcher = ReplicaFetcher(replication, LEADER)
+        connection.state_of(ReplicaFetches).fetcher = ReplicaFetcher(replication, LEADER)
         connection.client.is_broker = True
         return connection
 

@@ -105,8 +105,6 @@ class Client:
         "sends_sasl_tokens",
         "software",
         "time_ledger",
-        "topics_fetched",
-        "topics_produced",
         "usage",
         "user",
     )
@@ -175,10 +173,6 @@ class Client:
         """Time (ms) at which every hold of a first request of this connection must end; None before the first
         hold.
         """
-        self.topics_produced: set[bytes] = set()
-        """Names, in UTF-8, of the topics with a rate to which this connection has begun to produce."""
-        self.topics_fetched: set[bytes] = set()
-        """Names, in UTF-8, of the topics with a rate that share fetches of this connection have named."""
         self.parse_cache = ParseCache()
         self.usage = usage
         """Object that counts this connection's usage; None if usage is not recorded."""
@@ -257,8 +251,6 @@ class Client:
         """
         if user != self.user or not self.authenticated:
             self.first_request_seen = self.first_produce_seen = False
-            self.topics_produced.clear()
-            self.topics_fetched.clear()
             self.first_hold_end_ms = None
         self.user = user
         self.authenticated = True

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from weir.protocol.errors import ProtocolError
 from weir.protocol.framing import missing_bytes
@@ -26,7 +26,7 @@ from weir.proxy.close_reasons import BY_CLIENTS, CloseReason
 from weir.proxy.connection import replies
 from weir.proxy.connection.charges import charge_request_time
 from weir.proxy.connection.client import Client  # fields' types: mypyc wants them at run time
-from weir.proxy.connection.effects import Clock, Effects, End
+from weir.proxy.connection.effects import UNLIMITED, Clock, Effects, End
 from weir.proxy.connection.ending import find_end
 from weir.proxy.connection.in_flight import CHARGED, DEFERRED, LOCAL, RequestInFlight
 from weir.proxy.connection.inbound import Inbound
@@ -47,25 +47,21 @@ from weir.proxy.connection.usage import ConnectionUsage
 from weir.proxy.connection.usage_counters import MUTATION
 from weir.proxy.handlers.plan import ByteCounter, Plan
 from weir.proxy.handlers.quota_api.quota_admin import NoQuotaAdmin, QuotaAdmin
-from weir.proxy.handlers.replication.replica_fetcher import ReplicaFetcher
 from weir.proxy.handlers.sasl.identity import ANONYMOUS as ANONYMOUS
-from weir.proxy.handlers.topics.fetch_sessions import FetchSession
 from weir.quotas.limiters.throttle import INT32_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from weir.protocol.versions import VersionRange
     from weir.proxy.addresses import AdvertisedAddresses
     from weir.proxy.counters import Counters
     from weir.proxy.handlers.mutations.cluster_state import ClusterState
     from weir.proxy.handlers.plans import Plans
-    from weir.proxy.handlers.replication.replication import Replication
     from weir.proxy.handlers.sasl.identity import Identities
     from weir.quotas import BrokerQuotas, QuotaKey
 
-UNLIMITED: Final = 2**31 - 1
-"""Number of bytes to read that is larger than every buffer."""
+S = TypeVar("S")
 
 
 def _nobody() -> None:
@@ -120,8 +116,8 @@ class Connection:
         "_inbound",
         "_on_ready",
         "_outbound",
+        "_states",
         "addresses",
-        "authorized_again",
         "broker_end",
         "broker_turn",
         "byte_counter",
@@ -133,8 +129,6 @@ class Connection:
         "decoded",
         "drain_reason",
         "effects",
-        "fetch_length",
-        "fetch_session",
         "held_until_ms",
         "hold",
         "hurries",
@@ -147,15 +141,12 @@ class Connection:
         "now_ms",
         "paused",
         "plans",
-        "produce_shape",
         "quota_admin",
         "quotas",
-        "replica_fetcher",
         "report_ms",
         "rest_held_until_ms",
         "settled_us",
         "spare",
-        "speaks_api_versions_3",
         "state",
         "throttled_by",
         "throttled_until_ms",
@@ -177,7 +168,7 @@ class Connection:
         peer: str = "",
         quota_admin: QuotaAdmin | None = None,
         brokers: frozenset[str] | None = None,
-        replication: Replication | None = None,
+        states: Iterable[object] = (),
         clock: Clock | None = None,
         usage: ConnectionUsage | None = None,
         number: int = 0,
@@ -189,9 +180,9 @@ class Connection:
         are delayed, as brokers did before KIP-219; without `hold`, the connection is muted after the
         response. `user` is the principal of the client's certificate, `peer` the client's address. `brokers`
         are the brokers' principals at a replication listener: the set is empty if every principal there is a
-        broker, and None at all other listeners. `replication` are the replication quotas, None likewise.
-        `clock` belongs to the transport. `usage` counts the client's usage; None if usage is not recorded.
-        `number` is the number of connections opened before.
+        broker, and None at all other listeners. `states` are those states of capabilities that are not
+        made by their first use (`state_of`). `clock` belongs to the transport. `usage` counts the client's
+        usage; None if usage is not recorded. `number` is the number of connections opened before.
         """
         # The transport
         self.effects = Effects()
@@ -259,37 +250,18 @@ class Connection:
             usage=usage,
             in_flight_max=limits.in_flight_max,
         )
-        # Fields of handlers
-        self.authorized_again = False
-        """True if the broker has just confirmed that the client is authenticated, for a request that Weir
-        itself answers. A query asks the broker for this confirmation before Weir decides about the request
-        again.
-        """
+        # For handlers
+        self._states: dict[type, object] = {type(state): state for state in states}
+        """States of capabilities, by their class."""
         self.decoded: object = None
         """Request that a query has decoded, so that Weir can decide about the request again; or the error of
         decoding it. None if no query has decoded the present request.
         """
-        self.speaks_api_versions_3 = False
-        """True if the client has sent ApiVersions in v3 or newer."""
-        self.fetch_session: FetchSession | None = None
-        """State of the client's fetch session (KIP-227), tracked while topics have rates."""
-        self.replica_fetcher: ReplicaFetcher | None = None
-        """State of the connection's replica fetches; None unless the connection is at a replication listener.
-        """
-        if replication is not None and node_id is not None:
-            self.replica_fetcher = ReplicaFetcher(replication, node_id)
-        self.fetch_length = 0
-        """Length (bytes) of the longest fetch request of the latest fetch session."""
         self.unconfirmed_us = 0.0
         """Request time (µs) by which the latest request may cost more than Weir's estimate."""
         self.settled_us = 0
         """Time (µs) up to which the broker's work on this connection was charged already. A correction by
         response time charges only later work.
-        """
-        self.produce_shape: tuple[Plan, bytes, int, float] | None = None
-        """Beginning of the latest produce request with one partition: its plan, its bytes from the client-id
-        on, the offset of its records' length, and the cost (µs) of these bytes. Kept while request time is
-        charged; else None.
         """
         self.report_ms = 0
         """Throttle time (ms) to write into the response that is being rewritten."""
@@ -344,25 +316,19 @@ class Connection:
         """Go on with what has waited for this time or turn, and say which sides may be read now. Kept bytes
         of such a side are to be received again.
         """
-        effects = self.effects
         if self.state == THROTTLED:
             self.release(now_ms)
         if self.paused is not None and not self.client_turn_over:
             self._go_on()
-        effects.read_client = self.takes_client(now_ms)
-        effects.read_broker = self.takes_broker(now_ms)
-        effects.room_bytes = self.client_room_bytes(now_ms)
-        return effects
+        return self._say_what_to_read(now_ms)
 
     def settle(self, now_ms: int) -> Effects:
         """Say what is to be done after all bytes were received and sent: the sides to read, the next
         deadline, and the close reason.
         """
-        effects = self.effects
-        effects.changed = False
         find_end(self, now_ms)
-        effects.read_client = self.takes_client(now_ms)
-        effects.read_broker = self.takes_broker(now_ms)
+        effects = self._say_what_to_read(now_ms)
+        effects.changed = False
         times = (
             self.throttled_until_ms,
             self.held_until_ms,
@@ -371,6 +337,13 @@ class Connection:
         )
         effects.deadline_ms = min((time_ms for time_ms in times if time_ms > now_ms), default=0)
         effects.again = self.waits_for_turn
+        return effects
+
+    def _say_what_to_read(self, now_ms: int) -> Effects:
+        effects = self.effects
+        effects.read_client = self.takes_client(now_ms)
+        effects.read_broker = self.takes_broker(now_ms)
+        effects.room_bytes = self.client_room_bytes(now_ms) if effects.read_client else 0
         return effects
 
     def leave(self, end: End) -> None:
@@ -568,7 +541,7 @@ class Connection:
                 self.release(self.now_ms)
             elif self.state == DRAINING:
                 self.effects.change()
-            self.effects.read_client = self.takes_client(self.now_ms)
+            self._say_what_to_read(self.now_ms)
 
     def violate(self, reason: CloseReason, detail: str) -> None:
         """Close the connection because a peer violated the protocol. Only the first violation is recorded."""
@@ -629,6 +602,13 @@ class Connection:
         self.decoded = None
 
     # Called by handlers
+
+    def state_of(self, kind: type[S]) -> S:
+        """Return the state that a capability keeps for this connection: an object of its own class."""
+        found = self._states.get(kind)
+        if found is None:
+            found = self._states[kind] = kind()
+        return cast("S", found)
 
     @property
     def broker_versions(self) -> Plans:

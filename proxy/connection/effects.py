@@ -47,8 +47,8 @@ class Effects:
         """True if the transport is to read from the client."""
         self.read_broker = True
         """True if the transport is to read from the broker."""
-        self.room_bytes = 0
-        """Maximum number of bytes to read from the client, at the latest `Connection.wake`."""
+        self.room_bytes = UNLIMITED
+        """Maximum number of bytes to read from the client now; `UNLIMITED` if it may send a new request."""
         self.deadline_ms = 0
         """Time (ms) at which the transport must call `Connection.settle`; 0 for no deadline."""
         self.again = False
@@ -59,6 +59,10 @@ class Effects:
         """Reason why both sockets are to be closed now; None while the connection stays open."""
         self.close_detail = ""
         """Details of the close reason, for the log."""
+
+    def take_nothing(self) -> None:
+        """Have the transport ask (`Connection.wake`) before it reads from the client again."""
+        self.room_bytes = 0
 
     def change(self) -> None:
         """Set `changed`, so that the transport calls `Connection.settle`."""
@@ -92,6 +96,8 @@ class End:
         """Number of bytes to read of the next frame if it is large. The rest need not be seen."""
 
 
+UNLIMITED: Final = 2**31 - 1
+"""Number of bytes to read that is larger than every buffer."""
 FIRST_BYTES: Final = 16 * 1024
 """Number of bytes to read of a large frame whose rest is likely to be spliced: its fields before the records.
 """

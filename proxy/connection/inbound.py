@@ -214,7 +214,7 @@ class Inbound:
         elif draining:  # these may have been the last bytes to wait for
             connection.effects.change()
         elif not may_go:  # until the response
-            connection.effects.read_client = False
+            connection.effects.take_nothing()
         if position > start:
             connection.effects.to_broker.append(view[start:position])
         return position

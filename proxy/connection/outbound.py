@@ -200,8 +200,8 @@ class Outbound:
         self._begun = True
         record.begin_response(connection, end - LENGTH_BYTES, charged=False)
         record.empty(self._mute_emptied(record))
-        if connection.fetch_session is not None:
-            connection.fetch_session.answered(frame, emptied.head_bytes, end)
+        if record.plan.on_emptied is not None:
+            record.plan.on_emptied(connection, frame, emptied.head_bytes, end)
         edit = self._process(record, frame, 0, end, end - LENGTH_BYTES, True)
         if edit is IN_PARTS:
             emptied.mask_all(frame)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from weir.proxy.handlers.decisions import Decision, Forward, Wait
 
@@ -32,11 +32,12 @@ if TYPE_CHECKING:
     from weir.proxy.counters import Counters
     from weir.proxy.handlers.mutations.cluster_state import ClusterState
     from weir.proxy.handlers.quota_api.quota_admin import QuotaAdmin
-    from weir.proxy.handlers.replication.replica_fetcher import ReplicaFetcher
     from weir.proxy.handlers.sasl.exchange import Exchange
     from weir.proxy.handlers.sasl.identity import Identities
-    from weir.proxy.handlers.topics.fetch_sessions import FetchSession
     from weir.quotas import BrokerQuotas, Budget, ClientLedger, Cost, QuotaKey
+
+
+S = TypeVar("S")
 
 
 class BrokerVersions(Protocol):
@@ -64,10 +65,6 @@ class RequestClient(Protocol):
     """True once this connection's first produce request was admitted. Until then the request may be held for
     throttles that other connections of its client have caused.
     """
-    topics_produced: set[bytes]
-    """Names, in UTF-8, of the topics with a rate to which this connection has produced."""
-    topics_fetched: set[bytes]
-    """Names, in UTF-8, of the topics with a rate that share fetches of this connection have named."""
 
     @property
     def user(self) -> str:
@@ -179,9 +176,6 @@ class Context(Protocol):
     def node_id(self) -> int | None:
         """Node id of the broker; None if unknown."""
 
-    speaks_api_versions_3: bool
-    """True if the client has sent ApiVersions in v3 or later (KIP-511)."""
-
     @property
     def identities(self) -> Identities:
         """Rules for principals that SASL exchanges do not show, and principals learnt from brokers; shared by
@@ -192,10 +186,10 @@ class Context(Protocol):
     def counters(self) -> Counters:
         """Counters of the process."""
 
-    authorized_again: bool
-    """True if the broker has just confirmed that the client is authenticated, for the request that is being
-    processed. A query asks for this confirmation before Weir decides about the request again.
-    """
+    def state_of(self, kind: type[S]) -> S:
+        """Return the state that a capability keeps for the connection: an object of the class `kind`, made
+        at the first use unless the connection began with one.
+        """
 
     decoded: object
     """Request that a query has decoded, so that Weir can decide about the request again; or the error of
@@ -208,26 +202,9 @@ class Context(Protocol):
         processed in parts.
         """
 
-    fetch_session: FetchSession | None
-    """Latest fetch session of the connection; None before the first. Kept up to date only while topics have
-    rates.
-    """
-    replica_fetcher: ReplicaFetcher | None
-    """State of the connection's replica fetches; None if the connection is not at a replication listener."""
-    fetch_length: int
-    """Length (bytes) of the longest fetch request of the latest fetch session; tracked while request time is
-    charged, 0 if no fetch was seen.
-    """
     unconfirmed_us: float
     """Request time (µs) by which the latest produce request may cost more than its estimate; `extra_us` sets
     this field. 0 if the difference is too small to be found by the broker's response time (`confirmed_us`).
-    """
-    produce_shape: tuple[Plan, bytes, int, float] | None
-    """Beginning of the latest produce request with one partition, kept while request time is charged; else
-    None.
-
-    The values are: the request's plan; its bytes from the client-id on; the offset in the frame of the field
-    with the records' length (of that field's last byte if it is an int32); the cost (µs) of these bytes.
     """
 
     @property
@@ -413,6 +390,10 @@ class Plan:
     tell: Tell | None = None
     """Function that counts a throttled response from which Weir has removed the records; None if Weir never
     removes records from responses of this plan.
+    """
+    on_emptied: Callable[[Context, bytearray, int, int], None] | None = None
+    """Function (context, data, body, end) that learns from a response without records, whose body is
+    `data[body:end]`; None for no call.
     """
     byte_counter: Callable[[Context, ClientLedger], ByteCounter | None] | None = None
     """Function that returns the byte counter for a charged response; None if no bytes are to be counted.

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection.connection import Connection
-from weir.proxy.connection.effects import NOTHING
+from weir.proxy.connection.effects import NOTHING, UNLIMITED
 from weir.proxy.net.latency import SAMPLE
 from weir.proxy.net.lingering import Lingering, close_slowly, unread_bytes
 from weir.proxy.net.poll import BROKEN, LEFT, READ, WRITE
@@ -162,7 +162,12 @@ class Relay:
 
     def _client_ready(self, events: int) -> None:
         client = self._client
-        if events == READ and self._calm and not client.kept and self.connection.effects.read_client:
+        if (
+            events == READ
+            and self._calm
+            and not client.kept
+            and self.connection.effects.room_bytes == UNLIMITED
+        ):
             if client.rest_bytes >= SPLICED_BYTES_MIN and self._spliced(client, self._broker):
                 return
             self._until_sample -= 1
@@ -217,7 +222,7 @@ class Relay:
         try:
             self._side_ready(side, events)
         except BlockingIOError:  # no longer ready
-            pass
+            return
         except OSError as error:
             self.close(side.reset, str(error))
             return

@@ -31,6 +31,7 @@ from weir.proxy.handlers.mutations.cluster_state import ClusterState
 from weir.proxy.handlers.plans import Plans, prepare
 from weir.proxy.handlers.protected_topics.protected_topics import ProtectedTopics
 from weir.proxy.handlers.quota_api.quota_admin import NoQuotaAdmin, QuotaAdmin
+from weir.proxy.handlers.replication.replica_fetcher import ReplicaFetcher, ReplicaFetches
 from weir.proxy.handlers.replication.replication import Replication
 from weir.proxy.handlers.sasl.identity import Identities
 from weir.proxy.handlers.uplift.outdated_clients import OutdatedClients
@@ -239,11 +240,16 @@ class DataPlane:
             peer=str(client.peer),
             quota_admin=self.quota_admin,
             brokers=self.config.replication.principals if replication else None,
-            replication=self.replication if replication else None,
+            states=self._states(node_id) if replication else (),
             clock=self._reactor.clock,
             usage=None if self.usage is None else self.usage.of(node_id),
             number=self.counters.sessions_opened,
         )
+
+    def _states(self, node_id: int | None) -> tuple[ReplicaFetches]:
+        """Return the states of capabilities on a connection of a replication listener."""
+        fetcher = None if node_id is None else ReplicaFetcher(self.replication, node_id)
+        return (ReplicaFetches(fetcher),)
 
     def _say_ended(self, target: Target, peer: Address, reason: CloseReason, detail: str) -> None:
         details = {"reason": reason, **target.log_fields, "client": str(peer), "detail": detail}

@@ -159,7 +159,6 @@ def test_a_client_that_leaves_during_a_fetch_response_is_charged_for_its_topics(
     wire.exchange(0, fetch("a", epoch=-1).frame(), fetched_from(session_id=0, a=70_000)[:-1])
     assert session.throttled_until_ms == 0
     session.end(5)
-    session.end(6)
     other = connection(quotas)
     assert not delivers(other, fetch("a", epoch=-1), 10, 0, a=1)
     assert other.session.throttled_until_ms == 60_005

@@ -12,7 +12,7 @@ from tests.wire.frames import framed, request
 from tests.wire.messages import fetched, length_of
 from weir.protocol.messages import FetchRequest
 from weir.protocol.values import schema_of
-from weir.proxy.handlers.replication.replica_fetcher import ReplicaFetcher
+from weir.proxy.handlers.replication.replica_fetcher import ReplicaFetcher, ReplicaFetches
 from weir.proxy.handlers.replication.replica_fetches import REPLICA_FETCH_BYTES, replica_fetch_test
 from weir.proxy.handlers.replication.replication import Replication
 from weir.quotas import DEFAULT, Budget, Entity, QuotaTable
@@ -109,7 +109,7 @@ def test_a_replica_fetch_before_the_login_is_not_believed() -> None:
     topic, throttled = "t", ConfigKey(ResourceType.TOPIC, "t", Role.LEADER.replicas_key)
     quotas = ReplicationQuotas(ReplicationThrottles({throttled: "*"}))
     session = new_connection(node_id=1, brokers=frozenset())
-    session.replica_fetcher = ReplicaFetcher(Replication(quotas), 1)
+    session.state_of(ReplicaFetches).fetcher = ReplicaFetcher(Replication(quotas), 1)
     session.plans.identities.behind_sasl.add(1)
     named = FetchRequest.FetchTopic(
         topic=topic, partitions=[FetchRequest.FetchPartition(partition=0, fetch_offset=2**62)]

@@ -9,7 +9,7 @@ from tests.replication.leader import named, topic_id
 from tests.replication.script import LEADER, Throttles
 from tests.wire.frames import body_of, head_of, request, request_body_of, response
 from weir.protocol.messages import FetchRequest, FetchResponse
-from weir.proxy.handlers.replication.replica_fetcher import ReplicaFetcher
+from weir.proxy.handlers.replication.replica_fetcher import ReplicaFetcher, ReplicaFetches
 from weir.proxy.handlers.replication.replication import Replication
 from weir.quotas.replication.replication_quotas import ReplicationQuotas
 from weir.quotas.replication.throttles import ReplicationThrottles, Role
@@ -28,7 +28,7 @@ class Conversation:
         replication = Replication(self.quotas)
         replication.topic_names = {topic_id(TOPIC).bytes: TOPIC}
         session = new_connection(node_id=LEADER, brokers=frozenset())
-        session.replica_fetcher = ReplicaFetcher(replication, LEADER)
+        session.state_of(ReplicaFetches).fetcher = ReplicaFetcher(replication, LEADER)
         self.wire = Wire(session)
         self.now_ms = 1_000_000
         self.session = (0, 0)

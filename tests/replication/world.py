@@ -37,7 +37,7 @@ from tests.wire.frames import body_of, head_of, request, request_body_of, respon
 from weir.protocol.messages import FetchRequest, FetchResponse
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.plans import Plans
-from weir.proxy.handlers.replication.replica_fetcher import ReplicaFetcher
+from weir.proxy.handlers.replication.replica_fetcher import ReplicaFetcher, ReplicaFetches
 from weir.proxy.handlers.replication.replication import Replication
 from weir.quotas.replication.replication_quotas import ReplicationQuotas
 from weir.quotas.replication.throttles import ReplicationThrottles, Role
@@ -257,7 +257,7 @@ class Link:
         session = new_connection(
             plans=PLANS, node_id=LEADER, buffer_bytes=self.world.script.buffer_bytes, brokers=frozenset()
         )
-        session.replica_fetcher = ReplicaFetcher(self.world.replication, LEADER)
+        session.state_of(ReplicaFetches).fetcher = ReplicaFetcher(self.world.replication, LEADER)
         self.wire = Wire(session)
         self._sent_ms: int | None = None
         self._throttled: dict[Partition, list[tuple[Role, int]]] = {}

@@ -53,6 +53,17 @@ VERSIONS_BYTES_MAX: Final = 16 * 1024
 """Maximum length (bytes) of the body of an ApiVersions response: about 2,000 APIs. Kafka 4.2 has 93."""
 
 
+class ApiVersionsState:
+    """What a client has shown by its requests for versions."""
+
+    __slots__ = ("speaks_3",)
+
+    def __init__(self) -> None:
+        """Begin without a request."""
+        self.speaks_3 = False
+        """True if the client has sent ApiVersions in v3 or later (KIP-511)."""
+
+
 def plan_api_versions(plan: Plan) -> None:
     """Replace the versions in ApiVersions responses by those that Weir offers: versions that both the broker
     and Weir know, and versions that Weir translates for the broker (uplift). The last result is cached.
@@ -68,10 +79,10 @@ def plan_api_versions(plan: Plan) -> None:
             raise ProtocolError(f"more than {VERSIONS_BYTES_MAX} bytes of versions")
         if not complete:
             return WAIT
-        context.speaks_api_versions_3 = context.speaks_api_versions_3 or plan.version >= _SAYS_WHO
+        state = context.state_of(ApiVersionsState)
+        added = state.speaks_3 = state.speaks_3 or plan.version >= _SAYS_WHO
         if failed(data, body, end):
             return None
-        added = context.speaks_api_versions_3
         if cached is None or data[body:end] != cached[0] or added != cached[3]:
             message = codec_.decode(data, body, end)
             broker = ranges(message)

@@ -237,6 +237,19 @@ def _count(plan: Plan, data: bytearray, body: int, end: int) -> int:
     return count
 
 
+class QuotaApiState:
+    """What the quota API knows about a connection."""
+
+    __slots__ = ("authorized_again",)
+
+    def __init__(self) -> None:
+        """Begin without a confirmation."""
+        self.authorized_again = False
+        """True if the broker has just confirmed that the client is authenticated, for the request that is
+        being processed.
+        """
+
+
 def _authorize_again(context: Context) -> BrokerQuery:
     """Have the broker confirm that the client is authenticated: ask for the metadata of no topic on the
     client's connection.
@@ -245,7 +258,7 @@ def _authorize_again(context: Context) -> BrokerQuery:
     (KIP-368). Requests that Weir answers itself must not bypass that check.
     """
     yield from ask(MetadataRequest(topics=[]), 1, MetadataResponse)
-    context.authorized_again = True
+    context.state_of(QuotaApiState).authorized_again = True
     return None
 
 
@@ -253,7 +266,8 @@ def _authorized_again(context: Context) -> bool:
     """Return True if the broker has just confirmed that the client is authenticated. Also reset the
     confirmation: the next request needs another one.
     """
-    authorized_again, context.authorized_again = context.authorized_again, False
+    state = context.state_of(QuotaApiState)
+    authorized_again, state.authorized_again = state.authorized_again, False
     return authorized_again
 
 

@@ -13,7 +13,7 @@ from weir.protocol.messages import FetchRequest
 from weir.proxy.handlers.decisions import WAIT, Decision, Query, Wait
 from weir.proxy.handlers.plan import Context, Plan
 from weir.proxy.handlers.replication.incoming_fetch import IncomingFetch
-from weir.proxy.handlers.replication.replica_fetcher import EXEMPT
+from weir.proxy.handlers.replication.replica_fetcher import EXEMPT, ReplicaFetches
 from weir.proxy.handlers.replication.replica_fetches import IsReplicaFetch, replica_fetch_test
 from weir.proxy.handlers.whole_requests import whole_request
 
@@ -46,7 +46,7 @@ def _limited(
     context: Context, plan: Plan, data: bytearray, frame: int, end: int, complete: bool
 ) -> Decision | Wait:
     """Return the decision about a replica fetch."""
-    fetcher = context.replica_fetcher
+    fetcher = context.state_of(ReplicaFetches).fetcher
     if fetcher is None or not fetcher.reads:
         return EXEMPT
     body = request_body(data, frame, end, flexible=plan.flexible_request) if complete else INCOMPLETE

@@ -46,6 +46,16 @@ such a response as a whole.
 """
 
 
+class ReplicaFetches:
+    """State of a connection for `fetches`."""
+
+    __slots__ = ("fetcher",)
+
+    def __init__(self, fetcher: ReplicaFetcher | None = None) -> None:
+        """Begin without a fetch. `fetcher`: None if the connection is not at a replication listener."""
+        self.fetcher = fetcher
+
+
 class ReplicaFetcher:
     """The state of one connection at a replication listener."""
 

@@ -98,6 +98,22 @@ def extra(plan: Plan, api: ApiCost, chances: Random = _CHANCES) -> Extra | None:
     return None
 
 
+class RequestShapes:
+    """The latest requests of a connection, by which the cost of the next ones is known sooner."""
+
+    __slots__ = ("fetch_length", "produce")
+
+    def __init__(self) -> None:
+        """Begin with no requests."""
+        self.fetch_length = 0
+        """Length (bytes) of the longest fetch request of the latest fetch session; 0 if none was seen."""
+        self.produce: tuple[Plan, bytes, int, float] | None = None
+        """Beginning of the latest produce request with one partition: its plan; its bytes from the client-id
+        on; the offset in the frame of the field with the records' length (of that field's last byte if it is
+        an int32); the cost (µs) of these bytes. None before the first.
+        """
+
+
 def converted(version: int, newest: int | None) -> bool:
     """Return True if the broker must convert records to an older format for fetches of this version
     (KafkaApis, down-conversion). `newest` is the broker's last version of Fetch; None stands for a current
@@ -133,7 +149,7 @@ def known_us(context: Context, plan: Plan, data: bytearray, frame: int, end: int
     `data[frame:end]` can change it; INCOMPLETE if one can. None can in a produce request of one partition
     that begins with the same bytes as the connection's previous one, and whose records are not compressed.
     """
-    shape = context.produce_shape
+    shape = context.state_of(RequestShapes).produce
     if shape is None:
         return INCOMPLETE
     known, head, offset, us = shape
@@ -207,7 +223,7 @@ class _Produced:
             start = frame + REQUEST_HEAD_BYTES
             if first - start <= _SHAPE_BYTES_MAX:
                 offset = first - frame + _INT32.size + (0 if plan.flexible_request else _INT32.size - 1)
-                context.produce_shape = (plan, bytes(data[start:first]), offset, us)
+                context.state_of(RequestShapes).produce = (plan, bytes(data[start:first]), offset, us)
         elif topics > 1 or partitions > 1:
             all_of_them = partitions * topics / begun if 0 < begun < topics else float(partitions)
             most = length / _PARTITION_BYTES_LEAST
@@ -303,11 +319,11 @@ def fetched(plan: Plan, api: ApiCost) -> Extra | None:
         if epoch < 0:
             return 0.0
         length: int = LENGTH.unpack_from(data, frame)[0]
-        known = context.fetch_length
-        if epoch == 0 or length >= known:
-            context.fetch_length = length
+        shapes = context.state_of(RequestShapes)
+        if epoch == 0 or length >= shapes.fetch_length:
+            shapes.fetch_length = length
             return 0.0
-        return us_per_byte * (known - length)
+        return us_per_byte * (shapes.fetch_length - length)
 
     return look
 

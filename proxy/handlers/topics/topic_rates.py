@@ -97,7 +97,7 @@ class TopicByteCounter:
         hold. The bytes are held if this connection produces to a topic for the first time while that topic is
         over its rate.
         """
-        seen = context.client.topics_produced
+        seen = _state(context).produced
         new = self.counted.begun.keys() - seen - self.counted.unknown
         if not new:
             return 0
@@ -116,6 +116,39 @@ class TopicByteCounter:
 
     def cut(self, now_ms: int) -> None:
         """Charge no bytes: a broker ignores an incomplete request."""
+
+
+class TopicRatesState:
+    """What a connection has named: topics with a rate, as one principal."""
+
+    __slots__ = ("fetched", "produced", "session", "user")
+
+    def __init__(self) -> None:
+        """Begin with no topics."""
+        self.user = ""
+        """Principal that has named the topics."""
+        self.produced: set[bytes] = set()
+        """Names, in UTF-8, of the topics to which this connection has begun to produce."""
+        self.fetched: set[bytes] = set()
+        """Names, in UTF-8, of the topics that share fetches of this connection have named."""
+        self.session: FetchSession | None = None
+        """Latest fetch session of the connection; None before the first."""
+
+
+def _state(context: Context) -> TopicRatesState:
+    """Return the connection's state. Another principal begins without topics."""
+    state = context.state_of(TopicRatesState)
+    if state.user != context.client.user:
+        state.user = context.client.user
+        state.produced.clear()
+        state.fetched.clear()
+    return state
+
+
+def _emptied(context: Context, data: bytearray, body: int, end: int) -> None:
+    session = _state(context).session
+    if session is not None:
+        session.answered(data, body, end)
 
 
 class FetchByteCounter(TopicByteCounter):
@@ -243,10 +276,11 @@ def plan_fetch(plan: Plan) -> None:
         rates = _rates_of(ledger)
         if rates is None:
             return None
-        return FetchByteCounter(context, rates, FetchResponse, version, context.fetch_session)
+        return FetchByteCounter(context, rates, FetchResponse, version, _state(context).session)
 
     plan.admit, plan.whole = admit, True
     plan.byte_counter, plan.over, plan.tell = byte_counter, over_with_topics, _with_topics(plan.tell)
+    plan.on_emptied = _emptied
 
 
 def plan_share_fetch(plan: Plan) -> None:
@@ -274,7 +308,7 @@ def plan_share_fetch(plan: Plan) -> None:
             return decision
         if not topics.fetch.enforces:
             return decision.but(charged=True)
-        fetched = [name.decode() for name in context.client.topics_fetched]
+        fetched = [name.decode() for name in _state(context).fetched]
         if max_records is not None and topics.fetch.throttled_until_ms(fetched) > context.now_ms:
             position = INCOMPLETE if body == INCOMPLETE else max_records.locate(data, body, end, complete)
             if position == INCOMPLETE:
@@ -313,7 +347,7 @@ def _share_fetched(
         named, unnamed = _named_in(context, topics_of, rates, data, body, end)
     except ProtocolError:  # too many acknowledgements, or malformed: the response is charged all the same
         return None
-    context.client.topics_fetched |= named
+    _state(context).fetched |= named
     return ask_first(context, unnamed)
 
 
@@ -332,7 +366,8 @@ def _metered(
     A fetch of too many topics to read may have any topic. Its connection is not closed, because consumers of
     many topics would stop for good when the first topic gets a rate.
     """
-    session = context.fetch_session = context.fetch_session or FetchSession()
+    state = _state(context)
+    session = state.session = state.session or FetchSession()
     try:
         named, unnamed = _named_in(context, topics_of, rates, data, body, end)
         session.is_known = track(session, data, body, end, named) is not None
@@ -348,7 +383,7 @@ def _over(context: Context, ledger: ClientLedger) -> int:
     """Return the time (ms) until which a topic of the latest fetch is over its rate; 0 if no topic is. In
     hold mode return 0, too: Weir then delays responses and never removes their records.
     """
-    rates, session = _rates_of(ledger), context.fetch_session
+    rates, session = _rates_of(ledger), _state(context).session
     if rates is None or session is None or context.hold:
         return 0
     return rates.throttled_until_ms(_named(session))
@@ -365,7 +400,7 @@ def _tell(context: Context, ledger: ClientLedger) -> int:
     """Count a throttled response from which Weir has removed the records, for the topics of the latest fetch.
     Return the throttle time (ms).
     """
-    rates, session = _rates_of(ledger), context.fetch_session
+    rates, session = _rates_of(ledger), _state(context).session
     if rates is None or session is None:
         return 0
     return rates.tell_rest(_named(session), context.now_ms)

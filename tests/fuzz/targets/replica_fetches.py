@@ -31,7 +31,7 @@ from weir.protocol.messages import FetchRequest, FetchResponse
 from weir.proxy.connection.connection import Connection
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.plans import Plans
-from weir.proxy.handlers.replication.replica_fetcher import ReplicaFetcher
+from weir.proxy.handlers.replication.replica_fetcher import ReplicaFetcher, ReplicaFetches
 from weir.proxy.handlers.replication.replication import Replication
 from weir.quotas.replication.replication_quotas import ReplicationQuotas
 from weir.quotas.replication.throttles import ConfigKey, ReplicationThrottles, ResourceType, Role
@@ -62,7 +62,7 @@ def connection(settings: int) -> Connection:
         node_id=LEADER,
         brokers=frozenset(),
     )
-    session.replica_fetcher = ReplicaFetcher(replication, LEADER)
+    session.state_of(ReplicaFetches).fetcher = ReplicaFetcher(replication, LEADER)
     return session
 
 
