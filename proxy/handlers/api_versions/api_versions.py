@@ -54,7 +54,7 @@ VERSIONS_BYTES_MAX: Final = 16 * 1024
 
 
 class ApiVersionsState:
-    """What a client has shown by its requests for versions."""
+    """State of a connection: the versions of ApiVersions that its client has sent."""
 
     __slots__ = ("speaks_3",)
 

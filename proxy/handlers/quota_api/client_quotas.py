@@ -238,7 +238,7 @@ def _count(plan: Plan, data: bytearray, body: int, end: int) -> int:
 
 
 class QuotaApiState:
-    """What the quota API knows about a connection."""
+    """State of a connection for requests that Weir itself answers."""
 
     __slots__ = ("authorized_again",)
 

@@ -119,7 +119,7 @@ class TopicByteCounter:
 
 
 class TopicRatesState:
-    """What a connection has named: topics with a rate, as one principal."""
+    """State of a connection: the topics with a rate that it has named, as one principal."""
 
     __slots__ = ("fetched", "produced", "session", "user")
 
