@@ -17,11 +17,11 @@ from bench.targets.target import Running, Surroundings, Target, start_process
 from tests.kafka.ports import free_range
 from tests.kafka.settings import HOST
 from weir.quotas import DEFAULT, Entity, QuotaKey
-from weir.quotas.table.quota_entry import UNITS
+from weir.quotas.table.quota_kind import KINDS
 from weir.quotas.table.quota_table import keys_of
 
 BROKER_PORTS: Final = 2
-CLIENT_KEYS: Final = tuple(key.value for key in keys_of(Entity(client_id=DEFAULT)) if key in UNITS)
+CLIENT_KEYS: Final = tuple(key.value for key in keys_of(Entity(client_id=DEFAULT)) if key in KINDS)
 """Names of the quota keys that Weir enforces for client-ids."""
 WITHOUT_REQUEST_TIME: Final = tuple(key for key in CLIENT_KEYS if key != QuotaKey.REQUEST_PERCENTAGE.value)
 NEVER_REACHED: Final = 10**15

@@ -11,6 +11,7 @@ from weir.cli.admin_endpoint import Access, AdminError, admin_address, ask
 from weir.cli.quotas.show import SHADOW, clean, in_bytes
 from weir.proxy.admin.shared_usage import PATH, SharedUsage, SharedUsageReport
 from weir.proxy.config.settings import Settings
+from weir.quotas.table.quota_kind import KINDS
 from weir.quotas.table.quota_table import QuotaKey
 
 
@@ -44,16 +45,15 @@ def lines(found: SharedUsageJson | None, key: QuotaKey) -> Iterator[str]:
         if budget.key == key.value:
             where = "all brokers" if budget.broker == "cluster" else f"broker {budget.broker}"
             shadow = ", in shadow" if budget.mode == SHADOW else ""
-            units = _UNITS[key]
+            units = _UNITS[KINDS[key].unit]
             yield clean(
                 f"    {where}{shadow}: {units(budget.own)} used here, "
                 f"{units(budget.others)} reported by other Weirs"
             )
 
 
-_UNITS: Final[dict[QuotaKey, Callable[[float], str]]] = {
-    QuotaKey.PRODUCER_BYTE_RATE: in_bytes,
-    QuotaKey.CONSUMER_BYTE_RATE: in_bytes,
-    QuotaKey.REQUEST_PERCENTAGE: lambda value: f"{value:.3f} s",
-    QuotaKey.CONTROLLER_MUTATION_RATE: lambda value: f"{value:g} partitions",
+_UNITS: Final[dict[str, Callable[[float], str]]] = {
+    "bytes/s": in_bytes,
+    "percent": lambda value: f"{value:.3f} s",
+    "partitions/s": lambda value: f"{value:g} partitions",
 }

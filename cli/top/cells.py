@@ -16,20 +16,14 @@ from weir.proxy.control.snapshots.records import (
     Problem,
     Rates,
     Status,
-    Unit,
     Where,
 )
 from weir.proxy.control.snapshots.sentences import number_text, size_text, time_text
+from weir.quotas.table.quota_kind import KINDS, RateUnit
 
 NONE: Final = "-"
 SPARKS: Final = "▁▂▃▄▅▆▇█"
-QUOTAS: Final = {
-    "producer_byte_rate": "produce",
-    "consumer_byte_rate": "consume",
-    "request_percentage": "request",
-    "controller_mutation_rate": "mutation",
-    "connection_creation_rate": "connect",
-}
+QUOTAS: Final = {key.value: kind.column for key, kind in KINDS.items()}
 """Kafka's name of a quota → its name in a narrow column."""
 _TIMES: Final = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 PROBLEMS_MAX: Final = 3
@@ -187,7 +181,7 @@ def where(broker: Where) -> str:
     return "?" if broker is None else "all" if broker == "cluster" else str(broker)
 
 
-def amount(rate: float, unit: Unit) -> str:
+def amount(rate: float, unit: RateUnit) -> str:
     """Return a rate with three digits in at most 8 cells.
 
     >>> amount(1_310_000, "bytes/s"), amount(12.5, "percent"), amount(5, "partitions/s")

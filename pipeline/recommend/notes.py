@@ -16,6 +16,7 @@ from weir.pipeline.recommend.proposals import WITHOUT
 from weir.pipeline.recommend.reasons import readable
 from weir.pipeline.recommend.use import Span
 from weir.quotas import QuotaKey
+from weir.quotas.table.quota_kind import KINDS
 
 _REMEDY: Final = (
     "no entry limits clients without a client-id; set empty_client_id = default, or choose --level "
@@ -131,7 +132,7 @@ def _shown(name: str) -> str:
 def _full(found: Found) -> Iterator[str]:
     for each in filling(found.loads, {key.value: value for key, value in found.plan.capacity.items()}):
         quota = QuotaKey(each.quota)
-        where = "the cluster" if quota is QuotaKey.CONTROLLER_MUTATION_RATE else f"broker {each.broker}"
+        where = "the cluster" if KINDS[quota].is_of_controller else f"broker {each.broker}"
         weeks = f"in {counted(round(each.weeks), 'week', 'weeks')}"
         when = weeks if each.weeks >= 1 else "within a week" if each.weeks else "now"
         yield (

@@ -1,6 +1,6 @@
 """Parameters of a recommendation: level, statistic, growth, floors and capacity.
 
-Numbers are in the quotas' units (`UNITS` in `quotas.table.quota_entry`): bytes/s, percent of a thread,
+Numbers are in the quotas' units (`quotas.table.quota_kind`): bytes/s, percent of a thread,
 partitions/s.
 """
 
@@ -14,14 +14,10 @@ from typing import Final
 
 from weir.pipeline.outcome import PipelineError
 from weir.quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable
-from weir.quotas.table.quota_entry import BYTE_RATES, UNITS, least, most
+from weir.quotas.table.quota_entry import BYTE_RATES, least, most
+from weir.quotas.table.quota_kind import KINDS, RECORDED
 
-FLOORS: Final[Mapping[QuotaKey, float]] = {
-    QuotaKey.PRODUCER_BYTE_RATE: 1_000_000.0,
-    QuotaKey.CONSUMER_BYTE_RATE: 1_000_000.0,
-    QuotaKey.REQUEST_PERCENTAGE: 5.0,
-    QuotaKey.CONTROLLER_MUTATION_RATE: 1.0,
-}
+FLOORS: Final[Mapping[QuotaKey, float]] = {key: kind.least_proposed for key, kind in RECORDED.items()}
 """Lowest limit to propose for each quota, by default."""
 QUOTAS: Final = tuple(FLOORS)
 """Quotas that the job can recommend, in the order in which an entry of the file lists them."""
@@ -128,7 +124,7 @@ class Plan:
                         f"{most(quota)}"
                     )
                 if what == "floor" and quota in BYTE_RATES and value != value // 1:
-                    raise PipelineError(f"floor of {quota.value} is {value:g}, must be {UNITS[quota]}")
+                    raise PipelineError(f"floor of {quota.value} is {value:g}, must be {KINDS[quota].value}")
                 if what == "capacity" and quota not in self.quotas:
                     raise PipelineError(
                         f"a capacity is given for {quota.value}, which is not recommended: add it to --quotas"

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 from weir.pipeline.recommend.flags import FEW, OUTLIER
 from weir.pipeline.recommend.plan import PERCENTILES, ROBUST, STEP, Plan, moment
 from weir.quotas import QuotaKey
-from weir.quotas.table.quota_entry import BYTE_RATES
+from weir.quotas.table.quota_kind import KINDS
 
 Row: TypeAlias = dict[str, Any]
 """A proposal: the columns of `proposals.proposed`; rates in the quota's unit."""
@@ -32,10 +32,9 @@ def readable(quota: QuotaKey, rate: float) -> str:
     >>> readable(QuotaKey.PRODUCER_BYTE_RATE, 1_500_000)
     '1.50 MB/s'
     """
-    if quota is QuotaKey.CONTROLLER_MUTATION_RATE:
-        return f"{rate:.2f} partitions/s"
-    if quota not in BYTE_RATES:
-        return f"{rate:.2f} %"
+    unit = KINDS[quota].unit
+    if unit != "bytes/s":
+        return f"{rate:.2f} {'%' if unit == 'percent' else unit}"
     return next((f"{rate / size:.2f} {unit}" for size, unit in _SIZES if rate >= size), f"{rate:.0f} B/s")
 
 
@@ -63,7 +62,7 @@ def _statistic(row: Row, quota: QuotaKey, plan: Plan) -> str:
         hours = f"in the {percentile:g}th percentile of {row['hours_used']} hours"
     else:
         hours = f"of the busiest hour, {moment(row['at_ms'] or 0)}"
-    where = "" if quota is QuotaKey.CONTROLLER_MUTATION_RATE else f", at broker {row['broker']}"
+    where = "" if KINDS[quota].is_of_controller else f", at broker {row['broker']}"
     return f"{each} {hours}{where}"
 
 

@@ -21,6 +21,7 @@ from weir.pipeline.tables import BY_QUOTA, CLIENT
 from weir.quotas import QuotaKey
 from weir.quotas.limiters.request_time import US_PER_PERCENT
 from weir.quotas.replay_hours import HOUR_MS
+from weir.quotas.table.quota_kind import KINDS
 from weir.usage.groups import Group
 
 CHARGES_PER_RECORD: Final = 10
@@ -136,7 +137,7 @@ def _of_quota(records: pl.DataFrame, key: QuotaKey) -> pl.DataFrame:
         service_ms=pl.lit(0, pl.Int64) if is_produce else pl.col("answer_ms"),
         note=note.cast(pl.Int64),
         is_charge=is_charge | (value > 0),
-        is_mutation=pl.lit(key is QuotaKey.CONTROLLER_MUTATION_RATE),
+        is_mutation=pl.lit(KINDS[key].is_of_controller),
     )
     return found.filter(pl.col("is_charge") | (pl.col("told_ms") > 0) | (pl.col("violated") > 0))
 

@@ -32,6 +32,7 @@ from weir.quotas.replay import NEVER, PATIENCE_MS, Replay
 from weir.quotas.replay_demand import HELD_BACK, UNKNOWN, Outlook, RangedReplay
 from weir.quotas.replay_demand import RECORDED as DEMAND_RECORDED
 from weir.quotas.table.options import Pacing
+from weir.quotas.table.quota_kind import KINDS
 from weir.quotas.table.quota_table import QuotaKey
 
 PERIOD: Final = ("bucket", "period")
@@ -85,7 +86,7 @@ class BudgetSettings:
     def replay(self, budget: Mapping[str, Any], kind: type[Replay] = Replay) -> Replay:
         """Return a replay of a budget (a row of `candidates.Drawn.budgets`), without charges so far."""
         key = QuotaKey(budget["quota"])
-        of_controller = key is QuotaKey.CONTROLLER_MUTATION_RATE
+        of_controller = KINDS[key].is_of_controller
         return kind(
             key,
             budget["limit"],
@@ -239,7 +240,7 @@ class _Bucket:
         room = pl.col("limit") * (window_ms / 1000 * _SAFE)
         is_simple = (
             (pl.col("pacing") == Pacing.KAFKA.value)
-            & (pl.col("quota") != QuotaKey.CONTROLLER_MUTATION_RATE.value)
+            & ~pl.col("quota").is_in([key.value for key, kind in KINDS.items() if kind.is_of_controller])
             & ~pl.col("ranged")
             & (pl.col("service_ms") == 0)
         )

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from weir.pipeline.report.names import Entity
 from weir.pipeline.report.units import moment
+from weir.quotas.table.quota_kind import KINDS, QuotaKey
 
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
@@ -36,7 +37,7 @@ class Wanted:
     @property
     def limited(self) -> list[str]:
         """Quotas for which brokers have a capacity; mutations are limited in the whole cluster."""
-        return [quota for quota in self.capacity if quota != "controller_mutation_rate"]
+        return [quota for quota in self.capacity if not KINDS[QuotaKey(quota)].is_of_controller]
 
 
 @dataclass(frozen=True, slots=True)

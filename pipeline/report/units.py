@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-OF_QUOTA: Final[Mapping[str, str]] = {
-    "producer_byte_rate": "B/s",
-    "consumer_byte_rate": "B/s",
-    "request_percentage": "%",
-    "controller_mutation_rate": "/s",
-}
+from weir.quotas.table.quota_kind import RECORDED
+
+_BASES: Final = {"bytes/s": "B/s", "percent": "%", "partitions/s": "/s"}
+OF_QUOTA: Final[Mapping[str, str]] = {key.value: _BASES[kind.unit] for key, kind in RECORDED.items()}
 """Base unit of each quota."""
 _PREFIXES: Final = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 _UNITS: Final[Mapping[str, Mapping[str, float]]] = {

@@ -18,6 +18,7 @@ from weir.pipeline.report.model import (
 from weir.pipeline.report.names import Entity
 from weir.pipeline.report.plot import Plot, plot
 from weir.pipeline.report.units import OF_QUOTA, moment, text
+from weir.quotas.table.quota_kind import BYTE_RATES, KINDS, RECORDED, QuotaKey
 
 RUN: Final = {
     "ingest": "No records have been ingested: run weir pipeline ingest.",
@@ -26,16 +27,11 @@ RUN: Final = {
     "replay": "There is no replay of this time: run weir pipeline replay.",
 }
 """Text that the report shows if a job's output is missing, by job."""
-WORDS: Final = {
-    "producer_byte_rate": "produce",
-    "consumer_byte_rate": "fetch",
-    "request_percentage": "request time",
-    "controller_mutation_rate": "mutations",
-}
+WORDS: Final = {key.value: kind.limits for key, kind in RECORDED.items()}
 """Short word for the use that a quota limits."""
 PLOTTED: Final = 8
 """Number of brokers with plots."""
-_BYTE_RATES: Final = ["producer_byte_rate", "consumer_byte_rate"]
+_BYTE_RATES: Final = [key.value for key in BYTE_RATES]
 _COMPARED: Final = 0.5
 """Least recorded time of the earlier week, as a share of the latest week's, for a comparison."""
 _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -193,7 +189,7 @@ def _plots(client: EntityUsage, proposals: Sequence[Proposal], columns: Columns)
     limits = {each.quota: {"quota": each.current, "proposed": each.proposed} for each in proposals}
     return [
         plot(
-            quota if quota == "controller_mutation_rate" else f"{quota} at its busiest broker",
+            quota if KINDS[QuotaKey(quota)].is_of_controller else f"{quota} at its busiest broker",
             columns,
             OF_QUOTA[quota],
             {"highest window": client.highs[quota], "average": client.means[quota]},

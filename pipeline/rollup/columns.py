@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
 
 from weir.pipeline.tables import BY_QUOTA, CLUSTER, DAY, SECONDS, USAGE_RECORD
+from weir.quotas.table.quota_kind import RECORDED
 from weir.usage.groups import Group
 
 HOUR_S: Final = 3600
@@ -37,12 +38,7 @@ class Rate(NamedTuple):
     """Factor from amount/s to the quota's unit."""
 
 
-RATES: Final = {
-    "producer_byte_rate": Rate("produced_bytes"),
-    "consumer_byte_rate": Rate("fetched_bytes"),
-    "request_percentage": Rate("request_time_us", 1e-4),
-    "controller_mutation_rate": Rate("mutations"),
-}
+RATES: Final = {key.value: Rate(kind.recorded, kind.recorded_unit) for key, kind in RECORDED.items()}
 SHARES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
 """Percentiles of windows, as shares of 1."""
 

@@ -17,18 +17,14 @@ from weir.proxy.control.snapshots.names import shortened
 from weir.proxy.handlers.sasl.identity import ANONYMOUS
 from weir.quotas.handover import QuotasName
 from weir.quotas.table.entities import Tags
+from weir.quotas.table.quota_kind import KINDS
 from weir.quotas.table.quota_table import QuotaKey
 
 PATH: Final = "/shared-usage"
 ENFORCED: Final = "enforce"
 SHADOW: Final = "shadow"
 US_PER_S: Final = 1_000_000
-_KEYS: Final = {
-    "produce": QuotaKey.PRODUCER_BYTE_RATE,
-    "fetch": QuotaKey.CONSUMER_BYTE_RATE,
-    "request": QuotaKey.REQUEST_PERCENTAGE,
-    "mutations": QuotaKey.CONTROLLER_MUTATION_RATE,
-}
+_KEYS: Final = {kind.limiters: key for key, kind in KINDS.items() if kind.limiters}
 """Last word of a quota's name in the registry → its key."""
 
 

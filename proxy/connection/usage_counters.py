@@ -377,11 +377,4 @@ def _sums(some: list[int] | None, more: list[int] | None) -> list[int] | None:
 def _by_quota(counts: list[int] | None) -> ByQuota:
     if counts is None:
         return NOTHING
-    producer, consumer, request, mutation, topic = counts
-    return ByQuota(
-        producer_byte_rate=producer,
-        consumer_byte_rate=consumer,
-        request_percentage=request,
-        controller_mutation_rate=mutation,
-        topic_byte_rate=topic,
-    )
+    return ByQuota(**dict(zip(ByQuota.__struct_fields__, counts, strict=True)))

@@ -18,6 +18,7 @@ from weir.proxy.control.throttled import SLICE
 from weir.quotas import MutationBudget, QuotaKey, Tags
 from weir.quotas.client_quotas import ClientQuotas
 from weir.quotas.limiters.limiter import Limiter
+from weir.quotas.table.quota_kind import KINDS
 
 PEERS_MAX: Final = 5
 """Maximum number of addresses, and of client libraries, that are kept of the connections of one entity."""
@@ -97,7 +98,7 @@ def read_peers(
     found = [Peers() for _entity in wanted.entities]
     limiters = [(limiter, peers) for limiter, peers in zip(_limiters(registry, wanted), found, strict=True)]
     by_id = {id(limiter): peers for its, peers in limiters for limiter in its}
-    with_mutations = any(each.quota is QuotaKey.CONTROLLER_MUTATION_RATE for each in wanted.entities)
+    with_mutations = any(KINDS[each.quota].is_of_controller for each in wanted.entities)
     mutations = side_of(registry.mutations, shadow=wanted.shadow) if with_mutations else None  # saves time
     for part in slices(list(connected()) if by_id else (), SLICE):
         for client in part:

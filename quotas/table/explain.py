@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from weir.quotas.table.entities import DEFAULT, LEVELS, Entity, Name, Part, Prefix, Tags
 from weir.quotas.table.options import Scope
+from weir.quotas.table.quota_kind import KINDS
 from weir.quotas.table.quota_table import QuotaKey, QuotaTable, keys_of
 
 if TYPE_CHECKING:
@@ -150,14 +151,10 @@ _VERBS: Final = {
     QuotaKey.PRODUCER_BYTE_RATE: "produce to",
     QuotaKey.CONSUMER_BYTE_RATE: "fetch from",
 }
-_SCOPES: Final = {
-    QuotaKey.CONTROLLER_MUTATION_RATE: "in the whole cluster",
-    QuotaKey.CONNECTION_CREATION_RATE: "at each listener",
-}
 
 
 def _reach(key: QuotaKey, limit: Limit) -> str:
-    return _SCOPES.get(key) or (
+    return KINDS[key].where or (
         "at all brokers together" if limit.scope is Scope.CLUSTER else "at each broker"
     )
 

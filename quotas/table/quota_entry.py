@@ -2,7 +2,7 @@
 
 An entry has an entity (`NAME_KEYS`), a mode (`MODE_KEY`: enforced or shadow), options (`PACING_KEY`,
 `SCOPE_KEY`), and the quotas that its entity can have (`keys_of`). Each quota is a number of its unit within
-its bounds (`UNITS`, `least`, `most`).
+its bounds (`quota_kind`).
 """
 
 # mypyc: skip, because it reads and writes quota files; no request calls it.
@@ -17,7 +17,9 @@ from weir.quotas import units
 from weir.quotas.table.entities import DEFAULT, Default, Entity, Name, Prefix
 from weir.quotas.table.names import canonical_ip
 from weir.quotas.table.options import PLAIN, Options, Pacing, Scope
-from weir.quotas.table.quota_table import QuotaKey, keys_of
+from weir.quotas.table.quota_kind import BYTE_RATES as BYTE_RATES
+from weir.quotas.table.quota_kind import KINDS, QuotaKey
+from weir.quotas.table.quota_table import keys_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -30,37 +32,7 @@ MODES: Final = {"enforce": False, "shadow": True}
 """Value of `mode` → True for a shadow entry."""
 PACING_KEY: Final = "pacing"
 SCOPE_KEY: Final = "scope"
-UNITS: Final = {
-    QuotaKey.PRODUCER_BYTE_RATE: "a whole number of bytes/s",
-    QuotaKey.CONSUMER_BYTE_RATE: "a whole number of bytes/s",
-    QuotaKey.REQUEST_PERCENTAGE: "a percentage of one thread's time",
-    QuotaKey.CONTROLLER_MUTATION_RATE: "a number of partitions/s",
-    QuotaKey.CONNECTION_CREATION_RATE: "a whole number of connections/s",
-}
-"""Quota → description of its values, for error messages."""
-BYTE_RATES: Final = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
-"""Quotas that may be written as text with a unit of bytes, such as "1MB"."""
-RATE_MAX: Final = 2**63 - 1
-"""Maximum of byte rates, which Kafka stores as a long. Also the maximum of quotas that are doubles in
-Kafka.
-"""
-CONNECTION_RATE_MAX: Final = 2**31 - 1
-"""Maximum of connection rates, which Kafka stores as an int."""
-MUTATION_RATE_MIN: Final = 0.000001
-"""Minimum mutation rate, one partition in 12 days. Below 4.7e-7 the throttle time for one missing partition
-would exceed the maximum of a throttle time (2^31 - 1 ms).
-"""
-PERCENTAGE_MIN: Final = 5e-324
-"""Minimum of a request-time quota: the smallest double. No larger minimum is needed, because throttle times
-for request time are at most one window long.
-"""
-
-_LEAST: Final = {
-    QuotaKey.CONTROLLER_MUTATION_RATE: MUTATION_RATE_MIN,
-    QuotaKey.REQUEST_PERCENTAGE: PERCENTAGE_MIN,
-}
-"""Quota → minimum, for quotas that are doubles in Kafka; the others are whole numbers with the minimum 1."""
-_QUOTA_KEYS: Final = {key.value: key for key in UNITS}
+_QUOTA_KEYS: Final = {key.value: key for key in KINDS}
 _PACINGS: Final = {pacing.value: pacing for pacing in Pacing}
 _SCOPES: Final = {scope.value: scope for scope in Scope}
 _KNOWN_KEYS: Final = (*NAME_KEYS, MODE_KEY, PACING_KEY, SCOPE_KEY, *_QUOTA_KEYS)
@@ -165,19 +137,19 @@ def number(entity: Entity, key: QuotaKey, rate: float) -> str:
         raise QuotaFileError(f"{key.value} cannot be set for {_kind(entity)} ({entity}); remove it")
     if not least(key) <= rate <= float(most(key)) or not _is_unit(key, rate):
         bounds = f"from {_plain(least(key))} to {most(key)}"
-        raise QuotaFileError(f"{key.value} of {entity} is {rate}; it must be {UNITS[key]} {bounds}")
+        raise QuotaFileError(f"{key.value} of {entity} is {rate}; it must be {KINDS[key].value} {bounds}")
     # The maximum of a byte rate is one more as a double.
     return str(min(int(rate), most(key))) if _is_whole(rate) else repr(rate)
 
 
 def least(key: QuotaKey) -> float:
     """Return the smallest value that a quota file may give to this quota."""
-    return _LEAST.get(key, 1)
+    return KINDS[key].least
 
 
 def most(key: QuotaKey) -> int:
     """Return the largest value that a quota file may give to this quota."""
-    return CONNECTION_RATE_MAX if key is QuotaKey.CONNECTION_CREATION_RATE else RATE_MAX
+    return KINDS[key].most
 
 
 def shown(value: object) -> str:
@@ -250,7 +222,7 @@ def _rate(name: str, rate: object) -> float:
         except ValueError as error:
             raise EntryError(f"{name} must be {error}, not {shown(written)}", name) from None
     if isinstance(rate, bool) or not isinstance(rate, int | float) or not _is_unit(key, rate):
-        raise EntryError(f"{name} must be {UNITS[key]}, not {shown(written)}", name)
+        raise EntryError(f"{name} must be {KINDS[key].value}, not {shown(written)}", name)
     bound = (
         "above 0"
         if rate <= 0
@@ -335,7 +307,7 @@ def _is_unit(key: QuotaKey, rate: float) -> bool:
     """Return True if the rate is a possible value of its quota: a whole number or, for quotas that may have a
     fraction, any number except NaN.
     """
-    return _is_whole(rate) or (key in _LEAST and not math.isnan(rate))
+    return _is_whole(rate) or (KINDS[key].type == "DOUBLE" and not math.isnan(rate))
 
 
 def _is_whole(rate: float) -> bool:

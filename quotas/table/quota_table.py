@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from itertools import count
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -13,6 +12,8 @@ from weir.quotas.table.limits import NONE, Limits
 from weir.quotas.table.options import PLAIN, Options, Pacing
 from weir.quotas.table.quota_delta import NO_DELTA, QuotaDelta, QuotaValue, difference
 from weir.quotas.table.quota_entries import QuotaEntries
+from weir.quotas.table.quota_kind import OF_CLIENTS, OF_IPS, OF_TOPICS
+from weir.quotas.table.quota_kind import QuotaKey as QuotaKey
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -20,36 +21,11 @@ if TYPE_CHECKING:
     from weir.quotas.replication.throttles import ConfigKey
 
 
-class QuotaKey(Enum):
-    """The kinds of quotas, with Kafka's names."""
-
-    PRODUCER_BYTE_RATE = "producer_byte_rate"
-    """Bytes per second that a client may produce."""
-    CONSUMER_BYTE_RATE = "consumer_byte_rate"
-    """Bytes per second that a client may fetch."""
-    REQUEST_PERCENTAGE = "request_percentage"
-    """Request time at a broker that a client may use, in percent of one thread."""
-    CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
-    """Partitions per second that a client may create, add or delete."""
-    CONNECTION_CREATION_RATE = "connection_creation_rate"
-    """New connections per second that an IP address may open."""
-
-
-_OF_CLIENTS: Final = (
-    QuotaKey.PRODUCER_BYTE_RATE,
-    QuotaKey.CONSUMER_BYTE_RATE,
-    QuotaKey.REQUEST_PERCENTAGE,
-    QuotaKey.CONTROLLER_MUTATION_RATE,
-)
-_OF_TOPICS: Final = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
-_OF_IPS: Final = (QuotaKey.CONNECTION_CREATION_RATE,)
-
-
 def keys_of(entity: Entity) -> tuple[QuotaKey, ...]:
     """Return the quotas that an entity can have. An IP address can have a connection rate (KIP-612), a topic
     can have byte rates, users and client-ids can have all quotas except connection rates (KIP-546).
     """
-    return _OF_IPS if entity.ip is not None else _OF_TOPICS if entity.topic is not None else _OF_CLIENTS
+    return OF_IPS if entity.ip is not None else OF_TOPICS if entity.topic is not None else OF_CLIENTS
 
 
 Quota: TypeAlias = tuple[Entity, QuotaKey]
@@ -207,7 +183,7 @@ class QuotaTable:
             for key in QuotaKey:
                 self._limits[key] = _old_if_same(self.limits(key), former.limits(key))
                 self._shadow_limits[key] = _old_if_same(self.shadow_limits(key), former.shadow_limits(key))
-            for key in _OF_TOPICS:
+            for key in OF_TOPICS:
                 self.topics(key)
                 self.topics(key, shadow=True)
             self.is_prepared = True

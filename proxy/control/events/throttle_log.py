@@ -21,7 +21,7 @@ from weir.proxy.control.scan import Scan
 from weir.proxy.control.slices import taken
 from weir.proxy.control.supervisor import in_steps
 from weir.proxy.control.throttled import QUIET_MS, SLICE, Throttled, Who
-from weir.quotas import QuotaKey
+from weir.quotas.table.quota_kind import KINDS
 
 log = structlog.get_logger("weir.throttle")
 
@@ -35,7 +35,6 @@ NAMED_MAX: Final = 20
 """Maximum number of entities whose throttling has log lines of its own at a time, for enforced quotas; the
 same number for shadow quotas.
 """
-MUTATIONS: Final = QuotaKey.CONTROLLER_MUTATION_RATE
 PERCENT_DIGITS: Final = 2
 """Number of decimal places of a rate of request time (percent) in a log line. Other rates are logged as whole
 numbers.
@@ -162,7 +161,7 @@ class ThrottleLog:
                 entry=self._entry(who),
                 shadow=self._shadow,
                 limit=finite(new.limit),
-                rate=None if who[0] is MUTATIONS else new.rate(now_ms),
+                rate=None if KINDS[who[0]].is_of_controller else new.rate(now_ms),
                 count=new.count,
                 throttled_ms=new.throttle_ms,
                 refused=new.refused,
@@ -245,15 +244,15 @@ def _throttle_ms(candidate: tuple[Who, Throttled]) -> int:
 
 def _counts(who: Who, throttled: Throttled) -> dict[str, object]:
     counts: dict[str, object] = {"count": throttled.count, "seconds": throttled.throttle_ms / 1000}
-    return {**counts, "refused": throttled.refused} if who[0] is MUTATIONS else counts
+    return {**counts, "refused": throttled.refused} if KINDS[who[0]].is_of_controller else counts
 
 
 def _rate_and_limit(who: Who, throttled: Throttled, now_ms: int) -> dict[str, object]:
     key = who[0]
     limit = finite(throttled.limit)
-    if key is MUTATIONS:
+    if KINDS[key].is_of_controller:
         return {"limit": limit}
-    digits = PERCENT_DIGITS if key is QuotaKey.REQUEST_PERCENTAGE else None
+    digits = PERCENT_DIGITS if KINDS[key].unit == "percent" else None
     return {"rate": round(throttled.rate(now_ms), digits), "limit": limit}
 
 

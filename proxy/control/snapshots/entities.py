@@ -24,6 +24,7 @@ from weir.proxy.control.snapshots.sources import Sources
 from weir.proxy.control.snapshots.values import read_values
 from weir.proxy.control.supervisor import stepwise
 from weir.quotas import Tags
+from weir.quotas.table.quota_kind import KINDS
 
 NO_HISTORY: Final[Rates] = (None,) * 60
 
@@ -167,7 +168,7 @@ def _entity(sources: Sources, history: History, found: _Found, peers: Peers) -> 
         topic=topic,
         ip=ip,
         quota=key.quota.value,
-        unit=sentences.UNITS[key.quota],
+        unit=KINDS[key.quota].unit,
         broker=key.where,
         shadow=key.shadow,
         entry=values.entry,

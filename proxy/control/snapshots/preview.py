@@ -23,6 +23,7 @@ from weir.proxy.control.snapshots.names import shortened
 from weir.proxy.control.snapshots.records import Preview, PreviewedEntity
 from weir.proxy.control.snapshots.sources import Sources
 from weir.quotas import Entity, QuotaKey, QuotaTable
+from weir.quotas.table.quota_kind import KINDS
 
 ENTITIES_MAX: Final = 100
 """Maximum number of entities in a preview."""
@@ -114,6 +115,6 @@ def _sentence(
     who = f"{sentences.entity_text(names)} {sentences.where_text(key.where)}"
     if limit is None:
         return f"{who} would have had no limit of {key.quota.value}"
-    quota = f"{key.quota.value} {sentences.rate_text(limit, sentences.UNITS[key.quota])}"
+    quota = f"{key.quota.value} {sentences.rate_text(limit, KINDS[key.quota].unit)}"
     most = f"to {upper_s:g} s" if upper_s is not None else "s or more (unknown: a quota held it back)"
     return f"{who} would have been throttled for {bounds.lower_s:g} {most} under {quota}"

@@ -11,9 +11,10 @@ from typing import Annotated, Final, Literal, TypeAlias, get_args
 
 import msgspec
 
+from weir.quotas.table.quota_kind import RateUnit  # a field's type: msgspec wants it at run time
+
 Where: TypeAlias = int | Literal["cluster"] | None
 """Node id of the broker; `cluster` for a quota of all brokers together; None for a broker with unknown id."""
-Unit: TypeAlias = Literal["bytes/s", "percent", "partitions/s", "connections/s"]
 Rates: TypeAlias = tuple[float | None, ...]
 """Rates, the oldest first; None for a time at which the entity was not known, or not among the most used."""
 
@@ -129,7 +130,7 @@ class Entity(Record, frozen=True):
     ip: str | None
     quota: str
     """Kafka's name of the quota, such as `producer_byte_rate`."""
-    unit: Unit
+    unit: RateUnit
     broker: Where
     shadow: bool
     """True for a shadow quota, which throttles no client: throttles are those it would have caused."""

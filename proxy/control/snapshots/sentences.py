@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from weir.proxy.control.snapshots.records import Unit, Where
+from weir.proxy.control.snapshots.records import Where
 from weir.quotas import QuotaKey, Tags
+from weir.quotas.table.quota_kind import KINDS, RateUnit
 
-UNITS: Final[dict[QuotaKey, Unit]] = {
-    QuotaKey.PRODUCER_BYTE_RATE: "bytes/s",
-    QuotaKey.CONSUMER_BYTE_RATE: "bytes/s",
-    QuotaKey.REQUEST_PERCENTAGE: "percent",
-    QuotaKey.CONTROLLER_MUTATION_RATE: "partitions/s",
-    QuotaKey.CONNECTION_CREATION_RATE: "connections/s",
-}
 _POWERS: Final = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B"))
 USAGE_MAX: Final = 1e6
 """Largest usage (rate divided by limit) that is written. Kafka accepts any `request_percentage` above 0, so
@@ -24,7 +18,7 @@ _KINDS: Final = ("user", "client-id", "client-id prefix", "topic", "ip")
 """Kinds of the names in `Tags`, in the order of its fields."""
 
 
-def rate_text(rate: float, unit: Unit) -> str:
+def rate_text(rate: float, unit: RateUnit) -> str:
     """Return a rate with three digits and its unit. The page has the same format (`format.js`).
 
     >>> rate_text(1_310_000, "bytes/s"), rate_text(12.5, "percent"), rate_text(5, "partitions/s")
@@ -77,7 +71,7 @@ def connections_text(count: int, peers: Sequence[str], software: Sequence[str]) 
 
 def usage_text(quota: QuotaKey, rate: float, limit: float | None) -> str:
     """Return the usage of a quota: in percent of the limit, or the rate if there is no limit."""
-    unit = UNITS[quota]
+    unit = KINDS[quota].unit
     if limit is None:
         return f"is at {rate_text(rate, unit)} of {quota.value}, without a limit"
     usage = rate / limit

@@ -26,23 +26,13 @@ from weir.proxy.handlers.quota_api.entities import (
 from weir.quotas import DEFAULT, QuotaKey
 from weir.quotas.table.names import canonical_ip
 from weir.quotas.table.quota_entry import least
+from weir.quotas.table.quota_kind import KINDS, OF_CLIENTS, OF_IPS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from weir.protocol.messages import AlterClientQuotasRequest
     from weir.quotas.table.quota_table import Quota
-
-CLIENT_KEYS: Final = frozenset(
-    {
-        QuotaKey.PRODUCER_BYTE_RATE,
-        QuotaKey.CONSUMER_BYTE_RATE,
-        QuotaKey.REQUEST_PERCENTAGE,
-        QuotaKey.CONTROLLER_MUTATION_RATE,
-    }
-)
-"""Keys of the quotas that an entity of a user or a client-id may have (Kafka's QuotaConfig)."""
-IP_KEYS: Final = frozenset({QuotaKey.CONNECTION_CREATION_RATE})
 
 CHANGES_MAX: Final = 10_000
 """Maximum number of changes in a request, as in a KRaft controller
@@ -53,13 +43,11 @@ RATE_MAX: Final = 2.0**63
 maximum.
 """
 _MOST: Final = {
-    QuotaKey.PRODUCER_BYTE_RATE: (RATE_MAX, "a LONG"),
-    QuotaKey.CONSUMER_BYTE_RATE: (RATE_MAX, "a LONG"),
-    QuotaKey.CONNECTION_CREATION_RATE: (2.0**31 - 1, "an INT"),
+    "LONG": (RATE_MAX, "a LONG"),
+    "INT": (2.0**31 - 1, "an INT"),
+    "DOUBLE": (RATE_MAX, "Weir's quota file"),
 }
-"""Quota key → (maximum, type), for quotas that Kafka stores as whole numbers. Quotas with other keys are
-doubles.
-"""
+"""Type of a quota's values → (maximum, its name)."""
 _FRACTION_MAX: Final = 1e-6
 """Maximum distance from a whole number at which Kafka still accepts a value for a quota that it stores as a
 whole number.
@@ -176,10 +164,10 @@ def _keys(wire: WireEntity) -> frozenset[QuotaKey]:
                 "Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId"
             )
         _check_ip(wire[IP])
-        return IP_KEYS
+        return frozenset(OF_IPS)
     for kind, name in wire.items():
         _check_name(kind, name)
-    return CLIENT_KEYS
+    return frozenset(OF_CLIENTS)
 
 
 def _check_ip(name: str | None) -> None:
@@ -206,10 +194,11 @@ def _checked(key: QuotaKey, value: float) -> float:
         raise invalid(f"Quota {name} must be greater than 0")
     if math.isnan(value):
         raise invalid(f"{name} is not a number")
-    most, kind = _MOST.get(key, (RATE_MAX, "Weir's quota file"))
+    stored = KINDS[key].type
+    most, kind = _MOST[stored]
     if value > most:
         raise invalid(f"Proposed value for {name} is too large for {kind}.")
-    if key not in _MOST:
+    if stored == "DOUBLE":
         if value < least(key):
             raise invalid(f"Proposed value for {name} is too small for Weir, the least is {least(key):f}.")
         return value

@@ -1,0 +1,155 @@
+"""The kinds of quotas, each declared once: name, unit, bounds, what it limits and where.
+
+A kind is a row of `KINDS`. File format, quota API, metrics, page, `weir top`, explanations, recommendations
+and the report are driven by these rows. Besides, a new kind needs a limiter (`quotas.client_quotas`), a
+package that charges it (`proxy.handlers`), a field in usage records (`usage.records.ByQuota`), and a replay
+(`quotas.replay`).
+"""
+# mypyc: skip, because no request reads it.
+
+from __future__ import annotations
+
+from enum import Enum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class QuotaKey(Enum):
+    """The kinds of quotas, with Kafka's names."""
+
+    PRODUCER_BYTE_RATE = "producer_byte_rate"
+    """Bytes per second that a client may produce."""
+    CONSUMER_BYTE_RATE = "consumer_byte_rate"
+    """Bytes per second that a client may fetch."""
+    REQUEST_PERCENTAGE = "request_percentage"
+    """Request time at a broker that a client may use, in percent of one thread."""
+    CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
+    """Partitions per second that a client may create, add or delete."""
+    CONNECTION_CREATION_RATE = "connection_creation_rate"
+    """New connections per second that an IP address may open."""
+
+
+RateUnit: TypeAlias = Literal["bytes/s", "percent", "partitions/s", "connections/s"]
+
+RATE_MAX: Final = 2**63 - 1
+"""Maximum of byte rates, which Kafka stores as a long. Also the maximum of quotas that are doubles in
+Kafka.
+"""
+CONNECTION_RATE_MAX: Final = 2**31 - 1
+"""Maximum of connection rates, which Kafka stores as an int."""
+MUTATION_RATE_MIN: Final = 0.000001
+"""Minimum mutation rate, one partition in 12 days. Below 4.7e-7 the throttle time for one missing partition
+would exceed the maximum of a throttle time (2^31 - 1 ms).
+"""
+PERCENTAGE_MIN: Final = 5e-324
+"""Minimum of a request-time quota: the smallest double. No larger minimum is needed, because throttle times
+for request time are at most one window long.
+"""
+
+
+class QuotaKind(NamedTuple):
+    """One kind of quota."""
+
+    unit: RateUnit
+    value: str
+    """Description of the values, for error messages."""
+    limits: str
+    """Short word for the use that it limits, such as `fetch`."""
+    column: str
+    """Name for a narrow column."""
+    type: Literal["LONG", "INT", "DOUBLE"]
+    """Type in which Kafka stores its values (QuotaConfig). A DOUBLE may have a fraction."""
+    least: float = 1
+    """Smallest value."""
+    most: int = RATE_MAX
+    """Largest value."""
+    is_of_topics: bool = False
+    """True if a topic can have it (Weir's own quotas)."""
+    is_of_ips: bool = False
+    """True if addresses have it, and no client (KIP-612)."""
+    where: str = ""
+    """Text about the budget's extent, if that is not each broker."""
+    is_of_controller: bool = False
+    """True if one budget in the whole cluster limits it, a token bucket that refuses (KIP-599)."""
+    limiters: str = ""
+    """Last word of the names of its limiters in the registry; empty if Weirs do not share them."""
+    recorded: str = ""
+    """Field or column with the use that it limits, in usage records and roll-ups; empty without one."""
+    recorded_unit: float = 1.0
+    """Factor from that use per second to the unit of the quota."""
+    least_proposed: float = 0.0
+    """Lowest limit that a recommendation proposes by default."""
+
+
+KINDS: Final[Mapping[QuotaKey, QuotaKind]] = MappingProxyType(
+    {
+        QuotaKey.PRODUCER_BYTE_RATE: QuotaKind(
+            "bytes/s",
+            "a whole number of bytes/s",
+            limits="produce",
+            column="produce",
+            type="LONG",
+            is_of_topics=True,
+            limiters="produce",
+            recorded="produced_bytes",
+            least_proposed=1_000_000.0,
+        ),
+        QuotaKey.CONSUMER_BYTE_RATE: QuotaKind(
+            "bytes/s",
+            "a whole number of bytes/s",
+            limits="fetch",
+            column="consume",
+            type="LONG",
+            is_of_topics=True,
+            limiters="fetch",
+            recorded="fetched_bytes",
+            least_proposed=1_000_000.0,
+        ),
+        QuotaKey.REQUEST_PERCENTAGE: QuotaKind(
+            "percent",
+            "a percentage of one thread's time",
+            limits="request time",
+            column="request",
+            type="DOUBLE",
+            least=PERCENTAGE_MIN,
+            limiters="request",
+            recorded="request_time_us",
+            recorded_unit=1e-4,
+            least_proposed=5.0,
+        ),
+        QuotaKey.CONTROLLER_MUTATION_RATE: QuotaKind(
+            "partitions/s",
+            "a number of partitions/s",
+            limits="mutations",
+            column="mutation",
+            type="DOUBLE",
+            least=MUTATION_RATE_MIN,
+            where="in the whole cluster",
+            is_of_controller=True,
+            limiters="mutations",
+            recorded="mutations",
+            least_proposed=1.0,
+        ),
+        QuotaKey.CONNECTION_CREATION_RATE: QuotaKind(
+            "connections/s",
+            "a whole number of connections/s",
+            limits="connections",
+            column="connect",
+            type="INT",
+            most=CONNECTION_RATE_MAX,
+            is_of_ips=True,
+            where="at each listener",
+        ),
+    }
+)
+OF_CLIENTS: Final = tuple(key for key, kind in KINDS.items() if not kind.is_of_ips)
+"""Kinds that users and client-ids can have (Kafka's QuotaConfig; KIP-546)."""
+OF_TOPICS: Final = tuple(key for key, kind in KINDS.items() if kind.is_of_topics)
+OF_IPS: Final = tuple(key for key, kind in KINDS.items() if kind.is_of_ips)
+BYTE_RATES: Final = tuple(key for key, kind in KINDS.items() if kind.unit == "bytes/s")
+"""Kinds whose values may be written as text with a unit of bytes, such as "1MB"."""
+RECORDED: Final = {key: kind for key, kind in KINDS.items() if kind.recorded}
+"""Kinds of clients that usage records tell about, and that recommendations propose."""
