@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from weir.protocol.errors import ProtocolError
 from weir.protocol.framing import missing_bytes
@@ -251,7 +251,7 @@ class Connection:
             in_flight_max=limits.in_flight_max,
         )
         # For handlers
-        self._states: dict[type, object] = {type(state): state for state in states}
+        self._states: dict[type, Any] = {type(state): state for state in states}
         """States of capabilities, by their class."""
         self.decoded: object = None
         """Request that a query has decoded, so that Weir can decide about the request again; or the error of
@@ -605,10 +605,10 @@ class Connection:
 
     def state_of(self, kind: type[S]) -> S:
         """Return the state that a capability keeps for this connection: an object of its own class."""
-        found = self._states.get(kind)
+        found: S | None = self._states.get(kind)
         if found is None:
             found = self._states[kind] = kind()
-        return cast("S", found)
+        return found
 
     @property
     def broker_versions(self) -> Plans:

@@ -383,7 +383,8 @@ def _over(context: Context, ledger: ClientLedger) -> int:
     """Return the time (ms) until which a topic of the latest fetch is over its rate; 0 if no topic is. In
     hold mode return 0, too: Weir then delays responses and never removes their records.
     """
-    rates, session = _rates_of(ledger), _state(context).session
+    rates = _rates_of(ledger)
+    session = None if rates is None else _state(context).session
     if rates is None or session is None or context.hold:
         return 0
     return rates.throttled_until_ms(_named(session))
@@ -400,7 +401,8 @@ def _tell(context: Context, ledger: ClientLedger) -> int:
     """Count a throttled response from which Weir has removed the records, for the topics of the latest fetch.
     Return the throttle time (ms).
     """
-    rates, session = _rates_of(ledger), _state(context).session
+    rates = _rates_of(ledger)
+    session = None if rates is None else _state(context).session
     if rates is None or session is None:
         return 0
     return rates.tell_rest(_named(session), context.now_ms)
