@@ -133,6 +133,9 @@ def _parallel_build() -> type[build_ext]:
     class ParallelBuild(build_ext):
         def build_extensions(self) -> None:
             compile_all = self.compiler.compile
+            common: list[str] = []
+            if sys.platform == "linux":  # elsewhere PCH may be refused
+                common = self._headers(max(self.extensions, key=lambda each: len(each.sources)))
 
             def compiled(source: str, output_dir: str, depends: list[str], options: dict[str, Any]) -> str:
                 (built,) = self.compiler.object_filenames([source], output_dir=output_dir)
@@ -143,29 +146,26 @@ def _parallel_build() -> type[build_ext]:
             def compile_parallel(
                 sources: list[str], output_dir: str, depends: list[str], **options: Any
             ) -> list[str]:
-                if len(sources) > 1 and sys.platform == "linux":  # elsewhere PCH may be refused
-                    options["extra_postargs"] = [*options["extra_postargs"], *headers(depends, **options)]
+                options["extra_postargs"] = [*options["extra_postargs"], *common]
                 with ThreadPoolExecutor(os.cpu_count()) as pool:
                     return list(pool.map(lambda each: compiled(each, output_dir, depends, options), sources))
 
-            def headers(
-                depends: list[str], include_dirs: list[str], extra_postargs: list[str], **_: Any
-            ) -> tuple[str, str]:
-                """Compile the headers that all modules include, once; return the option that uses them."""
-                header = Path(self.build_temp, f"{GROUP}.h")
-                built = header.with_suffix(".h.gch")
-                if newer_group([*depends, *makers], str(built)):
-                    header.parent.mkdir(parents=True, exist_ok=True)
-                    header.write_text(
-                        f'#include "__native_{GROUP}.h"\n#include "__native_internal_{GROUP}.h"\n'
-                    )
-                    places = [f"-I{place}" for place in (*include_dirs, *self.compiler.include_dirs)]
-                    what = ["-x", "c-header", str(header), "-o", str(built)]
-                    self.compiler.spawn([*self.compiler.compiler_so, *places, *extra_postargs, *what])
-                return "-include", str(header)
-
             self.compiler.compile = compile_parallel
             super().build_extensions()
+
+        def _headers(self, group: Extension) -> list[str]:
+            """Compile the headers that all modules include, once; return the option that uses them."""
+            header = Path(self.build_temp, f"{GROUP}.h")
+            built = header.with_suffix(".h.gch")
+            if newer_group([*group.depends, *makers], str(built)):
+                header.parent.mkdir(parents=True, exist_ok=True)
+                header.write_text(
+                    f'#include "__native_{GROUP}.h"\n#include "__native_internal_{GROUP}.h"\n'
+                )
+                places = [f"-I{place}" for place in (*group.include_dirs, *self.compiler.include_dirs)]
+                what = ["-x", "c-header", str(header), "-o", str(built)]
+                self.compiler.spawn([*self.compiler.compiler_so, *places, *group.extra_compile_args, *what])
+            return ["-include", str(header)]
 
     return ParallelBuild
 
