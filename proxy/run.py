@@ -20,8 +20,6 @@ from weir.proxy import file_watch
 from weir.proxy.build import VERSION, build
 from weir.proxy.config.config import Config, check_quota_store
 from weir.proxy.config.settings import ConfigError
-from weir.proxy.control.charges_file import ChargesFile
-from weir.proxy.control.cluster import broker_map
 from weir.proxy.control.cluster.broker_map import BrokerMap
 from weir.proxy.control.configured import quota_registry as quota_registry
 from weir.proxy.control.events.conditions import PERIOD_S
@@ -31,6 +29,7 @@ from weir.proxy.control.quota_registry import QuotaRegistry, is_shareable
 from weir.proxy.control.replication.follower import ReplicationFollower, replication_follower
 from weir.proxy.control.sharing.sharing import UsageSharing, usage_sharing
 from weir.proxy.control.stalls import Stalls
+from weir.proxy.control.state_directory import StateDirectory, StateFile, state_directory
 from weir.proxy.control.stores.broker import broker_store
 from weir.proxy.control.stores.file import FileStore
 from weir.proxy.control.stores.quota_manager import QuotaManager
@@ -42,6 +41,7 @@ from weir.proxy.control.systemd import READY, STOPPING, Systemd, of_this_process
 from weir.proxy.control.usage.outlet import Record
 from weir.proxy.control.usage.start import Recording, recording
 from weir.proxy.control.usage.tally import Kind, Tally
+from weir.proxy.control.used_units_file import UsedUnitsFile
 from weir.proxy.net import sockets
 from weir.proxy.net.drivers import monotonic_ms
 from weir.proxy.net.inherited import Inherited, from_systemd
@@ -63,11 +63,12 @@ def run(config: Config, load: Callable[[], Config] | None = None) -> None:
     """
     check_system()
     recorded, events = recording(config), events_topic(config)
-    chosen = choose(config)
+    state = state_directory(config.settings, os.environ)
+    chosen = choose(config, state)
     registry = quota_registry(config, chosen.table)
     sockets.allow_all_descriptors()
     try:
-        trio.run(_main, config, registry, chosen, recorded, events, load or (lambda: config))
+        trio.run(_main, config, registry, chosen, state, recorded, events, load or (lambda: config))
     except BaseExceptionGroup as group:
         raise single(group) from None
 
@@ -87,9 +88,11 @@ class Chosen(NamedTuple):
     table: QuotaTable
     foreign_records: Callable[[], int] = int
     """Function that returns the number of records that no Weir has written; 0 unless the store is a topic."""
+    snapshot: Sequence[StateFile] = ()
+    """The file with the last known quotas of the store; none if the store is a file itself."""
 
 
-def choose(config: Config) -> Chosen:
+def choose(config: Config, state: StateDirectory) -> Chosen:
     """Open the configured quota store and read the quotas for the first time, before Trio runs. Raises
     ConfigError.
     """
@@ -98,14 +101,13 @@ def choose(config: Config) -> Chosen:
     if settings.quota_store == "file":
         file = FileStore(config.quota_file)
         return Chosen(file, file.start())
-    snapshot = Path(settings.quota_snapshot) if settings.quota_snapshot else None
     if settings.quota_store == "broker":
-        store = LastKnown(broker_store(config), snapshot)
-        return Chosen(store, trio.run(store.start))
+        store = LastKnown(broker_store(config), state)
+        return Chosen(store, trio.run(store.start), snapshot=[store.snapshot])
     if settings.quota_store == "topic":
         topic = topic_store(config)
-        store = LastKnown(topic, snapshot)
-        return Chosen(store, trio.run(store.start), lambda: topic.foreign)
+        store = LastKnown(topic, state)
+        return Chosen(store, trio.run(store.start), lambda: topic.foreign, [store.snapshot])
     assert_never(settings.quota_store)
 
 
@@ -123,6 +125,7 @@ async def _main(
     config: Config,
     registry: QuotaRegistry,
     chosen: Chosen,
+    directory: StateDirectory,
     recorded: Recording | None,
     events: EventsTopic | None,
     load: Callable[[], Config],
@@ -136,10 +139,9 @@ async def _main(
     sharing = usage_sharing(config, registry, monotonic_ms)
     pool = _pool(config, server, manager, recorded, sharing)
     process = _Process(config, server, pool, manager, state, recorded, events, sharing)
-    charges = await _charges_file(config, registry, sharing, taken_over=taker is not None)
-    kept = _broker_map(config)
-    if kept is not None:
-        server.remembered = kept.read()
+    used_units = await _used_units_file(config, directory, registry, sharing, taken_over=taker is not None)
+    broker_map = BrokerMap(directory, config.upstream, server.address_book)
+    server.remembered = broker_map.read()
     if taker is not None:
         server.remembered |= taker.brokers
     follower = _replication_follower(config, server, registry)
@@ -153,8 +155,6 @@ async def _main(
         await nursery.start(manager.run)
         systemd = of_this_process()
         process.start_tasks(nursery, load, systemd)
-        if charges is not None:
-            nursery.start_soon(server.supervisor.keep_running, Task.CHARGES, charges.keep)
         if follower is not None:
             _follow(follower, process, nursery)
         async with trio.open_nursery() as serving:
@@ -168,9 +168,10 @@ async def _main(
                 if admin is not None:  # the former Weir has answered there until now
                     nursery.start_soon(admin.serve)
             nursery.start_soon(collect_garbage)
-            if kept is not None:
-                keep = partial(kept.keep, server.address_book)
-                nursery.start_soon(server.supervisor.keep_running, Task.BROKER_MAP, keep)
+            files: list[StateFile] = [broker_map, used_units, *chosen.snapshot]
+            for file in files:
+                keep = partial(directory.keep, file)
+                nursery.start_soon(server.supervisor.keep_running, Task.STATE, keep)
             listening.set()
             systemd.tell(READY)
             nursery.start_soon(systemd.keep_alive)
@@ -179,7 +180,7 @@ async def _main(
                 recorder = recorded.recorder(pool.usage, monotonic_ms, server.supervisor)
                 await nursery.start(recorder.run)
             if place is not None:
-                nursery.start_soon(_hand_over, place, process, admin, charges)
+                nursery.start_soon(_hand_over, place, process, admin, directory)
         nursery.cancel_scope.cancel()
 
 
@@ -281,24 +282,23 @@ class _Admin(NamedTuple):
                 self.start(nursery)
 
 
-async def _charges_file(
+async def _used_units_file(
     config: Config,
+    directory: StateDirectory,
     registry: QuotaRegistry,
     sharing: UsageSharing | None,
     *,
     taken_over: bool,
-) -> ChargesFile | None:
-    """Return the file of what clients have used, after charging what it has; None if none is configured.
-    Shared quotas read theirs from the topic. After a take-over, the former Weir tells what clients have used.
+) -> UsedUnitsFile:
+    """Return the file of what clients have used, after charging what it has. Shared quotas read theirs from
+    the topic. After a take-over, the former Weir tells what clients have used.
     """
-    if sharing is not None and taken_over:
-        sharing.begin_takeover()
-    if not config.settings.charges_file:
-        return None
-    file = ChargesFile(Path(config.settings.charges_file), registry, monotonic_ms)
+    file = UsedUnitsFile(directory, registry, monotonic_ms)
     if not taken_over:
         shares = partial(is_shareable, every_broker=config.settings.share_usage)
         await file.restore(None if sharing is None else shares)
+    elif sharing is not None:
+        sharing.begin_takeover()
     return file
 
 
@@ -323,7 +323,7 @@ async def _hand_over(
     place: Path,
     process: _Process,
     admin: _Admin | None,
-    charges: ChargesFile | None,
+    directory: StateDirectory,
 ) -> None:
     """Wait for a new Weir at the Unix socket `place`, and hand the listeners over to it. Raises
     ConfigError.
@@ -338,8 +338,7 @@ async def _hand_over(
     def leave() -> None:
         if admin is not None:
             admin.scope.cancel()
-        if charges is not None:
-            charges.abandon()
+        directory.abandon()
         server.stop()
 
     estate = Estate(
@@ -356,12 +355,6 @@ async def _hand_over(
         await server.supervisor.keep_running(Task.TAKEOVER, giver.serve)
     finally:
         giver.close()
-
-
-def _broker_map(config: Config) -> BrokerMap | None:
-    """Return the file that keeps the brokers' addresses; None without a place for the file."""
-    path = broker_map.path_of(config, os.environ)
-    return None if path is None else BrokerMap(path, config.upstream)
 
 
 def _replication_follower(

@@ -73,7 +73,7 @@ def inspect(config_file: Path | None, options: Mapping[str, object], report: Che
         report.mistakes.extend(_of_checked(checked))
     if settings.quotas and settings.quota_store == "file":
         _inspect_quotas(Path(settings.quotas), report)
-    report.mistakes.extend(_of_usage_directory(settings))
+    report.mistakes.extend(_of_directories(settings))
 
 
 def _of_checked(checked: config.Config) -> Iterator[str]:
@@ -100,15 +100,16 @@ def _inspect_quotas(path: Path, report: CheckReport) -> None:
         report.warnings.extend(f"{path}: {text}" for text in found.warnings)
 
 
-def _of_usage_directory(settings: Settings) -> Iterator[str]:
-    """Yield the reason for which `usage_dir` can be neither used nor created, if there is one."""
-    if settings.usage_dir:
-        directory = Path(settings.usage_dir)
-        existing = next(path for path in (directory, *directory.absolute().parents) if path.exists())
-        if not existing.is_dir():
-            yield f"usage_dir {directory}: {existing} is no directory"
-        elif not os.access(existing, os.W_OK | os.X_OK):
-            yield f"usage_dir {directory}: {existing} cannot be written by this user"
+def _of_directories(settings: Settings) -> Iterator[str]:
+    """Yield the reasons for which directories can be neither used nor created."""
+    for key in ("state_dir", "usage_dir"):
+        if value := getattr(settings, key):
+            directory = Path(value)
+            existing = next(path for path in (directory, *directory.absolute().parents) if path.exists())
+            if not existing.is_dir():
+                yield f"{key} {directory}: {existing} is no directory"
+            elif not os.access(existing, os.W_OK | os.X_OK):
+                yield f"{key} {directory}: {existing} cannot be written by this user"
 
 
 def _misspelt(environment: Mapping[str, str]) -> Iterator[str]:

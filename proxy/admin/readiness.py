@@ -32,7 +32,7 @@ STAGGER_S: Final = 0.02
 REASONS_MAX: Final = 3
 UNKNOWN: Final = (
     "no broker is known, so only the bootstrap listener serves clients: set upstream_sasl_mechanism or "
-    "broker_map_file, or connect one client"
+    "state_dir, or connect one client"
 )
 """Reason while the brokers do not list themselves to Weir, because they require a login, and no client has
 learned them yet. Clients that remember addresses of brokers at Weir are refused.

@@ -287,10 +287,7 @@ def share_key(settings: Settings) -> ReportKey | None:
 
 def check_quota_store(settings: Settings) -> None:
     """Raise ConfigError if a setting is given that the configured quota store does not use."""
-    if settings.quota_store == "file":
-        if settings.quota_snapshot:
-            raise ConfigError("quota_snapshot goes with quota_store = topic or broker: leave it out")
-    elif settings.quotas:
+    if settings.quota_store != "file" and settings.quotas:
         raise ConfigError(f"quota_store is {settings.quota_store}: quotas names a file, leave it out")
 
 

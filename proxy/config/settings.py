@@ -92,11 +92,11 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     admin_base_path: Annotated[
         str, _key("Path that an ingress puts before those of the admin endpoint, such as /weir.")
     ] = ""
-    broker_map_file: Annotated[
+    state_dir: Annotated[
         str,
         _key(
-            "File that keeps the brokers' addresses, for starts at which no broker lists them; "
-            "empty: beside quota_snapshot, or in systemd's state directory."
+            "Directory of files for the next start: brokers' addresses, last known quotas, what clients have "
+            "used; empty: systemd's state directory, if any."
         ),
     ] = ""
     takeover_socket: Annotated[
@@ -157,10 +157,6 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     quota_topic: Annotated[str, _key("The topic of quota_store = topic; created if missing.")] = (
         "__weir_quotas"
     )
-    quota_snapshot: Annotated[
-        str,
-        _key("File with the last known quotas of a topic or broker store, for starts without the store."),
-    ] = ""
     quota_mode: Annotated[
         Literal["enforce", "shadow"],
         _key("shadow: compute, count and log throttles, but delay and refuse nothing."),
@@ -383,10 +379,6 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         msgspec.Meta(ge=2, le=1000),
         _key("Weirs that share quotas; reports of further ones are ignored."),
     ] = WEIRS_MAX_DEFAULT
-    charges_file: Annotated[
-        str,
-        _key("File that keeps what clients have used, so that a restart gives no quota again; empty: none."),
-    ] = ""
     workers: Annotated[
         int,
         msgspec.Meta(ge=0, le=1024),
@@ -399,12 +391,10 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
 
 
 FILES: Final = (
-    "broker_map_file",
-    "charges_file",
     "quotas",
-    "quota_snapshot",
     "request_costs",
     "share_key_file",
+    "state_dir",
     "takeover_socket",
     "tls_cert",
     "tls_key",

@@ -29,9 +29,7 @@ class Task(StrEnum):
 
     ACCEPT = "accept"
     ADMIN = "admin"
-    BROKER_MAP = "broker_map"
     BROKERS = "brokers"
-    CHARGES = "charges"
     CONFIGURATION = "configuration"
     EVENTS = "events"
     EXPIRY = "expiry"
@@ -45,6 +43,7 @@ class Task(StrEnum):
     REPLICATION = "replication"
     SHARING = "sharing"
     SNAPSHOTS = "snapshots"
+    STATE = "state"
     TAKEOVER = "takeover"
     THROTTLE_LOG = "throttle_log"
     TLS_FILES = "tls_files"

@@ -93,7 +93,10 @@ def test_check_succeeds_with_warnings_only(tmp_path: Path) -> None:
     [
         ([], "no upstream"),
         (["--upstream", "a:1", "--quotas", "no/such.toml"], "no/such.toml: cannot read the quota file"),
-        (["--upstream", "a:1", "--quota-snapshot", "s.toml"], "quota_snapshot goes with"),
+        (
+            ["--upstream", "a:1", "--state-dir", "/dev/null/state"],
+            "state_dir /dev/null/state: /dev/null is no",
+        ),
         (["--upstream", "a:1", "--usage-dir", "/dev/null/usage"], "/dev/null is no directory"),
         (["--config", "no/such/file"], "no/such/file: cannot read the configuration"),
     ],

@@ -91,7 +91,7 @@ def test_a_restart_gives_no_client_its_quota_again_with_any_number_of_workers(
         '[[quota]]\nclient_id = "each"\nproducer_byte_rate = 1\n'
         '[[quota]]\nclient_id = "whole"\nproducer_byte_rate = 1\nscope = "cluster"\n'
     )
-    options = ["--quotas", str(quotas), "--charges-file", str(tmp_path / "charges.json")]
+    options = ["--quotas", str(quotas), "--state-dir", str(tmp_path / "state")]
     options += ["--first-request-hold-ms-max", "0"]
     options += ["--quota-window-size-seconds", "3600"]  # no charge is forgotten, however slow the machine is
     with running_workers(workers, *options) as (weir, ports):

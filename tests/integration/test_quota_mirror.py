@@ -11,6 +11,7 @@ from tests.integration.quota_changes import TIGHT, alter, throttled
 from tests.integration.traffic import until
 from tests.kafka.fixtures import StartCluster
 from weir.proxy.config.config import ConfigError, load
+from weir.proxy.control.state_directory import StateDirectory
 from weir.proxy.run import choose
 
 pytestmark = [pytest.mark.broker]
@@ -44,4 +45,4 @@ def test_quotas_altered_at_a_broker_are_enforced_by_weir(
 def test_a_0_10_cluster_cannot_be_the_quota_store(kafka_cluster: StartCluster) -> None:
     config = load(None, {"upstream": kafka_cluster("0.10.2.2").bootstrap, "quota_store": "broker"})
     with pytest.raises(ConfigError, match=r"quota_store = broker: .* brokers before 2\.6"):
-        choose(config)
+        choose(config, StateDirectory(None))

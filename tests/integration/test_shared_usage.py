@@ -242,29 +242,29 @@ def restart_after_kill(weir: Weir) -> None:
         time.sleep(0.05)  # as in Weir.start
 
 
-def test_a_killed_weir_with_a_charges_file_gives_its_clients_no_second_window(
+def test_a_killed_weir_with_a_state_directory_gives_its_clients_no_second_window(
     fresh_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path
 ) -> None:
     cluster = fresh_cluster("3.9.1")
     create_topic(cluster.bootstrap, topic)
-    options = (*LONG_WINDOW[len(OPTIONS) :], "--charges-file", str(tmp_path / "charges.json"))
+    options = (*LONG_WINDOW[len(OPTIONS) :], "--state-dir", str(tmp_path / "state"))
     weir = start_weir(cluster.bootstrap, PER_BROKER, options=options)
     drive(clients_of([weir], topic, 2), 5)
     restart_after_kill(weir)
     second = clients_of([weir], topic, 2)
     drive(second, 4)
     again = rate(second, 0, 4) * 4
-    print(f"after kill -9 with charges_file: {again:.2f} seconds' worth within 4 s, without it 30")
+    print(f"after kill -9 with state_dir: {again:.2f} seconds' worth within 4 s, without it 30")
     assert again <= 8
 
 
-def test_a_killed_weir_with_a_charges_file_and_a_topic_charges_its_clients_once(
+def test_a_killed_weir_with_a_state_directory_and_a_topic_charges_its_clients_once(
     fresh_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path
 ) -> None:
     """A third of a window of 30 s is used before, so two thirds are left; one, if the usage counts twice."""
     cluster = fresh_cluster("3.9.1")
     create_topic(cluster.bootstrap, topic)
-    options = (*LONG_WINDOW, "--share-usage", "--charges-file", str(tmp_path / "charges.json"))
+    options = (*LONG_WINDOW, "--share-usage", "--state-dir", str(tmp_path / "state"))
     weir = start_weir(cluster.bootstrap, PER_BROKER, options=options)
     time.sleep(2)  # until it has read the topic: before that, it uses half of the limit
     (address,) = leaders(("127.0.0.1", weir.port), topic).values()

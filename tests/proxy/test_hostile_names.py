@@ -10,10 +10,10 @@ import pytest
 import trio
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.proxy.state_files import read_snapshot, snapshot_of
 from weir.proxy.admin.exposition import WEIR, render
 from weir.proxy.control.stores.file import rewrite
 from weir.proxy.control.stores.records import Slot, read_key, write
-from weir.proxy.control.stores.snapshot import SnapshotFile, read_snapshot
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable, parse
 from weir.quotas.table.entities import Prefix
 
@@ -81,8 +81,8 @@ def test_hostile_names_change_only_their_entries_of_a_quota_file(tmp_path: Path)
 
 def test_a_quota_snapshot_holds_all_hostile_names(tmp_path: Path) -> None:
     table = QuotaTable({(entity, PRODUCE): 7.0 for entity in entities()})
-    assert SnapshotFile(tmp_path / "last.toml").write(table) == []
-    assert read_snapshot(tmp_path / "last.toml") == table
+    snapshot_of(tmp_path, table)
+    assert read_snapshot(tmp_path) == table
 
 
 @pytest.mark.parametrize("shadow", [True, False])

@@ -249,7 +249,7 @@ async def test_readiness_names_unknown_brokers_until_a_client_has_bootstrapped(s
     readiness = Readiness(stage.server, _set_event())
     problem = await readiness.problem()
     assert problem is not None
-    assert "broker_map_file" in problem
+    assert "state_dir" in problem
     assert await is_refused(stage, 3)
     assert set(await stage.told()) == {3}
     assert await readiness.problem() is None

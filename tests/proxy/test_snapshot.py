@@ -14,10 +14,12 @@ from structlog.testing import capture_logs
 
 from tests.fuzz.work import steps
 from tests.interpreted import interpreted
-from tests.proxy.following import Followed, until
+from tests.proxy.following import Followed
+from tests.proxy.state_files import keep_once, read_snapshot, snapshot_of
 from tests.proxy.throttles import BROKER_1, ORDERS, THROTTLES
 from weir.proxy.config.config import ConfigError, load
-from weir.proxy.control.stores.snapshot import LastKnown, SnapshotFile, read_snapshot
+from weir.proxy.control.state_directory import StateDirectory
+from weir.proxy.control.stores.snapshot import LastKnown, Snapshot
 from weir.proxy.control.stores.store import Changed, StoreError, UnfitError
 from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
 from weir.proxy.run import choose
@@ -29,6 +31,7 @@ from weir.quotas.table.quota_delta import QuotaDelta, QuotaValue
 from weir.quotas.table.quota_table import QuotaKey
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
+NOWHERE = StateDirectory(None)
 ALICE, BOB = Entity(user="alice"), Entity(user="bob")
 ALICES = QuotaTable({(ALICE, PRODUCE): 1000.0})
 BOBS = QuotaTable({(BOB, PRODUCE): 2000.0}, {(ALICE, PRODUCE): 5.0})
@@ -73,35 +76,30 @@ class FakeStore:
         await trio.sleep_forever()
 
 
-def holds(path: Path, table: QuotaTable) -> bool:
-    return path.exists() and read_snapshot(path) == table
-
-
 # The file
 
 
 def test_a_quota_snapshot_is_a_quota_file_that_reads_back(tmp_path: Path) -> None:
-    path = tmp_path / "last.toml"
     for table in (QuotaTable(), RICH, RICH.replication_altered(dict(THROTTLES.values)), ALICES):
-        assert SnapshotFile(path).write(table) == []
-        assert read_snapshot(path) == table
+        snapshot_of(tmp_path, table)
+        assert read_snapshot(tmp_path) == table
+    (path,) = tmp_path.iterdir()
     assert path.read_text().startswith("# ")
-    assert list(tmp_path.iterdir()) == [path], "nothing temporary is left"
 
 
 @interpreted
 def test_a_change_of_few_quotas_costs_a_snapshot_the_same_among_more(tmp_path: Path) -> None:
     costs, smooth = [], Options(Pacing.SMOOTH)
     for number in (400, 1600):
-        file = SnapshotFile(tmp_path / f"{number}.toml")
         before = QuotaTable({(Entity(f"user-{n:04}"), PRODUCE): 1000.0 for n in range(number)})
-        file.write(before)
+        snapshot = snapshot_of(tmp_path, before)
         for rate in (1.0, 2.0, 3.0):
             enforced = {(Entity("user-0007"), PRODUCE): QuotaValue(rate, smooth), (BOB, PRODUCE): None}
             after = before.applied(QuotaDelta(enforced, {(ALICE, PRODUCE): QuotaValue(rate)}))
-            work = steps(partial(file.write, after))
-            assert read_snapshot(file.path) == after
-            before = after
+            work = steps(partial(snapshot.rendered, after))
+            snapshot.newest = before = after
+            trio.run(keep_once, tmp_path, snapshot)
+            assert read_snapshot(tmp_path) == after
         costs.append(work)
     assert costs[1] < 1.1 * costs[0]
 
@@ -116,64 +114,53 @@ def test_a_quota_snapshot_omits_quotas_that_a_file_cannot_hold(tmp_path: Path) -
         },
         replication=ReplicationThrottles({BROKER_1: "5", ORDERS._replace(resource_name="<default>"): "*"}),
     )
-    left_out = SnapshotFile(tmp_path / "last.toml").write(table)
-    assert len(left_out) == 4
-    assert read_snapshot(tmp_path / "last.toml") == ALICES.replication_altered({BROKER_1: "5"})
+    with capture_logs() as lines:
+        snapshot_of(tmp_path, table)
+    said = [(line["event"], line["count"]) for line in lines]
+    assert said == [("quotas not supported by the snapshot", 4)]
+    assert read_snapshot(tmp_path) == ALICES.replication_altered({BROKER_1: "5"})
 
 
 def test_a_failed_write_leaves_the_old_quota_snapshot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "last.toml"
-    SnapshotFile(path).write(ALICES)
+    snapshot_of(tmp_path, ALICES)
 
     def full(_descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(OSError, match="No space"):
-        SnapshotFile(path).write(BOBS)
-    assert read_snapshot(path) == ALICES
-    assert list(tmp_path.iterdir()) == [path]
+    snapshot_of(tmp_path, BOBS)
+    assert read_snapshot(tmp_path) == ALICES
+    assert [path.name for path in tmp_path.iterdir()] == [Snapshot.name]
 
 
 def test_an_available_store_precedes_the_quota_snapshot(tmp_path: Path) -> None:
-    SnapshotFile(tmp_path / "last.toml").write(BOBS)
-    assert trio.run(LastKnown(FakeStore(ALICES), tmp_path / "last.toml").start) == ALICES
+    snapshot_of(tmp_path, BOBS)
+    assert trio.run(LastKnown(FakeStore(ALICES), StateDirectory(tmp_path)).start) == ALICES
 
 
 # Starting
 
 
-@pytest.mark.parametrize(
-    ("snapshot", "expected", "words"),
-    [
-        (BOBS, BOBS, "starting with the last known quotas"),
-        (None, QuotaTable(), "starting without quotas"),
-        ("[[quota", QuotaTable(), "starting without quotas"),
-    ],
-    ids=["there", "missing", "broken"],
-)
-def test_weir_starts_from_the_quota_snapshot_without_its_store(
-    tmp_path: Path, snapshot: QuotaTable | str | None, expected: QuotaTable, words: str
-) -> None:
-    path = tmp_path / "last.toml"
-    if isinstance(snapshot, QuotaTable):
-        SnapshotFile(path).write(snapshot)
-    elif snapshot is not None:
-        path.write_text(snapshot)
-    with capture_logs() as logs:
-        assert trio.run(LastKnown(FakeStore(error=StoreError("gone")), path).start) == expected
-    (line,) = logs
-    assert line["log_level"] == "error"
-    assert words in line["event"]
-    if isinstance(snapshot, str):
-        assert path.read_text() == snapshot, "it is not overwritten by nothing"
+def test_weir_starts_from_the_quota_snapshot_without_its_store(tmp_path: Path) -> None:
+    snapshot_of(tmp_path, BOBS)
+    without = {"starting with the last known quotas": BOBS, "starting without quotas": QuotaTable()}
+    for words, expected in without.items():
+        with capture_logs() as logs:
+            last_known = LastKnown(FakeStore(error=StoreError("gone")), StateDirectory(tmp_path))
+            assert trio.run(last_known.start) == expected
+        (line,) = logs
+        assert line["log_level"] == "error"
+        assert words in line["event"]
+        (tmp_path / Snapshot.name).unlink(missing_ok=True)
+        trio.run(keep_once, tmp_path, last_known.snapshot)
+        assert not list(tmp_path.iterdir()), "quotas that no store has told are not written"
 
 
 def test_an_unsuitable_quota_store_stops_the_start() -> None:
     with pytest.raises(ConfigError, match="quota_store = fake: too old"):
-        trio.run(LastKnown(FakeStore(error=UnfitError("too old")), None).start)
+        trio.run(LastKnown(FakeStore(error=UnfitError("too old")), NOWHERE).start)
 
 
 # Following
@@ -183,17 +170,17 @@ def test_an_unsuitable_quota_store_stops_the_start() -> None:
 async def test_changes_of_the_store_are_passed_on_and_written_to_the_snapshot(
     tmp_path: Path, nursery: trio.Nursery
 ) -> None:
-    path = tmp_path / "last.toml"
     store, followed = FakeStore(ALICES), Followed()
-    last_known = LastKnown(store, path)
+    last_known = LastKnown(store, StateDirectory(tmp_path))
     await last_known.start()
     nursery.start_soon(last_known.follow, followed.changed, followed.failed)
-    await until(path.exists)
-    assert read_snapshot(path) == ALICES, "what it started with, too"
+    await keep_once(tmp_path, last_known.snapshot)
+    assert read_snapshot(tmp_path) == ALICES, "what it started with, too"
     assert store.changed is not None
     for table in (BOBS, RICH, ALICES):
         await store.changed(table)
-        await until(partial(holds, path, table))
+        await keep_once(tmp_path, last_known.snapshot)
+        assert read_snapshot(tmp_path) == table
     assert followed.tables == [BOBS, RICH, ALICES]
     assert followed.failures == []
 
@@ -203,7 +190,7 @@ async def test_a_start_without_the_store_is_reported_while_following(
     autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
 ) -> None:
     store, followed = FakeStore(error=StoreError("gone")), Followed()
-    last_known = LastKnown(store, None)
+    last_known = LastKnown(store, NOWHERE)
     await last_known.start()
     nursery.start_soon(last_known.follow, followed.changed, followed.failed)
     await trio.sleep(1)
@@ -212,31 +199,10 @@ async def test_a_start_without_the_store_is_reported_while_following(
 
 
 @pytest.mark.trio
-async def test_an_unwritable_quota_snapshot_is_logged_once_and_so_is_its_end(
-    tmp_path: Path, nursery: trio.Nursery
-) -> None:
-    store, followed, path = FakeStore(), Followed(), tmp_path / "no-such-directory" / "last.toml"
-    last_known = LastKnown(store, path)
-    with capture_logs() as logs:
-        nursery.start_soon(last_known.follow, followed.changed, followed.failed)
-        await trio.testing.wait_all_tasks_blocked()
-        assert store.changed is not None
-        await store.changed(ALICES)
-        await until(lambda: len(logs) == 1)
-        await store.changed(BOBS)
-        await trio.testing.wait_all_tasks_blocked()
-        path.parent.mkdir()
-        await store.changed(ALICES)
-        await until(lambda: len(logs) == 2)
-    assert [line["event"] for line in logs] == ["quota snapshot not written", "quota snapshot written again"]
-    assert followed.tables == [ALICES, BOBS, ALICES]
-
-
-@pytest.mark.trio
 async def test_the_snapshot_passes_loading_and_altering_to_the_store(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    store = LastKnown(FakeStore(ALICES), None)
+    store = LastKnown(FakeStore(ALICES), NOWHERE)
     assert store.name == "fake"
     assert await store.load() == ALICES
     table = await store.alter_replication({BROKER_1: "5"})
@@ -254,13 +220,12 @@ async def test_the_snapshot_passes_loading_and_altering_to_the_store(
 def test_a_quota_file_beside_another_store_is_refused(kind: str) -> None:
     config = load(None, {"upstream": "kafka:9092", "quota_store": kind, "quotas": "quotas.toml"})
     with pytest.raises(ConfigError, match="quotas names a file, leave it out"):
-        choose(config)
+        choose(config, NOWHERE)
 
 
 @pytest.mark.parametrize("kind", ["topic", "broker"])
 def test_weir_starts_from_the_quota_snapshot_without_any_broker(tmp_path: Path, kind: str) -> None:
-    path = tmp_path / "last.toml"
-    SnapshotFile(path).write(ALICES)
-    config = load(None, {"upstream": "127.0.0.1:1", "quota_store": kind, "quota_snapshot": str(path)})
-    chosen = choose(config)
+    snapshot_of(tmp_path, ALICES)
+    config = load(None, {"upstream": "127.0.0.1:1", "quota_store": kind})
+    chosen = choose(config, StateDirectory(tmp_path))
     assert (chosen.store.name, chosen.table) == (kind, ALICES)

@@ -17,18 +17,14 @@ from click.testing import CliRunner
 from structlog.testing import capture_logs
 
 from weir.cli.main import weir
-from weir.proxy.addresses import Address
 from weir.proxy.atomic_write import replace
 from weir.proxy.config.admin_access import read_token
 from weir.proxy.config.config import load
 from weir.proxy.config.principals import _password
 from weir.proxy.config.request_costs import _read as read_costs
 from weir.proxy.config.settings import ConfigError
-from weir.proxy.control.charges_file import ChargesFile
-from weir.proxy.control.cluster import broker_map
-from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.state_directory import StateDirectory
 from weir.proxy.control.stores.file import read_quota_file, rewrite
-from weir.proxy.control.stores.snapshot import read_snapshot
 from weir.proxy.control.stores.store import StoreError
 from weir.proxy.net.tls.contexts import Pair, client_context, server_context
 from weir.quotas import Entity, QuotaKey, QuotaTable
@@ -36,14 +32,12 @@ from weir.quotas import Entity, QuotaKey, QuotaTable
 QUOTAS: Final = '[[quota]]\nuser = "alice"\nproducer_byte_rate = 1000\n'
 TABLE: Final = QuotaTable({(Entity("alice"), QuotaKey.PRODUCER_BYTE_RATE): 1000.0})
 CHANGES: Final = {(Entity("alice"), QuotaKey.PRODUCER_BYTE_RATE): 2000.0}
-UPSTREAM: Final = (Address("kafka", 9092),)
 
 
-def charges(path: Path) -> object:
+def of_state(path: Path) -> object:
     with capture_logs() as lines:
-        found = ChargesFile(path, QuotaRegistry(TABLE), lambda: 0).read()
+        assert StateDirectory(path.parent).read(path.name, 1000, str) is None
     (line,) = lines
-    assert found == []
     raise ConfigError(str(line["reason"]))
 
 
@@ -51,15 +45,13 @@ READERS: Final[dict[str, Callable[[Path], object]]] = {
     "configuration": lambda path: load(path, {}),
     "quotas": read_quota_file,
     "quotas, to change": lambda path: rewrite(path, CHANGES),
-    "quota_snapshot": read_snapshot,
     "upstream_sasl_password_file": _password,
     "admin_token_file": read_token,
     "share_key_file": lambda path: load(
         None, {"upstream": "a:1", "usage_share_topic": "t", "share_key_file": str(path)}
     ),
     "request_costs": read_costs,
-    "broker_map_file": lambda path: broker_map.read(path, UPSTREAM),
-    "charges_file": charges,
+    "state_dir": of_state,
     "upstream_ca": lambda path: client_context(path, None, verify_host=True),
     "tls_cert": lambda path: server_context(Pair(path, path, "tls_cert"), ssl.CERT_NONE, None),
 }
@@ -74,14 +66,14 @@ def test_a_file_of_a_setting_that_is_no_regular_file_is_one_clear_line(name: str
     unfit = {tmp_path / "pipe": "pipe", Path("/dev/zero"): "device", huge: "larger than"}
     unfit[tmp_path] = "directory"
     for path, saying in unfit.items():
-        with pytest.raises((ConfigError, StoreError, broker_map.BrokerMapError)) as caught:
+        with pytest.raises((ConfigError, StoreError)) as caught:
             READERS[name](path)
         assert saying in str(caught.value)
         assert "\n" not in str(caught.value)
 
 
 def test_a_device_or_pipe_is_never_replaced_by_a_file(tmp_path: Path) -> None:
-    """`charges_file = "/dev/null"`, say, in a container whose Weir is root."""
+    """A path of a setting may lead to /dev/null in a container whose Weir is root."""
     path = tmp_path / "pipe"
     os.mkfifo(path)
     with pytest.raises(OSError, match="it is no regular file"):
@@ -100,9 +92,7 @@ def test_settings_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
     assert load(marked(file, 'upstream = "kafka:9092"'), {}).settings.upstream == "kafka:9092"
     assert read_token(marked(file, "0123456789abcdef\n")) == "0123456789abcdef"
     assert _password(marked(file, "sec ret\r\n")) == "sec ret"
-    brokers = '{"brokers": [{"node_id": 1, "host": "kafka", "port": 9092}]}'
-    assert broker_map.read(marked(file, brokers), UPSTREAM) == {1: Address("kafka", 9092)}
-    assert read_snapshot(marked(file, QUOTAS)) == TABLE
+    assert StateDirectory(tmp_path).read(marked(file, "text").name, 1000, str) == "text"
     read_costs(marked(file, ""))
 
 
@@ -124,11 +114,11 @@ def test_commands_read_json_and_quota_files_with_a_byte_order_mark(tmp_path: Pat
     assert run.invoke(weir, ["check", "--upstream", "kafka:9092", "--quotas", str(quotas)]).exit_code == 0
 
 
-@pytest.mark.parametrize("name", sorted(READERS.keys() - {"charges_file", "upstream_ca", "tls_cert"}))
+@pytest.mark.parametrize("name", sorted(READERS.keys() - {"upstream_ca", "tls_cert"}))
 def test_a_file_in_utf_16_is_one_clear_line(name: str, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text(QUOTAS, "utf-16")
-    with pytest.raises((ConfigError, StoreError, broker_map.BrokerMapError), match="byte order mark"):
+    with pytest.raises((ConfigError, StoreError), match="byte order mark"):
         READERS[name](file)
 
 

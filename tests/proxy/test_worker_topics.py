@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-import trio
 
-from weir.proxy.control.charges_file import ChargesFile
+from tests.proxy.state_files import keep_once
 from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.state_directory import StateDirectory
+from weir.proxy.control.used_units_file import UsedUnitsFile
 from weir.proxy.workers.charges import Charged, LimiterCharge, take
 from weir.quotas import Entity, QuotaKey, QuotaTable
 from weir.quotas.sharing.shared import LOOK_MS
@@ -143,13 +144,12 @@ def test_rates_of_topics_are_shared_with_other_weirs_like_quotas_of_clients(
 
 
 @pytest.mark.trio
-async def test_charges_file_keeps_the_usage_of_topics(tmp_path: Path) -> None:
+async def test_the_state_directory_keeps_the_usage_of_topics(tmp_path: Path) -> None:
     former, new = QuotaRegistry(table_of()), QuotaRegistry(table_of())
     charge(former, b"each", 5_000_000)
     charge(former, b"whole", 5_000_000)
-    file = ChargesFile(tmp_path / "charges", former, lambda: NOW_MS, lambda: 1e9)
-    with trio.CancelScope() as scope:
-        await file.keep(scope.cancel)
+    file = UsedUnitsFile(StateDirectory(tmp_path), former, lambda: NOW_MS, lambda: 1e9)
+    await keep_once(tmp_path, file)
     new.absorb(file.read(), NOW_MS)
     assert charge(new, b"each", 1) > 0
     assert charge(new, b"whole", 1, 2) > 0

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Final, TypeVar
 
 import structlog
 import trio
 
-from weir.proxy.atomic_write import replace
 from weir.proxy.config.settings import ConfigError
+from weir.proxy.control.state_directory import PERIOD_S, Put, StateDirectory
 from weir.proxy.control.stores.store import Changed, QuotaStore, StoreError, UnfitError
-from weir.proxy.files import QUOTAS_BYTES_MAX, read_text
+from weir.proxy.files import QUOTAS_BYTES_MAX
 from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
-from weir.proxy.outage import Outage
 from weir.quotas import QuotaFileError, QuotaKey, QuotaTable, parse
 from weir.quotas.table.options import Options
 from weir.quotas.table.quota_entry import Entry
@@ -41,16 +39,11 @@ class LastKnown:
     is not available at the start, the quotas are read from the snapshot.
     """
 
-    def __init__(self, store: QuotaStore, path: Path | None) -> None:
-        """Begin with the store to be copied, and the path of the snapshot; None for no snapshot."""
+    def __init__(self, store: QuotaStore, state: StateDirectory) -> None:
+        """Begin with the store to be copied, and the directory of the snapshot."""
         self._store = store
-        self._path = path
         self._failure: StoreError | None = None
-        self._newest: QuotaTable | None = None
-        self._file = None if path is None else SnapshotFile(path)
-        self._changed = trio.Event()
-        self._said = False
-        self._outage = Outage(log, "quota snapshot not written", "quota snapshot written again")
+        self.snapshot: Final = Snapshot(state)
 
     @property
     def name(self) -> str:
@@ -69,8 +62,8 @@ class LastKnown:
             raise ConfigError(f"quota_store = {self.name}: {error}") from None
         except StoreError as error:
             self._failure = error
-            return await trio.to_thread.run_sync(self._last_known)
-        self._note(table)
+            return await trio.to_thread.run_sync(self.snapshot.read)
+        self.snapshot.newest = table
         return table
 
     async def load(self) -> QuotaTable:
@@ -88,88 +81,65 @@ class LastKnown:
         return await self._store.alter_replication(changes)
 
     async def follow(self, changed: Changed, failed: Callable[[StoreError], None]) -> None:
-        """Await `changed` with each new table of the store until cancelled, and write the table to the
+        """Await `changed` with each new table of the store until cancelled, and have the table written to the
         snapshot. Call `failed` at each failure to read the store, and at once if the store was not available
         at the start.
         """
 
         async def note(table: QuotaTable) -> None:
-            self._note(table)
+            self.snapshot.newest = table
             await changed(table)
 
         if self._failure is not None:
             failed(self._failure)
+        await self._store.follow(note, failed)
 
-        async with trio.open_nursery() as nursery:
-            if self._file is not None:
-                nursery.start_soon(self._write_forever, self._file)
-            await self._store.follow(note, failed)
-            nursery.cancel_scope.cancel()
 
-    def _note(self, table: QuotaTable) -> None:
-        self._newest = table
-        self._changed.set()
+class Snapshot:
+    """Writes quotas to the snapshot. It keeps the text, and edits only changed entries in it."""
 
-    async def _write_forever(self, file: SnapshotFile) -> None:
-        while True:
-            await self._changed.wait()
-            self._changed = trio.Event()
-            assert self._newest is not None  # set when the table changed
-            try:
-                left_out = await trio.to_thread.run_sync(file.write, self._newest)
-            except OSError as error:
-                self._outage.failed(file=str(file.path), reason=error.strerror or str(error))
-                continue
-            self._outage.over(file=str(file.path))
+    name: Final = "last-quotas.toml"
+    """Unlike that of a quota file, which operators may keep in the same directory."""
+    period_s: Final = PERIOD_S
+
+    def __init__(self, state: StateDirectory) -> None:
+        """Begin without reading or writing the file."""
+        self._state = state
+        self.newest: QuotaTable | None = None
+        """Quotas to write; None as long as the store was not read."""
+        self._written: tuple[QuotaTable, QuotaText] | None = None
+        self._said = False
+
+    def read(self) -> QuotaTable:
+        """Return the quotas in the file; none if the file is missing or cannot be used. Log which of them."""
+        table = self._state.read(self.name, QUOTAS_BYTES_MAX, parse)
+        if table is not None:
+            log.error("quota store unavailable, starting with the last known quotas", quotas=len(table))
+            return table
+        remedy = {"remedy": "set state_dir"} if self._state.path is None else {}
+        log.error("quota store unavailable, starting without quotas", **remedy)
+        return QuotaTable()
+
+    async def save(self, put: Put) -> None:
+        """Write the newest quotas, unless the file has them already. Log once if the format of quota files
+        cannot express some of them.
+        """
+        table, written = self.newest, self._written
+        if table is None or (written is not None and table is written[0]):
+            return
+        text, left_out = await trio.to_thread.run_sync(self.rendered, table)
+        if (written is not None and text is written[1]) or await put(text.content):
+            self._written = table, text
             if left_out and not self._said:
                 self._said = True
                 log.warning("quotas not supported by the snapshot", count=len(left_out), first=left_out[0])
 
-    def _last_known(self) -> QuotaTable:
-        path = self._path
-        if path is None:
-            log.error("quota store unavailable, starting without quotas", remedy="configure quota_snapshot")
-            return QuotaTable()
-        try:
-            table = read_snapshot(path)
-        except StoreError as error:
-            log.error("quota store and snapshot unavailable, starting without quotas", reason=str(error))
-            return QuotaTable()
-        log.error(
-            "quota store unavailable, starting with the last known quotas", file=str(path), quotas=len(table)
-        )
-        return table
-
-
-def read_snapshot(path: Path) -> QuotaTable:
-    """Return the quotas in the snapshot. Raises StoreError if the snapshot cannot be read."""
-    try:
-        return parse(read_text(path, QUOTAS_BYTES_MAX))
-    except OSError as error:
-        raise StoreError(f"{path}: cannot read the snapshot: {error.strerror}") from None
-    except QuotaFileError as error:
-        raise StoreError(f"{path}: {error}") from None
-
-
-class SnapshotFile:
-    """Writes quotas to a snapshot. It keeps the text, and edits only changed entries in it."""
-
-    def __init__(self, path: Path) -> None:
-        """Begin without reading or writing the file."""
-        self.path: Final = path
-        self._written: tuple[QuotaTable, QuotaText] | None = None
-
-    def write(self, table: QuotaTable) -> list[str]:
-        """Write the quotas, atomically, unless the file has them already. Return one text for each quota that
-        the format of quota files cannot express; none if only changed entries are written. Raises OSError.
+    def rendered(self, table: QuotaTable) -> tuple[QuotaText, list[str]]:
+        """Return the text of these quotas, and one text for each quota that the format of quota files cannot
+        express; none of these if only changed entries are edited.
         """
-        text, left_out = self._edited(table), list[str]()
-        if text is None:
-            text, left_out = _rendered(table)
-        if self._written is None or text is not self._written[1]:
-            replace(self.path, text.content)
-        self._written = table, text
-        return left_out
+        text = self._edited(table)
+        return _rendered(table) if text is None else (text, [])
 
     def _edited(self, table: QuotaTable) -> QuotaText | None:
         """Return the text that was last written, with changed entries; None if it must be rendered."""

@@ -1,4 +1,4 @@
-"""charges_file: what clients have used survives a restart, with its age."""
+"""What clients have used survives a restart, with its age."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import msgspec
 import pytest
 import trio
 
-from weir.proxy.control.charges_file import Charges, ChargesFile
+from tests.proxy.state_files import keep_once
 from weir.proxy.control.quota_registry import QuotaRegistry, is_shareable
+from weir.proxy.control.state_directory import StateDirectory
+from weir.proxy.control.used_units_file import Charges, UsedUnitsFile
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable, parse
 from weir.quotas.handover import STEP
 
@@ -21,13 +23,8 @@ WINDOW_MS = 11_000
 NOW_S = 1_763_775_570.0
 
 
-def file_of(path: Path, registry: QuotaRegistry, now_ms: int, wall_s: float = NOW_S) -> ChargesFile:
-    return ChargesFile(path, registry, lambda: now_ms, lambda: wall_s)
-
-
-async def write_once(file: ChargesFile) -> None:
-    with trio.CancelScope() as scope:
-        await file.keep(scope.cancel)
+def file_of(path: Path, registry: QuotaRegistry, now_ms: int, wall_s: float = NOW_S) -> UsedUnitsFile:
+    return UsedUnitsFile(StateDirectory(path), registry, lambda: now_ms, lambda: wall_s)
 
 
 async def turns_beside(work: Awaitable[None]) -> int:
@@ -55,22 +52,20 @@ def registry_with(units: int, now_ms: int) -> QuotaRegistry:
 
 @pytest.mark.trio
 async def test_a_process_that_reads_the_file_throttles_as_the_former_one_would(tmp_path: Path) -> None:
-    path = tmp_path / "charges.json"
     old = registry_with(9000, 5000)
-    await write_once(file_of(path, old, 5000))
+    await keep_once(tmp_path, file_of(tmp_path, old, 5000))
     new = QuotaRegistry(TABLE)
-    await file_of(path, new, 70_000, NOW_S + 2).restore()
+    await file_of(tmp_path, new, 70_000, NOW_S + 2).restore()
     expected = old.of(1).ledger("", "app", 7000).charge_produce(3000, 7000)
     assert expected > 0
     assert new.of(1).ledger("", "app", 70_000).charge_produce(3000, 70_000) == expected
-    assert path.stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.trio
 async def test_other_tasks_run_while_the_usage_of_many_limiters_is_restored(tmp_path: Path) -> None:
-    path, new = tmp_path / "charges.json", QuotaRegistry(TABLE)
-    await write_once(file_of(path, registry_of_many(10 * STEP), 0))
-    turns = await turns_beside(file_of(path, new, 0).restore())
+    new = QuotaRegistry(TABLE)
+    await keep_once(tmp_path, file_of(tmp_path, registry_of_many(10 * STEP), 0))
+    turns = await turns_beside(file_of(tmp_path, new, 0).restore())
     assert len(new.of(1).produce) == 10 * STEP
     assert turns >= 5
 
@@ -81,10 +76,9 @@ async def test_usage_of_quotas_that_weirs_share_is_not_read_before_their_broker_
     tmp_path: Path, every_broker: bool
 ) -> None:
     """The topic has it too: a process that reads both would charge it twice."""
-    path = tmp_path / "charges.json"
-    await write_once(file_of(path, registry_with(9000, 0), 0))
+    await keep_once(tmp_path, file_of(tmp_path, registry_with(9000, 0), 0))
     new = QuotaRegistry(TABLE)
-    await file_of(path, new, 0).restore(partial(is_shareable, every_broker=every_broker))
+    await file_of(tmp_path, new, 0).restore(partial(is_shareable, every_broker=every_broker))
     throttle_ms = new.of(1).ledger("", "app", 0).charge_produce(3000, 0)
     assert (throttle_ms == 0) == every_broker
 
@@ -94,33 +88,20 @@ async def test_usage_of_quotas_that_weirs_share_is_not_read_before_their_broker_
 async def test_a_file_that_is_too_old_or_from_the_future_charges_nothing(
     tmp_path: Path, passed_s: float
 ) -> None:
-    path = tmp_path / "charges.json"
-    await write_once(file_of(path, registry_with(9000, 0), 0))
-    assert file_of(path, QuotaRegistry(TABLE), 0, NOW_S + passed_s).read() == []
-
-
-@pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b'{"at_s": 1, "used": [[]]}', b"\xff"])
-def test_a_damaged_file_is_ignored(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "charges.json"
-    path.write_bytes(content)
-    assert file_of(path, QuotaRegistry(TABLE), 0).read() == []
-
-
-def test_a_missing_file_is_an_empty_one(tmp_path: Path) -> None:
-    assert file_of(tmp_path / "none.json", QuotaRegistry(TABLE), 0).read() == []
+    await keep_once(tmp_path, file_of(tmp_path, registry_with(9000, 0), 0))
+    assert file_of(tmp_path, QuotaRegistry(TABLE), 0, NOW_S + passed_s).read() == []
 
 
 @pytest.mark.trio
 async def test_a_throttle_that_outlasts_its_charges_is_kept_for_a_window(tmp_path: Path) -> None:
-    path = tmp_path / "charges.json"
     registry = registry_with(50_000, 0)
     (budget,) = registry.of(1).produce
     assert budget.throttled_until_ms == 40_000
     for now_ms, until_ms in ((15_000, 26_000), (17_000, 26_000)):
         assert not any(used.charges for used in registry.used(now_ms) if used)
-        await write_once(file_of(path, registry, now_ms))
+        await keep_once(tmp_path, file_of(tmp_path, registry, now_ms))
         registry = QuotaRegistry(TABLE)
-        await file_of(path, registry, now_ms).restore()
+        await file_of(tmp_path, registry, now_ms).restore()
         (budget,) = registry.of(1).produce
         assert budget.throttled_until_ms == until_ms
 
@@ -161,13 +142,13 @@ async def test_numbers_beyond_meaning_block_no_client_for_longer_than_a_window(
     tmp_path: Path, units: float, throttle_ms: int
 ) -> None:
     """Of each limiter twice, as no Weir writes them. Negative units are no credit."""
-    path, old, new = tmp_path / "charges.json", QuotaRegistry(QUOTAS), QuotaRegistry(QUOTAS)
+    old, new = QuotaRegistry(QUOTAS), QuotaRegistry(QUOTAS)
     assert set(waits(old).values()) == {0}
     used = [used for used in old.used(0) if used]
     assert len(used) == 4
     forged = [one._replace(charges=[(0, units)] * 3, throttle_ms=throttle_ms) for one in used * 2]
-    path.write_bytes(msgspec.json.encode(Charges(NOW_S, forged)))
-    await file_of(path, new, 0).restore()
+    (tmp_path / UsedUnitsFile.name).write_bytes(msgspec.json.encode(Charges(NOW_S, forged)))
+    await file_of(tmp_path, new, 0).restore()
     for quotas in (new.of(1).produce, new.of(1).request):
         assert all(budget.throttled_until_ms <= WINDOW_MS for budget in quotas)
     found = waits(new)
@@ -180,52 +161,30 @@ async def test_numbers_beyond_meaning_block_no_client_for_longer_than_a_window(
 
 
 @pytest.mark.trio
-async def test_a_weir_that_has_handed_over_writes_the_file_no_more(tmp_path: Path) -> None:
-    path = tmp_path / "charges.json"
-    file = file_of(path, registry_with(9000, 0), 0)
-    file.abandon()
-    await write_once(file)
-    assert not path.exists()
-
-
-@pytest.mark.trio
-async def test_a_missing_directory_ends_nothing(tmp_path: Path) -> None:
-    await write_once(file_of(tmp_path / "none/charges.json", registry_with(9000, 0), 0))
-
-
-@pytest.mark.trio
 async def test_a_name_that_utf_8_cannot_encode_keeps_no_other_client_from_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "charges.json"
     registry = registry_with(9000, 0)
     registry.of(1).ledger("", "half \ud800", 0).charge_produce(9000, 0)
-    await write_once(file_of(path, registry, 0))
-    assert [used.tags.client_id for used in file_of(path, registry, 0).read()] == ["app"]
+    await keep_once(tmp_path, file_of(tmp_path, registry, 0))
+    assert [used.tags.client_id for used in file_of(tmp_path, registry, 0).read()] == ["app"]
 
 
 @pytest.mark.trio
 async def test_the_file_is_written_only_if_clients_have_used_something(tmp_path: Path) -> None:
-    path = tmp_path / "charges.json"
-    registry = registry_with(9000, 0)
-    file = file_of(path, registry, 0)
-    await write_once(file)
+    path, registry = tmp_path / UsedUnitsFile.name, registry_with(9000, 0)
+    file = file_of(tmp_path, registry, 0)
+    await keep_once(tmp_path, file)
     first = path.stat().st_ino, path.stat().st_mtime_ns
-    await write_once(file)
+    await keep_once(tmp_path, file)
     assert (path.stat().st_ino, path.stat().st_mtime_ns) == first
     registry.of(1).ledger("", "app", 0).charge_produce(1, 0)
-    await write_once(file)
+    await keep_once(tmp_path, file)
     assert (path.stat().st_ino, path.stat().st_mtime_ns) != first
     (used,) = file.read()
     assert sum(units for _age_ms, units in used.charges) == 9001
 
 
-@pytest.mark.trio
-async def test_a_write_that_failed_is_tried_again_without_further_usage(tmp_path: Path) -> None:
-    path = tmp_path / "later" / "charges.json"
-    file = file_of(path, registry_with(9000, 0), 0)
-    await write_once(file)
-    path.parent.mkdir()
-    await write_once(file)
-    assert len(file.read()) == 1
+async def written(_content: object) -> bool:
+    return True
 
 
 def registry_of_many(limiters: int) -> QuotaRegistry:
@@ -237,9 +196,8 @@ def registry_of_many(limiters: int) -> QuotaRegistry:
 
 @pytest.mark.trio
 async def test_many_limiters_are_written_in_steps_between_which_other_tasks_run(tmp_path: Path) -> None:
-    path = tmp_path / "charges.json"
-    file = file_of(path, registry_of_many(1000), 0)
-    turns = await turns_beside(write_once(file))
+    file = file_of(tmp_path, registry_of_many(1000), 0)
+    turns = await turns_beside(keep_once(tmp_path, file))
     assert turns >= 1000 / STEP
     assert len(file.read()) == 1000
 
@@ -248,10 +206,10 @@ async def test_many_limiters_are_written_in_steps_between_which_other_tasks_run(
 async def test_the_file_is_written_less_often_with_more_used_limiters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weir.proxy.control.charges_file.LIMITERS_PER_S", 100)
-    few, many = (file_of(tmp_path / "charges.json", registry_of_many(number), 0) for number in (100, 1000))
-    await few._write()
-    await many._write()
+    monkeypatch.setattr("weir.proxy.control.used_units_file.LIMITERS_PER_S", 100)
+    few, many = (file_of(tmp_path, registry_of_many(number), 0) for number in (100, 1000))
+    await few.save(written)
+    await many.save(written)
     assert (few.period_s, many.period_s) == (1, 10)
-    await many._write()
+    await many.save(written)
     assert many.period_s == 1  # nothing was used, so nothing was written

@@ -1,4 +1,4 @@
-"""ChargesFile: what clients have used, in a file, so that a restart gives no client its quota again.
+"""UsedUnitsFile: what clients have used, in a file, so that a restart gives no client its quota again.
 
 A damaged or forged file blocks nobody: its numbers make no client wait for more than a window.
 
@@ -12,27 +12,21 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 import structlog
 import trio
 
-from weir.proxy import atomic_write
 from weir.proxy.control.slices import slices
-from weir.proxy.files import read_bytes
-from weir.proxy.outage import Outage
+from weir.proxy.control.state_directory import PERIOD_S, Put, StateDirectory
 from weir.quotas.handover import STEP, QuotasName, UsedUnits
 
 if TYPE_CHECKING:
     from weir.proxy.control.quota_registry import QuotaRegistry
-    from weir.proxy.control.supervisor import Works
 
 log = structlog.get_logger("weir.quotas")
 
-PERIOD_S: Final = 1.0
-"""Time (s) between the beginnings of two writes, for up to `LIMITERS_PER_S` limiters."""
 LIMITERS_PER_S: Final = 10_000
 """Number of used limiters for which the time between two writes is one second longer, so that writing takes
 at most a quarter of a core. With 100,000 limiters, a killed process takes the usage of ten seconds along.
@@ -49,12 +43,14 @@ class Charges(msgspec.Struct, frozen=True):
     used: list[UsedUnits]
 
 
-class ChargesFile:
+class UsedUnitsFile:
     """Reads the file once at the start, and then writes it every second and at the end."""
+
+    name: Final = "used-units.json"
 
     def __init__(
         self,
-        path: Path,
+        state: StateDirectory,
         registry: QuotaRegistry,
         now_ms: Callable[[], int],
         wall_s: Callable[[], float] = time.time,
@@ -62,7 +58,7 @@ class ChargesFile:
         """Begin without reading. `now_ms` returns the time (ms) on the limiters' clock; `wall_s` returns the
         Unix time (s).
         """
-        self._path = path
+        self._state = state
         self._registry = registry
         self._now_ms = now_ms
         self._wall_s = wall_s
@@ -70,28 +66,21 @@ class ChargesFile:
         """Time (s) between the beginnings of the last write and the next one."""
         self._stamps: list[tuple[int, float, int]] = []
         """Stamps of the limiters whose usage the file has (`QuotaRegistry.usage_stamps`)."""
-        self._abandoned = False
-        self._outage = Outage(log, "used units not written to charges_file", "used units written again")
 
     def read(self) -> list[UsedUnits]:
         """Return what clients had used, with the ages of now. Return nothing if the file is missing, cannot
         be read, is older than the time for which charges count, or is from the future.
         """
-        try:
-            found = msgspec.json.decode(read_bytes(self._path, FILE_BYTES_MAX), type=Charges)
-        except FileNotFoundError:
-            return []
-        except (OSError, ValueError, RecursionError) as error:
-            reason = error.strerror if isinstance(error, OSError) else str(error)
-            log.warning("charges_file ignored: it cannot be read", file=str(self._path), reason=reason)
-            return []
+        return self._state.read(self.name, FILE_BYTES_MAX, self._parsed) or []
+
+    def _parsed(self, text: str) -> list[UsedUnits]:
+        found = msgspec.json.decode(text, type=Charges)
         passed_ms = (self._wall_s() - found.at_s) * 1000
         if not math.isfinite(passed_ms) or passed_ms < 0:
-            log.warning("charges_file ignored: it is from the future", file=str(self._path))
-            return []
+            raise ValueError("it is from the future")
         memory_ms = self._registry.memory_ms
         used = [each for each in (_aged(one, int(passed_ms), memory_ms) for one in found.used) if each]
-        log.info("used units read", file=str(self._path), limiters=len(used), age_ms=int(passed_ms))
+        log.info("used units read", limiters=len(used), age_ms=int(passed_ms))
         return used
 
     async def restore(self, elsewhere: Callable[[QuotasName], bool] | None = None) -> None:
@@ -105,39 +94,15 @@ class ChargesFile:
             self._registry.absorb(some, now_ms, bounded=True)
             await trio.lowlevel.checkpoint()
 
-    def abandon(self) -> None:
-        """Write the file no more, because another process does."""
-        self._abandoned = True
-
-    async def keep(self, works: Works) -> None:
-        """Write the file every second, or less often for many limiters, until cancelled; then once more."""
-        try:
-            while True:
-                began_s = trio.current_time()
-                await self._write()
-                works()
-                await trio.sleep_until(began_s + self.period_s)
-        finally:
-            with trio.CancelScope(shield=True):
-                await self._write()
-
-    async def _write(self) -> None:
+    async def save(self, put: Put) -> None:
         """Write the file, unless no limiter was charged since the last time."""
         stamps = []
         for stamp in self._registry.usage_stamps():
             stamps.append(stamp)
             await trio.lowlevel.checkpoint()
-        if self._abandoned or stamps == self._stamps:
-            self.period_s = PERIOD_S
-            return
-        parts = await self._parts()
-        try:
-            await trio.to_thread.run_sync(self._replace, parts)
-        except OSError as error:
-            self._outage.failed(file=str(self._path), reason=error.strerror or str(error))
-        else:
+        self.period_s = PERIOD_S
+        if stamps != self._stamps and await put(await self._parts()):
             self._stamps = stamps
-            self._outage.over(file=str(self._path))
 
     async def _parts(self) -> list[bytes]:
         """Return the content of the file (`Charges` as JSON) in parts, and compute the next period."""
@@ -155,10 +120,6 @@ class ChargesFile:
             await trio.lowlevel.checkpoint()
         self.period_s = max(PERIOD_S, limiters / LIMITERS_PER_S)
         return [*parts, b"]}"]
-
-    def _replace(self, parts: list[bytes]) -> None:
-        if not self._abandoned:
-            atomic_write.replace(self._path, parts)
 
 
 def _encoded(some: list[UsedUnits]) -> bytes:
