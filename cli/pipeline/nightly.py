@@ -31,9 +31,10 @@ def nightly(root: str, master: str | None, as_json: bool, jobs: tuple[str, ...])
     """Run several jobs one after the other in one Spark, which takes most of a small job's time to start.
 
     Each argument is a job with its own options, as after `weir pipeline`, but without --lake, --master,
-    --driver-memory and --jars. The first job that fails is the last one that runs.
+    --driver-memory and --jars. The first job that fails is the last one that runs. With --json, each job and
+    then nightly prints a JSON object on a line.
     """
-    contexts = [_prepared(job, root) for job in jobs]
+    contexts = [_prepared(job, {"root": root, "as_json": as_json}) for job in jobs]
 
     def run(spark: SparkSession) -> Outcome:
         for context in contexts:
@@ -45,14 +46,14 @@ def nightly(root: str, master: str | None, as_json: bool, jobs: tuple[str, ...])
     run_job("nightly", run, master=master, as_json=as_json)
 
 
-def _prepared(job: str, root: str) -> click.Context:
+def _prepared(job: str, defaults: dict[str, str | bool]) -> click.Context:
     """Return the context of one job, which has read its options. Raises CommandError if they are wrong."""
     try:
         name, *options = shlex.split(job)
         command = pipeline.get_command(click.get_current_context(), name) if name in JOBS else None
         if command is None:
             raise CommandError(f"{name}: no job, must be one of {', '.join(JOBS)}")
-        return command.make_context(name, options, default_map={"root": root})
+        return command.make_context(name, options, default_map=defaults)
     except ValueError as error:
         raise CommandError(f"{job!r}: not a job with its options: {error}") from None
     except click.UsageError as error:

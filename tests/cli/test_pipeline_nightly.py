@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -45,14 +46,11 @@ def test_nightly_runs_its_jobs_in_order_in_one_session(
     monkeypatch.setattr("weir.pipeline.rollup.job.rollup", rolled)
     monkeypatch.setattr("weir.pipeline.maintain.maintain", cleaned)
     metrics = tmp_path / "rollup.prom"
-    command = ["pipeline", "nightly", "--lake", str(tmp_path), f"rollup --metrics-file '{metrics}'"]
+    command = ["pipeline", "nightly", "--json", "--lake", str(tmp_path), f"rollup --metrics-file '{metrics}'"]
     done = CliRunner().invoke(weir, [*command, "maintain --retention-days 9"])
     assert done.exit_code == 0, done.output
-    assert [line.split(":")[0] for line in done.output.splitlines() if "done in" in line] == [
-        "rollup",
-        "maintain",
-        "nightly",
-    ]
+    outcomes = [msgspec.json.decode(line) for line in done.output.splitlines()]
+    assert [outcome["job"] for outcome in outcomes] == ["rollup", "maintain", "nightly"]
     assert [(name, root) for name, root, _spark in lakes] == [
         ("rollup", str(tmp_path)),
         ("maintain 9", str(tmp_path)),
