@@ -159,9 +159,7 @@ def _parallel_build() -> type[build_ext]:
             built = header.with_suffix(".h.gch")
             if newer_group([*group.depends, *makers], str(built)):
                 header.parent.mkdir(parents=True, exist_ok=True)
-                header.write_text(
-                    f'#include "__native_{GROUP}.h"\n#include "__native_internal_{GROUP}.h"\n'
-                )
+                header.write_text(f'#include "__native_{GROUP}.h"\n#include "__native_internal_{GROUP}.h"\n')
                 places = [f"-I{place}" for place in (*group.include_dirs, *self.compiler.include_dirs)]
                 what = ["-x", "c-header", str(header), "-o", str(built)]
                 self.compiler.spawn([*self.compiler.compiler_so, *places, *group.extra_compile_args, *what])
