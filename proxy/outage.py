@@ -34,6 +34,10 @@ class Outage:
         "_log",
         "_quiet_s",
         "_said_s",
+        "_told",
+        "_wall_s",
+        "reason",
+        "since_s",
     )
 
     def __init__(
@@ -45,22 +49,30 @@ class Outage:
         level: str = "error",
         quiet_s: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
+        wall_s: Callable[[], float] = time.time,
     ) -> None:
         """Begin without an outage. `broken` and `again` are the events of the two log lines, `level` is the
         log level of `broken`; `again` has the level info. A success ends the outage if the latest failure
         is at least `quiet_s` (s) ago: set it where peers can cause failures and successes at any rate.
-        `clock` returns the time (s).
+        `clock` returns the time (s), `wall_s` the Unix time (s).
         """
         self._log = logger
         self._broken = broken
         self._again = again
         self._level = level
         self._clock = clock
+        self._wall_s = wall_s
+        self.since_s = 0.0
+        """Unix time (s) of the first failure of the present outage; 0 outside of outages."""
+        self.reason: str | None = None
+        """Reason of the latest failure; None outside of outages, and if none was given."""
         self._count = 0
         """Number of failures of the present outage; 0 outside of outages."""
         self._began_s = 0.0
         self._failed_s = self._said_s = -math.inf
         self._quiet_s = quiet_s
+        self._told = False
+        """True if the log has the beginning of the present outage."""
         self._details: dict[str, object] = {}
         """Details of the latest line."""
 
@@ -70,23 +82,33 @@ class Outage:
 
     def failed(self, **details: object) -> None:
         """Count a failure. Log it if it is the first, if its details have changed, or once a minute."""
-        now_s = self._failed_s = self._clock()
-        self._count += 1
-        if self._count == 1:
-            self._began_s = now_s
-        elif now_s - self._said_s < (REMIND_S if details == self._details else CHANGED_S):
+        now_s = self.record(details.get("reason"))
+        if now_s - self._said_s < (REMIND_S if details == self._details else CHANGED_S):
             return
-        self._said_s, self._details = now_s, details
+        self._said_s, self._details, self._told = now_s, details, True
         failures = {"failures": self._count} if self._count > 1 else {}
         getattr(self._log, self._level)(self._broken, **details, **failures)  # bound now: levels can change
+
+    def record(self, reason: object) -> float:
+        """Count a failure that another line of the log tells. Return the time (s)."""
+        now_s = self._failed_s = self._clock()
+        if not self._count:
+            self._began_s, self.since_s = now_s, self._wall_s()
+            self._said_s, self._told = -math.inf, False
+        self._count += 1
+        self.reason = None if reason is None else str(reason)
+        return now_s
 
     def say_next(self) -> None:
         """Have the next failure logged, because an operator has asked for another attempt."""
         self._said_s = -math.inf
 
-    def over(self, **details: object) -> None:
-        """End the outage, and log its end; nothing if there is no outage."""
-        if self._count and (now_s := self._clock()) - self._failed_s >= self._quiet_s:
-            count, self._count = self._count, 0
+    def over(self, **details: object) -> bool:
+        """End the outage, if there is one. Log its end if its beginning was logged, and return True then."""
+        if not self._count or (now_s := self._clock()) - self._failed_s < self._quiet_s:
+            return False
+        count, self._count, self.since_s, self.reason = self._count, 0, 0.0, None
+        if self._told:
             lasted_s = round(now_s - self._began_s, 1)
             self._log.info(self._again, **details, failures=count, lasted_s=lasted_s)
+        return self._told

@@ -22,14 +22,14 @@ from weir.proxy.config.config import Config, check_quota_store
 from weir.proxy.config.settings import ConfigError
 from weir.proxy.control.cluster.broker_map import BrokerMap
 from weir.proxy.control.configured import quota_registry as quota_registry
-from weir.proxy.control.events.conditions import PERIOD_S
+from weir.proxy.control.events.health import PERIOD_S
 from weir.proxy.control.events.topic import EventsTopic, events_topic
 from weir.proxy.control.garbage import collect_garbage
 from weir.proxy.control.quota_registry import QuotaRegistry, is_shareable
 from weir.proxy.control.replication.follower import ReplicationFollower, replication_follower
 from weir.proxy.control.sharing.sharing import UsageSharing, usage_sharing
 from weir.proxy.control.stalls import Stalls
-from weir.proxy.control.state_directory import StateDirectory, StateFile, state_directory
+from weir.proxy.control.state_directory import StateDirectory, StateFile, state_directory, state_not_written
 from weir.proxy.control.stores.broker import broker_store
 from weir.proxy.control.stores.file import FileStore
 from weir.proxy.control.stores.quota_manager import QuotaManager
@@ -45,7 +45,7 @@ from weir.proxy.control.used_units_file import UsedUnitsFile
 from weir.proxy.net import sockets
 from weir.proxy.net.drivers import monotonic_ms
 from weir.proxy.net.inherited import Inherited, from_systemd
-from weir.proxy.server.problems import Problems
+from weir.proxy.server.problems import Problems, watch_outages
 from weir.proxy.server.reload import Reload
 from weir.proxy.server.server import Server
 from weir.proxy.server.takeover import taker as taking
@@ -170,6 +170,7 @@ async def _main(
             nursery.start_soon(collect_garbage)
             files: list[StateFile] = [broker_map, used_units, *chosen.snapshot]
             for file in files:
+                server.health.watch(directory.outage(file.name), partial(state_not_written, file.name))
                 keep = partial(directory.keep, file)
                 nursery.start_soon(server.supervisor.keep_running, Task.STATE, keep)
             listening.set()
@@ -233,13 +234,14 @@ class _Process(NamedTuple):
         """Start to look for problems, and to obey signals and changes of the configuration file."""
         server, quota_manager = self.server, self.quota_manager
         keep_running = server.supervisor.keep_running
-        problems = Problems(server, self.store, self._tally, time.time, time.monotonic)
-        server.conditions.sources.append(problems.read)
+        watch_outages(server, self.store)
+        problems = Problems(server, self._tally, time.time, time.monotonic)
+        server.health.sources.append(problems.read)
         stalls = Stalls(time.monotonic())
 
         async def look() -> None:
             stalls.look(time.monotonic())
-            server.conditions.look(server.now_ms)
+            server.health.look(server.now_ms)
 
         nursery.start_soon(keep_running, Task.EVENTS, every(PERIOD_S, look))
         if self.events is not None:
@@ -247,7 +249,7 @@ class _Process(NamedTuple):
         nursery.start_soon(obey_signals, server, nursery.cancel_scope, systemd)
         if self.sharing is not None:
             self.sharing.join()
-            server.conditions.sources.append(self.sharing.conditions)
+            server.health.sources.append(self.sharing.conditions)
             nursery.start_soon(keep_running, Task.SHARING, self.sharing.run)
         reload = Reload(server, load, quota_manager.set_mode)
         nursery.start_soon(_obey_hangup, [quota_manager.reload, reload.reload])

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -26,8 +25,8 @@ from weir.proxy.admin.problems import problem
 from weir.proxy.admin.refusals import Reason, Refusals
 from weir.proxy.config.admin_access import AdminAccess, is_loopback, read_token
 from weir.proxy.config.config import ConfigError
-from weir.proxy.control.events.conditions import Condition
-from weir.proxy.control.events.conditions import problem as condition
+from weir.proxy.control.events.health import Condition
+from weir.proxy.control.events.health import problem as condition
 from weir.proxy.file_watch import FileWatch
 from weir.proxy.outage import Outage
 
@@ -50,23 +49,13 @@ class Token:
         self._watch = FileWatch([path])
         self._watch.read = self._watch.stamps()
         self._digest = _digest(read_token(path))
-        self._refused = False
-        self._outage = Outage(
+        self.outage: Final = Outage(
             log, "changed admin token refused, the old one stays in force", "admin token can be used again"
         )
 
     def is_(self, text: str) -> bool:
         """Return True if the text is the token. The time of the comparison does not depend on the token."""
         return hmac.compare_digest(_digest(text), self._digest)
-
-    def conditions(self) -> Iterator[Condition]:
-        """Yield the problem of a file that cannot be used."""
-        if self._refused:
-            yield condition(
-                "admin_token_refused",
-                "The changed admin_token_file is refused; the older token is in force.",
-                "Write a token to the file. Without one, the next start of Weir fails.",
-            )
 
     async def look(self) -> None:
         """Read the token again if the file has changed. If the file cannot be used, keep the old token."""
@@ -76,12 +65,19 @@ class Token:
         try:
             self._digest = _digest(await trio.to_thread.run_sync(read_token, self._path))
         except ConfigError as error:
-            self._refused = True
-            self._outage.failed(error=str(error))
+            self.outage.failed(error=str(error))
         else:
-            self._refused = False
-            self._outage.over()
+            self.outage.over()
             log.info("changed admin token in force")
+
+
+def token_refused(_outage: Outage) -> Condition:
+    """Return the condition of a changed token that cannot be used."""
+    return condition(
+        "admin_token_refused",
+        "The changed admin_token_file is refused; the older token is in force.",
+        "Write a token to the file. Without one, the next start of Weir fails.",
+    )
 
 
 class Access:

@@ -23,7 +23,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from weir.proxy.addresses import Address
-from weir.proxy.admin.access import CERTIFICATE, Access, Token
+from weir.proxy.admin.access import CERTIFICATE, Access, Token, token_refused
 from weir.proxy.admin.api import events, resources
 from weir.proxy.admin.api.operation import State, state_of
 from weir.proxy.admin.exposition import render
@@ -114,7 +114,7 @@ def _start_looking(nursery: trio.Nursery, state: State, token: Token | None) -> 
     if tls is not None:
         nursery.start_soon(keep_running, Task.TLS_FILES, every(LOOK_S, tls.look))
     if token is not None:
-        state.server.conditions.sources.append(token.conditions)
+        state.server.health.watch(token.outage, token_refused)
         nursery.start_soon(keep_running, Task.ADMIN, every(LOOK_S, token.look))
 
 

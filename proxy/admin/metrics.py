@@ -121,7 +121,7 @@ def _process(server: Server, workers: Workers, *, ready: bool) -> Iterator[Metri
     yield WEIR.gauge(
         "problem",
         "1 for each condition that needs an operator, as in /api/status.",
-        dict.fromkeys(server.conditions.names(), 1),
+        dict.fromkeys(server.health.names(), 1),
         "problem",
     )
     failures = server.counters.task_failures
@@ -368,7 +368,7 @@ def _tls(all_files: list[ContextOfFiles]) -> Iterator[Metric]:
     yield WEIR.gauge(
         "tls_files_last_reload_successful",
         "0 while changed TLS files are refused, and older ones in force.",
-        {files.name: files.last_was_good for files in all_files},
+        {files.name: not files.outage for files in all_files},
         "files",
     )
     yield WEIR.counter(

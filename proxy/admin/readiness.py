@@ -15,7 +15,7 @@ import trio
 from weir.proxy.addresses import Address
 from weir.proxy.control.cluster.access import Access
 from weir.proxy.control.cluster.discovery import DiscoveryError, discover
-from weir.proxy.control.events.conditions import Condition, problem
+from weir.proxy.control.events.health import Condition, problem
 from weir.proxy.net.race import Race
 from weir.proxy.server.server import Server
 

@@ -19,6 +19,7 @@ import structlog
 import trio
 
 from weir.proxy import atomic_write
+from weir.proxy.control.events.health import Condition, problem
 from weir.proxy.files import read_text
 from weir.proxy.outage import Outage
 
@@ -83,8 +84,7 @@ class StateDirectory:
         if self.path is None:
             return
         path = self.path / file.name
-        outage = Outage(log, "state file not written", "state file written again")
-        put = partial(self._put, path, outage)
+        put = partial(self._put, path, self.outage(file.name))
         try:
             while not self._abandoned:
                 began_s = trio.current_time()
@@ -95,6 +95,11 @@ class StateDirectory:
             if not self._abandoned:
                 with trio.CancelScope(shield=True):
                     await file.save(put)
+
+    def outage(self, name: str) -> Outage:
+        """Return the outage of writing a file."""
+        new = Outage(log, "state file not written", "state file written again")
+        return self._outages.setdefault(name, new)
 
     def abandon(self) -> None:
         """Write the files no more, because another process does."""
@@ -115,6 +120,15 @@ class StateDirectory:
         if not path.parent.exists():
             path.parent.mkdir(MODE, parents=True)
         atomic_write.replace(path, content)
+
+
+def state_not_written(name: str, outage: Outage) -> Condition:
+    """Return the condition of a file that cannot be written."""
+    return problem(
+        f"state_not_written {name}",
+        f"{name} of state_dir cannot be written: {outage.reason}. The next start lacks it.",
+        "Free the disk of state_dir, or make the directory writable to Weir's user.",
+    )
 
 
 def state_directory(settings: Settings, environment: Mapping[str, str]) -> StateDirectory:

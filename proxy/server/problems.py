@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from weir.proxy.close_reasons import CloseReason
-from weir.proxy.control.events.conditions import Condition, broker_down, problem, store_failing
+from weir.proxy.control.events.health import Condition, broker_down, problem, store_failing
 from weir.proxy.net.tls.contexts import ContextOfFiles
+from weir.proxy.outage import Outage
 
 if TYPE_CHECKING:
     from weir.proxy.control.stores.store import StoreHealth
@@ -28,13 +30,27 @@ CLIENTS_SHOWN_MAX: Final = 5
 _DAY_S: Final = 86_400
 
 
+def watch_outages(server: Server, store: StoreHealth) -> None:
+    """Have the server's health watch the quota store and the TLS files."""
+    server.health.watch(store.outage, lambda outage: store_failing(store.name, outage.reason, outage.since_s))
+    for files in server.config.tls_files:
+        server.health.watch(files.outage, partial(_tls_files_refused, files.name))
+
+
+def _tls_files_refused(name: str, _outage: Outage) -> Condition:
+    return problem(
+        f"tls_files_refused {name}",
+        f"Changed TLS files ({name}) are refused; the older ones are in force.",
+        "The log has the mistake. Replace the files.",
+    )
+
+
 class Problems:
-    """Reads the problems that are present now. `Problems.read` is a source of `Conditions`."""
+    """Reads the problems that are present now. `Problems.read` is a source of `Health`."""
 
     def __init__(
         self,
         server: Server,
-        store: StoreHealth,
         usage: Tally | None,
         wall_s: Callable[[], float],
         monotonic_s: Callable[[], float],
@@ -43,7 +59,6 @@ class Problems:
         `monotonic_s` the time (s) of a clock that nobody sets.
         """
         self._server = server
-        self._store = store
         self._usage = usage
         self._wall_s = wall_s
         self._monotonic_s = monotonic_s
@@ -55,8 +70,6 @@ class Problems:
     def read(self) -> Iterator[Condition]:
         """Yield the problems that are present now, the worst first."""
         yield from self._brokers()
-        if not self._store.last_was_good:
-            yield store_failing(self._store.name, self._store.error, self._store.failing_since_s)
         if self._usage is not None:
             yield from self._of_usage(self._usage)
         for files in self._server.config.tls_files:
@@ -106,12 +119,6 @@ class Problems:
             )
 
     def _of_files(self, files: ContextOfFiles) -> Iterator[Condition]:
-        if not files.last_was_good:
-            yield problem(
-                f"tls_files_refused {files.name}",
-                f"Changed TLS files ({files.name}) are refused; the older ones are in force.",
-                "The log has the mistake. Replace the files.",
-            )
         left_s = files.expires_s - self._wall_s()
         if files.expires_s and left_s < EXPIRES_S:
             when = "has expired" if left_s <= 0 else f"expires in {left_s / _DAY_S:.1f} days"

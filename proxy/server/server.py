@@ -24,8 +24,8 @@ from weir.proxy.control.cluster.address_check import AddressCheck
 from weir.proxy.control.cluster.broker_states import BrokerStates
 from weir.proxy.control.cluster.discovery import Discovery
 from weir.proxy.control.events import levels, throttle_log
-from weir.proxy.control.events.conditions import PERIOD_S as CHANGES_S
-from weir.proxy.control.events.conditions import Conditions
+from weir.proxy.control.events.health import PERIOD_S as CHANGES_S
+from weir.proxy.control.events.health import Health
 from weir.proxy.control.events.hub import Hub
 from weir.proxy.control.events.levels import UsageLevels
 from weir.proxy.control.events.quota_changes import QuotaChanges
@@ -105,7 +105,7 @@ class Server:
         """State of each broker, up or down."""
         self.events = Hub(lambda: time.time_ns() // 1_000_000)
         """Passes events to `/api/events` and to the events topic."""
-        self.conditions = Conditions(self.events.publish)
+        self.health = Health(self.events.publish)
         """Conditions that need an operator. Add sources before calling `serve`."""
         self.counters = Counters()
         """Sums over all workers, and failures of the supervisor's own tasks."""

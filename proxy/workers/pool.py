@@ -16,7 +16,7 @@ import trio
 from weir.proxy.addresses import Address
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.config.config import Config
-from weir.proxy.control.events.conditions import Condition, problem
+from weir.proxy.control.events.health import Condition, problem
 from weir.proxy.control.peers import Peers, WantedPeers
 from weir.proxy.control.sharing.sharing import UsageSharing
 from weir.proxy.control.slices import slices
@@ -89,7 +89,7 @@ class Pool:
         self._ended = trio.Event()
         self._nursery: trio.Nursery | None = None
         server.listeners.on_open.append(self._listen)
-        server.conditions.sources.append(self._problems)
+        server.health.sources.append(self._problems)
         server.quotas.on_update.append(self._send_quotas)
         server.on_use.append(self._send_limits)
         server.address_book.on_change.append(self._send_brokers)

@@ -32,7 +32,7 @@ from weir.proxy.control.stores.store import StoreHealth
 from weir.proxy.control.supervisor import in_steps
 from weir.proxy.net.drivers import monotonic_us, run_hosting_trio
 from weir.proxy.net.reactor import Reactor
-from weir.proxy.server.problems import Problems
+from weir.proxy.server.problems import Problems, watch_outages
 from weir.proxy.server.server import Server
 from weir.proxy.workers.local import LocalWorkers
 from weir.proxy.workers.pool import Pool
@@ -180,7 +180,8 @@ async def _stage(reactor: Reactor, script: Script, quotas: Path | None, options:
             manager = QuotaManager(store, registry, table, frozenset(), health, server.supervisor)
             await nursery.start(manager.run)
             pool, local = local_pool(server, nursery, reactor, manager)
-            server.conditions.sources.append(Problems(server, health, None, time.time, time.monotonic).read)
+            watch_outages(server, health)
+            server.health.sources.append(Problems(server, None, time.time, time.monotonic).read)
             listening = trio.Event()
             clock = Clock(reactor)
             sources = Sources(server, pool, registry, health, clock.now_ms, quota_admin=manager)

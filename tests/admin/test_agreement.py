@@ -69,7 +69,7 @@ async def agree(stage: Stage) -> dict[str, Any]:
     assert metrics["weir_ready"] == status["ready"]
     assert metrics["weir_quotas_configured"] == status["stores"][0]["quotas"]
     names = {dict(labels)["problem"] for labels in metrics.rows("weir_problem")}
-    assert names == set(stage.server.conditions.names())
+    assert names == set(stage.server.health.names())
     assert len(names) == len(status["problems"])
     assert status["totals"]["throttled_entities"] == sum(
         entity["throttled"] for entity in entities if not entity["shadow"]

@@ -175,13 +175,13 @@ async def test_brokers_and_status_show_connections_and_a_broker_that_is_down(sta
 @scripted(play)
 async def test_the_status_names_a_quota_store_that_cannot_be_read(stage: Stage) -> None:
     await stage.start()
-    stage.state.sources.store.note("line 3: not TOML")
+    stage.state.sources.store.outage.record("line 3: not TOML")
     status = await stage.json("/api/status")
     assert status["stores"][0]["error"] == "line 3: not TOML"
     assert [problem["what"] for problem in status["problems"]] == [
         "The quota store (file) cannot be read: line 3: not TOML."
     ]
-    stage.state.sources.store.note()
+    stage.state.sources.store.outage.over()
     assert (await stage.json("/api/status"))["problems"] == []
 
 

@@ -19,10 +19,10 @@ from weir.proxy.config import config
 from weir.proxy.control.cluster.connection import LoginError, QuestionError
 from weir.proxy.control.cluster.discovery import Discovery, DiscoveryError
 from weir.proxy.control.events import levels
-from weir.proxy.control.events.conditions import (
+from weir.proxy.control.events.health import (
     QUIET_MS,
     Condition,
-    Conditions,
+    Health,
     broker_down,
     problem,
     store_failing,
@@ -325,51 +325,59 @@ def test_no_level_is_told_of_an_entity_that_another_table_has_freed_since_its_ra
 def test_a_condition_is_told_when_it_begins_and_when_it_was_absent_for_five_seconds() -> None:
     present: list[Condition] = []
     published = Published()
-    conditions = Conditions(published.append)
-    conditions.sources.append(lambda: present)
-    conditions.look(0)
+    health = Health(published.append)
+    health.sources.append(lambda: present)
+    health.look(0)
     present.append(broker_down(1, "refused"))
-    conditions.look(1000)
-    conditions.look(2000)
+    health.look(1000)
+    health.look(2000)
     assert published.take() == [BrokerDown(node_id=1, reason="refused")]
     present.clear()
-    conditions.look(3000)
+    health.look(3000)
     present.append(broker_down(1, "refused"))
-    conditions.look(4000)  # it answers every other connection
+    health.look(4000)  # it answers every other connection
     present.clear()
-    conditions.look(4000 + QUIET_MS - 1)
+    health.look(4000 + QUIET_MS - 1)
     assert published.take() == []
-    conditions.look(4000 + QUIET_MS)
+    health.look(4000 + QUIET_MS)
     assert published.take() == [BrokerUp(node_id=1, lasted_ms=3000)]
 
 
 def test_present_conditions_are_listed_with_the_time_since_they_were_first_found() -> None:
     present = [problem("x", "X.", "Y."), store_failing("file", "gone", since_s=7.0)]
-    conditions = Conditions(lambda _event: None)
-    conditions.sources.append(lambda: present)
-    conditions.look(1000)
-    found = conditions.look(3500)
+    health = Health(lambda _event: None)
+    health.sources.append(lambda: present)
+    health.look(1000)
+    found = health.look(3500)
     assert [(each.what, each.remedy, each.since_s, lasted_ms) for each, lasted_ms in found] == [
         ("X.", "Y.", None, 2500),
         (present[1].what, present[1].remedy, 7.0, 2500),
     ]
-    assert conditions.names() == ["x", "store file"]
+    assert health.names() == ["x", "store file"]
     present.clear()
-    assert conditions.look(3600) == [], "a condition that is over is listed no more, before its event"
+    assert health.look(3600) == [], "a condition that is over is listed no more, before its event"
+
+
+def test_an_outage_is_a_condition_as_long_as_it_lasts() -> None:
+    published, store = Published(), StoreHealth(lambda: 7.0)
+    health = Health(published.append)
+    health.watch(store.outage, lambda outage: store_failing("file", outage.reason, outage.since_s))
+    assert health.look(0) == []
+    store.outage.record("no such file")
+    ((condition, _lasted_ms),) = health.look(1000)
+    assert (condition.since_s, published.take()) == (7.0, [StoreFailing(store="file", reason="no such file")])
+    store.succeeded(0)
+    assert health.look(2000) == []
 
 
 def test_problems_of_a_server_are_told_from_its_state(nothing_served: Server) -> None:
-    store, usage = StoreHealth(lambda: 0.0), Tally()
+    usage = Tally()
     now_s, wall_s = 0.0, 1e9
-    problems = Problems(nothing_served, store, usage, lambda: wall_s, lambda: now_s)
+    problems = Problems(nothing_served, usage, lambda: wall_s, lambda: now_s)
     assert list(problems.read()) == []
-    store.note("no such file")
     usage.failure = "disk full"
     usage.note_dropped(Loss.QUEUE_FULL, 3)
-    begun = [condition.begins for condition in problems.read()]
-    assert begun[0] == StoreFailing(store="file", reason="no such file")
-    assert [getattr(event, "name", "") for event in begun[1:]] == ["usage_not_written", "usage_dropped"]
-    store.note()
+    assert [condition.key[1] for condition in problems.read()] == ["usage_not_written", "usage_dropped"]
     usage.failure = ""
     now_s, wall_s = 59.0, 2e9  # the clock was set
     assert [condition.key for condition in problems.read()] == [("problem", "usage_dropped")]
@@ -378,7 +386,7 @@ def test_problems_of_a_server_are_told_from_its_state(nothing_served: Server) ->
 
 
 def test_clients_turned_away_before_the_first_look_are_a_problem(nothing_served: Server) -> None:
-    problems = Problems(nothing_served, StoreHealth(lambda: 0.0), None, lambda: 0.0, lambda: 0.0)
+    problems = Problems(nothing_served, None, lambda: 0.0, lambda: 0.0)
     nothing_served.counters.closed_at[CloseReason.CONNECTION_LIMIT, 0] += 1
     assert [condition.key for condition in problems.read()] == [("problem", "connections_max")]
 
@@ -396,7 +404,7 @@ def test_a_login_of_weirs_own_that_all_brokers_refuse_is_a_problem_until_one_acc
     monkeypatch.setattr("weir.proxy.control.cluster.discovery.discover", discover)
     server = nothing_served
     discovery = Discovery(server.config, server.address_book, server.broker_states)
-    problems = Problems(server, StoreHealth(lambda: 0.0), None, lambda: 0.0, lambda: 0.0)
+    problems = Problems(server, None, lambda: 0.0, lambda: 0.0)
     trio.run(discovery.refresh)
     (found,) = problems.read()
     assert (found.key, found.what) == (
@@ -413,15 +421,13 @@ def test_an_expired_certificate_is_logged_once(nothing_served: Server) -> None:
     files.expires_s = 100.0
     nothing_served.config = replace(nothing_served.config, tls=TlsRules(None, files))
     now_s = 99.0
-    conditions = Conditions(lambda _event: None)
-    conditions.sources.append(
-        Problems(nothing_served, StoreHealth(lambda: 0.0), None, lambda: now_s, lambda: now_s).read
-    )
+    health = Health(lambda _event: None)
+    health.sources.append(Problems(nothing_served, None, lambda: now_s, lambda: now_s).read)
     with capture_logs() as lines:
-        conditions.look(1000)
+        health.look(1000)
         now_s = 100.0
-        conditions.look(2000)
-        conditions.look(3000)
+        health.look(2000)
+        health.look(3000)
     assert [(line["log_level"], line["what"]) for line in lines] == [
         ("warning", "The certificate of tls_cert expires in 0.0 days."),
         ("warning", "The certificate of tls_cert has expired."),

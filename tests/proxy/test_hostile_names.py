@@ -10,11 +10,10 @@ import pytest
 import trio
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.proxy.state_files import read_snapshot, snapshot_of
 from weir.proxy.admin.exposition import WEIR, render
 from weir.proxy.control.stores.file import rewrite
 from weir.proxy.control.stores.records import Slot, read_key, write
-from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable, parse
+from weir.quotas import DEFAULT, Entity, QuotaKey, parse
 from weir.quotas.table.entities import Prefix
 
 PRODUCE: Final = QuotaKey.PRODUCER_BYTE_RATE
@@ -77,12 +76,6 @@ def test_hostile_names_change_only_their_entries_of_a_quota_file(tmp_path: Path)
         assert rewrite(path, gone).table == (table := table.altered(gone))
     assert table == before
     assert path.read_text() == OPERATORS
-
-
-def test_a_quota_snapshot_holds_all_hostile_names(tmp_path: Path) -> None:
-    table = QuotaTable({(entity, PRODUCE): 7.0 for entity in entities()})
-    snapshot_of(tmp_path, table)
-    assert read_snapshot(tmp_path) == table
 
 
 @pytest.mark.parametrize("shadow", [True, False])

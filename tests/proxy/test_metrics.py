@@ -143,10 +143,10 @@ def test_metrics_show_the_quota_tables_size_age_and_health(server: Server) -> No
 
     assert seen() == (2, 0, 1, 100)
     now_s = 200.0
-    state.note("unreadable")
+    state.outage.record("unreadable")
     assert seen() == (2, 0, 0, 100)
     put_in_force(registry, QuotaTable())
-    state.note()
+    state.succeeded(0)
     assert seen() == (0, 1, 1, 200)
 
 

@@ -20,7 +20,6 @@ from weir.proxy.close_reasons import CloseReason
 from weir.proxy.config import config
 from weir.proxy.control.cluster import address_check
 from weir.proxy.control.cluster.address_check import AddressCheck
-from weir.proxy.control.stores.store import StoreHealth
 from weir.proxy.handlers.api_versions.api_versions import OWN_REQUEST
 from weir.proxy.net import own_listeners
 from weir.proxy.net.own_listeners import OwnListeners
@@ -76,7 +75,7 @@ def advertise(stage: Stage, **nodes: Address) -> None:
 
 def problems(stage: Stage) -> list[object]:
     """Names of the problems that operators see now."""
-    found = Problems(stage.server, StoreHealth(lambda: 0.0), None, lambda: 0.0, lambda: 0.0)
+    found = Problems(stage.server, None, lambda: 0.0, lambda: 0.0)
     return [condition.key[1] for condition in found.read()]
 
 

@@ -65,6 +65,19 @@ def test_successes_between_failures_do_not_end_an_outage_with_a_quiet_time() -> 
     assert lines[-1]["event"] == "lake read again"
 
 
+def test_an_outage_that_other_lines_tell_has_a_reason_and_no_line() -> None:
+    outage = outage_of(Clock())
+    with capture_logs() as lines:
+        outage.record("a bug")
+        assert (bool(outage), outage.reason) == (True, "a bug")
+        assert not outage.over()
+        assert (bool(outage), outage.reason, outage.since_s) == (False, None, 0.0)
+        outage.failed(reason="dry")
+        outage.record("a bug")
+        assert outage.over()
+    assert [line["event"] for line in lines] == ["lake not read", "lake read again"]
+
+
 def test_a_broker_is_down_after_a_failed_connection_and_up_after_a_successful_one() -> None:
     states = BrokerStates()
     assert states.is_up(1)

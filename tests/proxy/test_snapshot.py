@@ -121,20 +121,6 @@ def test_a_quota_snapshot_omits_quotas_that_a_file_cannot_hold(tmp_path: Path) -
     assert read_snapshot(tmp_path) == ALICES.replication_altered({BROKER_1: "5"})
 
 
-def test_a_failed_write_leaves_the_old_quota_snapshot(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    snapshot_of(tmp_path, ALICES)
-
-    def full(_descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", full)
-    snapshot_of(tmp_path, BOBS)
-    assert read_snapshot(tmp_path) == ALICES
-    assert [path.name for path in tmp_path.iterdir()] == [Snapshot.name]
-
-
 def test_an_available_store_precedes_the_quota_snapshot(tmp_path: Path) -> None:
     snapshot_of(tmp_path, BOBS)
     assert trio.run(LastKnown(FakeStore(ALICES), StateDirectory(tmp_path)).start) == ALICES
@@ -196,21 +182,6 @@ async def test_a_start_without_the_store_is_reported_while_following(
     await trio.sleep(1)
     assert followed.failures == ["gone"]
     assert followed.tables == []
-
-
-@pytest.mark.trio
-async def test_the_snapshot_passes_loading_and_altering_to_the_store(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    store = LastKnown(FakeStore(ALICES), NOWHERE)
-    assert store.name == "fake"
-    assert await store.load() == ALICES
-    table = await store.alter_replication({BROKER_1: "5"})
-    assert table.replication == ReplicationThrottles({BROKER_1: "5"})
-    assert (await store.alter({(BOB, PRODUCE): 1.0})).values == {
-        (ALICE, PRODUCE): 1000.0,
-        (BOB, PRODUCE): 1.0,
-    }
 
 
 # Choosing

@@ -305,10 +305,10 @@ def test_a_changed_certificate_is_reloaded_and_an_invalid_one_is_not(
             swap(tmp_path / "data", tmp_path / "bad")
             await until(lambda: of_files.refused == 1)
             assert await fingerprint(stage) == before
-            assert not of_files.last_was_good
+            assert of_files.outage
             assert of_files.expires_s > time.time()
             swap(tmp_path / "data", tmp_path / "second")
-            await until(lambda: of_files.last_was_good)
+            await until(lambda: not of_files.outage)
         with trio.fail_after(LONG_S):
             while await fingerprint(stage) == before:  # the worker has not got the files yet
                 pass

@@ -30,7 +30,6 @@ from weir.protocol.values import Value, schema_of
 from weir.protocol.versions import VersionRange
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection.connection import Connection
-from weir.proxy.control.stores.store import StoreHealth
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.plans import Plans
 from weir.proxy.handlers.uplift.outdated_clients import CLIENTS_MAX, OutdatedClients
@@ -203,7 +202,7 @@ def test_clients_have_bounded_names_and_number() -> None:
 def test_an_operator_is_told_which_client_to_restart(play: Callable[..., None]) -> None:
     async def script(stage: Stage) -> None:
         now_s = 0.0
-        problems = Problems(stage.server, StoreHealth(lambda: 0.0), None, lambda: 0.0, lambda: now_s)
+        problems = Problems(stage.server, None, lambda: 0.0, lambda: now_s)
         stage.cluster.spoken[ApiKey.HEARTBEAT] = VersionRange(0, 1)
         client = await stage.connect(0)
         with capture_logs() as logs:

@@ -84,10 +84,10 @@ def test_a_context_made_of_another_processs_files_follows_later_changes(tmp_path
             await files.look()
 
     trio.run(look)
-    assert (files.last_was_good, files.context) == (False, kept)
+    assert (bool(files.outage), files.context) == (True, kept)
     write_pair(tmp_path, HOST)
     trio.run(look)
-    assert files.last_was_good
+    assert not files.outage
     assert files.context is not kept
 
 

@@ -106,9 +106,9 @@ def state_of(sources: Sources, readiness: Readiness) -> State:
     conditions.
     """
     server = sources.server
-    server.conditions.sources.insert(0, readiness.conditions)
+    server.health.sources.insert(0, readiness.conditions)
     traffic = Traffic(server.counters, server.gauges)
-    server.conditions.sources.append(lambda: traffic.conditions(sources.now_ms()))
+    server.health.sources.append(lambda: traffic.conditions(sources.now_ms()))
     return State(
         sources,
         readiness,

@@ -67,8 +67,8 @@ def _store(state: State) -> Store:
         name=store.name,
         quotas=len(state.sources.quota_registry.table),
         updated_ms=int(max(store.last_good_s, store.last_change_s) * 1000) or None,
-        failing_since_ms=int(store.failing_since_s * 1000) or None,
-        error=store.error,
+        failing_since_ms=int(store.outage.since_s * 1000) or None,
+        error=store.outage.reason,
     )
 
 
@@ -81,7 +81,7 @@ def _usage(state: State) -> Usage:
 
 def _problems(state: State, now_ms: int) -> Iterator[Problem]:
     """Yield the conditions that need an operator."""
-    for condition, lasted_ms in state.server.conditions.look(state.sources.now_ms()):
+    for condition, lasted_ms in state.server.health.look(state.sources.now_ms()):
         since_ms = now_ms - lasted_ms if condition.since_s is None else int(condition.since_s * 1000)
         yield Problem(what=condition.what, since_ms=since_ms, remedy=condition.remedy)
 

@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from weir.proxy.control.events.conditions import Condition, problem
+from weir.proxy.control.events.health import Condition, problem
 from weir.proxy.control.sharing.reader import OPENINGS
 
 STRANGE: Final = ("unreadable", "unsigned", "forged", "jumped")

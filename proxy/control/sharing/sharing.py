@@ -14,7 +14,7 @@ import structlog
 import trio
 
 from weir.proxy.config.settings import ConfigError
-from weir.proxy.control.events.conditions import Condition, problem
+from weir.proxy.control.events.health import Condition, problem
 from weir.proxy.control.quota_registry import UNSEEN, QuotaRegistry
 from weir.proxy.control.sharing.problems import SharingProblems
 from weir.proxy.control.sharing.reader import News, OpenTopic, Reader

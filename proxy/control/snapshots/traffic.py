@@ -15,7 +15,7 @@ from weir.protocol.api import ApiKey
 from weir.proxy.connection.connection import Connection
 from weir.proxy.connection.in_flight import CHARGED
 from weir.proxy.connection.state import THROTTLED
-from weir.proxy.control.events.conditions import Condition, problem
+from weir.proxy.control.events.health import Condition, problem
 from weir.proxy.control.snapshots.gauges import Gauges
 from weir.proxy.counters import Counters
 from weir.quotas import QuotaKey

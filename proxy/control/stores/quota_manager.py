@@ -24,7 +24,6 @@ from weir.proxy.control.stores.quota_admins import QuotaAdmins
 from weir.proxy.control.stores.store import QuotaStore, StoreError, StoreHealth
 from weir.proxy.control.supervisor import Supervisor, Task, Works, in_steps
 from weir.proxy.logs import audit_logger
-from weir.proxy.outage import Outage
 from weir.quotas import QuotaTable
 
 if TYPE_CHECKING:
@@ -74,12 +73,6 @@ class QuotaManager:
         self._reread_asked = False
         self.on_altered_at_broker: list[Callable[[], None]] = []
         """Functions to call when a broker has answered an alteration that Weir has forwarded."""
-        self._outage = Outage(
-            log,
-            "quotas not loaded, the last known stay in force",
-            "quotas loaded again",
-            clock=trio.current_time,
-        )
         self._queue, self._alterations = trio.open_memory_channel[tuple[Alteration, Request]](WAITING_MAX)
 
     # Called by connections, on Trio's thread but outside of Trio's tasks
@@ -152,11 +145,11 @@ class QuotaManager:
             await self._changed(await self._store.load())
             return True
         except StoreError as error:
-            self._outage.say_next()
+            self._state.outage.say_next()
             self._failed(error)
         except Exception:
             log.exception("internal error while quotas were read, the last known stay in force")
-            self._state.note(INTERNAL)
+            self._state.outage.record(INTERNAL)
         return False
 
     # Following
@@ -170,7 +163,7 @@ class QuotaManager:
         try:
             await self._store.follow(self._changed, self._failed)
         except Exception:
-            self._state.note(INTERNAL)
+            self._state.outage.record(INTERNAL)
             raise
 
     async def _reread(self) -> None:
@@ -179,16 +172,12 @@ class QuotaManager:
             await self.reload()
 
     async def _changed(self, table: QuotaTable) -> None:
-        self._state.note()
         is_new = await self._put_in_force(table)
-        if self._outage:
-            self._outage.over(store=self._store.name, quotas=len(table))
-        elif is_new:
+        if not self._state.succeeded(len(table)) and is_new:
             log.info("quotas loaded", store=self._store.name, quotas=len(table))
 
     def _failed(self, error: StoreError) -> None:
-        self._state.note(str(error))
-        self._outage.failed(store=self._store.name, reason=str(error))
+        self._state.outage.failed(store=self._store.name, reason=str(error))
 
     async def _put_in_force(self, table: QuotaTable) -> bool:
         """Put the table in force; return False if the same table was in force already. Tables come into force

@@ -1,5 +1,5 @@
-"""The interface of quota stores (quotas are read from a store, and changes are written to it), and the health
-of a store for metrics and logs.
+"""The interface of quota stores, from which quotas are read, and to which changes are written; and the health
+of a store, for metrics and logs.
 """
 
 from __future__ import annotations
@@ -8,8 +8,13 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Final, Literal, Protocol, TypeAlias
 
+import structlog
+
 from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
+from weir.proxy.outage import Outage
 from weir.quotas import QuotaTable
+
+log = structlog.get_logger("weir.quotas")
 
 Changed: TypeAlias = Callable[[QuotaTable], Awaitable[None]]
 """Coroutine function that a store calls with a new table. It puts the table in force, and returns once it is
@@ -78,13 +83,12 @@ class StoreHealth:
         """Function that returns the number of records in the quota topic that have no header of a Weir; 0 if
         the store is no topic.
         """
-        self.last_was_good = True
+        self.outage = Outage(
+            log, "quotas not loaded, the last known stay in force", "quotas loaded again", wall_s=wall_clock_s
+        )
+        """Time since which the store cannot be read, and the reason."""
         self.last_good_s = wall_clock_s()
         """Unix time (s) of the latest successful read."""
-        self.failing_since_s = 0.0
-        """Unix time (s) of the first failed read since the latest successful read; 0 if none."""
-        self.error: str | None = None
-        """Reason why the latest read has failed; None if it has succeeded."""
         self.last_change_s = 0.0
         """Unix time (s) at which Weir last stored an alteration; 0 before the first one."""
         self.alterations: Counter[Result] = Counter()
@@ -92,14 +96,17 @@ class StoreHealth:
         """Number of quota requests that Weir rejected because the client is no admin."""
         self._denial_said_s = 0.0
 
-    def note(self, error: str | None = None) -> None:
-        """Record that a read of the store has succeeded, or has failed for the reason `error`."""
-        now_s = self._wall_clock_s()
-        self.last_was_good, self.error = error is None, error
-        if error is None:
-            self.last_good_s, self.failing_since_s = now_s, 0.0
-        else:
-            self.failing_since_s = self.failing_since_s or now_s
+    @property
+    def last_was_good(self) -> bool:
+        """True unless the latest read has failed."""
+        return not self.outage
+
+    def succeeded(self, quotas: int) -> bool:
+        """Record that the store's quotas were read and put in force. Return True if the end of an outage was
+        logged.
+        """
+        self.last_good_s = self._wall_clock_s()
+        return self.outage.over(store=self.name, quotas=quotas)
 
     def note_alteration(self, result: Result) -> None:
         """Count an alteration by its result; record the time if it was stored."""

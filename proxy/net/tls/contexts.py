@@ -95,9 +95,7 @@ class ContextOfFiles:
         before `load`.
         """
         self._in_force: FileContents | None = None
-        self.last_was_good = True
-        """False while the current files cannot be used, and older ones are in force."""
-        self._outage = Outage(
+        self.outage: Final = Outage(
             log, "changed TLS files refused, the old ones stay in force", "TLS files can be used again"
         )
         self.on_change: list[Callable[[], None]] = []
@@ -182,11 +180,9 @@ class ContextOfFiles:
             self._use(await trio.to_thread.run_sync(self._made))
         except ConfigError as error:
             self.refused += 1
-            self.last_was_good = False
-            self._outage.failed(files=self.name, error=str(error))
+            self.outage.failed(files=self.name, error=str(error))
         else:
-            self.last_was_good = True
-            self._outage.over(files=self.name)
+            self.outage.over(files=self.name)
             log.info("changed TLS files in force for new connections", files=self.name)
             for call in self.on_change:
                 call()

@@ -1,5 +1,7 @@
-"""Conditions that need an operator, for events and for `/api/status`: a broker is down, a store fails, Weir
-has a problem.
+"""Health: the conditions that need an operator, for events, `/api/status` and metrics: a broker is down, a
+store fails, Weir has a problem.
+
+A condition comes from an outage, whose beginning and end the log tells, or from a source, which is asked.
 
 A condition is over once it has been absent for `QUIET_MS`: a broker that answers every other connection is
 down, and causes one event, not hundreds.
@@ -23,6 +25,7 @@ from weir.proxy.control.events.records import (
     StoreFailing,
     StoreRecovered,
 )
+from weir.proxy.outage import Outage
 
 log = structlog.get_logger("weir")
 
@@ -53,6 +56,9 @@ class Condition(NamedTuple):
 Source: TypeAlias = Callable[[], Iterable[Condition]]
 """Function that returns the conditions that are present now."""
 
+Describe: TypeAlias = Callable[[Outage], Condition]
+"""Function that returns the condition of an outage."""
+
 
 @dataclass(slots=True)
 class _Present:
@@ -61,20 +67,26 @@ class _Present:
     seen_ms: int
 
 
-class Conditions:
-    """Publishes the beginning and the end of each condition."""
+class Health:
+    """Knows the present conditions, and publishes the beginning and the end of each."""
 
     def __init__(self, publish: Publish) -> None:
-        """Begin without conditions and sources."""
+        """Begin without conditions, outages and sources."""
         self.sources: list[Source] = []
+        self._outages: list[tuple[Outage, Describe]] = []
         self._publish = publish
         self._present: dict[tuple[str, object], _Present] = {}
 
+    def watch(self, outage: Outage, describe: Describe) -> None:
+        """Make an outage a condition as long as it lasts."""
+        self._outages.append((outage, describe))
+
     def look(self, now_ms: int) -> list[tuple[Condition, int]]:
-        """Read all sources, and publish the differences from the previous call. Return the present
-        conditions, each with the time (ms) since it was first found.
+        """Look at all outages and sources, and publish the differences from the previous call. Return the
+        present conditions, each with the time (ms) since it was first found.
         """
-        found = [condition for source in self.sources for condition in source()]
+        found = [describe(outage) for outage, describe in self._outages if outage]
+        found += [condition for source in self.sources for condition in source()]
         for condition in found:
             present = self._present.get(condition.key)
             if present is None:
