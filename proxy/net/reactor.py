@@ -246,7 +246,8 @@ class Reactor:
         events = self._left or self.epoll.poll(wait_s, EVENTS_MAX)
         if len(events) == EVENTS_MAX or self._round or self.read_bytes_max:
             self._share_turn(events)
-        now_us = self.set_clock()
+        self.clock.now_us = now_us = self._clock_us()  # `set_clock` without its call
+        self.now_ms = now_us // 1000
         self.clock.turn += 1
         waiting = len(self._later)  # calls that are added in this turn wait for the next one
         if self.on_turn:
