@@ -14,10 +14,8 @@ from weir.proxy.handlers.sasl.exchange import Exchange
 from weir.quotas import BrokerQuotas, ClientLedger
 
 if TYPE_CHECKING:
-    from weir.proxy.handlers.decisions import Forward
     from weir.proxy.handlers.plan import NeedsLook, Plan
     from weir.proxy.handlers.sasl.identity import Identities
-    from weir.quotas import Budget
 
 NO_LIMITS: Final = ClientLedger()
 
@@ -38,49 +36,46 @@ a cache, and a client-id may have 32 KB.
 
 
 class ParseCache:
-    """The first bytes of the latest cacheable request, and the decision to forward it.
+    """The first bytes of the latest request that can be recognized, and what was parsed from them.
 
     Successive requests of a client often have the same bytes from the client-id to the last field on which
-    the decision depends. Such a request is not parsed again while the same quotas are in force and `budget`
-    is not throttled; both are checked for each request. The cached decision is always the one that parsing
-    would give.
+    the decision depends. Such a request is not parsed again while the same quotas are in force, because its
+    ledger is known. `Plan.decide` decides about it.
     """
 
-    __slots__ = ("budget", "forward", "generation", "head", "plan", "unless")
+    __slots__ = ("generation", "head", "parsed", "plan", "unless")
 
     def __init__(self) -> None:
-        """Begin with no cached decision."""
+        """Begin without a request."""
         self.plan: Plan | None = None
         self.head = b""
         """Bytes of the request from its client-id to the last field that the decision depends on."""
-        self.forward: Forward | None = None
+        self.parsed = 0
+        """Value of the field on which the decision depends; 0 if it depends on none."""
         self.generation = -1
         """Number of changes of the quotas (`BrokerQuotas.generation`) at the time when the request was
         parsed.
         """
-        self.budget: Budget | None = None
-        """Budget whose throttle makes the cached decision invalid; None if the decision depends on no budget.
-        """
         self.unless: NeedsLook | None = None
-        """Function that returns True if a request that begins with `head` needs its own decision; None if
-        the cached decision holds for all such requests.
+        """Function that returns True if a request that begins with `head` must be parsed nevertheless; None
+        if none must.
         """
 
-    def fill(self, plan: Plan, head: bytes, forward: Forward, generation: int, budget: Budget | None) -> None:
-        """Cache the decision to forward requests of this plan that begin with `head`. No effect if `head` is
+    def fill(self, plan: Plan, head: bytes, parsed: int, generation: int) -> None:
+        """Remember what was parsed from requests of this plan that begin with `head`. No effect if `head` is
         too long.
         """
         if len(head) <= HEAD_BYTES_MAX:
-            self.plan, self.head, self.forward = plan, head, forward
-            self.generation, self.budget, self.unless = generation, budget, None
+            self.plan, self.head, self.parsed = plan, head, parsed
+            self.generation, self.unless = generation, None
 
     def clear(self) -> None:
-        """Remove the cached decision."""
+        """Forget the request."""
         self.plan = None
 
 
 class Client:
-    """The client of one connection: its principal, client-id, quotas and cached decision."""
+    """The client of one connection: its principal, client-id, quotas and parse cache."""
 
     __slots__ = (
         "_cached_client_id",
@@ -273,29 +268,17 @@ class Client:
         self.sends_sasl_tokens = begun and exchange is not None and exchange.raw
         self.sasl_in_progress = begun and exchange is not None and (exchange.raw or exchange.hidden)
 
-    def cache_parse(
-        self,
-        plan: Plan,
-        data: bytearray,
-        frame: int,
-        stop: int,
-        forward: Forward,
-        *,
-        budget: Budget | None = None,
-    ) -> None:
-        """Cache the decision to forward a request, for all requests that begin with the same bytes as
-        `data[frame:stop]`.
-        """
+    def cache_parse(self, plan: Plan, data: bytearray, frame: int, stop: int, parsed: int = 0) -> None:
+        """Remember what was parsed from `data[frame:stop]`, for all requests that begin with these bytes."""
         quotas = self._quotas
         if self.is_broker or quotas.topics is not None:
             return  # the decision depends on fields behind these bytes: the replica id, or topics
-        self.parse_cache.fill(
-            plan, bytes(data[frame + REQUEST_HEAD_BYTES : stop]), forward, quotas.generation, budget
-        )
+        head = bytes(data[frame + REQUEST_HEAD_BYTES : stop])
+        self.parse_cache.fill(plan, head, parsed, quotas.generation)
 
     def cache_unless(self, plan: Plan, needs_look: NeedsLook) -> None:
-        """Restrict the use of the cached decision, if it is for `plan`, to requests for which `needs_look`
-        returns False. For all other requests Weir makes a new decision.
+        """Have those requests parsed nevertheless, if the cache is for `plan`, for which `needs_look` returns
+        True.
         """
         if self.parse_cache.plan is plan:
             self.parse_cache.unless = needs_look

@@ -202,7 +202,8 @@ class Inbound:
                 self._arrived(record, decision, length, serial=serial)
                 if not decision.answered:
                     most -= 1
-                may_go = not serial and len(in_flight) < most and connection.may_take(now_ms)
+                may_go = not serial and len(in_flight) < most
+                may_go = may_go and (connection.state == OPEN or connection.may_take(now_ms))
             position = stop
         if may_go and LENGTH_BYTES <= end - position < REQUEST_HEAD_BYTES:
             self._check_length(data, position)
@@ -236,14 +237,14 @@ class Inbound:
             and data.startswith(cache.head, frame + REQUEST_HEAD_BYTES)
             and frame + REQUEST_HEAD_BYTES + len(cache.head) <= end
             and cache.generation == quotas.generation
-            and (cache.budget is None or cache.budget.throttled_until_ms <= connection.now_ms)
+            and plan.decide is not None
             and (client.first_request_seen or not timed)
             and (
                 cache.unless is None
                 or not cache.unless(data, frame + REQUEST_HEAD_BYTES + len(cache.head), end, complete)
             )
         ):
-            decision = cache.forward
+            decision = plan.decide(connection, cache.parsed)
         elif timed and not self._is_identified(plan, data, frame, end, complete):
             return None
         if timed and not complete and self._needs_more_for_cost(plan, data, frame, end):

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from weir.proxy.handlers.quota_api.quota_admin import QuotaAdmin
     from weir.proxy.handlers.sasl.exchange import Exchange
     from weir.proxy.handlers.sasl.identity import Identities
-    from weir.quotas import BrokerQuotas, Budget, ClientLedger, Cost, QuotaKey
+    from weir.quotas import BrokerQuotas, ClientLedger, Cost, QuotaKey
 
 
 S = TypeVar("S")
@@ -117,24 +117,15 @@ class RequestClient(Protocol):
         Raises ProtocolError if the client-id is malformed.
         """
 
-    def cache_parse(
-        self,
-        plan: Plan,
-        data: bytearray,
-        frame: int,
-        stop: int,
-        forward: Forward,
-        *,
-        budget: Budget | None = None,
-    ) -> None:
-        """Cache this decision for requests that begin with the same `data[frame:stop]`, as long as `budget`
-        is not throttled. Call this only for decisions that depend on nothing but these bytes and the quotas
-        in force. Decisions about brokers' requests are not cached: their replica id may be at the end.
+    def cache_parse(self, plan: Plan, data: bytearray, frame: int, stop: int, parsed: int = 0) -> None:
+        """Remember `parsed`, the value of a field, for requests that begin with the same `data[frame:stop]`:
+        `Plan.decide` decides about them. Call this only if the decision depends on nothing but that value and
+        the quotas in force. Requests of brokers are not remembered: their replica id may be at the end.
         """
 
     def cache_unless(self, plan: Plan, needs_look: NeedsLook) -> None:
-        """Restrict the use of the cached decision, if it is for `plan`, to requests for which `needs_look`
-        returns False. For all other requests Weir makes a new decision.
+        """Have those requests parsed nevertheless, if the cache is for `plan`, for which `needs_look` returns
+        True.
         """
 
 
@@ -325,9 +316,13 @@ Admit: TypeAlias = "Callable[[Context, bytearray, int, int, bool], Decision | Wa
 `data[frame:end]`, or WAIT. `complete` is True if the whole frame has arrived.
 """
 NeedsLook: TypeAlias = "Callable[[bytearray, int, int, bool], bool]"
-"""Function (data, position, end, complete) that returns True if a cached decision must not be used for a
-request. The decision was cached for all requests with the same bytes before `position`; this function reads
-the bytes from there to `end`. `complete` is True if the whole frame has arrived. Raises nothing.
+"""Function (data, position, end, complete) that returns True if a request must be parsed although one with
+the same bytes before `position` was; this function reads the bytes from there to `end`. `complete` is True if
+the whole frame has arrived. Raises nothing.
+"""
+Decide: TypeAlias = "Callable[[Context, int], Forward | None]"
+"""Function (context, parsed) that returns the decision to forward a request that was recognized by its first
+bytes, from what was parsed of an earlier one; None if the request must be parsed itself.
 """
 Charge: TypeAlias = "Callable[[ClientLedger, int, int], int]"
 """Function (ledger, length, now_ms) that charges a frame and returns the throttle time (ms). The length
@@ -373,6 +368,8 @@ class Plan:
     it as a whole, even if the request is larger than the buffer.
     """
     admit: Admit | None = None
+    decide: Decide | None = None
+    """Function that decides about requests whose parsing `admit` has saved by `RequestClient.cache_parse`."""
     on_arrival: tuple[Charge, ...] = ()
     on_response: tuple[Charge, ...] = ()
     """Functions that charge a response. If several charges throttle, the longest throttle counts, never the

@@ -117,14 +117,8 @@ class Turns:
         `TURN_BOUNDS_US` that it does not exceed. Turns longer than all bounds are not in this list.
         """
 
-    def note(self, length_us: int) -> None:
-        """Count a turn of `length_us` (µs)."""
-        self.number += 1
-        self.busy_us += length_us
-        if length_us > TURN_BOUNDS_US[0]:
-            self._note_slow(length_us)
-
-    def _note_slow(self, length_us: int) -> None:
+    def note_slow(self, length_us: int) -> None:
+        """Note a turn of `length_us` (µs), more than a millisecond."""
         self.longer += 1
         self.longest_us = max(self.longest_us, length_us)
         bound = bisect_left(TURN_BOUNDS_US, length_us)
@@ -270,7 +264,11 @@ class Reactor:
             self._run_timers()
         if waiting:
             self._run_later(waiting)
-        self.turns.note(self._clock_us() - now_us)
+        turns, length_us = self.turns, self._clock_us() - now_us
+        turns.number += 1
+        turns.busy_us += length_us
+        if length_us > TURN_BOUNDS_US[0]:
+            turns.note_slow(length_us)
 
     def _share_turn(self, events: list[tuple[int, int]]) -> None:
         """Count the sockets of a round (turns until a socket is reported again). If more than `BUSY_SOCKETS`

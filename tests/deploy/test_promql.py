@@ -136,7 +136,7 @@ def _serve(server: Server) -> None:
     server.worker_restarts["died"] += 1
     latencies.forward.note(60)
     latencies.note_answer(ApiKey.PRODUCE, 900)
-    server.turns.note(1500)
+    server.turns.note_slow(1500)
     server.events.publish(BrokerDown(node_id=1, reason=None))
 
 

@@ -87,12 +87,16 @@ def plan_produce(plan: Plan) -> None:
             hold_ms = _first_hold_ms(context, ledger)
             if hold_ms > 0:
                 return Hold(hold_ms)
-        forward = _PRODUCE[ledger.charges_produce, acks.read(data, position) != 0]
-        context.client.cache_parse(plan, data, frame, position + acks.size, forward)
-        return forward
+        value = acks.read(data, position)
+        context.client.cache_parse(plan, data, frame, position + acks.size, value)
+        return _produced(context, value)
 
-    plan.admit = admit
+    plan.admit, plan.decide = admit, _produced
     plan.on_arrival += (ClientLedger.charge_produce,)
+
+
+def _produced(context: Context, acks: int) -> Forward:
+    return _PRODUCE[context.client.ledger.charges_produce, acks != 0]
 
 
 def plan_fetch(plan: Plan) -> None:
@@ -105,12 +109,12 @@ def plan_fetch(plan: Plan) -> None:
             return WAIT
         budget = ledger.fetch
         if budget is None:
-            return _unlimited(context, plan, ledger, data, frame, end)
+            return _unlimited(context, plan, data, frame, end)
         if budget.throttled_until_ms > context.now_ms and not context.hold:
             return asked_least(plan, least, data, frame, end, complete)
         return _capped(context, plan, max_bytes, budget, data, frame, end, complete)
 
-    plan.admit, plan.over, plan.tell = admit, _over, _tell
+    plan.admit, plan.decide, plan.over, plan.tell = admit, _fetched, _over, _tell
     plan.on_response += (_charge_fetch_flexible if plan.flexible_response else ClientLedger.charge_fetch,)
 
 
@@ -130,7 +134,7 @@ def plan_share_fetch(plan: Plan) -> None:
             return WAIT
         budget = ledger.fetch
         if budget is None:
-            return _unlimited(context, plan, ledger, data, frame, end)
+            return _unlimited(context, plan, data, frame, end)
         body = request_body(data, frame, end, flexible=plan.flexible_request)
         position = (
             body if body == INCOMPLETE else _located(max_records or max_bytes, data, body, end, complete)
@@ -145,21 +149,31 @@ def plan_share_fetch(plan: Plan) -> None:
             max_bytes.write(data, position, most)
         return CHARGED_SERIAL
 
-    plan.admit = admit
+    plan.admit, plan.decide = admit, _fetched
     plan.on_arrival += (begin_share_fetch,)
     plan.on_response += (_charge_share_fetch,)
     plan.on_leave = _leave_share_fetch
 
 
-def _unlimited(
-    context: Context, plan: Plan, ledger: ClientLedger, data: bytearray, frame: int, end: int
-) -> Forward:
+def _unlimited(context: Context, plan: Plan, data: bytearray, frame: int, end: int) -> Forward:
     """Return the decision to forward the fetch of a client without an enforced fetch quota. If a quota in
     shadow mode applies, the response is charged to it.
     """
-    forward = CHARGED if ledger.charges_fetch else FORWARD
-    context.client.cache_parse(plan, data, frame, client_id_end(data, frame, end), forward)
-    return forward
+    context.client.cache_parse(plan, data, frame, client_id_end(data, frame, end))
+    return CHARGED if context.client.ledger.charges_fetch else FORWARD
+
+
+def _fetched(context: Context, max_bytes: int) -> Forward | None:
+    """Return the decision about a fetch with these `max_bytes` (of any number without an enforced quota);
+    None if the client is throttled, or if the field exceeds the quota: the request must be changed.
+    """
+    ledger = context.client.ledger
+    budget = ledger.fetch
+    if budget is None:
+        return CHARGED if ledger.charges_fetch else FORWARD
+    if max_bytes > budget.fetch_max_bytes or budget.throttled_until_ms > context.now_ms:
+        return None
+    return CHARGED_SERIAL
 
 
 def _capped(
@@ -183,12 +197,11 @@ def _capped(
     position = _located(max_bytes, data, body, end, complete)
     if position < 0:
         return _NOT_LOCATED[position]
-    if max_bytes.read(data, position) > budget.fetch_max_bytes:
+    asked_bytes = max_bytes.read(data, position)
+    if asked_bytes > budget.fetch_max_bytes:
         max_bytes.write(data, position, budget.fetch_max_bytes)
     else:
-        context.client.cache_parse(
-            plan, data, frame, position + max_bytes.size, CHARGED_SERIAL, budget=budget
-        )
+        context.client.cache_parse(plan, data, frame, position + max_bytes.size, asked_bytes)
     return CHARGED_SERIAL
 
 

@@ -71,7 +71,7 @@ def plan_metadata(plan: Plan) -> None:
         ledger = context.quotas.mutation_ledger(context.client.user, client_id, context.now_ms)
         if ledger is None:
             if unwatched is None:
-                context.client.cache_parse(plan, data, frame, client_id_end(data, frame, end), FORWARD)
+                context.client.cache_parse(plan, data, frame, client_id_end(data, frame, end))
             return pass_on(context, data, frame, end, complete)
         request = charged_request(context, ledger, codec_, data, frame, end, complete, flexible=flexible)
         if isinstance(request, Wait | Query):
@@ -85,7 +85,11 @@ def plan_metadata(plan: Plan) -> None:
         return pass_on(context, data, frame, end, complete)
 
     pass_on: Admit = unwatched or _pass_on
-    plan.admit, plan.whole = admit, True
+    plan.admit, plan.decide, plan.whole = admit, _unlimited, True
+
+
+def _unlimited(_context: Context, _parsed: int) -> Forward:
+    return FORWARD
 
 
 def _pass_on(_caller: Context, _data: bytearray, _frame: int, _end: int, _complete: bool) -> Forward:
