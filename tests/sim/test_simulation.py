@@ -106,6 +106,12 @@ FOUND: Final = {
         (Step(0, 4, Open("a", pieces=3, pause_ms=1)), Step(0, 4, Ask(Kind("metadata", 12)))),
         topic_rate=2000.0,
     ),
+    "asked_before_changed": Script(  # Weir took the records out of a fetch, and then asked for names
+        708146, (SetQuota("a", 200.0, 200.0),), (
+            Step(0, 0, Open("a")), Step(0, 0, Ask(Kind("fetch", 13), size=50_000)),
+            Step(10, 4, Open("a", answer_ms=2000)), Step(10, 4, Ask(Kind("share_fetch", 1), topic="hot")),
+        ), topic_rate=200.0
+    ),
     "no_garbage": Script(0, (), (Step(0, 0, Open("a")),)),  # fault 6: a relay and its session are a cycle
 }  # fmt: skip
 """Scripts that were found to break a rule, by the seeds in them, and shrunk: in the first version, the one of

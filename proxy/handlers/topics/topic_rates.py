@@ -255,18 +255,25 @@ def plan_fetch(plan: Plan) -> None:
     least, over = ask_least(version), plan.over
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        decision, topics = inner(context, data, frame, end, complete), context.client.ledger.topics
-        if topics is None or not topics.fetch.names or not isinstance(decision, Forward):
+        rates = _rates_of_client(context, data, frame, end)
+        if rates is None:
+            return inner(context, data, frame, end, complete)
+        metered: Forward | Query | None = None
+        if not rates.enforces:
+            metered = ask_first(context, ())
+        else:
+            body = request_body(data, frame, end, flexible=plan.flexible_request) if complete else INCOMPLETE
+            if body == INCOMPLETE:
+                return WAIT
+            metered = _metered(context, topics_of, track, rates, data, body, end)
+        if isinstance(metered, Query):
+            return metered
+        decision = inner(context, data, frame, end, complete)  # last, because it may change the request
+        if not isinstance(decision, Forward):
             return decision
-        if not topics.fetch.enforces:
-            return ask_first(context, ()) or decision.but(charged=True)
-        body = request_body(data, frame, end, flexible=plan.flexible_request) if complete else INCOMPLETE
-        if body == INCOMPLETE:
-            return WAIT
-        metered = _metered(context, topics_of, track, topics.fetch, data, body, end)
         if metered is METERED_FETCH and _over(context, context.client.ledger) > context.now_ms:
             return asked_least(plan, least, data, frame, end, complete)
-        return metered
+        return metered or decision.but(charged=True)
 
     def over_with_topics(context: Context, ledger: ClientLedger) -> int:
         until_ms = 0 if over is None else over(context, ledger)
@@ -283,6 +290,16 @@ def plan_fetch(plan: Plan) -> None:
     plan.on_emptied = _emptied
 
 
+def _rates_of_client(context: Context, data: bytearray, frame: int, end: int) -> TopicRates | None:
+    """Return the topic rates that apply to the client of the fetch `data[frame:end]`; None if there are none,
+    or if more bytes are needed.
+    """
+    if context.quotas.topics is None:
+        return None
+    ledger = context.client.identify(data, frame, end, context.now_ms)
+    return None if ledger is None else _rates_of(ledger)
+
+
 def plan_share_fetch(plan: Plan) -> None:
     """Charge the records of share fetch responses (KIP-932) to their topics. While a topic that share fetches
     of the connection have named is over its rate, ask for no records, as bandwidth does for a client's quota.
@@ -294,26 +311,27 @@ def plan_share_fetch(plan: Plan) -> None:
     max_records = field_offset(ShareFetchRequest, version, "max_records")
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        decision, topics = inner(context, data, frame, end, complete), context.client.ledger.topics
-        if topics is None or not topics.fetch.names or not isinstance(decision, Forward):
-            return decision
+        rates = _rates_of_client(context, data, frame, end)
+        if rates is None:
+            return inner(context, data, frame, end, complete)
         if not complete and end - frame < context.buffer_bytes:
             return WAIT
         body = request_body(data, frame, end, flexible=plan.flexible_request)
         if complete and body != INCOMPLETE:
-            query = _share_fetched(context, topics_of, topics.fetch, data, body, end)
+            query = _share_fetched(context, topics_of, rates, data, body, end)
             if query is not None:
                 return query
-        if decision.throttle_ms:  # its client is over the quota: it acquires no records
+        decision = inner(context, data, frame, end, complete)  # last, because it may change the request
+        if not isinstance(decision, Forward) or decision.throttle_ms:  # over the quota: it acquires nothing
             return decision
-        if not topics.fetch.enforces:
+        if not rates.enforces:
             return decision.but(charged=True)
         fetched = [name.decode() for name in _state(context).fetched]
-        if max_records is not None and topics.fetch.throttled_until_ms(fetched) > context.now_ms:
+        if max_records is not None and rates.throttled_until_ms(fetched) > context.now_ms:
             position = INCOMPLETE if body == INCOMPLETE else max_records.locate(data, body, end, complete)
             if position == INCOMPLETE:
                 return WAIT
-            rest_ms = topics.fetch.tell_rest(fetched, context.now_ms)
+            rest_ms = rates.tell_rest(fetched, context.now_ms)
             return acquire_nothing(max_records, data, position, rest_ms)
         return METERED_FETCH
 
