@@ -36,8 +36,9 @@ class Outage:
         "_said_s",
         "_told",
         "_wall_s",
+        "changed_s",
+        "failing",
         "reason",
-        "since_s",
     )
 
     def __init__(
@@ -62,10 +63,12 @@ class Outage:
         self._level = level
         self._clock = clock
         self._wall_s = wall_s
-        self.since_s = 0.0
-        """Unix time (s) of the first failure of the present outage; 0 outside of outages."""
+        self.failing = False
+        """True if the latest attempt has failed. Unlike the outage, it knows no quiet time."""
+        self.changed_s = 0.0
+        """Unix time (s) at which `failing` has changed; 0 before the first failure."""
         self.reason: str | None = None
-        """Reason of the latest failure; None outside of outages, and if none was given."""
+        """Reason of the latest attempt's failure; None for a success, and if no reason was given."""
         self._count = 0
         """Number of failures of the present outage; 0 outside of outages."""
         self._began_s = 0.0
@@ -92,9 +95,10 @@ class Outage:
     def record(self, reason: object) -> float:
         """Count a failure that another line of the log tells. Return the time (s)."""
         now_s = self._failed_s = self._clock()
+        if not self.failing:
+            self.failing, self.changed_s = True, self._wall_s()
         if not self._count:
-            self._began_s, self.since_s = now_s, self._wall_s()
-            self._said_s, self._told = -math.inf, False
+            self._began_s, self._said_s, self._told = now_s, -math.inf, False
         self._count += 1
         self.reason = None if reason is None else str(reason)
         return now_s
@@ -104,10 +108,14 @@ class Outage:
         self._said_s = -math.inf
 
     def over(self, **details: object) -> bool:
-        """End the outage, if there is one. Log its end if its beginning was logged, and return True then."""
+        """Note a success, which ends the outage. Log its end if its beginning was logged, and return True
+        then.
+        """
+        if self.failing:
+            self.failing, self.reason, self.changed_s = False, None, self._wall_s()
         if not self._count or (now_s := self._clock()) - self._failed_s < self._quiet_s:
             return False
-        count, self._count, self.since_s, self.reason = self._count, 0, 0.0, None
+        count, self._count = self._count, 0
         if self._told:
             lasted_s = round(now_s - self._began_s, 1)
             self._log.info(self._again, **details, failures=count, lasted_s=lasted_s)

@@ -32,7 +32,9 @@ _DAY_S: Final = 86_400
 
 def watch_outages(server: Server, store: StoreHealth) -> None:
     """Have the server's health watch the quota store and the TLS files."""
-    server.health.watch(store.outage, lambda outage: store_failing(store.name, outage.reason, outage.since_s))
+    server.health.watch(
+        store.outage, lambda outage: store_failing(store.name, outage.reason, outage.changed_s)
+    )
     for files in server.config.tls_files:
         server.health.watch(files.outage, partial(_tls_files_refused, files.name))
 
@@ -99,10 +101,9 @@ class Problems:
                 "Correct upstream_sasl_username and upstream_sasl_password_file. Clients have own logins.",
             )
         for node_id in sorted(addresses.nodes):
-            if not states.is_up(node_id):
-                change = states.changes.get(node_id)
-                known = (None, None) if change is None else (change.reason, change.at_s)
-                yield broker_down(node_id, *known)
+            outage = states.outages.get(node_id)
+            if outage is not None and outage.failing:
+                yield broker_down(node_id, outage.reason, outage.changed_s)
 
     def _of_usage(self, usage: Tally) -> Iterator[Condition]:
         if usage.failure:

@@ -361,7 +361,7 @@ def test_present_conditions_are_listed_with_the_time_since_they_were_first_found
 def test_an_outage_is_a_condition_as_long_as_it_lasts() -> None:
     published, store = Published(), StoreHealth(lambda: 7.0)
     health = Health(published.append)
-    health.watch(store.outage, lambda outage: store_failing("file", outage.reason, outage.since_s))
+    health.watch(store.outage, lambda outage: store_failing("file", outage.reason, outage.changed_s))
     assert health.look(0) == []
     store.outage.record("no such file")
     ((condition, _lasted_ms),) = health.look(1000)

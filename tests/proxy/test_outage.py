@@ -69,9 +69,9 @@ def test_an_outage_that_other_lines_tell_has_a_reason_and_no_line() -> None:
     outage = outage_of(Clock())
     with capture_logs() as lines:
         outage.record("a bug")
-        assert (bool(outage), outage.reason) == (True, "a bug")
+        assert (bool(outage), outage.failing, outage.reason) == (True, True, "a bug")
         assert not outage.over()
-        assert (bool(outage), outage.reason, outage.since_s) == (False, None, 0.0)
+        assert (bool(outage), outage.failing, outage.reason) == (False, False, None)
         outage.failed(reason="dry")
         outage.record("a bug")
         assert outage.over()

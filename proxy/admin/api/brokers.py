@@ -25,14 +25,14 @@ async def _brokers(call: Call) -> Brokers:
 
 def _broker(state: State, node_id: int, throttled: int) -> Broker:
     server, traffic = state.server, state.traffic
-    change = server.broker_states.changes.get(node_id)
+    outage = server.broker_states.outages.get(node_id)
     return Broker(
         node_id=node_id,
         address=str(server.address_book.nodes[node_id]),
         port=server.address_book.port(node_id),
         up=server.broker_states.is_up(node_id),
-        since_ms=None if change is None else int(change.at_s * 1000),
-        error=None if change is None else change.reason,
+        since_ms=None if outage is None else int(outage.changed_s * 1000),
+        error=None if outage is None else outage.reason,
         connections=traffic.latest.connections[node_id],
         throttled_entities=throttled,
         in_bytes_per_s=traffic.in_bytes_per_s(node_id),

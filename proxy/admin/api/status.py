@@ -67,7 +67,7 @@ def _store(state: State) -> Store:
         name=store.name,
         quotas=len(state.sources.quota_registry.table),
         updated_ms=int(max(store.last_good_s, store.last_change_s) * 1000) or None,
-        failing_since_ms=int(store.outage.since_s * 1000) or None,
+        failing_since_ms=int(store.outage.changed_s * 1000) if store.outage.failing else None,
         error=store.outage.reason,
     )
 

@@ -85,7 +85,7 @@ class Health:
         """Look at all outages and sources, and publish the differences from the previous call. Return the
         present conditions, each with the time (ms) since it was first found.
         """
-        found = [describe(outage) for outage, describe in self._outages if outage]
+        found = [describe(outage) for outage, describe in self._outages if outage.failing]
         found += [condition for source in self.sources for condition in source()]
         for condition in found:
             present = self._present.get(condition.key)
