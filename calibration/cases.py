@@ -27,7 +27,7 @@ from weir.quotas.costs.cost_fitting import UNPACKED
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from weir.calibration.frames import BrokerVersions, Request
+    from weir.calibration.frames import NodeApiVersions, Request
     from weir.protocol.values import Message
 
 WRITTEN, SMALL, BIG = 0, 1, 2
@@ -96,7 +96,7 @@ TOPICS: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class CalibrationCase:
     """One kind of request that the calibration sends repeatedly to measure its cost, with the amounts (such
     as partitions) that the cost depends on.
     """
@@ -144,8 +144,8 @@ class OwnResources:
 
 
 def cases(
-    broker_versions: BrokerVersions, own: OwnResources, apis: Iterable[ApiKey], now_ms: int
-) -> list[Case]:
+    broker_versions: NodeApiVersions, own: OwnResources, apis: Iterable[ApiKey], now_ms: int
+) -> list[CalibrationCase]:
     """Return the requests to measure for the given APIs, without APIs that the broker lacks, in an order in
     which they can be sent. `now_ms` is the timestamp of all records.
     """
@@ -154,7 +154,7 @@ def cases(
     return [case for case in make.all() if case.request.api in wanted]
 
 
-def filling(broker_versions: BrokerVersions, own: OwnResources, now_ms: int) -> list[Request]:
+def filling(broker_versions: NodeApiVersions, own: OwnResources, now_ms: int) -> list[Request]:
     """Return the produce requests that write the records which fetch requests read later. Send each of these
     requests once, before all others.
     """
@@ -166,12 +166,12 @@ def filling(broker_versions: BrokerVersions, own: OwnResources, now_ms: int) -> 
 
 
 class _Cases:
-    def __init__(self, broker_versions: BrokerVersions, own: OwnResources, now_ms: int) -> None:
+    def __init__(self, broker_versions: NodeApiVersions, own: OwnResources, now_ms: int) -> None:
         self._broker_versions = broker_versions
         self._own = own
         self._now_ms = now_ms
 
-    def all(self) -> Iterator[Case]:
+    def all(self) -> Iterator[CalibrationCase]:
         yield from self._questions()
         yield from self._produce()
         yield from self._fetch()
@@ -188,12 +188,12 @@ class _Cases:
         known: Mapping[str, float] | None = None,
         converted: bool = False,
         pause_s: float = 0.0,
-    ) -> Iterator[Case]:
+    ) -> Iterator[CalibrationCase]:
         request = self._broker_versions.request(message, version)
         if request is not None:
-            yield Case(name, request, known or {}, converted, pause_s)
+            yield CalibrationCase(name, request, known or {}, converted, pause_s)
 
-    def _questions(self) -> Iterator[Case]:
+    def _questions(self) -> Iterator[CalibrationCase]:
         topic = self._own.topic
         api_versions = ApiVersionsRequest(client_software_name="weir", client_software_version="calibrate")
         yield from self._one("", api_versions)
@@ -209,7 +209,7 @@ class _Cases:
         """
         return bodies.produce({self._own.topic: indexes}, records.data, acks)
 
-    def _produce(self) -> Iterator[Case]:
+    def _produce(self) -> Iterator[CalibrationCase]:
         now_ms = self._now_ms
         small, medium = batch([bytes(100)], now_ms), batch(text(MEDIUM_RECORDS), now_ms)
         large = text(LARGE_RECORDS)
@@ -229,7 +229,7 @@ class _Cases:
                     known={UNPACKED[codec]: packed.weighed_kb},
                 )
 
-    def _fetch(self) -> Iterator[Case]:
+    def _fetch(self) -> Iterator[CalibrationCase]:
         sizes = (("small", SMALL, FETCH_BYTES), ("17 kB", BIG, 17_500), ("500 kB", BIG, FETCH_BYTES))
         for what, index, at_most_bytes in sizes:
             yield from self._one(what, self._fetched([index], at_most_bytes))
@@ -247,14 +247,14 @@ class _Cases:
     def _fetched(self, indexes: Iterable[int], at_most_bytes: int) -> FetchRequest:
         return bodies.fetch(self._own.topic, indexes, at_most_bytes)
 
-    def _partitions(self) -> Iterator[Case]:
+    def _partitions(self) -> Iterator[CalibrationCase]:
         """Yield requests that list partitions: each API with one partition, and with many."""
         topic = self._own.topic
         for what, indexes in (("one partition", MANY[:1]), (f"{len(MANY)} partitions", MANY)):
             yield from self._one(what, bodies.list_offsets(topic, indexes))
             yield from self._one(what, bodies.leader_epoch(topic, indexes))
 
-    def _groups(self) -> Iterator[Case]:
+    def _groups(self) -> Iterator[CalibrationCase]:
         own = self._own
         yield from self._one("", FindCoordinatorRequest(key=own.group))
         yield from self._one("", ListGroupsRequest())
@@ -267,7 +267,7 @@ class _Cases:
             yield from self._one(what, bodies.committed(own.topic, indexes, own.group))
         yield from self._one("", DescribeGroupsRequest(groups=[own.group]))
 
-    def _cold(self) -> Iterator[Case]:
+    def _cold(self) -> Iterator[CalibrationCase]:
         for pause_s in PAUSES_S:
             name = f"of {PARTITIONS} partitions, pauses of {pause_s * 1000:g} ms"
             yield from self._one(name, bodies.metadata((self._own.topic,)), pause_s=pause_s)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from weir.calibration.broker_connection import BrokerConnection
-    from weir.calibration.frames import BrokerVersions
+    from weir.calibration.frames import NodeApiVersions
     from weir.protocol.values import Message
 
 CLIENT_ID_START: Final = "weir-calibrate-"
@@ -70,7 +70,7 @@ class Fixture:
     """
 
     def __init__(
-        self, connection: BrokerConnection, broker_versions: BrokerVersions, run: str, now_ms: int
+        self, connection: BrokerConnection, broker_versions: NodeApiVersions, run: str, now_ms: int
     ) -> None:
         """Keep the arguments; `run` is the id of this run, eight hexadecimal digits, and `now_ms` the
         timestamp of all records. Send nothing.

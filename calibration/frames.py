@@ -72,7 +72,7 @@ class Request(NamedTuple):
         return response_body(frame, 0, len(frame), flexible=flexible)
 
 
-class BrokerVersions:
+class NodeApiVersions:
     """Chooses, for each request to one broker, an API version that the broker and Weir both support."""
 
     def __init__(self, spoken: Mapping[int, VersionRange], caps: Mapping[ApiKey, int] = CAPS) -> None:

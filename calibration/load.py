@@ -18,7 +18,7 @@ from weir.proxy.control.cluster.connection import RESPONSE_BYTES_MAX
 from weir.quotas.costs.calibration import CostReading
 
 if TYPE_CHECKING:
-    from weir.calibration.cases import Case
+    from weir.calibration.cases import CalibrationCase
 
 DEPTH_MAX: Final = 32
 DEPTH_BYTES: Final = 32_000
@@ -90,7 +90,7 @@ class Frames:
 
 async def generate_load(
     stream: trio.abc.Stream,
-    case: Case,
+    case: CalibrationCase,
     client_id: str,
     *,
     under_way: int,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from weir.calibration.broker_connection import BrokerConnection
-    from weir.calibration.frames import BrokerVersions
+    from weir.calibration.frames import NodeApiVersions
     from weir.calibration.run import PendingReading
     from weir.quotas import QuotaTable
     from weir.quotas.costs.calibration import Windows
@@ -63,7 +63,7 @@ class QuotaProbe:
     until_throttled = True
     gather_s = 0.0
 
-    def __init__(self, connection: BrokerConnection, broker_versions: BrokerVersions, user: str) -> None:
+    def __init__(self, connection: BrokerConnection, broker_versions: NodeApiVersions, user: str) -> None:
         """Keep the arguments; `user` is the principal under which the broker knows Weir. Send nothing."""
         self._connection = connection
         self._broker_versions = broker_versions

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 import trio
 
 from weir.calibration.broker_connection import BrokerConnection, CalibrationError, exchange
-from weir.calibration.cases import COEFFICIENTS, GROUPS, TOPICS, Case, cases
+from weir.calibration.cases import COEFFICIENTS, GROUPS, TOPICS, CalibrationCase, cases
 from weir.calibration.fixture import CLIENT_ID_START, Fixture
-from weir.calibration.frames import BrokerVersions, Request, error_codes, kafka_name
+from weir.calibration.frames import NodeApiVersions, Request, error_codes, kafka_name
 from weir.calibration.load import LoadResult, NeverThrottledError, depth, generate_load
 from weir.protocol.api import ApiKey
 from weir.protocol.codec import response_type
@@ -78,7 +78,7 @@ HELLO: Final = Request(ApiKey.API_VERSIONS, 0, b"")
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class CalibrationOptions:
     """The options of a calibration."""
 
     apis: tuple[ApiKey, ...] = tuple(COEFFICIENTS)
@@ -90,7 +90,7 @@ class Options:
 class PendingReading(NamedTuple):
     """A load (a request that was sent repeatedly) whose cost at the broker the probe has not read yet."""
 
-    case: Case
+    case: CalibrationCase
     client_id: str
     wanted_us: float
     result: LoadResult
@@ -123,14 +123,14 @@ class CaseReadings:
     that the cost depends on, and the number of requests sent.
     """
 
-    case: Case
+    case: CalibrationCase
     us: list[float] = field(default_factory=list)
     features: dict[str, float] = field(default_factory=dict)
     requests: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class CalibrationPlan:
     """The plan of a calibration, made from queries before Weir changes anything at the broker."""
 
     address: Address
@@ -143,7 +143,7 @@ class Outlook:
     client_ids: str
     topic: str | None
     group: str | None
-    cases: list[Case]
+    cases: list[CalibrationCase]
     requests: int
     thread_s: float
     """Expected time (s) that the broker's threads will spend on all requests."""
@@ -153,7 +153,7 @@ class Outlook:
 
 
 @dataclass(slots=True)
-class Findings:
+class CalibrationResults:
     """The results of a calibration, complete or interrupted."""
 
     found: list[CaseReadings]
@@ -173,9 +173,9 @@ class Calibration:
         access: BrokerAccess,
         address: Address,
         timeout_s: float,
-        options: Options,
+        options: CalibrationOptions,
         costs: Overrides,
-        probe: Callable[[BrokerConnection, BrokerVersions], Probe],
+        probe: Callable[[BrokerConnection, NodeApiVersions], Probe],
         *,
         run: str,
         now_ms: int,
@@ -194,16 +194,16 @@ class Calibration:
         self.say = say
         self._number = 0
         self._done = self._total = 0
-        self._findings = Findings([], {}, [])
+        self._findings = CalibrationResults([], {}, [])
         self._began_s = 0.0
 
-    async def look(self) -> Outlook:
+    async def look(self) -> CalibrationPlan:
         """Query the broker without changing anything, and return the plan. Raises CalibrationError if the
         broker cannot be calibrated, QuestionError if it does not answer.
         """
         try:
             spoken = await self._versions()
-            self._broker_versions = BrokerVersions(spoken)
+            self._broker_versions = NodeApiVersions(spoken)
             self._probe = self._make_probe(self._connection, self._broker_versions)
             self._fixture = Fixture(self._connection, self._broker_versions, self._run, self._now_ms)
             left_quotas = await self._probe.look()
@@ -228,7 +228,7 @@ class Calibration:
         release: str,
         left_quotas: list[Quota],
         left_topics: list[str],
-    ) -> Outlook:
+    ) -> CalibrationPlan:
         own, wanted = self._fixture.own, frozenset(self._options.apis)
         planned = self._cases()
         costs = [self._wanted_us(case, self._expected_us(case)) for case in planned]
@@ -238,7 +238,7 @@ class Calibration:
             max(cost / 1e6 / self._options.share, _READING_S + count * (_REQUEST_S + case.pause_s))
             for case, cost, count in zip(planned, costs, requests, strict=True)
         )
-        return Outlook(
+        return CalibrationPlan(
             address=self._connection.address,
             spoken=spoken,
             generation=release,
@@ -256,10 +256,10 @@ class Calibration:
             left_topics=left_topics,
         )
 
-    def _cases(self) -> list[Case]:
+    def _cases(self) -> list[CalibrationCase]:
         return cases(self._broker_versions, self._fixture.own, self._options.apis, self._now_ms)
 
-    def _expected_us(self, case: Case) -> float:
+    def _expected_us(self, case: CalibrationCase) -> float:
         """Estimate the broker's time (µs, at least 1) for one request of the case, from the costs that are
         configured before the calibration. The response is assumed to be as large as the request.
         """
@@ -268,7 +268,7 @@ class Calibration:
         guess = estimate_us(known, coefficients_of(self._table.of(case.api)))
         return max(guess + (COLD_US if case.pause_s else 0.0), 1.0)
 
-    def _wanted_us(self, case: Case, expected_us: float) -> float:
+    def _wanted_us(self, case: CalibrationCase, expected_us: float) -> float:
         """Return the broker's time (µs) that the requests of one measurement should take together. Requests
         that are sent after pauses are as few as possible, because the pauses take long.
         """
@@ -276,7 +276,7 @@ class Calibration:
 
     # Steps that change the broker
 
-    async def measure(self, outlook: Outlook) -> Findings:
+    async def measure(self, outlook: CalibrationPlan) -> CalibrationResults:
         """Measure, then restore the broker, also after a failure or a cancellation. When this method has
         ended, `findings.left_behind` lists everything that could not be removed. Raises CalibrationError,
         QuestionError.
@@ -296,7 +296,7 @@ class Calibration:
         return trio.current_time() - self._began_s > share * self._options.at_most_s
 
     @property
-    def findings(self) -> Findings:
+    def findings(self) -> CalibrationResults:
         """The results so far; also available after `measure` was cancelled or has failed."""
         return self._findings
 
@@ -386,7 +386,7 @@ class Calibration:
                 "or its load changes: calibrate again"
             )
 
-    async def _working_cases(self) -> list[Case]:
+    async def _working_cases(self) -> list[CalibrationCase]:
         """Send the request of each case (kind of request) once; return the cases whose responses have no
         error. For the others, write the reason into `left_out` of the findings.
         """
@@ -406,7 +406,7 @@ class Calibration:
                 good.append(case)
         return good
 
-    async def _errors(self, case: Case) -> set[int]:
+    async def _errors(self, case: CalibrationCase) -> set[int]:
         """Send the case's request; return the error codes of the response. Repeat for at most `PASSING_S`
         while an error is transient (`PASSING`).
         """
@@ -491,7 +491,7 @@ class Calibration:
         self._number += 1
         return f"{CLIENT_ID_START}{self._run}-{self._number:06d}"
 
-    async def _read(self, case: Case, client_id: str, count: float) -> LoadResult:
+    async def _read(self, case: CalibrationCase, client_id: str, count: float) -> LoadResult:
         """Measure the case once on a new connection: send its request until the broker throttles it or, with
         a probe that does not need throttling, `count` times. Raises QuestionError if the broker does not
         answer, NeverThrottledError if it does not throttle.
@@ -519,5 +519,5 @@ class Calibration:
                 )
 
 
-def _label(case: Case) -> str:
+def _label(case: CalibrationCase) -> str:
     return f"{case.api} {case.name}".strip()

@@ -37,7 +37,7 @@ class AdminError(Exception):
 
 
 @dataclass(frozen=True)
-class Access:
+class EndpointAccess:
     """The means by which a client gets access to the admin endpoint."""
 
     token_file: Path | None = None
@@ -61,7 +61,7 @@ class Access:
         return HTTPSConnection(address.host, address.port, timeout=PATIENCE_S, context=self.tls)
 
 
-PLAIN: Final = Access()
+PLAIN: Final = EndpointAccess()
 
 
 def access_options(command: F) -> F:
@@ -83,7 +83,7 @@ def access_options(command: F) -> F:
     return token_file(ca(command))
 
 
-def access_of(token_file: Path | None, ca: Path | None, settings: Settings) -> Access:
+def access_of(token_file: Path | None, ca: Path | None, settings: Settings) -> EndpointAccess:
     """Return the access that the options `--token-file` and `--ca` give, else that of the settings. TLS is
     used if there is a CA, or if the settings have a certificate for the endpoint. Raises CommandError if the
     CA cannot be read.
@@ -91,11 +91,11 @@ def access_of(token_file: Path | None, ca: Path | None, settings: Settings) -> A
     if token_file is None and settings.admin_token_file:
         token_file = Path(settings.admin_token_file)
     if ca is None and not settings.admin_tls_cert:
-        return Access(token_file)
+        return EndpointAccess(token_file)
     try:
         if ca is not None:
             read_bytes(ca, CERTIFICATES_BYTES_MAX)  # OpenSSL would wait for ever at a named pipe
-        return Access(token_file, ssl.create_default_context(cafile=ca))
+        return EndpointAccess(token_file, ssl.create_default_context(cafile=ca))
     except OSError as error:  # SSLError is one
         reason = (error.strerror or str(error)).lower()
         raise CommandError(clean(f"--ca {ca}: cannot read certificates: {reason}")) from None
@@ -137,7 +137,9 @@ def settings_of(config_file: Path | None) -> Settings:
         raise CommandError(clean(error)) from None
 
 
-def ask(address: Address, path: str, query: Mapping[str, str], kind: type[T], access: Access = PLAIN) -> T:
+def ask(
+    address: Address, path: str, query: Mapping[str, str], kind: type[T], access: EndpointAccess = PLAIN
+) -> T:
     """Request a page of the admin endpoint; return its JSON, decoded as the type `kind`. Raises AdminError if
     the endpoint cannot be reached, refuses access, or sends anything but such JSON.
     """

@@ -16,7 +16,7 @@ import trio
 
 from weir.calibration.broker_connection import BrokerConnection, CalibrationError
 from weir.calibration.cases import COEFFICIENTS, NAMES
-from weir.calibration.frames import BrokerVersions, kafka_name
+from weir.calibration.frames import NodeApiVersions, kafka_name
 from weir.calibration.jmx import JmxProbe, scraper
 from weir.calibration.probe import QuotaProbe
 from weir.calibration.run import (
@@ -24,9 +24,9 @@ from weir.calibration.run import (
     ROUNDS,
     SHARE,
     Calibration,
-    Findings,
-    Options,
-    Outlook,
+    CalibrationOptions,
+    CalibrationPlan,
+    CalibrationResults,
     Probe,
 )
 from weir.cli.calibrate_show import case_lines, plan_lines, report, show, summary
@@ -77,7 +77,7 @@ Exit codes:
 class Wish(NamedTuple):
     """Options of `weir calibrate`, as the command line gives them."""
 
-    options: Options
+    options: CalibrationOptions
     jmx_url: str | None
     output: Path | None
     force: bool
@@ -177,7 +177,7 @@ def calibrate(
     client-ids make the broker report the time it has spent. Everything is restored afterwards, also after
     Ctrl-C.
     """
-    options = Options(_apis(apis), rounds, percent / 100, at_most_s)
+    options = CalibrationOptions(_apis(apis), rounds, percent / 100, at_most_s)
     wish = Wish(options, jmx_url, output, force, dry_run, yes, as_json, timeout_s)
     if output is not None and output.exists() and not force:
         raise CommandError(f"{clean(output)} is there already: choose another file, or --force")
@@ -214,7 +214,7 @@ def _run(loaded: Config, wish: Wish) -> None:
     scrape = scraper(wish.jmx_url) if wish.jmx_url else None
     user = loaded.credentials.username if loaded.credentials is not None else ANONYMOUS
 
-    def probe(connection: BrokerConnection, broker_versions: BrokerVersions) -> Probe:
+    def probe(connection: BrokerConnection, broker_versions: NodeApiVersions) -> Probe:
         quotas = QuotaProbe(connection, broker_versions, user)
         return quotas if scrape is None else JmxProbe(scrape, quotas)
 
@@ -246,7 +246,7 @@ def _run(loaded: Config, wish: Wish) -> None:
     _deliver(outlook, calibration.findings, wish)
 
 
-def _announce(outlook: Outlook, wish: Wish) -> None:
+def _announce(outlook: CalibrationPlan, wish: Wish) -> None:
     """Print the plan of the calibration; on a terminal, ask for confirmation before Weir changes anything at
     the broker.
     """
@@ -260,7 +260,7 @@ def _announce(outlook: Outlook, wish: Wish) -> None:
         click.confirm("Load this broker now?", abort=True, err=True)
 
 
-async def measure_until_stopped(calibration: Calibration, outlook: Outlook) -> int:
+async def measure_until_stopped(calibration: Calibration, outlook: CalibrationPlan) -> int:
     """Measure; at SIGINT or SIGTERM stop, and restore the broker. Return the signal's number, or 0 if no
     signal arrived.
 
@@ -292,12 +292,12 @@ async def measure_until_stopped(calibration: Calibration, outlook: Outlook) -> i
     return stopped_by
 
 
-def _tell_left(findings: Findings) -> None:
+def _tell_left(findings: CalibrationResults) -> None:
     for what in findings.left_behind[:LEFT_SHOWN]:
         click.echo(f"weir: NOT REMOVED, the next run will try: {clean(what)}", err=True)
 
 
-def _deliver(outlook: Outlook, findings: Findings, wish: Wish) -> None:
+def _deliver(outlook: CalibrationPlan, findings: CalibrationResults, wish: Wish) -> None:
     """Print the findings of the calibration, write the costs file, and exit."""
     readings = [
         Readings(one.case.api, one.us, one.features, one.case.pause_s * 1e6) for one in findings.found
@@ -318,8 +318,8 @@ def _deliver(outlook: Outlook, findings: Findings, wish: Wish) -> None:
 
 
 def file_text(
-    outlook: Outlook,
-    findings: Findings,
+    outlook: CalibrationPlan,
+    findings: CalibrationResults,
     found: CostFindings,
     wish: Wish,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),

@@ -9,7 +9,7 @@ from typing import Final
 import click
 import msgspec
 
-from weir.calibration.run import Findings, Outlook
+from weir.calibration.run import CalibrationPlan, CalibrationResults
 from weir.cli.quotas.show import clean, columns
 from weir.quotas.costs.calibration import median
 from weir.quotas.costs.cost_findings import Coefficient, CostFindings
@@ -76,7 +76,7 @@ class CalibrationReport(msgspec.Struct):
     output: str | None
 
 
-def plan_lines(outlook: Outlook, share: float, method: str) -> Iterator[str]:
+def plan_lines(outlook: CalibrationPlan, share: float, method: str) -> Iterator[str]:
     """Yield lines of text that describe the plan of the calibration."""
     yield f"{outlook.address}: node {outlook.node_id}, taken for one like {outlook.generation}; by {method}"
     yield (
@@ -93,7 +93,7 @@ def plan_lines(outlook: Outlook, share: float, method: str) -> Iterator[str]:
         yield f"left by an earlier run, and removed first: {len(left)} quotas and topics, {clean(min(left))}"
 
 
-def case_lines(outlook: Outlook) -> list[str]:
+def case_lines(outlook: CalibrationPlan) -> list[str]:
     """Return the lines of a table with the API, version and name of each request to be measured."""
     rows = [("API", "version", "request")]
     rows += [(case.api, str(case.request.version), case.name) for case in outlook.cases]
@@ -101,7 +101,10 @@ def case_lines(outlook: Outlook) -> list[str]:
 
 
 def report(
-    outlook: Outlook, findings: Findings | None, found: CostFindings | None, output: str | None
+    outlook: CalibrationPlan,
+    findings: CalibrationResults | None,
+    found: CostFindings | None,
+    output: str | None,
 ) -> CalibrationReport:
     """Return the JSON object that `weir calibrate --json` prints."""
     plan = PlanEntry(
@@ -139,7 +142,7 @@ def _entry(one: Coefficient) -> CoefficientEntry:
     return CoefficientEntry(one.api, one.name, one.old, new, low, high, one.measured)
 
 
-def show(found: CostFindings, findings: Findings) -> None:
+def show(found: CostFindings, findings: CalibrationResults) -> None:
     """Print a table of the coefficients before and after the calibration, and their accuracy."""
     rows = [_row(one) for one in found.coefficients if one.measured]
     if sys.stdout.isatty():
@@ -151,7 +154,7 @@ def show(found: CostFindings, findings: Findings) -> None:
         click.echo(line)
 
 
-def summary(found: CostFindings, findings: Findings) -> Iterator[str]:
+def summary(found: CostFindings, findings: CalibrationResults) -> Iterator[str]:
     """Yield the remarks to print below the table of coefficients."""
     spread = median([max(one.us) / min(one.us) for one in findings.found])
     requests = sum(one.requests for one in findings.found)

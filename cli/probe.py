@@ -18,12 +18,12 @@ from weir.cli.quantity import Quantity
 from weir.cli.report_files import check_report_files, read_report, write_report
 from weir.conformance.probe import outcomes
 from weir.conformance.probe.expectations import Difference, differences, expectations, parse_expectations
-from weir.conformance.probe.link import LinkError, Target
+from weir.conformance.probe.link import ConversationError, ProbeTarget
 from weir.conformance.probe.login import MECHANISMS, PLAIN, Login
-from weir.conformance.probe.runner import Options, Run, quota_profile
+from weir.conformance.probe.runner import ProbeOptions, ProbeRun, quota_profile
 from weir.conformance.probe.scratch import UnusableError
 from weir.conformance.report import (
-    Verdict,
+    CaseVerdict,
     alike,
     counted,
     probe_junit,
@@ -161,7 +161,7 @@ def probe(
     )
     known = set() if baseline is None else read_report(baseline, outcomes.parse_baseline, "weir probe --json")
     login = _login(user, password_file, mechanism)
-    options = Options(
+    options = ProbeOptions(
         target=_target(address, timeout_s, tls_ca),
         login=login,
         seed=seed,
@@ -176,7 +176,7 @@ def probe(
     if list_quotas is not None:
         _list_quotas(options)
         return
-    run = Run(options)
+    run = ProbeRun(options)
     results = _run(run)
     if write_expect is not None:
         write_report(write_expect, expectations(results))
@@ -192,14 +192,14 @@ def probe(
     differing = [f"DIFFERS {visible(str(one), MESSAGE_MAX)}" for one in wrong or ()]
     for line in differing if as_json else _summary(report, differing, has_expected=wrong is not None):
         click.echo(line, err=as_json)
-    if wrong or (wrong is None and report.count(Verdict.FAILED)):
+    if wrong or (wrong is None and report.count(CaseVerdict.FAILED)):
         raise click.exceptions.Exit(FAILED)
 
 
-def _list_quotas(options: Options) -> None:
+def _list_quotas(options: ProbeOptions) -> None:
     try:
         quotas = quota_profile(options).quotas
-    except LinkError as error:
+    except ConversationError as error:
         raise CommandError(str(error)) from None
     for quota in quotas:
         value = f"{quota.value:.8f}".rstrip("0").rstrip(".")
@@ -208,7 +208,7 @@ def _list_quotas(options: Options) -> None:
         )
 
 
-def _run(run: Run) -> list[Result]:
+def _run(run: ProbeRun) -> list[Result]:
     """Run all cases, with a progress bar. SIGTERM ends the run like Ctrl-C: the scratch topic is removed."""
     results: list[Result] = []
     previous = signal.signal(signal.SIGTERM, _terminate)
@@ -244,7 +244,7 @@ def _summary(report: ProbeReport, differing: Sequence[str], *, has_expected: boo
     """Yield the lines of the terminal summary. With expectations, these decide instead of failures."""
     if not has_expected:
         for group in alike(report.cases):
-            if group[0].verdict is Verdict.FAILED:
+            if group[0].verdict is CaseVerdict.FAILED:
                 yield from _failure([one.result for one in group], visible(group[0].message, MESSAGE_MAX))
     yield from differing
     yield from (f"note: {visible(note, MESSAGE_MAX)}" for note in report.notes)
@@ -267,13 +267,13 @@ def _failure(failed: Sequence[Result], message: str) -> Iterator[str]:
     yield f"    {first.repeat}"
 
 
-def _target(address: str, timeout_s: float, tls_ca: Path | None) -> Target:
+def _target(address: str, timeout_s: float, tls_ca: Path | None) -> ProbeTarget:
     host, _, port = address.rpartition(":")
     if not (host and port.isdecimal() and 0 < int(port) < 65536):
         raise CommandError(f"--target is {address!r}, expected HOST:PORT")
     if not timeout_s > 0:
         raise CommandError(f"--timeout-s is {timeout_s:g}, must be greater than 0")
-    return Target(host.strip("[]"), int(port), timeout_s, None if tls_ca is None else _tls(tls_ca))
+    return ProbeTarget(host.strip("[]"), int(port), timeout_s, None if tls_ca is None else _tls(tls_ca))
 
 
 def _tls(tls_ca: Path) -> ssl.SSLContext:

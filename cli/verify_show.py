@@ -13,7 +13,7 @@ from weir.conformance.verify import Severity
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from weir.conformance.report import Checked, Group, VerifyReport
+    from weir.conformance.report import Checked, FindingGroup, VerifyReport
 
 STYLES: Final = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 
@@ -37,25 +37,25 @@ def _checked(checked: Checked) -> str:
     return f"{frames} of {connections} checked, {size(checked.bytes)}"
 
 
-def _where(group: Group) -> str:
+def _where(group: FindingGroup) -> str:
     one = group.first
     return " ".join(filter(None, (f"{one.api} v{one.version}" if one.api else "", visible(one.path))))
 
 
-def _detail(group: Group) -> str:
+def _detail(group: FindingGroup) -> str:
     one = group.first
     found = visible(one.found)
     return f"expected {visible(one.expected)}, found {found}" if one.expected else found
 
 
-def _first(group: Group) -> str:
+def _first(group: FindingGroup) -> str:
     one = group.first
     capture = f"{visible(group.capture)}, " if group.capture else ""
     place = f", byte {one.offset}: {one.context}" if one.offset >= 0 else ""
     return f"first: {capture}connection {one.connection}, correlation id {one.correlation_id}{place}"
 
 
-def _plain(group: Group) -> str:
+def _plain(group: FindingGroup) -> str:
     one = group.first
     known = "" if group.new else " (in the baseline)"
     return (
@@ -89,7 +89,7 @@ def _draw(report: VerifyReport) -> None:
     console.print(Text(summary(report), "bold red" if fails else "yellow" if empty else "green"))
 
 
-def _finding(group: Group) -> Text:
+def _finding(group: FindingGroup) -> Text:
     from rich.text import Text
 
     text = Text(_where(group), "bold" if group.new else "dim")

@@ -29,7 +29,7 @@ from weir.proxy.control.cluster.access import Access
 from weir.proxy.control.cluster.connection import QuestionError
 from weir.proxy.control.cluster.discovery import ask_versions
 from weir.proxy.handlers.plans import QUOTA_APIS
-from weir.proxy.handlers.uplift.uplift_rule import Kind, offered, route
+from weir.proxy.handlers.uplift.uplift_rule import UpliftKind, offered, route
 
 EXAMPLES = """\b
 Examples:
@@ -40,9 +40,9 @@ Examples:
 """
 
 IN_WORDS: Final = {
-    Kind.PATCH: "renumbered",
-    Kind.THROTTLE: "throttle_time_ms inserted",
-    Kind.TRANSLATE: "translated",
+    UpliftKind.PATCH: "renumbered",
+    UpliftKind.THROTTLE: "throttle_time_ms inserted",
+    UpliftKind.TRANSLATE: "translated",
 }
 HIDDEN: Final = "hidden"
 """Text that the table shows, in place of a version range, for an API that Weir does not offer to clients."""
@@ -62,7 +62,7 @@ class Uplifted(msgspec.Struct):
     """
 
 
-class Entry(msgspec.Struct):
+class ApiJson(msgspec.Struct):
     """JSON object for one API that the broker or Weir supports. A version range is null if there are no
     versions.
     """
@@ -83,10 +83,10 @@ class VersionsReport(msgspec.Struct):
 
     upstream: str
     uplift: bool
-    apis: list[Entry]
+    apis: list[ApiJson]
 
 
-class Row(NamedTuple):
+class VersionsRow(NamedTuple):
     """Cells of one line in the table of APIs that `weir versions` prints."""
 
     key: str
@@ -97,7 +97,7 @@ class Row(NamedTuple):
     uplift: str
 
 
-HEADINGS: Final = Row("key", "API", "broker", "Weir", "offered", "by uplift")
+HEADINGS: Final = VersionsRow("key", "API", "broker", "Weir", "offered", "by uplift")
 
 
 @click.command(epilog=EXAMPLES)
@@ -156,12 +156,12 @@ def report(upstream: str, broker: Mapping[int, VersionRange], *, uplift: bool) -
     return VersionsReport(upstream, uplift, apis)
 
 
-def _entry(api_key: int, broker: VersionRange | None, told: VersionRange | None) -> Entry:
+def _entry(api_key: int, broker: VersionRange | None, told: VersionRange | None) -> ApiJson:
     api = schema.api(api_key)
     is_own = told is not None and api_key in QUOTA_APIS
     uplifted = [] if is_own or broker is None or told is None else list(_uplifted(api_key, broker, told))
     name = api.name if api is not None else None
-    return Entry(api_key, name, broker, known_versions(api_key), told, uplifted, is_own)
+    return ApiJson(api_key, name, broker, known_versions(api_key), told, uplifted, is_own)
 
 
 def _uplifted(api_key: int, broker: VersionRange, told: VersionRange) -> Iterator[Uplifted]:
@@ -174,10 +174,10 @@ def _uplifted(api_key: int, broker: VersionRange, told: VersionRange) -> Iterato
         yield Uplifted(numbers[0], numbers[-1], kind.name.lower())
 
 
-def _row(entry: Entry) -> Row:
+def _row(entry: ApiJson) -> VersionsRow:
     kinds = {kind.name.lower(): words for kind, words in IN_WORDS.items()}
     uplift = [f"{VersionRange(each.min, each.max)} {kinds[each.kind]}" for each in entry.uplift]
-    return Row(
+    return VersionsRow(
         str(entry.api_key),
         entry.name or "unknown to Weir",
         str(entry.broker or "none"),
@@ -200,7 +200,7 @@ def _plain(found: VersionsReport) -> str:
     return "\n".join([*(_aligned(row, widths) for row in rows), "", _summary(found)])
 
 
-def _aligned(row: Row, widths: Sequence[int]) -> str:
+def _aligned(row: VersionsRow, widths: Sequence[int]) -> str:
     key, *rest = row
     cells = [key.rjust(widths[0]), *(text.ljust(width) for text, width in zip(rest, widths[1:], strict=True))]
     return "  ".join(cells).rstrip()

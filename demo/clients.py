@@ -53,7 +53,7 @@ def _options(bootstrap: str, client_id: str, counters: ClientCounters) -> Option
     }
 
 
-class Pace:
+class SteadyPace:
     """Limits the rate of a client's messages; unused allowance accumulates for at most one second."""
 
     def __init__(self, rate: int) -> None:
@@ -87,7 +87,7 @@ class ProducerLoop:
         client_id: str,
         topic_partitions: TopicPartitions,
         counters: ClientCounters,
-        pace: Pace,
+        pace: SteadyPace,
     ) -> None:
         """Create the producer; librdkafka connects to Weir in the background."""
         self._topic, partitions = topic_partitions
@@ -139,7 +139,7 @@ class ConsumerLoop:
         client_id: str,
         topic_partitions: TopicPartitions,
         counters: ClientCounters,
-        pace: Pace,
+        pace: SteadyPace,
     ) -> None:
         """Create the consumer; librdkafka connects to Weir in the background."""
         topic, (number, *_) = topic_partitions

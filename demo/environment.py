@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from weir.demo.client_specs import CLIENTS, ClientSpec, quota_file
-from weir.demo.clients import ClientThread, ConsumerLoop, Pace, ProducerLoop, TopicPartitions, fill
+from weir.demo.clients import ClientThread, ConsumerLoop, ProducerLoop, SteadyPace, TopicPartitions, fill
 from weir.demo.clusters import BROKERS_USED_MAX, Cluster, mock, real
 from weir.demo.errors import DemoError
-from weir.demo.measure import ClientCounters, Reading, read
+from weir.demo.measure import ClientCounters, ClientReading, read
 from weir.demo.proxy_process import weir
 from weir.proxy import atomic_write
 from weir.quotas.table.options import Pacing
@@ -42,7 +42,7 @@ class ClientSet:
         self.spec = spec
         self.brokers = len(leaders)
         self.counters = [ClientCounters() for _ in range(spec.clients)]
-        self.paces = [Pace(spec.demand // spec.clients) for _ in self.counters]
+        self.paces = [SteadyPace(spec.demand // spec.clients) for _ in self.counters]
         self.threads = [
             ClientThread(partial(_client, spec, bootstrap, topic_partitions, own, pace))
             for own, pace in zip(self.counters, self.paces, strict=True)
@@ -63,7 +63,7 @@ class ClientSet:
         for pace in self.paces:
             pace.rate = self.spec.demand // self.spec.clients
 
-    def read(self) -> Reading:
+    def read(self) -> ClientReading:
         """Return the sums of the clients' counters. Raises DemoError if a client has failed."""
         for thread in self.threads:
             if thread.failure:
@@ -72,7 +72,11 @@ class ClientSet:
 
 
 def _client(
-    spec: ClientSpec, bootstrap: str, topic_partitions: TopicPartitions, counters: ClientCounters, pace: Pace
+    spec: ClientSpec,
+    bootstrap: str,
+    topic_partitions: TopicPartitions,
+    counters: ClientCounters,
+    pace: SteadyPace,
 ) -> ProducerLoop | ConsumerLoop:
     if spec.role == "consumer":
         return ConsumerLoop(bootstrap, spec.client_id, topic_partitions, counters, pace)

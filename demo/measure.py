@@ -36,7 +36,7 @@ class ClientCounters:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ClientReading:
     """Sums of the counters of all clients of one spec, read at the time `at_s` (s, monotonic clock)."""
 
     at_s: float
@@ -46,11 +46,11 @@ class Reading:
     throttle_max_ms: int = 0
 
 
-def read(counters: Sequence[ClientCounters], at_s: float) -> Reading:
+def read(counters: Sequence[ClientCounters], at_s: float) -> ClientReading:
     """Return the counters of several clients as one reading at the time `at_s`: sums of bytes and throttled
     responses, maximums of throttle times.
     """
-    return Reading(
+    return ClientReading(
         at_s,
         sum(each.payload_bytes for each in counters),
         sum(each.throttled for each in counters),
@@ -63,8 +63,8 @@ def read(counters: Sequence[ClientCounters], at_s: float) -> Reading:
 class Span:
     """Readings of the same clients at the beginning and at the end of a time."""
 
-    began: Reading
-    ended: Reading
+    began: ClientReading
+    ended: ClientReading
 
     @property
     def rate(self) -> float:
@@ -74,7 +74,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class ClientResult:
     """Rates (bytes/s, over all brokers used) of a spec's clients, before and after Weir got its quotas."""
 
     spec: ClientSpec
@@ -85,7 +85,7 @@ class Result:
     """Readings of the clients since Weir got its quotas; None before that."""
 
     @property
-    def now(self) -> Reading:
+    def now(self) -> ClientReading:
         """The latest reading."""
         return (self.after or self.before).ended
 
@@ -126,6 +126,6 @@ class Result:
         return "slowed down" if self.deviation < 0 else "faster than meant"
 
 
-def used_up(spec: ClientSpec, reading: Reading) -> bool:
+def used_up(spec: ClientSpec, reading: ClientReading) -> bool:
     """Return True if the clients have used up the initial burst: they were throttled, or have no quota."""
     return spec.quota is None or reading.throttled > 0

@@ -13,10 +13,10 @@ from weir.pipeline.ingest.job import ingest
 from weir.pipeline.ingest.sources import Directory
 from weir.pipeline.lake import Lake
 from weir.pipeline.recommend.job import recommend
-from weir.pipeline.recommend.plan import Plan
-from weir.pipeline.replay.job import Options, replay
+from weir.pipeline.recommend.plan import RecommendationPlan
+from weir.pipeline.replay.job import ReplayOptions, replay
 from weir.pipeline.report.job import report
-from weir.pipeline.report.model import Wanted
+from weir.pipeline.report.model import ReportOptions
 from weir.pipeline.rollup.job import rollup
 
 if TYPE_CHECKING:
@@ -53,11 +53,11 @@ def jobs(files: Files, version: str) -> dict[str, Job]:
 
     def recommended(spark: SparkSession) -> Outcome:
         quotas, name = quota_table(CLIENTS), files.quotas.name
-        plan = Plan(now=now, output=str(files.recommended), current=quotas, current_name=name)
+        plan = RecommendationPlan(now=now, output=str(files.recommended), current=quotas, current_name=name)
         return recommend(spark, lake, plan, lambda lines: _write(files.recommended, "".join(lines)))
 
     def replayed(spark: SparkSession) -> Outcome:
-        options = Options(source="trace")
+        options = ReplayOptions(source="trace")
         return replay(spark, lake, [files.quotas, files.recommended], options)
 
     def reported(spark: SparkSession) -> Outcome:
@@ -66,7 +66,7 @@ def jobs(files: Files, version: str) -> dict[str, Job]:
             spark,
             lake,
             page,
-            wanted=Wanted(level="client-id"),  # every user is ANONYMOUS
+            wanted=ReportOptions(level="client-id"),  # every user is ANONYMOUS
             made=now,
             version=version,
             write=lambda text: _write(files.report, text),

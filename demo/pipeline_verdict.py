@@ -24,7 +24,7 @@ recorded.
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ReplayVerdict:
     """Throttle times (s), summed over all clients: recorded by Weir, and computed by the replay."""
 
     recorded_s: float
@@ -71,7 +71,7 @@ class Verdict:
         return f"Under the recommended quotas it may be anything from {lower_s:.1f} to {upper_s:.1f} s: {why}"
 
 
-def verdict(spark: SparkSession, files: Files) -> Verdict:
+def verdict(spark: SparkSession, files: Files) -> ReplayVerdict:
     """Return the sums of throttle times in the table of the latest replay."""
     hours = read(spark, Lake(str(files.lake)).replay, REPLAY)
     summed = hours.groupBy("candidate").agg(*bounds("throttle_ms"))
@@ -79,4 +79,4 @@ def verdict(spark: SparkSession, files: Files) -> Verdict:
     recorded, in_force, recommended = (
         found.get(name, Range(0.0, 0.0)) for name in (RECORDED, files.quotas.name, files.recommended.name)
     )
-    return Verdict(recorded.lower_s, in_force.lower_s, recommended)
+    return ReplayVerdict(recorded.lower_s, in_force.lower_s, recommended)

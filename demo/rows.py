@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from weir.demo.measure import TOLERANCE, Result
+from weir.demo.measure import TOLERANCE, ClientResult
 
 PERCENT: Final = round(TOLERANCE * 100)
 WIDTH: Final = 80
@@ -27,7 +27,7 @@ class Scene(NamedTuple):
     """Duration (s) of the measurement without quotas."""
 
 
-class Row(NamedTuple):
+class DemoRow(NamedTuple):
     """The cells of one row of the table; a row is usually shorter than 80 characters."""
 
     client_id: str
@@ -39,17 +39,17 @@ class Row(NamedTuple):
     verdict: str
 
 
-HEADINGS: Final = Row("client-id", "who", "without", "quota, MB/s", "with", "throttle time", "verdict")
+HEADINGS: Final = DemoRow("client-id", "who", "without", "quota, MB/s", "with", "throttle time", "verdict")
 RIGHT: Final = frozenset({"before", "quota", "after", "throttle"})
 """Names of the right-aligned columns."""
 
 
-def live_row(result: Result) -> Row:
+def live_row(result: ClientResult) -> DemoRow:
     """Return the table row of one client spec during the measurement, with the latest throttle time."""
     return _row(result, f"{result.now.throttle_last_ms} ms", "")
 
 
-def final_row(result: Result) -> Row:
+def final_row(result: ClientResult) -> DemoRow:
     """Return the table row of one client spec after the measurement, with the longest throttle time."""
     verdict = result.failure or (
         "unslowed" if result.quota is None else f"holds {round(100 * result.deviation):+d}%"
@@ -57,15 +57,15 @@ def final_row(result: Result) -> Row:
     return _row(result, f"up to {result.now.throttle_max_ms} ms", verdict)
 
 
-def _row(result: Result, throttle: str, verdict: str) -> Row:
+def _row(result: ClientResult, throttle: str, verdict: str) -> DemoRow:
     spec = result.spec
     who = spec.role if spec.clients == 1 else f"{spec.clients} {spec.role}s"
     after = "-" if result.after is None else _mb(result.after.rate)
     throttle = throttle if result.now.throttled else "none"
-    return Row(spec.client_id, who, _mb(result.before.rate), _quota(result), after, throttle, verdict)
+    return DemoRow(spec.client_id, who, _mb(result.before.rate), _quota(result), after, throttle, verdict)
 
 
-def _quota(result: Result) -> str:
+def _quota(result: ClientResult) -> str:
     spec = result.spec
     if spec.quota is None:
         return "none"
@@ -77,20 +77,20 @@ def _mb(rate: float) -> str:
     return f"{rate / 1e6:.2f}"
 
 
-def aligned(rows: Sequence[Row]) -> str:
+def aligned(rows: Sequence[DemoRow]) -> str:
     """Return the rows as an aligned plain-text table."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join("  ".join(_padded(row, widths)).rstrip() for row in rows)
 
 
-def _padded(row: Row, widths: Sequence[int]) -> list[str]:
+def _padded(row: DemoRow, widths: Sequence[int]) -> list[str]:
     return [
         text.rjust(width) if name in RIGHT else text.ljust(width)
-        for name, text, width in zip(Row._fields, row, widths, strict=True)
+        for name, text, width in zip(DemoRow._fields, row, widths, strict=True)
     ]
 
 
-def progress_line(done: float, results: Sequence[Result]) -> str:
+def progress_line(done: float, results: Sequence[ClientResult]) -> str:
     """Return one line with the progress of a phase (`done`, 0 to 1) and the clients' rates (MB/s)."""
     rates = ", ".join(f"{result.spec.client_id} {_mb(result.rate)}" for result in results)
     return f"{done:4.0%}  {rates}"
@@ -110,7 +110,7 @@ def opening(scene: Scene) -> str:
     )
 
 
-def closing(results: Sequence[Result]) -> tuple[str, str]:
+def closing(results: Sequence[ClientResult]) -> tuple[str, str]:
     """Return the verdict on all results, and a note that explains the tolerance."""
     failures = [f"{result.spec.client_id} ({result.failure})" for result in results if result.failure]
     if failures:
@@ -130,7 +130,7 @@ def _filled(*paragraphs: str) -> str:
     return "\n\n".join(textwrap.fill(paragraph, WIDTH) for paragraph in paragraphs)
 
 
-def as_json(scene: Scene, results: Sequence[Result]) -> str:
+def as_json(scene: Scene, results: Sequence[ClientResult]) -> str:
     """Return one JSON object; rates and quotas are in bytes/s over all brokers used, times in ms."""
     entities = [
         {

@@ -12,7 +12,7 @@ from typing import Final
 
 from weir.demo.client_specs import CLIENTS
 from weir.demo.environment import WARM_UP_S, ClientSet, Environment, environment, running, ticks
-from weir.demo.measure import Reading, Result, Span, used_up
+from weir.demo.measure import ClientReading, ClientResult, Span, used_up
 from weir.demo.rows import Scene
 from weir.demo.screens import BEFORE, MEASURE, RELOAD, START, WARM_UP, Screen
 
@@ -42,7 +42,7 @@ def run(upstream: str | None, seconds: float, screen: Screen) -> bool:
     return not any(result.failure for result in results)
 
 
-def _measure(env: Environment, seconds: float, screen: Screen) -> list[Result]:
+def _measure(env: Environment, seconds: float, screen: Screen) -> list[ClientResult]:
     """Measure the clients without quotas. Then write the quotas, let the clients run at exactly their quotas
     to warm up, and measure them above their quotas. Return one result per `ClientSpec`. Raises DemoError.
     """
@@ -57,7 +57,9 @@ def _measure(env: Environment, seconds: float, screen: Screen) -> list[Result]:
     for client_set in sets:
         client_set.warm_up()
 
-    def observe(phase: str, phase_s: float, is_over: Callable[[], bool] = lambda: False) -> list[Result]:
+    def observe(
+        phase: str, phase_s: float, is_over: Callable[[], bool] = lambda: False
+    ) -> list[ClientResult]:
         began = _read(sets)
         results = _results(sets, before, _spans(sets, began))
         for elapsed_s in ticks(phase_s):
@@ -82,18 +84,18 @@ def _wait(is_over: Callable[[], bool]) -> None:
             break
 
 
-def _read(client_sets: Sequence[ClientSet]) -> list[Reading]:
+def _read(client_sets: Sequence[ClientSet]) -> list[ClientReading]:
     return [client_set.read() for client_set in client_sets]
 
 
-def _spans(client_sets: Sequence[ClientSet], began: Sequence[Reading]) -> list[Span]:
+def _spans(client_sets: Sequence[ClientSet], began: Sequence[ClientReading]) -> list[Span]:
     return [Span(*pair) for pair in zip(began, _read(client_sets), strict=True)]
 
 
 def _results(
     client_sets: Sequence[ClientSet], before: Sequence[Span], after: Sequence[Span] | None = None
-) -> list[Result]:
+) -> list[ClientResult]:
     return [
-        Result(each.spec, each.brokers, before[number], after[number] if after else None)
+        ClientResult(each.spec, each.brokers, before[number], after[number] if after else None)
         for number, each in enumerate(client_sets)
     ]

@@ -12,11 +12,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from weir.demo.measure import Result
+from weir.demo.measure import ClientResult
 from weir.demo.rows import (
     HEADINGS,
     RIGHT,
-    Row,
+    DemoRow,
     Scene,
     aligned,
     as_json,
@@ -47,10 +47,10 @@ class Screen(Protocol):
     def open(self, scene: Scene, /) -> None:
         """Show the introduction to the measurement."""
 
-    def update(self, phase: str, done: float, results: Sequence[Result]) -> None:
+    def update(self, phase: str, done: float, results: Sequence[ClientResult]) -> None:
         """Show the current rates. `done` (0 to 1) is the part of the current phase that has passed."""
 
-    def close(self, scene: Scene, results: Sequence[Result], /) -> None:
+    def close(self, scene: Scene, results: Sequence[ClientResult], /) -> None:
         """Show the results and the verdict."""
 
     def __enter__(self) -> Self:
@@ -90,7 +90,7 @@ class PlainScreen(_Still):
         """Print the introduction to the measurement."""
         self._say(opening(scene))
 
-    def update(self, phase: str, done: float, results: Sequence[Result]) -> None:
+    def update(self, phase: str, done: float, results: Sequence[ClientResult]) -> None:
         """Print a line with the current rates, at most `LINES` times per phase of the demonstration."""
         if phase != self._phase:
             self._say(f"\n{phase}")
@@ -99,7 +99,7 @@ class PlainScreen(_Still):
             self._lines += 1
             self._say(progress_line(done, results))
 
-    def close(self, _scene: Scene, results: Sequence[Result]) -> None:
+    def close(self, _scene: Scene, results: Sequence[ClientResult]) -> None:
         """Print the table of results, and the verdict."""
         self._say(f"\n{aligned([HEADINGS, *map(final_row, results)])}\n")
         self._say("\n".join(closing(results)))
@@ -117,10 +117,10 @@ class JsonScreen(_Still):
     def open(self, _scene: Scene) -> None:
         """Print nothing: the JSON object follows at the end."""
 
-    def update(self, phase: str, done: float, results: Sequence[Result]) -> None:
+    def update(self, phase: str, done: float, results: Sequence[ClientResult]) -> None:
         """Print nothing: the JSON object has only the final rates."""
 
-    def close(self, scene: Scene, results: Sequence[Result]) -> None:
+    def close(self, scene: Scene, results: Sequence[ClientResult]) -> None:
         """Print the results and the verdict as one JSON object on standard output."""
         print(as_json(scene, results), flush=True)
 
@@ -152,14 +152,14 @@ class LiveScreen:
         self._live.update(Text(""))
         print_opening(self._console, scene)
 
-    def update(self, phase: str, done: float, results: Sequence[Result]) -> None:
+    def update(self, phase: str, done: float, results: Sequence[ClientResult]) -> None:
         """Redraw the table with the current rates; `done` (0 to 1) is the progress of the current phase."""
         line = Table.grid(padding=(0, 1))
         line.add_row(ProgressBar(total=1, completed=done, width=40), Text(phase, style="dim"))
         rows = [(live_row(result), "") for result in results]
         self._live.update(Group(_table(rows, "verdict"), "", line), refresh=True)
 
-    def close(self, _scene: Scene, results: Sequence[Result]) -> None:
+    def close(self, _scene: Scene, results: Sequence[ClientResult]) -> None:
         """Stop redrawing; print the table of results, and the verdict."""
         self._live.stop()
         print_results(self._console, results)
@@ -171,7 +171,7 @@ def print_opening(console: Console, scene: Scene) -> None:
     console.print()
 
 
-def print_results(console: Console, results: Sequence[Result]) -> None:
+def print_results(console: Console, results: Sequence[ClientResult]) -> None:
     """Print the table of results, and the verdict, with colours."""
     styles = ["red" if result.failure else "green" for result in results]
     console.print(_table(list(zip(map(final_row, results), styles, strict=True))))
@@ -181,12 +181,12 @@ def print_results(console: Console, results: Sequence[Result]) -> None:
     console.print(note, style="dim", highlight=False)
 
 
-def _table(rows: Sequence[tuple[Row, str]], without: str = "") -> Table:
+def _table(rows: Sequence[tuple[DemoRow, str]], without: str = "") -> Table:
     """Return a terminal table without the column `without`; each row comes with the text style of its
     verdict.
     """
     table = Table(header_style="bold", box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    shown = [name for name in Row._fields if name != without]
+    shown = [name for name in DemoRow._fields if name != without]
     for name in shown:
         table.add_column(getattr(HEADINGS, name), justify="right" if name in RIGHT else "left")
     for row, style in rows:

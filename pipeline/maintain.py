@@ -11,7 +11,7 @@ from pyspark.sql import functions as fn
 
 from weir.pipeline import tables
 from weir.pipeline.ingest.batch import kept, take_records
-from weir.pipeline.ingest.parse import DAY_MS, KINDS, SOURCE, Kind, Rules, parsed
+from weir.pipeline.ingest.parse import DAY_MS, KINDS, SOURCE, IngestKind, Rules, parsed
 from weir.pipeline.lake import Lake, exists, latest, read, sql_name, sql_text
 from weir.pipeline.outcome import Outcome
 
@@ -56,7 +56,7 @@ def maintain(
     return Outcome("maintain", wrote=again, where=where, notes=tuple(notes))
 
 
-def _taken_again(lines: DataFrame, lake: Lake, kind: Kind, cluster: str, rules: Rules) -> int:
+def _taken_again(lines: DataFrame, lake: Lake, kind: IngestKind, cluster: str, rules: Rules) -> int:
     """Parse rejected lines again, move those that are valid by now to their table; return their number."""
     number = fn.monotonically_increasing_id().cast("string")
     with kept(lines.withColumn("number", number)) as numbered:
@@ -70,7 +70,7 @@ def _taken_again(lines: DataFrame, lake: Lake, kind: Kind, cluster: str, rules: 
     return counts.new
 
 
-def _delete(lines: DataFrame, lake: Lake, kind: Kind, cluster: str) -> None:
+def _delete(lines: DataFrame, lake: Lake, kind: IngestKind, cluster: str) -> None:
     """Delete these rejected lines. Lines that ingest has rejected since stay."""
     lines.select("source", "line", "taken_ms").distinct().createOrReplaceTempView("valid")
     same = " AND ".join(f"old.{name} = valid.{name}" for name in ("source", "line", "taken_ms"))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 THROTTLE_FIELD: Final = "throttle_time_ms"
 
 
-class Change(Enum):
+class DifferenceKind(Enum):
     """The kind of difference between two consecutive versions."""
 
     SAME = "same"
@@ -42,7 +42,7 @@ class VersionDifference(NamedTuple):
 
     api_key: int
     version: int
-    change: Change
+    change: DifferenceKind
     throttle: Position | None
     """Position of the new field; None unless the change is THROTTLE."""
 
@@ -55,7 +55,7 @@ def version_difference(api_key: int, version: int) -> VersionDifference:
     headers_alike = _headers(api_key, version - 1) == _headers(api_key, version)
     found = schema.api(api_key)
     if not headers_alike or found is None or not _requests_alike(found, version):
-        return VersionDifference(api_key, version, Change.OTHER, None)
+        return VersionDifference(api_key, version, DifferenceKind.OTHER, None)
     return VersionDifference(api_key, version, *_response_change(found.response, version))
 
 
@@ -102,12 +102,12 @@ def _slot_alike(old: Slot, new: Slot) -> bool:
     )
 
 
-def _response_change(response: schema.MessageSchema, version: int) -> tuple[Change, Position | None]:
+def _response_change(response: schema.MessageSchema, version: int) -> tuple[DifferenceKind, Position | None]:
     old, new = response.layout(version - 1), response.layout(version)
     if alike(old, new):
-        return Change.SAME, None
+        return DifferenceKind.SAME, None
     position = _added_throttle(old, new)
-    return (Change.OTHER, None) if position is None else (Change.THROTTLE, position)
+    return (DifferenceKind.OTHER, None) if position is None else (DifferenceKind.THROTTLE, position)
 
 
 def _added_throttle(old: Layout, new: Layout) -> Position | None:

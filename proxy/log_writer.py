@@ -45,7 +45,7 @@ class LostLines:
             self.count += lines
 
 
-class LogWriter:
+class LogQueue:
     """A queue of log lines and the thread that writes them."""
 
     def __init__(self, raw: Raw, lost: LostLines, notice: Callable[[int], str]) -> None:

@@ -20,7 +20,7 @@ from typing import Any, Final, Literal, TextIO, TypeAlias
 
 import structlog
 
-from weir.proxy.log_writer import LogWriter, LostLines, Raw
+from weir.proxy.log_writer import LogQueue, LostLines, Raw
 
 LOST: Final = LostLines()
 PARTIAL_MAX: Final = 64 * 1024
@@ -174,7 +174,7 @@ def in_background() -> Iterator[None]:
         return
     with suppress(OSError, ValueError):
         stderr.flush()
-    writer = LogWriter(_raw(stderr), LOST, _notice)
+    writer = LogQueue(_raw(stderr), LOST, _notice)
     sys.stderr = _Queued(writer, stderr)
     try:
         yield
@@ -214,7 +214,7 @@ class _Queued(io.TextIOBase):
     encoding = "utf-8"
     errors = "backslashreplace"
 
-    def __init__(self, writer: LogWriter, stderr: TextIO) -> None:
+    def __init__(self, writer: LogQueue, stderr: TextIO) -> None:
         self._writer = writer
         self._stderr = stderr
         self._partial = threading.local()

@@ -36,7 +36,7 @@ from weir.quotas.limiters.request_time import RequestBudget
 from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from weir.quotas.limiters.smooth import paced
 from weir.quotas.mutations import MutationBudget, ShadowMutationBudget
-from weir.quotas.registry import SLICE, LimiterRegistry, Totals
+from weir.quotas.registry import SLICE, LimiterRegistry, LimiterTotals
 from weir.quotas.table.bounded_names import OVERFLOW, bounded_tags, is_bounded, overflow_tags
 from weir.quotas.table.entities import Tags
 from weir.quotas.table.limits import NONE, Limit
@@ -133,7 +133,7 @@ class ClientQuotas(Generic[A_co]):
         return self._changes + self._registry.generation
 
     @property
-    def forgotten(self) -> Totals:
+    def forgotten(self) -> LimiterTotals:
         """Sums of the counters of all removed limiters. Metrics add these sums to the counters of the
         existing limiters, so that totals never decrease.
         """

@@ -37,7 +37,7 @@ SLICE = 250
 
 
 @dataclass(slots=True)
-class Totals:
+class LimiterTotals:
     """Sums of the counters of several limiters."""
 
     charged: float = 0
@@ -96,7 +96,7 @@ class LimiterRegistry(Generic[A]):
         """A number that grows when limiters that clients have looked up here may be outdated: a limiter was
         removed, or clients of an overflow limiter can now get a limiter of their own.
         """
-        self.forgotten = Totals()
+        self.forgotten = LimiterTotals()
         """Sums of the counters of all limiters that were removed."""
 
     def get(self, tags: Tags) -> A | None:

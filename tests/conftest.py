@@ -27,7 +27,6 @@ SPARKS_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--part` and `--until`."""
     parser.addoption("--part", metavar="K/N", help="run only the K-th of N parts of the selected tests")
     parser.addoption(
         "--until", metavar="TIME", type=float, help="skip tests that would begin later (s since 1970)"

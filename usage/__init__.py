@@ -9,7 +9,7 @@ bytes on the wire between client and Weir, so their totals can be compared exact
 are charged to byte rates have a field of their own.
 """
 
-from weir.usage.groups import GROUPS, Group
+from weir.usage.groups import GROUPS, ApiGroup
 from weir.usage.records import VERSION, ByQuota, TraceRecord, UsageRecord
 
-__all__ = ["GROUPS", "VERSION", "ByQuota", "Group", "TraceRecord", "UsageRecord"]
+__all__ = ["GROUPS", "VERSION", "ApiGroup", "ByQuota", "TraceRecord", "UsageRecord"]

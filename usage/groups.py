@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Final
 
 
-class Group(StrEnum):
+class ApiGroup(StrEnum):
     """Group of APIs with a similar purpose; usage records count requests by group."""
 
     PRODUCE = "produce"
@@ -28,5 +28,5 @@ class Group(StrEnum):
     """APIs that Weir does not know, because its schemas lack them."""
 
 
-GROUPS: Final = tuple(Group)
+GROUPS: Final = tuple(ApiGroup)
 """All groups. The index of a group here is also its index in lists of counts."""

@@ -54,7 +54,7 @@ class UsageRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Name of the client's principal, without type."""
     client_id: str
     api: str
-    """Name of the API group that the counted requests belong to, a `usage.groups.Group`."""
+    """Name of the API group that the counted requests belong to, a `usage.groups.ApiGroup`."""
     requests: int = 0
     bytes_in: int = 0
     """Number of bytes of requests, from the client."""
@@ -103,7 +103,7 @@ class TraceRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     connection: int
     """Number of the connection, unique among the connections of this instance of Weir."""
     api: str
-    """Name of the API group that the request belongs to, a `usage.groups.Group`."""
+    """Name of the API group that the request belongs to, a `usage.groups.ApiGroup`."""
     api_key: int
     api_version: int
     correlation_id: int = 0

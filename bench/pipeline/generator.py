@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
-from weir.usage.groups import GROUPS, Group
+from weir.usage.groups import GROUPS, ApiGroup
 from weir.usage.records import ByQuota
 
 if TYPE_CHECKING:
@@ -135,13 +135,20 @@ def _apis(random: np.random.Generator, entity: Ints, place: Ints) -> Ints:
     """Return each record's API, as an index into `GROUPS`. Two of three records are Produce or Fetch: a
     client only produces, only fetches, or does both, depending on its rank.
     """
-    moves = np.where((entity % 3 == 2) & (place % 2 == 0) | (entity % 3 == 0), Group.PRODUCE, Group.FETCH)
-    moving = np.where(moves == Group.PRODUCE, GROUPS.index(Group.PRODUCE), GROUPS.index(Group.FETCH))
+    moves = np.where(
+        (entity % 3 == 2) & (place % 2 == 0) | (entity % 3 == 0), ApiGroup.PRODUCE, ApiGroup.FETCH
+    )
+    moving = np.where(moves == ApiGroup.PRODUCE, GROUPS.index(ApiGroup.PRODUCE), GROUPS.index(ApiGroup.FETCH))
     rare = random.choice(len(GROUPS), entity.size, p=_RARE)
     return np.where(place % 3 != 2, moving, rare).astype(np.int64)
 
 
-_OFTEN: Final = {Group.METADATA: 0.5, Group.GROUPS: 0.38, Group.TRANSACTIONS: 0.06, Group.SECURITY: 0.04}
+_OFTEN: Final = {
+    ApiGroup.METADATA: 0.5,
+    ApiGroup.GROUPS: 0.38,
+    ApiGroup.TRANSACTIONS: 0.06,
+    ApiGroup.SECURITY: 0.04,
+}
 _RARE: Final = [
     _OFTEN.get(group, (1 - sum(_OFTEN.values())) / (len(GROUPS) - len(_OFTEN))) for group in GROUPS
 ]
@@ -150,13 +157,13 @@ _RARE: Final = [
 
 def _used(random: np.random.Generator, entity: Ints, api: Ints) -> Columns:
     count = entity.size
-    produces, fetches = api == GROUPS.index(Group.PRODUCE), api == GROUPS.index(Group.FETCH)
+    produces, fetches = api == GROUPS.index(ApiGroup.PRODUCE), api == GROUPS.index(ApiGroup.FETCH)
     requests = random.poisson(3, count) + 1
     payload = (random.lognormal(8, 1.5, count) * requests).astype(np.int64)
     bytes_in = requests * 90 + np.where(produces, payload, 0)
     bytes_out = requests * 70 + np.where(fetches, payload, 0)
     charged = np.where(produces, bytes_in, np.where(fetches, bytes_out, 0))
-    changes = api == GROUPS.index(Group.MUTATIONS)
+    changes = api == GROUPS.index(ApiGroup.MUTATIONS)
     return {
         "requests": requests,
         "bytes_in": bytes_in,

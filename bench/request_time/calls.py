@@ -56,7 +56,7 @@ def again(*calls: Call) -> Script:
             yield call
 
 
-class BrokerVersions(frames.BrokerVersions):
+class BrokerVersions(frames.NodeApiVersions):
     """Chooses API versions that both the broker and this benchmark support, and encodes calls."""
 
     def __init__(self, spoken: Mapping[int, tuple[int, int]]) -> None:

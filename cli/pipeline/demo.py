@@ -28,7 +28,7 @@ from weir.proxy.build import VERSION
 
 if TYPE_CHECKING:
     from weir.demo.pipeline_record import Files
-    from weir.demo.pipeline_verdict import Verdict
+    from weir.demo.pipeline_verdict import ReplayVerdict
 
 EXAMPLES: Final = """\b
 Examples:
@@ -160,7 +160,7 @@ def _record(files: Files, upstream: str | None, seconds: float, say: Said) -> No
         record(upstream, seconds, files, shown)
 
 
-def _as_json(files: Files, outcomes: list[Outcome], found: Verdict) -> bytes:
+def _as_json(files: Files, outcomes: list[Outcome], found: ReplayVerdict) -> bytes:
     summary = {
         "directory": str(files.directory),
         "report": str(files.report),

@@ -53,7 +53,7 @@ _OPTION: Final = f"{__name__}.path"
 
 
 @dataclass(slots=True)
-class Run:
+class JobRun:
     """One run of a job, for its metrics."""
 
     job: str
@@ -86,11 +86,11 @@ def _keep(context: click.Context, _option: click.Parameter, path: Path | None) -
 
 
 @contextmanager
-def measured(job: str, context: click.Context) -> Iterator[Run]:
+def measured(job: str, context: click.Context) -> Iterator[JobRun]:
     """Yield a run for the block to complete; after the block, write its metrics if the command has the option
     `--metrics-file`. Raises CommandError if the file cannot be written.
     """
-    run, began_s = Run(job, context.params["root"], context.params.get("cluster", "")), time.monotonic()
+    run, began_s = JobRun(job, context.params["root"], context.params.get("cluster", "")), time.monotonic()
     try:
         yield run
     finally:
@@ -121,7 +121,7 @@ def newest(job: str, context: click.Context, spark: SparkSession) -> dict[str, d
     return {}
 
 
-def exposition(run: Run, duration_s: float, now_s: float, before: str) -> str:
+def exposition(run: JobRun, duration_s: float, now_s: float, before: str) -> str:
     """Return the metrics after a run of `duration_s` (s) that ended at the Unix time `now_s` (s), in
     Prometheus' text format. `before` is the text after the run before it; empty after the first run.
     """

@@ -18,14 +18,14 @@ from weir.cli.pipeline.days import Days
 from weir.cli.pipeline.run import cluster_option, job_options, run_job
 from weir.cli.quotas.entity import RATES_HELP, parse_assignments, parse_key
 from weir.pipeline.outcome import Listing, Outcome, PipelineError
-from weir.pipeline.recommend.plan import AUTO, FLOORS, LEVELS, PERCENTILES, ROBUST, Plan
+from weir.pipeline.recommend.plan import AUTO, FLOORS, LEVELS, PERCENTILES, ROBUST, RecommendationPlan
 from weir.quotas import QuotaFileError, QuotaKey, parse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 _THROTTLED_MAX: Final = 100
 """Maximum number of throttled budgets that `--what-if` lists."""
-_DEFAULTS: Final = Plan(now=datetime.min)  # noqa: DTZ901  # only for its other fields
+_DEFAULTS: Final = RecommendationPlan(now=datetime.min)  # noqa: DTZ901  # only for its other fields
 
 EXAMPLES: Final = """\b
 Examples:
@@ -170,7 +170,7 @@ def recommend(
     floor. One default entry covers all that need no more than the floor. If a quota held an entity back, the
     proposal is a first step. Reads the table of `weir pipeline rollup`.
     """
-    plan = Plan(
+    plan = RecommendationPlan(
         now=datetime.now(UTC),
         output=str(output),
         level=level,
@@ -201,7 +201,7 @@ def recommend(
 
 
 def _job(
-    root: str, plan: Plan, write: partial[None], candidates: Sequence[Path], spark: SparkSession
+    root: str, plan: RecommendationPlan, write: partial[None], candidates: Sequence[Path], spark: SparkSession
 ) -> Outcome:
     from weir.pipeline.lake import Lake
     from weir.pipeline.recommend.job import recommend as job  # needs Spark: not for --help
@@ -209,9 +209,9 @@ def _job(
     outcome = job(spark, Lake(root), plan, write)
     if not candidates or not outcome.read["hours"]:  # without hours there is no new file
         return outcome
-    from weir.pipeline.replay.job import Options, replay
+    from weir.pipeline.replay.job import ReplayOptions, replay
 
-    options = Options(cluster=plan.cluster, days=plan.days, top=_THROTTLED_MAX)
+    options = ReplayOptions(cluster=plan.cluster, days=plan.days, top=_THROTTLED_MAX)
     replayed = replay(spark, Lake(root), candidates, options)
     totals, budgets = replayed.listings
     throttled = _throttled(budgets)

@@ -138,7 +138,7 @@ def replay(
 
     def job(spark: SparkSession) -> Outcome:
         from weir.pipeline.lake import Lake
-        from weir.pipeline.replay.job import Options, replay
+        from weir.pipeline.replay.job import ReplayOptions, replay
         from weir.pipeline.replay.run import BudgetSettings
         from weir.quotas.limiters.throttle import INT32_MAX
         from weir.quotas.table.bounded_names import EMPTY
@@ -155,7 +155,7 @@ def replay(
             charges_per_record=charges_per_record,
         )
         unnamed = EMPTY if empty_client_id == "default" else ""
-        options = Options(
+        options = ReplayOptions(
             source=source,
             cluster=cluster,
             days=days,

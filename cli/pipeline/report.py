@@ -109,13 +109,13 @@ def report(
     def job(spark: SparkSession) -> Outcome:
         from weir.pipeline.lake import Lake
         from weir.pipeline.report.job import report as run  # needs Spark and Jinja2: not for --help
-        from weir.pipeline.report.model import Wanted
+        from weir.pipeline.report.model import ReportOptions
 
         return run(
             spark,
             Lake(root),
             str(output),
-            wanted=Wanted(cluster, days, level, top, wanted_capacity),
+            wanted=ReportOptions(cluster, days, level, top, wanted_capacity),
             made=datetime.now(UTC),
             version=VERSION,
             write=lambda text: write_lines(output, [text], force=force),

@@ -17,7 +17,7 @@ import msgspec
 from rich.console import Console
 
 from weir.cli.exits import CommandError, StoppedError
-from weir.cli.pipeline.metrics import Run, measured, metrics_option, newest
+from weir.cli.pipeline.metrics import JobRun, measured, metrics_option, newest
 from weir.cli.progress import Bar
 from weir.cli.quantity import Quantity
 from weir.cli.quotas.show import clean, columns
@@ -180,7 +180,7 @@ def run_job(
 
 
 def _run(
-    run: Run, job: Callable[[SparkSession], Outcome], master: str | None, context: click.Context
+    run: JobRun, job: Callable[[SparkSession], Outcome], master: str | None, context: click.Context
 ) -> Outcome:
     """Run a job, note and return its outcome. Raises CommandError if the job fails."""
     missing = [module for module in NEEDED if find_spec(module) is None]

@@ -13,15 +13,15 @@ from weir.cli.quotas.entity import RATES_HELP, check_user, entity_options, parse
 from weir.cli.quotas.show import (
     ENFORCED,
     SHADOW,
-    Change,
     ChangeEntry,
+    QuotaEdit,
     change_entry,
     clean,
     compare,
     echo_json,
     show_changes,
 )
-from weir.cli.quotas.source import Source, json_option, source_options
+from weir.cli.quotas.source import QuotaSource, json_option, source_options
 from weir.quotas import Entity, QuotaFileError, QuotaKey, QuotaTable, render
 from weir.quotas.table.options import Options, Pacing, Scope
 from weir.quotas.table.quota_table import Quota
@@ -85,7 +85,7 @@ Examples:
 @dry_run_option
 @json_option
 def set_(
-    source: Source,
+    source: QuotaSource,
     entity: Entity,
     values: tuple[str, ...],
     shadow: bool,
@@ -135,7 +135,7 @@ Examples:
 @dry_run_option
 @json_option
 def delete(
-    source: Source, entity: Entity, keys: tuple[str, ...], shadow: bool, dry_run: bool, as_json: bool
+    source: QuotaSource, entity: Entity, keys: tuple[str, ...], shadow: bool, dry_run: bool, as_json: bool
 ) -> None:
     """Delete quotas of an entity; all of them if no key is given. Exit code 1 if the entity has none."""
     chosen = [parse_key(key) for key in keys]
@@ -153,10 +153,10 @@ def delete(
     _tell(source, outcome, as_json=as_json)
 
 
-class Outcome(NamedTuple):
+class QuotaEdits(NamedTuple):
     """The changes that a command made, or with --dry-run would make."""
 
-    changes: list[Change]
+    changes: list[QuotaEdit]
     """One value before and after for each quota that the command names, also if the value stays the same."""
     diff: str
     """Unified diff of the quota file under --dry-run; "" without --dry-run, and if the quotas are stored in
@@ -174,11 +174,11 @@ class Outcome(NamedTuple):
         """True if any value or option changes."""
         return self.sets_options or any(one.before != one.after for one in self.changes)
 
-    def joined(self, other: Outcome) -> Outcome:
+    def joined(self, other: QuotaEdits) -> QuotaEdits:
         """Return one outcome with the changes of this and the other outcome. Its `options` is None, because
         the two may set different options.
         """
-        return Outcome(
+        return QuotaEdits(
             self.changes + other.changes,
             self.diff + other.diff,
             self.dry_run,
@@ -187,14 +187,14 @@ class Outcome(NamedTuple):
 
 
 def change(
-    source: Source,
+    source: QuotaSource,
     table: QuotaTable,
     wanted: Mapping[tuple[Entity, QuotaKey], float | None],
     *,
     shadow: bool,
     dry_run: bool,
     options: Options | None = None,
-) -> Outcome:
+) -> QuotaEdits:
     """Set the quotas in `wanted` to their values, and remove those whose value is None. `table` has the
     quotas that the store holds now. The changed entries get `options`, or keep theirs if `options` is None.
     With `dry_run` the store stays unchanged. Return the changes. Raises CommandError.
@@ -207,15 +207,15 @@ def change(
         (one.entity, one.key): one.after for one in changes if one.before != one.after or options is not None
     }
     if not differing:
-        return Outcome(changes, "", dry_run)
+        return QuotaEdits(changes, "", dry_run)
     if dry_run:
         diff = source.diff(differing, shadow=shadow, options=options)
-        return Outcome(changes, diff, dry_run, options, options is not None)
+        return QuotaEdits(changes, diff, dry_run, options, options is not None)
     source.alter(differing, shadow=shadow, options=options)
-    return Outcome(changes, "", dry_run, options, options is not None)
+    return QuotaEdits(changes, "", dry_run, options, options is not None)
 
 
-def show(source: Source, outcome: Outcome) -> None:
+def show(source: QuotaSource, outcome: QuotaEdits) -> None:
     """Print the changes, and on stderr a line that says when a running Weir applies the changes."""
     show_changes(outcome.changes)
     if outcome.options is not None:
@@ -231,7 +231,7 @@ def show(source: Source, outcome: Outcome) -> None:
         click.echo(f"changed {source.name}: {source.takes_effect}", err=True)
 
 
-def _tell(source: Source, outcome: Outcome, *, as_json: bool) -> None:
+def _tell(source: QuotaSource, outcome: QuotaEdits, *, as_json: bool) -> None:
     if as_json:
         changes = [change_entry(one) for one in outcome.changes]
         changed = Changed(source.name, outcome.dry_run, changes)

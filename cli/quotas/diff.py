@@ -15,9 +15,9 @@ from weir.cli.quotas import read_back
 from weir.cli.quotas.show import (
     ENFORCED,
     SHADOW,
-    Change,
     ChangeEntry,
     EntityJson,
+    QuotaEdit,
     change_entry,
     clean,
     compare,
@@ -91,7 +91,7 @@ def _table(file: Path) -> QuotaTable:
         raise CommandError(clean(error)) from None
 
 
-def _changes(before: QuotaTable, after: QuotaTable) -> Iterator[Change]:
+def _changes(before: QuotaTable, after: QuotaTable) -> Iterator[QuotaEdit]:
     for mode, was, now in (
         (ENFORCED, before.values, after.values),
         (SHADOW, before.shadow, after.shadow),
@@ -119,13 +119,13 @@ def _replication(before: QuotaTable, after: QuotaTable) -> Iterator[ReplicationC
             yield ReplicationChange(resource_json(Resource.of(key)), key.name, was.get(key), now.get(key))
 
 
-def _counts(changes: list[Change]) -> str:
+def _counts(changes: list[QuotaEdit]) -> str:
     """Return the number of values of each kind of change as text."""
     kinds = Counter(map(_kind, changes))
     return ", ".join(f"{count} {kind}" for kind, count in kinds.most_common()) or "no value differs"
 
 
-def _kind(change: Change) -> str:
+def _kind(change: QuotaEdit) -> str:
     if change.before is None or change.after is None:
         return "added" if change.before is None else "removed"
     return "raised" if change.after > change.before else "lowered"

@@ -26,7 +26,7 @@ from weir.cli.quotas.show import (
     number,
     told,
 )
-from weir.cli.quotas.source import Source, json_option, source_options
+from weir.cli.quotas.source import QuotaSource, json_option, source_options
 from weir.proxy.config.settings import Settings
 from weir.quotas.table.bounded_names import EMPTY
 from weir.quotas.table.explain import Explanation, QuotaExplanation, Step, Verdict
@@ -119,7 +119,7 @@ class ExplainReport(msgspec.Struct):
 @access_options
 @json_option
 def explain(
-    source: Source,
+    source: QuotaSource,
     user: str,
     client_id: str,
     ip: str | None,
@@ -225,7 +225,9 @@ def _value(step: Step) -> str:
     return "-" if step.value is None else str(number(step.value))
 
 
-def _report(source: Source, found: Explanation, time: Spent, shared: SharedUsageJson | None) -> ExplainReport:
+def _report(
+    source: QuotaSource, found: Explanation, time: Spent, shared: SharedUsageJson | None
+) -> ExplainReport:
     return ExplainReport(
         source.name,
         found.user,

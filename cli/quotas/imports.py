@@ -19,8 +19,8 @@ from weir.cli.progress import Progress
 from weir.cli.quantity import Quantity
 from weir.cli.quotas import read_back
 from weir.cli.quotas.broker import read as read_broker
-from weir.cli.quotas.change import Outcome, change, show
-from weir.cli.quotas.show import ChangeEntry, Entry, change_entry, clean, echo_json, entries
+from weir.cli.quotas.change import QuotaEdits, change, show
+from weir.cli.quotas.show import ChangeEntry, EntryJson, change_entry, clean, echo_json, entries
 from weir.cli.quotas.show_replication import (
     ReplicationChange,
     ReplicationJson,
@@ -28,7 +28,7 @@ from weir.cli.quotas.show_replication import (
     replication_json,
     show_replication_changes,
 )
-from weir.cli.quotas.source import Source, config_option, json_option, open_source, quotas_option
+from weir.cli.quotas.source import QuotaSource, config_option, json_option, open_source, quotas_option
 from weir.cli.quotas.zookeeper_dump import Dump, DumpError
 from weir.cli.quotas.zookeeper_live import read as read_zookeeper
 from weir.proxy.config import config
@@ -60,7 +60,7 @@ class ImportReport(msgspec.Struct, omit_defaults=True):
     """The JSON object that `weir quotas import --json` prints."""
 
     origin: str
-    quotas: list[Entry]
+    quotas: list[EntryJson]
     skipped: list[SkippedEntry]
     nodes: int | None
     """Number of znodes read from ZooKeeper; null for an import from brokers."""
@@ -77,7 +77,7 @@ class ImportReport(msgspec.Struct, omit_defaults=True):
     """Changes of replication throttles made in the store by --apply; an empty list is left out."""
 
 
-class Target(NamedTuple):
+class ImportTarget(NamedTuple):
     """The destination of imported quotas: standard output, a file, or Weir's store."""
 
     output: Path | None
@@ -103,13 +103,15 @@ class Target(NamedTuple):
         if self.output is not None and self.output.exists() and not self.force:
             raise CommandError(f"{self.output} exists already: choose another, or --force to replace it")
 
-    def source(self) -> Source | None:
+    def source(self) -> QuotaSource | None:
         """Return the store that --apply changes; None without --apply. Raises CommandError."""
         return open_source(self.quotas, self.config) if self.apply else None
 
 
 def target_options(command: F) -> F:
-    """Return the command with the options of the destination; it gets their `Target` as argument `target`."""
+    """Return the command with the options of the destination; it gets their `ImportTarget` as argument
+    `target`.
+    """
 
     @wraps(command)
     def with_target(
@@ -124,7 +126,7 @@ def target_options(command: F) -> F:
         config_file: Path | None,
         **others: object,
     ) -> object:
-        target = Target(output, force, apply, dry_run, shadow, as_json, quotas, config_file)
+        target = ImportTarget(output, force, apply, dry_run, shadow, as_json, quotas, config_file)
         target.check()
         return command(target=target, **others)
 
@@ -210,7 +212,11 @@ A dump directory has, for the znode /config/users/alice, one of
 )
 @target_options
 def zookeeper(
-    target: Target, connect: str | None, dump: Path | None, zookeeper_digest: Path | None, timeout_s: float
+    target: ImportTarget,
+    connect: str | None,
+    dump: Path | None,
+    zookeeper_digest: Path | None,
+    timeout_s: float,
 ) -> None:
     """Import the quotas of users, client-ids and IPs that brokers up to 3.9 keep in ZooKeeper."""
     if (connect is None) == (dump is None):
@@ -243,7 +249,7 @@ Examples:
     help="A broker to ask. [default: those of --config, as Weir's own user]",
 )
 @target_options
-def broker(target: Target, upstream: str | None) -> None:
+def broker(target: ImportTarget, upstream: str | None) -> None:
     """Import the quotas that brokers from 2.6 on store themselves (DescribeClientQuotas)."""
     source = target.source()
     try:
@@ -265,7 +271,7 @@ Examples:
 )
 @click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
 @target_options
-def file(target: Target, path: Path) -> None:
+def file(target: ImportTarget, path: Path) -> None:
     """Import what `weir quotas list --json` has printed, or a quota file: all entries, with mode, pacing and
     scope.
     """
@@ -297,7 +303,7 @@ def _digest(file: Path | None) -> str | None:
     return text
 
 
-def _deliver(found: Imported, origin: str, target: Target, source: Source | None) -> None:
+def _deliver(found: Imported, origin: str, target: ImportTarget, source: QuotaSource | None) -> None:
     """Write the imported quotas to standard output, to a file or to Weir's store, as `target` says; print a
     summary, and exit.
     """
@@ -322,7 +328,9 @@ def _deliver(found: Imported, origin: str, target: Target, source: Source | None
     sys.exit(INCOMPLETE if found.skipped else DONE)
 
 
-def _apply(table: QuotaTable, target: Target, source: Source, *, states_options: bool) -> Outcome:
+def _apply(
+    table: QuotaTable, target: ImportTarget, source: QuotaSource, *, states_options: bool
+) -> QuotaEdits:
     """Set the imported quotas in the store. With `states_options` their entries get the pacing and scope that
     were imported with them, else they keep those that the store has.
     """
@@ -332,7 +340,7 @@ def _apply(table: QuotaTable, target: Target, source: Source, *, states_options:
             options = table.options_of(entity, shadow=shadow) if states_options else None
             groups.setdefault((shadow, options), {})[entity, key] = value
     before = source.load_for_change()
-    outcome = Outcome([], "", target.dry_run)
+    outcome = QuotaEdits([], "", target.dry_run)
     for (shadow, options), wanted in groups.items():
         done = change(source, before, wanted, shadow=shadow, dry_run=target.dry_run, options=options)
         outcome = outcome.joined(done)
@@ -340,7 +348,7 @@ def _apply(table: QuotaTable, target: Target, source: Source, *, states_options:
 
 
 def _apply_replication(
-    wanted: ReplicationThrottles, target: Target, source: Source
+    wanted: ReplicationThrottles, target: ImportTarget, source: QuotaSource
 ) -> list[ReplicationChange]:
     """Set the imported replication throttles in the store; return their values before and after."""
     if not len(wanted):
@@ -362,8 +370,8 @@ def _report(
     found: Imported,
     table: QuotaTable,
     origin: str,
-    target: Target,
-    outcome: Outcome | None,
+    target: ImportTarget,
+    outcome: QuotaEdits | None,
     changes: list[ReplicationChange],
 ) -> ImportReport:
     return ImportReport(

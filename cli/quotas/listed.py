@@ -7,9 +7,9 @@ import msgspec
 
 from weir.cli.exits import NothingThereError
 from weir.cli.quotas.entity import entity_options
-from weir.cli.quotas.show import Entry, clean, echo_json, entries, show_table
+from weir.cli.quotas.show import EntryJson, clean, echo_json, entries, show_table
 from weir.cli.quotas.show_replication import ReplicationJson, replication_json, show_replication
-from weir.cli.quotas.source import Source, json_option, source_options
+from weir.cli.quotas.source import QuotaSource, json_option, source_options
 from weir.quotas import Entity, QuotaTable
 
 
@@ -17,7 +17,7 @@ class Listed(msgspec.Struct, omit_defaults=True):
     """The JSON object that `weir quotas list --json` and `describe --json` print."""
 
     source: str
-    quotas: list[Entry]
+    quotas: list[EntryJson]
     replication: list[ReplicationJson] = []
     """Replication throttles; an empty list is left out."""
 
@@ -33,7 +33,7 @@ Examples:
 )
 @source_options
 @json_option
-def list_(source: Source, as_json: bool) -> None:
+def list_(source: QuotaSource, as_json: bool) -> None:
     """List every quota, and the replication throttles."""
     _show(source, source.load(), as_json)
 
@@ -48,7 +48,7 @@ Examples:
 @source_options
 @entity_options
 @json_option
-def describe(source: Source, entity: Entity, as_json: bool) -> None:
+def describe(source: QuotaSource, entity: Entity, as_json: bool) -> None:
     """Show the quotas of exactly this entity; exit code 1 if it has none."""
     whole = source.load()
     enforced = {quota: value for quota, value in whole.values.items() if quota[0] == entity}
@@ -63,7 +63,7 @@ def describe(source: Source, entity: Entity, as_json: bool) -> None:
         click.get_current_context().exit(NothingThereError.exit_code)
 
 
-def _show(source: Source, table: QuotaTable, as_json: bool) -> None:
+def _show(source: QuotaSource, table: QuotaTable, as_json: bool) -> None:
     if as_json:
         echo_json(Listed(source.name, list(entries(table)), replication_json(table.replication)))
     elif len(table):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from weir.cli.quotas.show import EntityJson, Entry
+from weir.cli.quotas.show import EntityJson, EntryJson
 from weir.cli.quotas.show_replication import ReplicationJson, ResourceJson
 from weir.proxy.files import QUOTAS_BYTES_MAX, read_text
 from weir.quotas import Entity, QuotaFileError, QuotaTable, parse
@@ -43,7 +43,7 @@ class ReadBack(Imported):
 class _Listed(msgspec.Struct):
     """The part of the JSON of `weir quotas list`, `describe` and `import` that has the quotas."""
 
-    quotas: list[Entry]
+    quotas: list[EntryJson]
     replication: list[ReplicationJson] = []
 
 
@@ -103,7 +103,7 @@ def _resource(resource: ResourceJson) -> dict[str, object]:
     return named
 
 
-def _as_written(listed: Entry) -> dict[str, object]:
+def _as_written(listed: EntryJson) -> dict[str, object]:
     """Return the TOML table that a quota file would have for this JSON object with an entity's quotas. Raises
     EntryError.
     """

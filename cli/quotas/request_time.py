@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import click
 import msgspec
 
-from weir.cli.admin_endpoint import Access, AdminError, admin_address, ask
+from weir.cli.admin_endpoint import AdminError, EndpointAccess, admin_address, ask
 from weir.cli.exits import CommandError
 from weir.cli.quotas.show import SHADOW, clean, columns
 from weir.proxy.admin.request_time import CLIENT_ID, PATH, USER, BudgetTime, RequestTimeReport
@@ -36,7 +36,7 @@ class Spent(NamedTuple):
     why_not: str = ""
 
 
-def spent(admin: str | None, settings: Settings, access: Access, user: str, client_id: str) -> Spent:
+def spent(admin: str | None, settings: Settings, access: EndpointAccess, user: str, client_id: str) -> Spent:
     """Ask a running Weir for a client's request time. The endpoint `admin` must answer; without it the
     endpoint in `settings` is tried, which may be on another machine. Raises CommandError if `admin` does not
     answer.

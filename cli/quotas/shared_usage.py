@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from weir.cli.admin_endpoint import Access, AdminError, admin_address, ask
+from weir.cli.admin_endpoint import AdminError, EndpointAccess, admin_address, ask
 from weir.cli.quotas.show import SHADOW, clean, in_bytes
 from weir.proxy.admin.shared_usage import PATH, SharedUsage, SharedUsageReport
 from weir.proxy.config.settings import Settings
@@ -26,7 +26,7 @@ class SharedUsageJson(msgspec.Struct):
 
 
 def shared_usage(
-    admin: str | None, settings: Settings, access: Access, user: str, client_id: str
+    admin: str | None, settings: Settings, access: EndpointAccess, user: str, client_id: str
 ) -> SharedUsageJson | None:
     """Ask the endpoint `admin`, else that in `settings`. Return None if it does not answer."""
     address = admin_address(admin, settings)

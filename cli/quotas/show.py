@@ -28,7 +28,7 @@ _BYTES: Final = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
 _UNITS: Final = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
-class Entry(msgspec.Struct, omit_defaults=True):
+class EntryJson(msgspec.Struct, omit_defaults=True):
     """JSON object with an entity's enforced quotas, or with its shadow quotas."""
 
     entity: EntityJson
@@ -43,7 +43,7 @@ class Entry(msgspec.Struct, omit_defaults=True):
     """Scope of the entry, broker or cluster; left out if it is broker."""
 
 
-class Change(NamedTuple):
+class QuotaEdit(NamedTuple):
     """A quota's value before and after a change; None if the quota is not set."""
 
     entity: Entity
@@ -93,16 +93,16 @@ def number(value: float) -> int | float:
     return int(value) if value == value // 1 else value
 
 
-def entries(table: QuotaTable) -> Iterator[Entry]:
+def entries(table: QuotaTable) -> Iterator[EntryJson]:
     """Yield one JSON object per entity and mode, all enforced quotas before the shadow quotas."""
     for mode, grouped in ((ENFORCED, table.entities()), (SHADOW, table.shadow_entities())):
         for entity, rates in grouped:
             values = {key.value: number(rate) for key, rate in rates.items()}
             pacing, scope = table.options_of(entity, shadow=mode == SHADOW)
-            yield Entry(entity_json(entity), mode, values, pacing and pacing.value, scope.value)
+            yield EntryJson(entity_json(entity), mode, values, pacing and pacing.value, scope.value)
 
 
-def change_entry(change: Change) -> ChangeEntry:
+def change_entry(change: QuotaEdit) -> ChangeEntry:
     """Return the JSON object of a change."""
     entity, key, mode, before, after = change
     return ChangeEntry(
@@ -134,7 +134,7 @@ def _mode(table: QuotaTable, entity: Entity, mode: str) -> str:
     return f"{mode}, {options}" if options else mode
 
 
-def show_changes(changes: Iterable[Change]) -> None:
+def show_changes(changes: Iterable[QuotaEdit]) -> None:
     """Print one line per change: value before -> value after."""
     for entity, key, mode, before, after in changes:
         shadow = f" ({SHADOW})" if mode == SHADOW else ""
@@ -174,10 +174,11 @@ def compare(
     before: Mapping[tuple[Entity, QuotaKey], float],
     wanted: Mapping[tuple[Entity, QuotaKey], float | None],
     mode: str,
-) -> list[Change]:
+) -> list[QuotaEdit]:
     """Return one change per wanted quota: its value in the table, and the wanted value."""
     return [
-        Change(entity, key, mode, before.get((entity, key)), value) for (entity, key), value in wanted.items()
+        QuotaEdit(entity, key, mode, before.get((entity, key)), value)
+        for (entity, key), value in wanted.items()
     ]
 
 

@@ -42,7 +42,7 @@ config_option: Final = config_file_option("Weir's configuration, whose quota sto
 json_option: Final = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
-class Source(Protocol):
+class QuotaSource(Protocol):
     """A place where quotas are stored: a quota file, or a store in the cluster."""
 
     @property
@@ -90,7 +90,7 @@ class Source(Protocol):
 
 
 def source_options(command: F) -> F:
-    """Return the command with the options that name a store; it gets the `Source` as argument `source`."""
+    """Return the command with the options that name a store; it gets the `QuotaSource` as `source`."""
 
     @wraps(command)
     def with_source(*, quotas: Path | None, config_file: Path | None, **others: object) -> object:
@@ -99,7 +99,7 @@ def source_options(command: F) -> F:
     return quotas_option(config_option(with_source))  # type: ignore[return-value]  # with other parameters
 
 
-def open_source(quotas: Path | None, config_file: Path | None) -> Source:
+def open_source(quotas: Path | None, config_file: Path | None) -> QuotaSource:
     """Return the store that the options name. Raises CommandError, click.UsageError."""
     if config_file is None:
         if quotas is None:

@@ -10,8 +10,8 @@ from typing import Final
 import click
 
 from weir.cli.admin_endpoint import (
-    Access,
     AdminError,
+    EndpointAccess,
     access_of,
     access_options,
     ask,
@@ -86,7 +86,7 @@ def status(
 
 
 def _statuses(
-    address: Address, access: Access, interval_s: float | None
+    address: Address, access: EndpointAccess, interval_s: float | None
 ) -> Iterator[ReplicationStatus | AdminError]:
     """Yield the status once, or every `interval_s` without end; an error if Weir does not answer later on.
     Raises CommandError if it does not answer the first question.

@@ -51,7 +51,7 @@ REPLICAS: Final = ReplicaRow("partition", "from -> to", "state", "done", "lag", 
 RIGHT: Final = frozenset({"rate", "limit", "used", "done", "lag", "left"})
 
 
-class Screen(Protocol):
+class StatusScreen(Protocol):
     """An output of the status."""
 
     def show(self, status: ReplicationStatus, /) -> None:
@@ -104,7 +104,7 @@ class PrintedScreen:
         click.echo(f"weir: {error}", err=True)
 
 
-class LiveScreen:
+class LiveStatusScreen:
     """A screen that redraws the status in place on a terminal."""
 
     def __init__(self, console: Console) -> None:
@@ -139,14 +139,14 @@ class LiveScreen:
         self._live.update(Group(Text(error, style="red"), *old), refresh=True)
 
 
-def screen(*, as_json: bool, watch: bool) -> Screen:
+def screen(*, as_json: bool, watch: bool) -> StatusScreen:
     """Return the screen for standard output: JSON if `as_json`; else for a terminal or a pipe."""
     from rich.console import Console
 
     console = Console(highlight=False)
     if as_json or not console.is_terminal or console.is_dumb_terminal:
         return PrintedScreen(as_json=as_json, watch=watch)
-    return LiveScreen(console) if watch else PrintedScreen(as_json=False, watch=False, console=console)
+    return LiveStatusScreen(console) if watch else PrintedScreen(as_json=False, watch=False, console=console)
 
 
 def lines(status: ReplicationStatus) -> Iterator[str]:

@@ -12,7 +12,7 @@ from weir.cli.top.readings import TopReading, View, is_throttled, name_of
 from weir.proxy.control.snapshots.records import (
     Broker,
     ConnectionRecord,
-    Entity,
+    EntityRecord,
     Problem,
     Rates,
     Status,
@@ -114,7 +114,7 @@ def hidden(reading: TopReading) -> int:
     return sum(one.hidden for one in lists if one is not None)
 
 
-def _entity(entity: Entity, now_ms: int, history: int) -> Row:
+def _entity(entity: EntityRecord, now_ms: int, history: int) -> Row:
     level = 2 if is_throttled(entity) else 1 if (entity.usage or 0) >= 0.8 else 0
     cells = (
         name_of(entity),

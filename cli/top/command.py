@@ -12,8 +12,8 @@ import click
 import msgspec
 
 from weir.cli.admin_endpoint import (
-    Access,
     AdminError,
+    EndpointAccess,
     access_of,
     access_options,
     ask,
@@ -113,7 +113,7 @@ def top(
         _run(lambda wanted: read(ask_it, wanted), wanted, interval)
 
 
-def asking(address: Address, access: Access) -> Ask:
+def asking(address: Address, access: EndpointAccess) -> Ask:
     """Return a function that asks the endpoint at this address."""
 
     def asked(path: str, query: Mapping[str, str], kind: type[T], /) -> T:

@@ -8,14 +8,14 @@ from typing import Final
 from weir.cli.quotas.show import clean, columns
 from weir.cli.top.cells import COLUMNS, NONE, amount, bar, duration, rows, size, sparkline, state, where
 from weir.cli.top.readings import TopReading, View, name_of
-from weir.proxy.control.snapshots.records import Broker, ConnectionRecord, Connections, Entity, Record
+from weir.proxy.control.snapshots.records import Broker, ConnectionRecord, Connections, EntityRecord, Record
 from weir.proxy.control.snapshots.sentences import time_text
 
 BAR: Final = 40
 """Width (cells) of the bar of usage."""
 
 
-def found(reading: TopReading, name: str) -> Entity | ConnectionRecord | Broker | None:
+def found(reading: TopReading, name: str) -> EntityRecord | ConnectionRecord | Broker | None:
     """Return the record with the id `name` in the list of a reading; None if the list lacks it."""
     if reading.entities is not None:
         return next((one for one in reading.entities.entities if one.id == name), None)
@@ -30,7 +30,7 @@ def lines(record: Record, reading: TopReading) -> list[str]:
     """Return the lines that describe a record of this reading."""
     now_ms = reading.status.now_ms
     text: list[str] = []
-    if isinstance(record, Entity):
+    if isinstance(record, EntityRecord):
         text = [record.sentence, "", *columns(list(_entity(record, now_ms)))]
         if reading.connections_of_entity is not None:
             text += ["", *_connections(reading.connections_of_entity, reading)]
@@ -41,7 +41,7 @@ def lines(record: Record, reading: TopReading) -> list[str]:
     return [clean(line) for line in text]
 
 
-def _entity(entity: Entity, now_ms: int) -> Iterator[tuple[str, str]]:
+def _entity(entity: EntityRecord, now_ms: int) -> Iterator[tuple[str, str]]:
     rates = [rate for rate in entity.history if rate is not None]
     yield "entity", name_of(entity)
     yield "quota", f"{entity.quota}{' (shadow: throttles nobody)' if entity.shadow else ''}"

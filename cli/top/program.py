@@ -23,7 +23,7 @@ from weir.cli.top.cells import fitted, hidden, problems, rows, shown, summary
 from weir.cli.top.freshness import Freshness
 from weir.cli.top.readings import SORTS, Reader, TopReading, View, Wanted
 from weir.proxy.control.snapshots.filters import TEXT_CHARS_MAX
-from weir.proxy.control.snapshots.records import Broker, ConnectionRecord, Entity
+from weir.proxy.control.snapshots.records import Broker, ConnectionRecord, EntityRecord
 
 STYLES: Final = ("", "yellow", "bold red")
 """Style of a row by its level."""
@@ -82,7 +82,7 @@ class Program(App[None]):
         """True while a reading waits for the end of another."""
         self._paused = False
         self._opened: str | None = None
-        self._record: Entity | ConnectionRecord | Broker | None = None
+        self._record: EntityRecord | ConnectionRecord | Broker | None = None
 
     def compose(self) -> ComposeResult:
         """Yield the widgets, from the top of the screen."""
@@ -272,7 +272,7 @@ class Program(App[None]):
         self.query_one("#detail").display = True
         self.query_one("#detail").focus()
         self._show_record()
-        if isinstance(self._record, Entity):
+        if isinstance(self._record, EntityRecord):
             self._want(msgspec.structs.replace(self.wanted, entity=self._record))
 
     def _close_filter(self) -> None:

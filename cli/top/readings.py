@@ -9,7 +9,7 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from weir.proxy.control.snapshots.filters import LIMIT_MAX as LIMIT_MAX
-from weir.proxy.control.snapshots.records import Brokers, Connections, Entities, Entity, Status
+from weir.proxy.control.snapshots.records import Brokers, Connections, Entities, EntityRecord, Status
 from weir.proxy.control.snapshots.sentences import entity_text
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ class Wanted(msgspec.Struct, frozen=True):
     shadow: bool | None = None
     """True for shadow quotas, False for enforced ones; None for enforced ones, if any quota is enforced."""
     limit: int = LISTED
-    entity: Entity | None = None
+    entity: EntityRecord | None = None
     """Entity whose connections are wanted, too."""
 
 
@@ -124,12 +124,12 @@ def _entities(ask: Ask, wanted: Wanted, query: Mapping[str, str]) -> Entities:
     return Entities(now_ms=listed.now_ms, hidden=max(hidden, 0), entities=tuple(found[: wanted.limit]))
 
 
-def _rank(entity: Entity, sort: str) -> tuple[float, str, str]:
+def _rank(entity: EntityRecord, sort: str) -> tuple[float, str, str]:
     ranks = {"usage": entity.usage or 0.0, "rate": entity.rate, "name": 0.0, "throttled": entity.throttle_ms}
     return -ranks[sort], name_of(entity), f"{entity.quota} {entity.broker}"
 
 
-def _connections_of(ask: Ask, entity: Entity) -> Connections:
+def _connections_of(ask: Ask, entity: EntityRecord) -> Connections:
     query = {
         "user": entity.user or "",
         "client_id": entity.client_id or "",
@@ -141,14 +141,14 @@ def _connections_of(ask: Ask, entity: Entity) -> Connections:
     return ask("/api/connections", {key: value for key, value in query.items() if value}, Connections)
 
 
-def is_throttled(entity: Entity) -> bool:
+def is_throttled(entity: EntityRecord) -> bool:
     """Return True if the entity is throttled, or was in the last seconds: an entity does not leave its place
     between two throttle times.
     """
     return entity.throttled or entity.throttled_since_ms is not None
 
 
-def name_of(entity: Entity) -> str:
+def name_of(entity: EntityRecord) -> str:
     """Return the names of an entity, such as `user=alice, client-id=etl`."""
     names = (entity.user, entity.client_id, entity.client_id_prefix, entity.topic, entity.ip)
     return entity_text([name or "" for name in names])

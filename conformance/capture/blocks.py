@@ -49,7 +49,7 @@ class DamagedCaptureError(CaptureError):
     """A capture is cut or damaged; all events before the damage were read."""
 
 
-class Kind(IntEnum):
+class BlockKind(IntEnum):
     """Kind of a block."""
 
     RUN = 1
@@ -144,14 +144,14 @@ def check_file_head(head: bytes, name: str) -> None:
         raise CaptureError(f"{name} has version {version} of the capture format; this Weir reads {VERSION}")
 
 
-def block(kind: Kind, payload: bytes) -> bytes:
+def block(kind: BlockKind, payload: bytes) -> bytes:
     """Return a block, compressed if that makes it smaller. Raises ValueError for a payload above the
     maximum.
     """
     if len(payload) > PAYLOAD_BYTES_MAX:
         raise ValueError(f"a payload of {len(payload)} bytes")
     flags, stored = 0, payload
-    if kind != Kind.END and _is_compressible(payload):
+    if kind != BlockKind.END and _is_compressible(payload):
         packed = zlib.compress(payload, 1)
         if len(packed) < len(payload):
             flags, stored = COMPRESSED, packed

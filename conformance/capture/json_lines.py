@@ -43,13 +43,13 @@ class JsonLines:
     """The lines of a sequence of events."""
 
     def __init__(self) -> None:
-        self._connections: dict[int, _Connection] = {}
+        self._connections: dict[int, _ConnectionFrames] = {}
 
     def feed(self, event: Event) -> Iterator[bytes]:
         """Return the lines, without newlines, of the frames that are complete with this event."""
         connection = self._connections.get(event.connection)
         if connection is None or isinstance(event, Opened):
-            connection = self._connections[event.connection] = _Connection()
+            connection = self._connections[event.connection] = _ConnectionFrames()
         for line in connection.lines(event):
             yield msgspec.json.encode({"connection": event.connection, "time_ns": event.time_ns, **line})
         if len(connection.closed) == len(Side):
@@ -63,7 +63,7 @@ def json_lines(events: Iterable[Event]) -> Iterator[bytes]:
         yield from lines.feed(event)
 
 
-class _Connection:
+class _ConnectionFrames:
     """The frames of one connection."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from struct import Struct, error
 from typing import Final, NamedTuple
 
-from weir.conformance.capture.tcp import Endpoint, Segment
+from weir.conformance.capture.tcp import Segment, TcpEndpoint
 
 ETHERNET, RAW, LOOPBACK, COOKED, COOKED_2 = range(5)
 LINKS: Final = {
@@ -140,8 +140,8 @@ def _tcp(packet: Packet, at: int, end: int, source: bytes, target: bytes) -> Seg
     content = data[start:end]
     return Segment(
         packet.time_ns,
-        Endpoint(_text(source), from_port),
-        Endpoint(_text(target), to_port),
+        TcpEndpoint(_text(source), from_port),
+        TcpEndpoint(_text(target), to_port),
         sequence,
         content,
         syn=bool(flags & _SYN),

@@ -12,11 +12,11 @@ from typing import BinaryIO, Final, TypeAlias
 from weir.conformance.capture import blocks
 from weir.conformance.capture.blocks import (
     Block,
+    BlockKind,
     CaptureError,
     DamagedCaptureError,
     Index,
     IndexEntry,
-    Kind,
     Run,
     read_block,
 )
@@ -64,9 +64,9 @@ class CaptureReader:
     def _events(self, file: BinaryIO) -> Iterator[Event]:
         try:
             for found in blocks_in(file, self.name):
-                if found.kind == Kind.EVENTS:
+                if found.kind == BlockKind.EVENTS:
                     yield from blocks.events_of(found)
-                elif found.kind == Kind.RUN:
+                elif found.kind == BlockKind.RUN:
                     self.runs.append(blocks.run_of(found))
         except DamagedCaptureError as error:
             if self._on_damage is None:
@@ -93,7 +93,7 @@ def blocks_in(file: BinaryIO, name: str) -> Iterator[Block]:
             offset, kind = found.end, found.kind
     except DamagedCaptureError as error:
         raise DamagedCaptureError(f"{name}: {error}") from None
-    if kind != Kind.END:
+    if kind != BlockKind.END:
         raise DamagedCaptureError(f"{name}: {NOT_CLOSED}")
 
 
@@ -138,7 +138,7 @@ def last_index(file: BinaryIO) -> tuple[int, Index] | None:
         if end < blocks.FILE_HEAD.size:
             return None
         found = _block_at(file, end)
-        if found.kind != Kind.END or len(found.payload) != blocks.END.size:
+        if found.kind != BlockKind.END or len(found.payload) != blocks.END.size:
             return None
         (offset,) = blocks.END.unpack(found.payload)
         return (offset, blocks.index_of(_block_at(file, offset))) if offset else None
@@ -172,7 +172,7 @@ def _rebuilt(file: BinaryIO, name: str) -> list[IndexEntry]:
         entries.extend(
             blocks.index_entry(found.offset, events)
             for found in blocks_in(file, name)
-            if found.kind == Kind.EVENTS and (events := blocks.events_of(found))
+            if found.kind == BlockKind.EVENTS and (events := blocks.events_of(found))
         )
     return entries
 

@@ -20,7 +20,7 @@ import msgspec
 
 from weir.conformance.capture.blocks import CaptureError, Run
 from weir.conformance.capture.shared_queue import QueueSender
-from weir.conformance.capture.writing import CaptureReport, Task
+from weir.conformance.capture.writing import CaptureReport, WritingTask
 from weir.conformance.events import Closed, Dropped, Opened, Side
 
 QUEUE_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -233,7 +233,7 @@ class RecordedConnection:
 
 def _started(path: Path, run: Run, queue: QueueSender) -> subprocess.Popen[bytes]:
     """Start the process that writes, in a session of its own: signals of the terminal do not reach it."""
-    task = Task(run, queue.memory, queue.size)
+    task = WritingTask(run, queue.memory, queue.size)
     return subprocess.Popen(  # noqa: S603  # the path is no option: the process takes it as it comes
         [sys.executable, "-m", "weir.conformance.capture.writing", path, msgspec.json.encode(task)],
         bufsize=0,

@@ -57,7 +57,7 @@ class Redaction:
         """Replace credentials, and the payloads of records, if these are True."""
         self._credentials = credentials
         self._records = records
-        self._connections: dict[int, _Connection] = {}
+        self._connections: dict[int, _RedactedConnection] = {}
         self.filled = 0
         """Number of frames that were replaced behind their heads, because they could not be read."""
 
@@ -65,7 +65,7 @@ class Redaction:
         """Return the events that take this event's place. Bytes may be held until a frame is complete."""
         connection = self._connections.get(event.connection)
         if connection is None or isinstance(event, Opened):
-            connection = _Connection(self, lost=not isinstance(event, Opened))
+            connection = _RedactedConnection(self, lost=not isinstance(event, Opened))
             self._connections[event.connection] = connection
         match event:
             case Bytes():
@@ -97,7 +97,7 @@ class Redaction:
         return self._credentials, self._records
 
 
-class _Connection:
+class _RedactedConnection:
     """The state of one connection."""
 
     def __init__(self, redaction: Redaction, *, lost: bool) -> None:

@@ -35,7 +35,7 @@ _MODULUS: Final = 2**32
 _HALF: Final = 2**31
 
 
-class Endpoint(NamedTuple):
+class TcpEndpoint(NamedTuple):
     """One end of a connection."""
 
     host: str
@@ -49,8 +49,8 @@ class Segment(NamedTuple):
     """One TCP segment."""
 
     time_ns: int
-    source: Endpoint
-    target: Endpoint
+    source: TcpEndpoint
+    target: TcpEndpoint
     sequence: int
     data: bytes = b""
     syn: bool = False
@@ -70,7 +70,7 @@ class Reassembly:
         to which the connection was opened; if the opening is missing, the end with the lower port.
         """
         self._ports = ports
-        self._connections: dict[frozenset[Endpoint], _Connection] = {}
+        self._connections: dict[frozenset[TcpEndpoint], _TcpConnection] = {}
         """Open connections; that of the latest segment is the last."""
         self._opened = 0
         self._time_ns = 0
@@ -87,7 +87,7 @@ class Reassembly:
             client = self._client(segment)
             if client is None or not (segment.syn or segment.data):
                 return
-            connection = _Connection(self._opened, client)
+            connection = _TcpConnection(self._opened, client)
             self._opened += 1
             if len(self._connections) >= CONNECTIONS_MAX:
                 yield from self._connections.pop(next(iter(self._connections))).finish(self._time_ns)
@@ -103,7 +103,7 @@ class Reassembly:
             yield from connection.finish(self._time_ns)
         self._connections.clear()
 
-    def _client(self, segment: Segment) -> Endpoint | None:
+    def _client(self, segment: Segment) -> TcpEndpoint | None:
         """Return the client of a new connection; None if no end is a broker's."""
         if self._ports:
             if segment.target.port in self._ports:
@@ -114,10 +114,10 @@ class Reassembly:
         return max(segment.source, segment.target, key=lambda end: end.port)
 
 
-class _Connection:
+class _TcpConnection:
     """One connection."""
 
-    def __init__(self, number: int, client: Endpoint) -> None:
+    def __init__(self, number: int, client: TcpEndpoint) -> None:
         self.number = number
         self._client = client
         client_half, server_half = (_Half(number, side) for side in Side)

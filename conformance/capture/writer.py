@@ -15,11 +15,11 @@ from typing import Final, Self
 from weir.conformance.capture import blocks
 from weir.conformance.capture.blocks import (
     Block,
+    BlockKind,
     CaptureError,
     DamagedCaptureError,
     Index,
     IndexEntry,
-    Kind,
     Run,
 )
 from weir.conformance.capture.reader import blocks_in, last_index
@@ -65,7 +65,7 @@ class CaptureWriter:
         self._file: FileIO = _opened(path)
         try:
             self._offset = self._continue()
-            self._put(Kind.RUN, blocks.encode(run))
+            self._put(BlockKind.RUN, blocks.encode(run))
         except BaseException:
             self._file.close()
             raise
@@ -107,7 +107,7 @@ class CaptureWriter:
         entry = blocks.index_entry(self._offset, self._pending)
         payload = blocks.encode(self._pending)
         self._pending, self._pending_bytes = [], 0
-        self._put(Kind.EVENTS, payload)
+        self._put(BlockKind.EVENTS, payload)
         self.data_bytes += entry.data_bytes
         self._entries.append(entry)
         self._indexed_connections += len(entry.connections)
@@ -128,7 +128,7 @@ class CaptureWriter:
         try:
             self.flush()
             self._put_index()
-            self._put(Kind.END, blocks.END.pack(self._previous_index))
+            self._put(BlockKind.END, blocks.END.pack(self._previous_index))
             os.fsync(self._file.fileno())
             self.check_path()
         finally:
@@ -137,10 +137,10 @@ class CaptureWriter:
     def _put_index(self) -> None:
         index = Index(self._previous_index, self.next_connection, self._entries)
         offset = self._offset
-        self._put(Kind.INDEX, blocks.encode(index))
+        self._put(BlockKind.INDEX, blocks.encode(index))
         self._previous_index, self._entries, self._indexed_connections = offset, [], 0
 
-    def _put(self, kind: Kind, payload: bytes) -> None:
+    def _put(self, kind: BlockKind, payload: bytes) -> None:
         self._offset += self._append(blocks.block(kind, payload))
 
     def _append(self, data: bytes) -> int:
@@ -185,14 +185,14 @@ class CaptureWriter:
         end = blocks.FILE_HEAD.size
         try:
             for found in blocks_in(self._file, str(self.path)):
-                if found.kind == Kind.EVENTS and (events := blocks.events_of(found)):
+                if found.kind == BlockKind.EVENTS and (events := blocks.events_of(found)):
                     entry = blocks.index_entry(found.offset, events)
                     self._entries.append(entry)
                     self._indexed_connections += len(entry.connections)
                     self.next_connection = max(self.next_connection, entry.connections[-1] + 1)
-                elif found.kind == Kind.RUN:
+                elif found.kind == BlockKind.RUN:
                     blocks.run_of(found)
-                elif found.kind == Kind.INDEX and (index := _index(found)):
+                elif found.kind == BlockKind.INDEX and (index := _index(found)):
                     self._previous_index, self._entries, self._indexed_connections = found.offset, [], 0
                     self.next_connection = max(self.next_connection, index.next_connection)
                 end = found.end

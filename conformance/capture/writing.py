@@ -37,7 +37,7 @@ ERROR_CHARS_MAX: Final = 1000
 """Maximum length of an error's text: a report of up to 4096 bytes stays whole in a pipe."""
 
 
-class Task(msgspec.Struct, frozen=True):
+class WritingTask(msgspec.Struct, frozen=True):
     """The work of one process."""
 
     run: Run
@@ -168,7 +168,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     os.nice(NICE)
-    path, task = Path(sys.argv[1]), msgspec.json.decode(sys.argv[2], type=Task)
+    path, task = Path(sys.argv[1]), msgspec.json.decode(sys.argv[2], type=WritingTask)
     queue = QueueReceiver(task.memory, task.queue_bytes, sys.stdin.fileno())
     try:
         writer = CaptureWriter(path, task.run)

@@ -7,7 +7,7 @@ from enum import StrEnum
 import msgspec
 
 
-class Outcome(StrEnum):
+class CaseOutcome(StrEnum):
     """The target's reaction to a case's bytes."""
 
     ANSWER = "answer"
@@ -36,7 +36,7 @@ class Case(msgspec.Struct, frozen=True):
     """Version at which a response is decoded. It may differ from that in the bytes (an unknown version)."""
     data: bytes
     """Frames, with their length prefixes; the last one is the subject. Frames before it get answers first."""
-    permitted: frozenset[Outcome]
+    permitted: frozenset[CaseOutcome]
     """Outcomes that keep the protocol."""
     errors: frozenset[int] | None = None
     """Error codes that the protocol permits with ERROR; None permits every code that Kafka has."""
@@ -68,7 +68,7 @@ class Result(msgspec.Struct, frozen=True):
     api: str
     """Kafka's name of the API; "API 999" if the schemas lack it."""
     version: int
-    outcome: Outcome
+    outcome: CaseOutcome
     errors: list[int]
     """Distinct error codes in the response, ascending, without 0."""
     passed: bool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from weir.conformance.probe.case import Outcome
+from weir.conformance.probe.case import CaseOutcome
 from weir.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from weir.conformance.probe.case import Case
 
 _DID: Final = {
-    Outcome.ANSWER: "answers without an error code",
-    Outcome.ERROR: "answers with an error code",
-    Outcome.CLOSED: "closes the connection without a response",
-    Outcome.SILENCE: "sends no response",
-    Outcome.HUNG: "neither answers nor closes the connection in time",
-    Outcome.UNREADABLE: "sends an unreadable response",
-    Outcome.REFUSED: "refuses the connection",
+    CaseOutcome.ANSWER: "answers without an error code",
+    CaseOutcome.ERROR: "answers with an error code",
+    CaseOutcome.CLOSED: "closes the connection without a response",
+    CaseOutcome.SILENCE: "sends no response",
+    CaseOutcome.HUNG: "neither answers nor closes the connection in time",
+    CaseOutcome.UNREADABLE: "sends an unreadable response",
+    CaseOutcome.REFUSED: "refuses the connection",
 }
 
 
-def judge(case: Case, outcome: Outcome, errors: Collection[int], detail: str = "") -> tuple[bool, str]:
+def judge(case: Case, outcome: CaseOutcome, errors: Collection[int], detail: str = "") -> tuple[bool, str]:
     """Return (True, "") if the case permits the outcome and the error codes. Otherwise (False, line): what
     the target does, and what the protocol asks for. `detail`: text about an unreadable response.
     """
@@ -31,7 +31,7 @@ def judge(case: Case, outcome: Outcome, errors: Collection[int], detail: str = "
     return not failure, f"{case.request} {failure}".strip() if failure else ""
 
 
-def _failure(case: Case, outcome: Outcome, errors: Collection[int], detail: str) -> str:
+def _failure(case: Case, outcome: CaseOutcome, errors: Collection[int], detail: str) -> str:
     did = _DID[outcome] + (f" ({detail})" if detail else "")
     if outcome not in case.permitted:
         should = " or ".join(sorted(_DID[permitted] for permitted in case.permitted))

@@ -28,7 +28,7 @@ RESPONSE_MAX: Final = 16 << 20
 """Maximum length (bytes) of a response that is read. Decoded, a hostile one takes some ten times as much."""
 
 
-class Target(msgspec.Struct, frozen=True):
+class ProbeTarget(msgspec.Struct, frozen=True):
     """A server to probe."""
 
     host: str
@@ -38,30 +38,30 @@ class Target(msgspec.Struct, frozen=True):
     tls: ssl.SSLContext | None = None
 
 
-class LinkError(Exception):
+class ConversationError(Exception):
     """Base of what ends a conversation."""
 
 
-class RefusedError(LinkError):
+class RefusedError(ConversationError):
     """Raised if the target does not accept the connection."""
 
 
-class ClosedError(LinkError):
+class ClosedError(ConversationError):
     """Raised if the target closed the connection, by FIN or RST."""
 
 
-class HungError(LinkError):
+class HungError(ConversationError):
     """Raised if nothing came before the deadline."""
 
 
-class UnreadableError(LinkError):
+class UnreadableError(ConversationError):
     """Raised for a response that does not decode, or has another correlation id. The text says which."""
 
 
 class ProbeLink:
     """One connection. Use it in a `with` block."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: ProbeTarget) -> None:
         """Connect. Raises RefusedError."""
         self.target = target
         self._correlation_id = 0
@@ -106,7 +106,9 @@ class ProbeLink:
         return self._receive(length)
 
     def ask(self, message: Message, api_key: int, version: int, timeout_s: float | None = None) -> Message:
-        """Send a request, and return the response. Raises LinkError. `timeout_s`: instead of the target's."""
+        """Send a request, and return the response. Raises ConversationError. `timeout_s`: instead of the
+        target's.
+        """
         self._correlation_id += 1
         self.send(frame(message, api_key, version, self._correlation_id))
         return decode(self.receive(timeout_s), api_key, version, self._correlation_id)

@@ -9,7 +9,7 @@ import msgspec
 from scramp import ScramClient, ScramException
 
 from weir.conformance.probe.judging import named
-from weir.conformance.probe.link import LinkError, ProbeLink
+from weir.conformance.probe.link import ConversationError, ProbeLink
 from weir.protocol.api import ApiKey
 from weir.protocol.framing import LENGTH
 from weir.protocol.messages import (
@@ -24,7 +24,7 @@ from weir.protocol.messages import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from weir.conformance.probe.link import Target
+    from weir.conformance.probe.link import ProbeTarget
 
 PLAIN: Final = "PLAIN"
 MECHANISMS: Final = (PLAIN, "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -38,12 +38,12 @@ class Login(msgspec.Struct, frozen=True):
     mechanism: str = PLAIN
 
 
-class LoginError(LinkError):
+class TargetLoginError(ConversationError):
     """Raised if the target refuses the credentials. The text has no password."""
 
 
-def connect(target: Target, login: Login | None) -> ProbeLink:
-    """Return a connection on which requests may be sent. Raises LinkError."""
+def connect(target: ProbeTarget, login: Login | None) -> ProbeLink:
+    """Return a connection on which requests may be sent. Raises ConversationError."""
     link = ProbeLink(target)
     try:
         if login is not None:
@@ -55,7 +55,9 @@ def connect(target: Target, login: Login | None) -> ProbeLink:
 
 
 def log_in(link: ProbeLink, login: Login) -> None:
-    """Authenticate. Raises LinkError; LoginError if the target refuses the mechanism or the user."""
+    """Authenticate. Raises ConversationError; TargetLoginError if the target refuses the mechanism or the
+    user.
+    """
     exchange = _shake_hands(link, login)
     try:
         if login.mechanism == PLAIN:
@@ -63,7 +65,7 @@ def log_in(link: ProbeLink, login: Login) -> None:
         else:
             _scram(exchange, login)
     except (ScramException, UnicodeDecodeError):
-        raise LoginError("the target's SCRAM messages are wrong, or the password is") from None
+        raise TargetLoginError("the target's SCRAM messages are wrong, or the password is") from None
 
 
 def plain_token(login: Login) -> bytes:
@@ -80,7 +82,7 @@ def _shake_hands(link: ProbeLink, login: Login) -> Callable[[bytes], bytes]:
     answer = link.ask(request, ApiKey.SASL_HANDSHAKE, 1 if framed else 0)
     assert isinstance(answer, SaslHandshakeResponse)
     if answer.error_code:
-        raise LoginError(
+        raise TargetLoginError(
             f"the target answers SaslHandshake for {login.mechanism} with {named([answer.error_code])}"
         )
     return partial(_authenticate, link) if framed else partial(_bare, link)
@@ -90,7 +92,7 @@ def _authenticate(link: ProbeLink, token: bytes) -> bytes:
     answer = link.ask(SaslAuthenticateRequest(auth_bytes=token), ApiKey.SASL_AUTHENTICATE, 0)
     assert isinstance(answer, SaslAuthenticateResponse)
     if answer.error_code:
-        raise LoginError(f"the target refuses the login with {named([answer.error_code])}")
+        raise TargetLoginError(f"the target refuses the login with {named([answer.error_code])}")
     return answer.auth_bytes
 
 

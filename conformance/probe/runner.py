@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from weir.conformance.probe import sasl
-from weir.conformance.probe.case import Case, Outcome, Result
+from weir.conformance.probe.case import Case, CaseOutcome, Result
 from weir.conformance.probe.judging import judge
 from weir.conformance.probe.link import (
     ClosedError,
+    ConversationError,
     HungError,
-    LinkError,
     ProbeLink,
-    Target,
+    ProbeTarget,
     UnreadableError,
     decode,
     frame,
@@ -27,7 +27,7 @@ from weir.conformance.probe.malformed import base_name, malformed
 from weir.conformance.probe.quotas import QuotaProfile
 from weir.conformance.probe.requests import HARMFUL, Names, well_formed
 from weir.conformance.probe.scratch import (
-    Cluster,
+    TargetCluster,
     UnusableError,
     api_name,
     error_codes,
@@ -71,10 +71,10 @@ class GoneError(UnusableError):
     """Raised if the target stopped in the middle of the run."""
 
 
-class Options(msgspec.Struct, frozen=True):
+class ProbeOptions(msgspec.Struct, frozen=True):
     """One run."""
 
-    target: Target
+    target: ProbeTarget
     login: Login | None = None
     seed: int = 0
     randoms: int = 3
@@ -97,17 +97,17 @@ class Options(msgspec.Struct, frozen=True):
         return selected(name, self.only) and not (self.skip and selected(name, self.skip))
 
 
-def requests_of(cluster: Cluster, names: Names, options: Options) -> Iterator[Case]:
+def requests_of(cluster: TargetCluster, names: Names, options: ProbeOptions) -> Iterator[Case]:
     """Yield the well-formed requests."""
     yield from well_formed(cluster.offered, names, options.seed, options.randoms)
 
 
-def malformed_of(cluster: Cluster, names: Names, options: Options) -> Iterator[Case]:
+def malformed_of(cluster: TargetCluster, names: Names, options: ProbeOptions) -> Iterator[Case]:
     """Yield the malformed requests."""
     yield from malformed(cluster.offered, names, options.seed)
 
 
-def sasl_of(cluster: Cluster, _names: Names, options: Options) -> Iterator[Case]:
+def sasl_of(cluster: TargetCluster, _names: Names, options: ProbeOptions) -> Iterator[Case]:
     """Yield SASL requests out of order."""
     login, usable = options.login, cluster.usable()
     if login is None:
@@ -117,7 +117,7 @@ def sasl_of(cluster: Cluster, _names: Names, options: Options) -> Iterator[Case]
         yield from sasl.cases(usable, login.mechanism, token)
 
 
-SOURCES: Final[Sequence[Callable[[Cluster, Names, Options], Iterable[Case]]]] = (
+SOURCES: Final[Sequence[Callable[[TargetCluster, Names, ProbeOptions], Iterable[Case]]]] = (
     requests_of,
     malformed_of,
     sasl_of,
@@ -125,12 +125,12 @@ SOURCES: Final[Sequence[Callable[[Cluster, Names, Options], Iterable[Case]]]] = 
 """Sources of cases in the profile `protocol`, in their order."""
 
 
-class Run:
+class ProbeRun:
     """One run of the probe. Iterate over `results()` once."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: ProbeOptions) -> None:
         self.options = options
-        self.cluster = Cluster(options.target, options.login, {})
+        self.cluster = TargetCluster(options.target, options.login, {})
         self.names = Names.fresh()
         self.total = 0
         """Number of cases, known when the first result comes."""
@@ -152,7 +152,7 @@ class Run:
         Raises UnusableError: the target cannot be probed, or stopped.
         """
         try:
-            self.cluster = Cluster(self.options.target, self.options.login, offered_by(self.options))
+            self.cluster = TargetCluster(self.options.target, self.options.login, offered_by(self.options))
             if self.options.quotas:
                 self._quotas = quota_profile(self.options)
             with scratch(self.cluster, self.names) as names:
@@ -165,7 +165,7 @@ class Run:
                     self._remove_groups(names, cases)
                 if self._quotas is not None:
                     yield from self._quota_results(self._quotas, names)
-        except LinkError as error:
+        except ConversationError as error:
             raise self._unusable(error) from None
 
     def _cases(self, names: Names) -> list[Case]:
@@ -179,7 +179,7 @@ class Run:
             repeat = f"{self.options.command} --profile quotas --only '{result.case}'"
             yield msgspec.structs.replace(result, repeat=repeat)
 
-    def _unusable(self, error: LinkError) -> UnusableError:
+    def _unusable(self, error: ConversationError) -> UnusableError:
         place = f"{self.options.target.host}:{self.options.target.port}"
         text = str(error).removeprefix(f"{place}: ")
         if not isinstance(error, ClosedError):
@@ -188,7 +188,7 @@ class Run:
         return UnusableError(f"{place} closes the connection ({text}): does this listener need {options}?")
 
     def _remove_groups(self, names: Names, cases: Iterable[Case]) -> None:
-        with contextlib.suppress(LinkError, UnusableError):
+        with contextlib.suppress(ConversationError, UnusableError):
             offsets = (ApiKey.OFFSET_COMMIT, ApiKey.JOIN_GROUP)
             used = {
                 name for case in cases if case.api_key in offsets for name in (case.name, base_name(case))
@@ -220,14 +220,14 @@ class Run:
                 return result
             time.sleep(POLL_S)
 
-    def _outcome(self, case: Case) -> tuple[Outcome, list[int], str]:
+    def _outcome(self, case: Case) -> tuple[CaseOutcome, list[int], str]:
         """Run a case once. Raises GoneError if the target has stopped."""
         deadline = time.monotonic() + GONE_S
         while True:
             found = attempt(self.options, case)
-            if found[0] is Outcome.HUNG:
+            if found[0] is CaseOutcome.HUNG:
                 self._check(case)
-            if found[0] is not Outcome.REFUSED:
+            if found[0] is not CaseOutcome.REFUSED:
                 return found
             if time.monotonic() > deadline:
                 raise self._gone(case, found[2])
@@ -237,7 +237,7 @@ class Run:
         """Raise GoneError if the target does not even answer ApiVersions."""
         try:
             offered_by(self.options)
-        except LinkError as error:
+        except ConversationError as error:
             raise self._gone(case, str(error)) from None
 
     def _gone(self, case: Case, detail: str) -> GoneError:
@@ -252,8 +252,8 @@ class Run:
         return f"{self.options.command} --only '{case.name}' --seed {self.options.seed}"
 
 
-def quota_profile(options: Options) -> QuotaProfile:
-    """Return the quota profile with its checks. Raises LinkError."""
+def quota_profile(options: ProbeOptions) -> QuotaProfile:
+    """Return the quota profile with its checks. Raises ConversationError."""
     return QuotaProfile(
         options.target,
         options.login,
@@ -262,8 +262,8 @@ def quota_profile(options: Options) -> QuotaProfile:
     )
 
 
-def offered_by(options: Options) -> dict[int, VersionRange]:
-    """Return API key → versions of the target's ApiVersions response, version 0. Raises LinkError."""
+def offered_by(options: ProbeOptions) -> dict[int, VersionRange]:
+    """Return API key → versions of the target's ApiVersions response, version 0. Raises ConversationError."""
     with connect(options.target, options.login) as link:
         answer = link.ask(ApiVersionsRequest(), ApiKey.API_VERSIONS, 0)
     assert isinstance(answer, ApiVersionsResponse)
@@ -300,27 +300,27 @@ def selected(name: str, only: Sequence[str]) -> bool:
     )
 
 
-def attempt(options: Options, case: Case) -> tuple[Outcome, list[int], str]:
+def attempt(options: ProbeOptions, case: Case) -> tuple[CaseOutcome, list[int], str]:
     """Send a case's bytes. Return the outcome, the error codes, and a text about it."""
     try:
         link = connect(options.target, None if case.unauthenticated else options.login)
-    except LinkError as error:
-        return Outcome.REFUSED, [], str(error)
+    except ConversationError as error:
+        return CaseOutcome.REFUSED, [], str(error)
     with link:
         try:
             return _converse(link, case)
         except UnreadableError as error:
-            return Outcome.UNREADABLE, [], str(error)
+            return CaseOutcome.UNREADABLE, [], str(error)
         except HungError:
-            return Outcome.HUNG, [], ""
+            return CaseOutcome.HUNG, [], ""
         except ClosedError:
-            return Outcome.CLOSED, [], ""
+            return CaseOutcome.CLOSED, [], ""
 
 
-def _converse(link: ProbeLink, case: Case) -> tuple[Outcome, list[int], str]:
-    """Send the bytes, and read a response for each frame. Raises LinkError."""
+def _converse(link: ProbeLink, case: Case) -> tuple[CaseOutcome, list[int], str]:
+    """Send the bytes, and read a response for each frame. Raises ConversationError."""
     *before, subject = _frames(case.data)
-    silent = Outcome.SILENCE in case.permitted
+    silent = CaseOutcome.SILENCE in case.permitted
     marker = frame(ApiVersionsRequest(), ApiKey.API_VERSIONS, 0, MARKER_ID) if silent else b""
     size = case.segment_bytes or len(case.data + marker)
     for start in range(0, len(case.data + marker), size):
@@ -338,14 +338,14 @@ def _converse(link: ProbeLink, case: Case) -> tuple[Outcome, list[int], str]:
             )
     data = link.receive()
     if silent and int.from_bytes(data[:4], signed=True) == MARKER_ID:
-        return Outcome.SILENCE, [], ""
+        return CaseOutcome.SILENCE, [], ""
     expected = int.from_bytes(subject[8:_HEAD_BYTES], signed=True)
     try:
         response = decode(data, case.api_key, case.version, expected)
     except ProtocolError as error:
         raise UnreadableError(str(error)) from None
     codes = error_codes(response, case.api_key, case.version)
-    return (Outcome.ERROR if codes else Outcome.ANSWER), codes, ""
+    return (CaseOutcome.ERROR if codes else CaseOutcome.ANSWER), codes, ""
 
 
 def _frames(data: bytes) -> list[bytes]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from weir.conformance.probe.case import Case, Outcome
+from weir.conformance.probe.case import Case, CaseOutcome
 from weir.conformance.probe.link import frame
 from weir.protocol.api import ApiKey
 from weir.protocol.error_codes import ErrorCode
@@ -37,8 +37,8 @@ _GARBAGE: Final = b"\xfe\xfdweir-probe\xff"
 _ILLEGAL: Final = frozenset({int(ErrorCode.ILLEGAL_SASL_STATE)})
 _FAILED: Final = _ILLEGAL | {int(ErrorCode.SASL_AUTHENTICATION_FAILED)}
 _UNSUPPORTED: Final = frozenset({int(ErrorCode.UNSUPPORTED_SASL_MECHANISM)})
-_REFUSED: Final = frozenset({Outcome.ERROR, Outcome.CLOSED})
-_ANSWERED: Final = frozenset({Outcome.ANSWER})
+_REFUSED: Final = frozenset({CaseOutcome.ERROR, CaseOutcome.CLOSED})
+_ANSWERED: Final = frozenset({CaseOutcome.ANSWER})
 
 
 def unasked_cases(offered: Mapping[int, VersionRange]) -> Iterator[Case]:
@@ -61,7 +61,7 @@ def cases(
     yield from _before_handshake(offered)
     for version in offered.get(ApiKey.SASL_HANDSHAKE, ()):
         unknown = _Dialog().handshake(_UNKNOWN_MECHANISM, version)
-        yield _case("unknown-mechanism", unknown, frozenset({Outcome.ERROR}), _UNSUPPORTED, "KIP-43")
+        yield _case("unknown-mechanism", unknown, frozenset({CaseOutcome.ERROR}), _UNSUPPORTED, "KIP-43")
         twice = _Dialog().handshake(mechanism, version).handshake(mechanism, version)
         yield _case("twice", twice, _REFUSED, _ILLEGAL)
         other = _Dialog().handshake(mechanism, version).list_groups(offered)
@@ -79,12 +79,12 @@ def _before_handshake(offered: Mapping[int, VersionRange]) -> Iterator[Case]:
     twice = _Dialog().api_versions().api_versions()
     yield _case("twice-unauthenticated", twice, _ANSWERED | _REFUSED, _ILLEGAL, "KIP-35")
     handshake = _Dialog().api_versions().handshake(_UNKNOWN_MECHANISM, 0)
-    yield _case("after-api-versions", handshake, frozenset({Outcome.ERROR}), _UNSUPPORTED, "KIP-35")
+    yield _case("after-api-versions", handshake, frozenset({CaseOutcome.ERROR}), _UNSUPPORTED, "KIP-35")
     for name, size, dangerous in (("large", RECEIVE_MAX_BYTES + 1, False), ("huge", 0x7FFFFFFF, True)):
         yield _case(
             f"unauthenticated-{name}",
             _Dialog().frame_of(size),
-            frozenset({Outcome.CLOSED}),
+            frozenset({CaseOutcome.CLOSED}),
             None,
             "sasl.server.max.receive.size",
             dangerous=dangerous,
@@ -93,7 +93,7 @@ def _before_handshake(offered: Mapping[int, VersionRange]) -> Iterator[Case]:
 
 def _bare_tokens(offered: Mapping[int, VersionRange], mechanism: str, token: bytes | None) -> Iterator[Case]:
     """Yield tokens after SaslHandshake v0."""
-    closed = frozenset({Outcome.CLOSED})
+    closed = frozenset({CaseOutcome.CLOSED})
     garbage = _Dialog().handshake(mechanism, 0).bare(_GARBAGE)
     yield _case("bare-token-garbage", garbage, closed, None, "KIP-43")
     framed = _Dialog().handshake(mechanism, 0).token(_GARBAGE, 0)
@@ -164,7 +164,7 @@ class _Dialog:
 def _case(
     name: str,
     dialog: _Dialog,
-    permitted: frozenset[Outcome],
+    permitted: frozenset[CaseOutcome],
     errors: frozenset[int] | None,
     reference: str = ORDER,
     *,

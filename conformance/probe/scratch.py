@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from weir.conformance.probe.judging import named
-from weir.conformance.probe.link import ClosedError, LinkError, Target, UnreadableError, same_host
+from weir.conformance.probe.link import (
+    ClosedError,
+    ConversationError,
+    ProbeTarget,
+    UnreadableError,
+    same_host,
+)
 from weir.conformance.probe.login import Login, connect
 from weir.conformance.probe.requests.names import Names
 from weir.protocol import schema
@@ -49,10 +55,10 @@ class UnusableError(Exception):
     """Raised if the target cannot be probed. The text says why, and what to do."""
 
 
-class Cluster:
+class TargetCluster:
     """The target as a client sees it: what it offers, and how to reach it."""
 
-    def __init__(self, target: Target, login: Login | None, offered: Mapping[int, VersionRange]) -> None:
+    def __init__(self, target: ProbeTarget, login: Login | None, offered: Mapping[int, VersionRange]) -> None:
         self.target = target
         self.login = login
         self.offered = offered
@@ -79,8 +85,8 @@ class Cluster:
     def ask(
         self, message: Message, api_key: ApiKey, at_most: int = 32_767, timeout_s: float | None = None
     ) -> Message:
-        """Send a request on a connection of its own; return the response. Raises LinkError, UnusableError.
-        `timeout_s`: instead of the target's.
+        """Send a request on a connection of its own; return the response. Raises ConversationError,
+        UnusableError. `timeout_s`: instead of the target's.
         """
         version = self.version(api_key, at_most)
         if version is None:
@@ -116,10 +122,10 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def scratch(cluster: Cluster, names: Names) -> Iterator[Names]:
+def scratch(cluster: TargetCluster, names: Names) -> Iterator[Names]:
     """Create the run's topic; give its names, with ids; remove everything with these names in the end.
 
-    Raises UnusableError, LinkError.
+    Raises UnusableError, ConversationError.
     """
     try:
         yield _created(cluster, names)
@@ -127,7 +133,7 @@ def scratch(cluster: Cluster, names: Names) -> Iterator[Names]:
         _remove(cluster, names)
 
 
-def _created(cluster: Cluster, names: Names) -> Names:
+def _created(cluster: TargetCluster, names: Names) -> Names:
     """Create the topic. A target that cannot answer is probed without it: the cases show its faults."""
     try:
         return _prepared(cluster, names)
@@ -136,13 +142,13 @@ def _created(cluster: Cluster, names: Names) -> Names:
         return names
 
 
-def _go_without(cluster: Cluster, reason: str) -> None:
+def _go_without(cluster: TargetCluster, reason: str) -> None:
     cluster.notes.append(
         f"probed without the scratch topic: {reason}; cases that use a topic may show errors for its lack"
     )
 
 
-def _prepared(cluster: Cluster, names: Names) -> Names:
+def _prepared(cluster: TargetCluster, names: Names) -> Names:
     found = cluster.metadata(None if cluster.version(ApiKey.METADATA) else names.topic)
     node_id = _node_id(cluster.target, found)
     if ApiKey.CREATE_TOPICS in cluster.offered:
@@ -153,7 +159,7 @@ def _prepared(cluster: Cluster, names: Names) -> Names:
     return _await_topic(cluster, names)
 
 
-def _node_id(target: Target, found: MetadataResponse) -> int:
+def _node_id(target: ProbeTarget, found: MetadataResponse) -> int:
     """Return the id of the broker that is probed: the one with the target's address, or the first."""
     brokers = sorted(found.brokers, key=lambda broker: broker.node_id)
     there = [broker for broker in brokers if broker.port == target.port]
@@ -161,7 +167,7 @@ def _node_id(target: Target, found: MetadataResponse) -> int:
     return next((broker.node_id for broker in (*same, *brokers)), 0)
 
 
-def _create(cluster: Cluster, names: Names, node_id: int) -> None:
+def _create(cluster: TargetCluster, names: Names, node_id: int) -> None:
     """Create the topic with its leaders at the target: other brokers would answer NOT_LEADER."""
     placed = [
         CreateTopicsRequest.CreatableReplicaAssignment(partition_index=number, broker_ids=[node_id])
@@ -181,7 +187,7 @@ def _create(cluster: Cluster, names: Names, node_id: int) -> None:
             )
 
 
-def at_controller(cluster: Cluster, message: Message, api_key: ApiKey) -> Message:
+def at_controller(cluster: TargetCluster, message: Message, api_key: ApiKey) -> Message:
     """Ask the target, or the controller if the target says that it is not the controller."""
     answer = cluster.ask(message, api_key, timeout_s=READY_S)
     codes = error_codes(answer, api_key, cluster.version(api_key) or 0)
@@ -193,10 +199,10 @@ def at_controller(cluster: Cluster, message: Message, api_key: ApiKey) -> Messag
         raise UnusableError("the target is not the controller, and does not name it: probe the controller")
     host, port = addresses[found.controller_id]
     there = msgspec.structs.replace(cluster.target, host=host, port=port)
-    return Cluster(there, cluster.login, cluster.offered).ask(message, api_key, timeout_s=READY_S)
+    return TargetCluster(there, cluster.login, cluster.offered).ask(message, api_key, timeout_s=READY_S)
 
 
-def _await_topic(cluster: Cluster, names: Names) -> Names:
+def _await_topic(cluster: TargetCluster, names: Names) -> Names:
     """Wait until each partition has a leader. Return the names with the topic's id."""
     automatic = ApiKey.CREATE_TOPICS not in cluster.offered
     deadline = time.monotonic() + (AUTOMATIC_S if automatic else READY_S)
@@ -212,7 +218,7 @@ def _await_topic(cluster: Cluster, names: Names) -> Names:
     return names
 
 
-def _await_coordinator(cluster: Cluster, names: Names, kind: int) -> None:
+def _await_coordinator(cluster: TargetCluster, names: Names, kind: int) -> None:
     """Wait until the target has a coordinator: the first request creates its topic."""
     version = cluster.version(ApiKey.FIND_COORDINATOR, at_most=3)
     if version is None or (kind and not version):
@@ -228,7 +234,7 @@ def _await_coordinator(cluster: Cluster, names: Names, kind: int) -> None:
     cluster.notes.append(f"the target has no coordinator after {READY_S:g} s; its cases show error 15")
 
 
-def _remove(cluster: Cluster, names: Names) -> None:
+def _remove(cluster: TargetCluster, names: Names) -> None:
     """Remove all topics with the run's prefix. Notes failures, as the run has its results already."""
     try:
         left = _topics(cluster, names)
@@ -236,11 +242,11 @@ def _remove(cluster: Cluster, names: Names) -> None:
             cluster.left.append(f"the target has no DeleteTopics: remove {', '.join(left)}")
         elif left:
             _delete(cluster, left)
-    except (LinkError, UnusableError) as error:
+    except (ConversationError, UnusableError) as error:
         cluster.left.append(f"the topic {names.topic} may be left: {error}")
 
 
-def _topics(cluster: Cluster, names: Names) -> list[str]:
+def _topics(cluster: TargetCluster, names: Names) -> list[str]:
     """Return the topics with the run's prefix; without a list of topics, the one that it created."""
     if cluster.version(ApiKey.METADATA) == 0:
         return [names.topic]
@@ -251,7 +257,7 @@ def _topics(cluster: Cluster, names: Names) -> list[str]:
     return [topic.name for topic in found.topics if topic.name and topic.name.startswith(names.prefix)]
 
 
-def _delete(cluster: Cluster, topics: list[str]) -> None:
+def _delete(cluster: TargetCluster, topics: list[str]) -> None:
     states = [DeleteTopicsRequest.DeleteTopicState(name=name) for name in topics]
     modern = (cluster.version(ApiKey.DELETE_TOPICS) or 0) >= 6
     request = DeleteTopicsRequest(
@@ -264,10 +270,10 @@ def _delete(cluster: Cluster, topics: list[str]) -> None:
             cluster.left.append(f"the topic {result.name} is left: {named([result.error_code])}")
 
 
-def remove_groups(cluster: Cluster, groups: list[str]) -> None:
+def remove_groups(cluster: TargetCluster, groups: list[str]) -> None:
     """Remove the groups of cases, as far as they are empty: others end with their members."""
     if groups and cluster.version(ApiKey.DELETE_GROUPS) is not None:
-        with contextlib.suppress(LinkError):
+        with contextlib.suppress(ConversationError):
             cluster.ask(DeleteGroupsRequest(groups_names=groups), ApiKey.DELETE_GROUPS)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from weir.conformance.report.groups import (
     Checked,
-    Group,
+    FindingGroup,
     Groups,
     VerifyReport,
     parse_report,
@@ -22,18 +22,18 @@ from weir.conformance.report.groups import (
 from weir.conformance.report.junit import junit, probe_junit
 from weir.conformance.report.page import ToolMissingError, check_tool, render
 from weir.conformance.report.probe_page import probe_page
-from weir.conformance.report.probed import Probed, ProbeReport, Verdict, alike, probe_report
+from weir.conformance.report.probed import CaseVerdict, Probed, ProbeReport, alike, probe_report
 from weir.conformance.report.text import counted, ranges, size, visible
 from weir.conformance.report.verify_page import spoken, verify_page
 
 __all__ = [
+    "CaseVerdict",
     "Checked",
-    "Group",
+    "FindingGroup",
     "Groups",
     "ProbeReport",
     "Probed",
     "ToolMissingError",
-    "Verdict",
     "VerifyReport",
     "alike",
     "check_tool",

@@ -22,7 +22,7 @@ GROUPS_MAX: Final = 10_000
 ORDER: Final = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTE: 2}
 
 
-class Group(msgspec.Struct):
+class FindingGroup(msgspec.Struct):
     """Findings with the same key."""
 
     first: Finding
@@ -53,7 +53,7 @@ class Checked(msgspec.Struct):
 class VerifyReport(msgspec.Struct):
     """JSON of `weir verify --json`, which serves as a baseline too."""
 
-    findings: list[Group]
+    findings: list[FindingGroup]
     checked: Checked | None = None
     """None in a report of an older Weir."""
 
@@ -64,7 +64,7 @@ class Groups:
     def __init__(self, known: Iterable[Key] = ()) -> None:
         """`known`: keys of the baseline."""
         self._known = frozenset(known)
-        self._groups: dict[Key, Group] = {}
+        self._groups: dict[Key, FindingGroup] = {}
 
     def add(self, finding: Finding, capture: str = "") -> None:
         """Count one finding of a capture. Above `GROUPS_MAX`, findings outside the baseline are counted by
@@ -77,9 +77,9 @@ class Groups:
         if key in self._groups:
             self._groups[key].count += 1
         else:
-            self._groups[key] = Group(finding, 1, key not in self._known, capture)
+            self._groups[key] = FindingGroup(finding, 1, key not in self._known, capture)
 
-    def sorted(self) -> list[Group]:
+    def sorted(self) -> list[FindingGroup]:
         """Return the groups: errors first, then by API, version and rule."""
         return sorted(
             self._groups.values(),
@@ -94,7 +94,7 @@ class Groups:
         return VerifyReport(self.sorted(), checked)
 
 
-def totals(groups: Iterable[Group]) -> dict[Severity, int]:
+def totals(groups: Iterable[FindingGroup]) -> dict[Severity, int]:
     """Return the numbers of findings, errors first; without severities that have none."""
     found = dict.fromkeys(ORDER, 0)
     for group in groups:

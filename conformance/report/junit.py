@@ -5,22 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
-from weir.conformance.report.probed import Verdict
+from weir.conformance.report.probed import CaseVerdict
 from weir.conformance.report.text import visible
 from weir.conformance.verify.rules import RULES, R
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from weir.conformance.report.groups import Group
+    from weir.conformance.report.groups import FindingGroup
     from weir.conformance.report.probed import ProbeReport
 
 
-def junit(groups: Sequence[Group], without: Collection[str] = ()) -> bytes:
+def junit(groups: Sequence[FindingGroup], without: Collection[str] = ()) -> bytes:
     """Return the XML of findings: a rule fails if it has new errors or warnings. `without`: names of rules
     that were switched off; they count as skipped.
     """
-    by_rule: dict[R, list[Group]] = {}
+    by_rule: dict[R, list[FindingGroup]] = {}
     for group in groups:
         if group.fails:
             by_rule.setdefault(group.first.rule, []).append(group)
@@ -38,12 +38,12 @@ def junit(groups: Sequence[Group], without: Collection[str] = ()) -> bytes:
 def probe_junit(report: ProbeReport) -> bytes:
     """Return the XML of a probe. A failure that is known passes; an expected case that was not run fails."""
     tests = len(report.cases) + len(report.missing)
-    suite = _suite("weir probe", tests, report.count(Verdict.FAILED) + len(report.missing))
+    suite = _suite("weir probe", tests, report.count(CaseVerdict.FAILED) + len(report.missing))
     for one in report.cases:
         result = one.result
         place = f"weir.probe.{visible(result.api)}.v{result.version}"
         case = ET.SubElement(suite, "testcase", classname=place, name=visible(result.case))
-        if one.verdict is Verdict.FAILED:
+        if one.verdict is CaseVerdict.FAILED:
             _fail(case, visible(one.message), visible(f"{result.summary}: {result.repeat}"))
     for name in report.missing:
         case = ET.SubElement(suite, "testcase", classname="weir.probe", name=visible(name))
@@ -66,6 +66,6 @@ def _xml(suite: ET.Element) -> bytes:
     return out
 
 
-def _line(group: Group) -> str:
+def _line(group: FindingGroup) -> str:
     one = group.first
     return f"{one.api} v{one.version} {visible(one.path)}: {visible(one.message)} ({group.count} times)"

@@ -41,7 +41,7 @@ SIGNS: Final = {
 }
 
 
-class Cell(msgspec.Struct, frozen=True):
+class VersionCell(msgspec.Struct, frozen=True):
     """One version of an API."""
 
     tone: Tone
@@ -55,19 +55,19 @@ class Cell(msgspec.Struct, frozen=True):
     """Fragment of a link to its cards or cases; "" without a link."""
 
 
-class Row(msgspec.Struct, frozen=True):
+class ApiRow(msgspec.Struct, frozen=True):
     """One API."""
 
     api_key: int
     name: str
-    cells: list[Cell]
+    cells: list[VersionCell]
 
 
 class Matrix(msgspec.Struct, frozen=True):
     """Cells by API and version."""
 
     columns: list[str]
-    rows: list[Row]
+    rows: list[ApiRow]
     left_out: int = 0
     """Number of APIs without a row."""
 
@@ -78,13 +78,15 @@ def cell_id(api: str, version: int) -> str:
 
 
 def matrix(
-    names: Mapping[int, str], seen: Mapping[tuple[int, int], Cell], joined: Callable[[list[Cell]], Cell]
+    names: Mapping[int, str],
+    seen: Mapping[tuple[int, int], VersionCell],
+    joined: Callable[[list[VersionCell]], VersionCell],
 ) -> Matrix:
     """Return the matrix. `names`: API key → name; `seen`: cells by API key and version; `joined` makes one
     cell of those of versions without a column (a peer may invent versions).
     """
     keys = sorted(names)
-    by_api: dict[int, dict[int, Cell]] = {key: {} for key in keys}
+    by_api: dict[int, dict[int, VersionCell]] = {key: {} for key in keys}
     for (key, version), cell in seen.items():
         by_api[key][version] = cell
     known = [found for key in keys if (found := known_versions(key)) is not None]
@@ -97,16 +99,16 @@ def matrix(
         cells = [by_api[key].get(version) or _unseen(key, version) for version in columns]
         if has_others:
             others = [cell for version, cell in sorted(by_api[key].items()) if version not in columns]
-            cells.append(joined(others) if others else Cell(Tone.NONE))
-        rows.append(Row(key, names[key], cells))
+            cells.append(joined(others) if others else VersionCell(Tone.NONE))
+        rows.append(ApiRow(key, names[key], cells))
     headings = [str(version) for version in columns] + (["other"] if has_others else [])
     return Matrix(headings, rows, len(keys) - len(shown))
 
 
-def _unseen(api_key: int, version: int) -> Cell:
+def _unseen(api_key: int, version: int) -> VersionCell:
     known = known_versions(api_key)
     if known is None or version not in known:
-        return Cell(Tone.NONE, f"v{version}")
+        return VersionCell(Tone.NONE, f"v{version}")
     api = schema.api(api_key)
     name = f"API {api_key}" if api is None else api.name
-    return Cell(Tone.UNSEEN, f"v{version}", SIGNS[Tone.UNSEEN], title=f"{name} v{version}: not seen")
+    return VersionCell(Tone.UNSEEN, f"v{version}", SIGNS[Tone.UNSEEN], title=f"{name} v{version}: not seen")

@@ -79,7 +79,7 @@ class Card(msgspec.Struct, frozen=True):
     """Remark on what the card leaves out."""
 
 
-class Passed(msgspec.Struct, frozen=True):
+class PassedCases(msgspec.Struct, frozen=True):
     """Cases of one cell that passed, with the same outcome."""
 
     outcome: str
@@ -94,7 +94,7 @@ class CellCases(msgspec.Struct, frozen=True):
     """"Metadata v9"."""
     count: str
     tone: Tone
-    passed: list[Passed]
+    passed: list[PassedCases]
     failed: list[str]
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from weir.conformance.report.matrix import SIGNS, Cell, Tone, cell_id, matrix
-from weir.conformance.report.page import Card, CellCases, Page, Panel, Passed, by_weight, origins, worst
-from weir.conformance.report.probed import Verdict, alike
+from weir.conformance.report.matrix import SIGNS, Tone, VersionCell, cell_id, matrix
+from weir.conformance.report.page import Card, CellCases, Page, Panel, PassedCases, by_weight, origins, worst
+from weir.conformance.report.probed import CaseVerdict, alike
 from weir.conformance.report.text import counted, ranges, visible
 from weir.protocol import schema
 
@@ -24,7 +24,7 @@ _LEGEND: Final = [
     (Tone.UNSEEN, "no cases"),
     (Tone.NONE, "no such version"),
 ]
-_TONES: Final = {Verdict.PASSED: Tone.OK, Verdict.KNOWN: Tone.NOTE, Verdict.FAILED: Tone.ERROR}
+_TONES: Final = {CaseVerdict.PASSED: Tone.OK, CaseVerdict.KNOWN: Tone.NOTE, CaseVerdict.FAILED: Tone.ERROR}
 _NO_KEY: Final = 1 << 16
 """First number for results that name no API of the schemas, such as those of quotas."""
 _REPEATS_MAX: Final = 5
@@ -50,7 +50,7 @@ def probe_page(report: ProbeReport) -> Page:
         panels=_panels(probed, cards),
         facts=[
             ("cases", f"{len(probed):,}"),
-            ("passed", f"{report.count(Verdict.PASSED):,}"),
+            ("passed", f"{report.count(CaseVerdict.PASSED):,}"),
             ("APIs", f"{len({one.result.api for one in probed}):,}"),
             ("seed", str(report.seed)),
         ],
@@ -70,7 +70,7 @@ def probe_page(report: ProbeReport) -> Page:
 def _verdict(report: ProbeReport) -> str:
     if not report.cases:
         return "no case ran"
-    failed, known = report.count(Verdict.FAILED), report.count(Verdict.KNOWN)
+    failed, known = report.count(CaseVerdict.FAILED), report.count(CaseVerdict.KNOWN)
     cases = counted(len(report.cases), "case")
     parts = [f"{failed:,} of {cases} failed" if failed else "" if known else f"all {cases} passed"]
     parts += [f"{known:,} failed as known" if known else ""]
@@ -82,7 +82,7 @@ def _panels(probed: Sequence[Probed], cards: Sequence[Card]) -> list[Panel]:
     """Return a panel per outcome of failed cases: what the target did."""
     found: dict[str, list[Probed]] = {}
     for one in probed:
-        if one.verdict is not Verdict.PASSED:
+        if one.verdict is not CaseVerdict.PASSED:
             found.setdefault(one.result.outcome.value, []).append(one)
     return [
         Panel(
@@ -111,7 +111,7 @@ def _tone(probed: Iterable[Probed]) -> Tone:
     return worst(_TONES[one.verdict] for one in probed)
 
 
-def _cells(by_cell: Cells) -> tuple[dict[int, str], dict[tuple[int, int], Cell]]:
+def _cells(by_cell: Cells) -> tuple[dict[int, str], dict[tuple[int, int], VersionCell]]:
     """Return (API key → name, API key and version → cell)."""
     keys = {schema_api.name: key for key in schema.api_keys() if (schema_api := schema.api(key)) is not None}
     for name in sorted({api for api, _version in by_cell} - {*keys}):
@@ -125,12 +125,12 @@ def _number(name: str, default: int) -> int:
     return int(found[1]) if found else default
 
 
-def _cell(probed: Sequence[Probed]) -> Cell:
+def _cell(probed: Sequence[Probed]) -> VersionCell:
     result = probed[0].result
-    failed = sum(one.verdict is not Verdict.PASSED for one in probed)
+    failed = sum(one.verdict is not CaseVerdict.PASSED for one in probed)
     tone, passed = _tone(probed), len(probed) - failed
     name = f"{visible(result.api)} v{result.version}"
-    return Cell(
+    return VersionCell(
         tone=tone,
         version=f"v{result.version}",
         text=f"{passed}/{len(probed)}" if failed else str(passed),
@@ -140,11 +140,13 @@ def _cell(probed: Sequence[Probed]) -> Cell:
     )
 
 
-def _joined(cells: list[Cell]) -> Cell:
+def _joined(cells: list[VersionCell]) -> VersionCell:
     """Return one cell for versions without a column: it leads to the gravest."""
     gravest = min(cells, key=lambda cell: list(Tone).index(cell.tone))
     title = "; ".join(cell.title for cell in cells[:5])
-    return Cell(gravest.tone, "other", counted(len(cells), "version"), gravest.marks, title, gravest.id)
+    return VersionCell(
+        gravest.tone, "other", counted(len(cells), "version"), gravest.marks, title, gravest.id
+    )
 
 
 def _cards(probed: Iterable[Probed]) -> list[Card]:
@@ -166,7 +168,7 @@ def _card(probed: Sequence[Probed]) -> Card:
         count=len(probed),
         counted=counted(len(probed), "case"),
         cells=[*(cell_id(api, version) for version in versions), f"by-{one.outcome.value}"],
-        known=probed[0].verdict is Verdict.KNOWN,
+        known=probed[0].verdict is CaseVerdict.KNOWN,
         repeats=[visible(member.result.repeat or member.result.case) for member in probed[:_REPEATS_MAX]],
         more=f"and {counted(left, 'case')} more, listed below among the cases" if left > 0 else "",
     )
@@ -174,10 +176,10 @@ def _card(probed: Sequence[Probed]) -> Card:
 
 def _cases(probed: Sequence[Probed]) -> CellCases:
     first = probed[0].result
-    api, failed = visible(first.api), [one.result for one in probed if one.verdict is not Verdict.PASSED]
+    api, failed = visible(first.api), [one.result for one in probed if one.verdict is not CaseVerdict.PASSED]
     by_outcome: dict[str, list[str]] = {}
     for one in probed:
-        if one.verdict is Verdict.PASSED:
+        if one.verdict is CaseVerdict.PASSED:
             by_outcome.setdefault(one.result.summary, []).append(_short(one.result))
     return CellCases(
         id=cell_id(api, first.version),
@@ -185,7 +187,7 @@ def _cases(probed: Sequence[Probed]) -> CellCases:
         count=f"{len(probed) - len(failed)} of {counted(len(probed), 'case')} passed",
         tone=_tone(probed),
         passed=[
-            Passed(outcome, visible(", ".join(names), _NAMES_MAX))
+            PassedCases(outcome, visible(", ".join(names), _NAMES_MAX))
             for outcome, names in sorted(by_outcome.items())
         ],
         failed=[visible(f"{_short(result)}: {result.summary}") for result in failed[:100]],

@@ -19,7 +19,7 @@ Key = tuple[str, str]
 """Name of a case, and its outcome with error codes (`Result.summary`)."""
 
 
-class Verdict(StrEnum):
+class CaseVerdict(StrEnum):
     """A report's view of a case."""
 
     PASSED = "passed"
@@ -32,7 +32,7 @@ class Probed(msgspec.Struct, frozen=True):
     """The result of a case, with its verdict."""
 
     result: Result
-    verdict: Verdict
+    verdict: CaseVerdict
     message: str
     """"" if passed; otherwise one line that says what is wrong."""
 
@@ -48,7 +48,7 @@ class ProbeReport(msgspec.Struct, frozen=True):
     """Names of expected cases that were not run."""
     notes: list[str]
 
-    def count(self, verdict: Verdict) -> int:
+    def count(self, verdict: CaseVerdict) -> int:
         """Return the number of cases with this verdict."""
         return sum(one.verdict is verdict for one in self.cases)
 
@@ -74,21 +74,21 @@ def alike(probed: Iterable[Probed]) -> list[list[Probed]]:
     """
     groups: dict[tuple[object, ...], list[Probed]] = {}
     for one in probed:
-        if one.verdict is not Verdict.PASSED:
+        if one.verdict is not CaseVerdict.PASSED:
             result, message = one.result, re.sub(r"\d+", "", one.message)
             groups.setdefault((one.verdict, result.api, result.summary, message), []).append(one)
     return list(groups.values())
 
 
-def _compared(result: Result, known: Collection[Key]) -> Verdict:
+def _compared(result: Result, known: Collection[Key]) -> CaseVerdict:
     if result.passed:
-        return Verdict.PASSED
-    return Verdict.KNOWN if (result.case, result.summary) in known else Verdict.FAILED
+        return CaseVerdict.PASSED
+    return CaseVerdict.KNOWN if (result.case, result.summary) in known else CaseVerdict.FAILED
 
 
 def _expected(result: Result, difference: Difference | None) -> Probed:
     if difference is None:
-        return Probed(result, Verdict.PASSED if result.passed else Verdict.KNOWN, result.message)
+        return Probed(result, CaseVerdict.PASSED if result.passed else CaseVerdict.KNOWN, result.message)
     expected = difference.expected or "no such case"
     text = f"The outcome is {result.summary}, the expected one is {expected}. {result.message}"
-    return Probed(result, Verdict.FAILED, text.rstrip())
+    return Probed(result, CaseVerdict.FAILED, text.rstrip())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from weir.conformance.events import Side
 from weir.conformance.report.groups import totals
-from weir.conformance.report.matrix import SIGNS, Cell, Tone, cell_id, matrix
+from weir.conformance.report.matrix import SIGNS, Tone, VersionCell, cell_id, matrix
 from weir.conformance.report.page import Card, Page, Panel, by_weight, origins, worst
 from weir.conformance.report.text import counted, ranges, size, visible
 from weir.conformance.verify.finding import without_indices
@@ -16,7 +16,7 @@ from weir.conformance.verify.rules import RULES, Severity
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weir.conformance.report.groups import Checked, Group, VerifyReport
+    from weir.conformance.report.groups import Checked, FindingGroup, VerifyReport
     from weir.conformance.report.matrix import Matrix
     from weir.conformance.verify.traffic import Exchange
 
@@ -62,24 +62,24 @@ def verify_page(report: VerifyReport) -> Page:
     )
 
 
-def spoken(groups: Sequence[Group], checked: Checked) -> str:
+def spoken(groups: Sequence[FindingGroup], checked: Checked) -> str:
     """Return the verdict: "2 errors, 1 warning", "no findings"."""
     found = ", ".join(counted(count, severity.value) for severity, count in totals(groups).items())
     return found or ("no findings" if checked.frames else NO_FRAME)
 
 
-def _tone(groups: Sequence[Group]) -> Tone:
+def _tone(groups: Sequence[FindingGroup]) -> Tone:
     return worst(_TONES[group.first.severity] for group in groups)
 
 
-def _panel(side: Side, groups: Sequence[Group], checked: Checked, cards: Sequence[Card]) -> Panel:
+def _panel(side: Side, groups: Sequence[FindingGroup], checked: Checked, cards: Sequence[Card]) -> Panel:
     own = [group for group in groups if group.first.side is side]
     name = f"by-{_NAMES[side]}"
     return Panel(f"The {_NAMES[side]} sent", spoken(own, checked), _tone(own), name, origins(cards, name))
 
 
-def _matrix(exchanges: Sequence[Exchange], groups: Sequence[Group]) -> Matrix:
-    by_cell: dict[tuple[str, int], list[Group]] = {}
+def _matrix(exchanges: Sequence[Exchange], groups: Sequence[FindingGroup]) -> Matrix:
+    by_cell: dict[tuple[str, int], list[FindingGroup]] = {}
     for group in groups:
         by_cell.setdefault((group.first.api, group.first.version), []).append(group)
     cells = {
@@ -88,11 +88,11 @@ def _matrix(exchanges: Sequence[Exchange], groups: Sequence[Group]) -> Matrix:
     return matrix({one.api_key: one.api for one in exchanges}, cells, _joined)
 
 
-def _cell(one: Exchange, groups: Sequence[Group]) -> Cell:
+def _cell(one: Exchange, groups: Sequence[FindingGroup]) -> VersionCell:
     found = totals(groups)
     counts = [counted(one.requests, "request"), counted(one.responses, "response")]
     counts += [counted(count, severity.value) for severity, count in found.items()]
-    return Cell(
+    return VersionCell(
         tone=_tone(groups),
         version=f"v{one.version}",
         text=_short(one.frames),
@@ -105,11 +105,11 @@ def _cell(one: Exchange, groups: Sequence[Group]) -> Cell:
     )
 
 
-def _joined(cells: list[Cell]) -> Cell:
+def _joined(cells: list[VersionCell]) -> VersionCell:
     """Return one cell for versions without a column."""
     title, tone = "; ".join(cell.title for cell in cells[:5]), worst(cell.tone for cell in cells)
     link = next((cell.id for cell in cells if cell.id), "")
-    return Cell(tone, "other", counted(len(cells), "version"), [], title, link)
+    return VersionCell(tone, "other", counted(len(cells), "version"), [], title, link)
 
 
 def _short(count: int) -> str:
@@ -122,9 +122,9 @@ def _short(count: int) -> str:
     return f"{value:.0f}T"
 
 
-def _cards(groups: Sequence[Group]) -> list[Card]:
+def _cards(groups: Sequence[FindingGroup]) -> list[Card]:
     """Return a card per rule, sender, API and field. It has all versions: a peer seldom errs in one alone."""
-    alike: dict[tuple[object, ...], list[Group]] = {}
+    alike: dict[tuple[object, ...], list[FindingGroup]] = {}
     for group in groups:
         one = group.first
         key = (one.rule, one.side, one.api, without_indices(one.path), group.new, one.message)
@@ -132,7 +132,7 @@ def _cards(groups: Sequence[Group]) -> list[Card]:
     return by_weight(_card(members) for members in alike.values())
 
 
-def _card(groups: Sequence[Group]) -> Card:
+def _card(groups: Sequence[FindingGroup]) -> Card:
     one = groups[0].first
     rule = RULES[one.rule]
     versions = sorted({group.first.version for group in groups if group.first.version >= 0})
@@ -166,7 +166,7 @@ def _context(text: str) -> tuple[str, str, str]:
     return visible(before.strip()), visible(byte), visible(after.strip())
 
 
-def _place(group: Group) -> str:
+def _place(group: FindingGroup) -> str:
     one = group.first
     moment = datetime.fromtimestamp(min(max(one.time_ns, 0) // 1_000_000_000, 4_000_000_000), UTC)
     parts = [f"connection {one.connection}"]

@@ -23,7 +23,7 @@ from weir.protocol.messages import ApiVersionsRequest
 
 if TYPE_CHECKING:
     from weir.conformance.frames import Frame
-    from weir.conformance.verify.producers import Batch, Producers
+    from weir.conformance.verify.producers import ProducedBatch, Producers
     from weir.conformance.verify.traffic import Exchange, Traffic
     from weir.protocol.values import Message
 
@@ -45,7 +45,7 @@ class InFlight(msgspec.Struct, frozen=True, gc=False):
     api: str
     exchange: Exchange | None = None
     """Entry in which its frames count; None if it has no API."""
-    batches: Sequence[Batch] = ()
+    batches: Sequence[ProducedBatch] = ()
     """A Produce request's batches that have a producer id."""
     may_lack_answer: bool = False
     """True if the capture may rightly have no response: the request cannot be read (it may be a Produce with
@@ -296,7 +296,7 @@ class ConnectionVerifier:
 
     def _read(
         self, frame: Frame, shape: Form, request: InFlight
-    ) -> tuple[list[Defect], Message | None, list[Batch]]:
+    ) -> tuple[list[Defect], Message | None, list[ProducedBatch]]:
         """Return (defects of a frame's bytes and of its records; message or None; a Produce request's batches
         that have a producer id).
         """
@@ -304,7 +304,7 @@ class ConnectionVerifier:
             text = "The frame is too long to be checked."
             return [Defect(R.FRAME_TOO_LARGE, text, "", 0, f"at most {FRAME_MAX} bytes", "more")], None, []
         result = read(frame.data, shape)
-        batches: list[Batch] = []
+        batches: list[ProducedBatch] = []
         defects = result.defects
         has_records = (
             request.api_key == ApiKey.PRODUCE if shape.kind == "request" else request.api_key in _FETCHES

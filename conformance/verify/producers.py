@@ -24,7 +24,7 @@ PRODUCERS_MAX: Final = 100_000
 _SEQUENCES: Final = 1 << 31
 
 
-class Batch(msgspec.Struct, frozen=True, gc=False):
+class ProducedBatch(msgspec.Struct, frozen=True, gc=False):
     """A batch in a Produce request."""
 
     topic: str
@@ -40,7 +40,7 @@ class Producers:
         self._next: dict[tuple[int, str, int], tuple[int, int]] = {}
         self._accepted: dict[tuple[int, str, int], Head] = {}
 
-    def answered(self, batches: Iterable[Batch], response: Any) -> None:
+    def answered(self, batches: Iterable[ProducedBatch], response: Any) -> None:
         """Take the ProduceResponse of a request with these batches."""
         refused = {
             (topic.name or str(topic.topic_id), part.index)

@@ -15,7 +15,7 @@ import msgspec
 from weir.conformance.verify import wrong_checksums
 from weir.conformance.verify.finding import Defect
 from weir.conformance.verify.message_sets import MessageSetChecker
-from weir.conformance.verify.records import RecordError, scan_records
+from weir.conformance.verify.records import MalformedRecordError, scan_records
 from weir.conformance.verify.rules import R
 from weir.conformance.verify.unpacking import NAMES, CorruptError, UnopenedError, unpack
 from weir.protocol.checksums import crc32c
@@ -56,7 +56,7 @@ class Head(msgspec.Struct, frozen=True, gc=False):
     count: int
 
 
-class Bounds(msgspec.Struct, frozen=True):
+class PermittedFormats(msgspec.Struct, frozen=True):
     """The formats that an API's version permits."""
 
     magic_max: int
@@ -66,19 +66,21 @@ class Bounds(msgspec.Struct, frozen=True):
     one_batch: bool
 
 
-def bounds(api: str, version: int) -> Bounds:
+def bounds(api: str, version: int) -> PermittedFormats:
     """Return the permitted formats of a version of Produce, Fetch or ShareFetch (KIP-32, KIP-98, KIP-110)."""
     if api == "Produce":
-        return Bounds(2 if version >= 3 else 1 if version == 2 else 0, version >= 7, True, version >= 3)
+        return PermittedFormats(
+            2 if version >= 3 else 1 if version == 2 else 0, version >= 7, True, version >= 3
+        )
     if api == "Fetch":
-        return Bounds(2 if version >= 4 else 1 if version >= 2 else 0, version >= 10, False, False)
-    return Bounds(2, True, False, False)
+        return PermittedFormats(2 if version >= 4 else 1 if version >= 2 else 0, version >= 10, False, False)
+    return PermittedFormats(2, True, False, False)
 
 
 class BatchChecker:
     """Checks the batches of one field. `defects` and `heads` have the results."""
 
-    def __init__(self, data: bytes, permitted: Bounds) -> None:
+    def __init__(self, data: bytes, permitted: PermittedFormats) -> None:
         self.data = data
         self.permitted = permitted
         self.defects: list[Defect] = []
@@ -233,7 +235,7 @@ class BatchChecker:
             self._report(R.BATCH_COMPRESSION, "The records do not unpack.", ".records", 61, name, str(error))
         except UnopenedError as error:
             self._report(R.BATCH_UNOPENED, "The records were not unpacked.", ".records", 61, "", str(error))
-        except RecordError as error:
+        except MalformedRecordError as error:
             at = BATCH_HEAD_BYTES if codec else error.offset - position
             self._report(
                 R.RECORD_FORMAT, "A record is malformed.", f".records[{error.number}]", at, "", str(error)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 
-class RecordError(Exception):
+class MalformedRecordError(Exception):
     """Raised for a malformed record. Attributes: number of the record in its batch, offset (bytes)."""
 
     def __init__(self, reason: str, number: int, offset: int) -> None:
@@ -48,7 +48,7 @@ def _zigzag(data: bytes, position: int) -> tuple[int, int]:
 
 
 def scan_records(data: bytes, position: int, end: int) -> Summary:  # noqa: C901  # a loop without calls
-    """Return the summary of the records in data[position:end]. Raises RecordError."""
+    """Return the summary of the records in data[position:end]. Raises MalformedRecordError."""
     count = 0
     last_delta, out_of_order, consecutive = -1, -1, True
     latest = 0
@@ -63,7 +63,7 @@ def scan_records(data: bytes, position: int, end: int) -> Summary:  # noqa: C901
                 length, position = _zigzag(data, position)
             stop = position + length
             if length < 0 or stop > end:
-                raise RecordError(f"a record of {length} bytes, {end - position} left", count, start)
+                raise MalformedRecordError(f"a record of {length} bytes, {end - position} left", count, start)
             byte = data[position + 1]  # behind the attributes
             if byte < 0x80:
                 timestamp, position = (byte >> 1) ^ -(byte & 1), position + 2
@@ -90,16 +90,18 @@ def scan_records(data: bytes, position: int, end: int) -> Summary:  # noqa: C901
                 if size > 0:
                     position += size
                 elif size < -1:
-                    raise RecordError(f"a key or value of {size} bytes", count, start)
+                    raise MalformedRecordError(f"a key or value of {size} bytes", count, start)
             headers = data[position] if position < stop else 0x80
             position = _skip_headers(data, position, stop) if headers else position + 1
             if position != stop:
-                raise RecordError(f"its fields end {position - stop:+d} bytes from its length", count, start)
+                raise MalformedRecordError(
+                    f"its fields end {position - stop:+d} bytes from its length", count, start
+                )
             count += 1
     except IndexError:
-        raise RecordError("ends within a field", count, start) from None
+        raise MalformedRecordError("ends within a field", count, start) from None
     except ValueError as error:
-        raise RecordError(str(error), count, start) from None
+        raise MalformedRecordError(str(error), count, start) from None
     return Summary(count, last_delta, out_of_order, consecutive, latest)
 
 

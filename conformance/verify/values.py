@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from weir.conformance.verify.error_codes import ERRORS_OF_APIS
 from weir.conformance.verify.finding import Defect
-from weir.conformance.verify.producers import Batch
+from weir.conformance.verify.producers import ProducedBatch
 from weir.conformance.verify.record_batches import BatchChecker, bounds
 from weir.conformance.verify.rules import R
 from weir.protocol.api import ApiKey
@@ -129,14 +129,14 @@ def _records(message: Any, api_key: int) -> Iterator[tuple[str, str, int, bytes]
 
 def records_defects(
     message: Message, api_key: int, api: str, version: int, producers: Producers
-) -> tuple[list[Defect], dict[str, int], list[Batch]]:
+) -> tuple[list[Defect], dict[str, int], list[ProducedBatch]]:
     """Return (defects of all records in a message, with offsets within their fields; path of each records
     field with defects → its size in bytes; a Produce request's batches that have a producer id).
     """
     permitted = bounds(api, version)
     defects: list[Defect] = []
     sizes: dict[str, int] = {}
-    sent: list[Batch] = []
+    sent: list[ProducedBatch] = []
     for path, topic, partition, records in _records(message, api_key):
         if not records:
             continue
@@ -147,7 +147,7 @@ def records_defects(
             for batch, head, offset in checker.heads:
                 found += producers.check(topic, partition, batch, head, offset)
                 if head.producer_id >= 0:
-                    sent.append(Batch(topic, partition, head))
+                    sent.append(ProducedBatch(topic, partition, head))
         if found:
             sizes[path] = len(records)
             defects += [

@@ -18,14 +18,14 @@ from pyspark.sql import functions as fn
 from pyspark.sql.types import StructType
 
 from weir.pipeline import tables
-from weir.pipeline.ingest.parse import Kind
+from weir.pipeline.ingest.parse import IngestKind
 from weir.pipeline.lake import Lake, append_once, read
 
 _ROWS_PER_FILE: Final = 250_000
 """Number of rows of a file of a table, roughly; more files are written in parallel."""
 
 
-class Counts(NamedTuple):
+class LineCounts(NamedTuple):
     """Numbers of lines of one kind: read, new records, records that the tables had, and rejected lines."""
 
     read: int = 0
@@ -40,11 +40,11 @@ class Counts(NamedTuple):
 class Batches:
     """Writes the batches of one kind of records of one cluster, and sums up their numbers of lines."""
 
-    def __init__(self, lake: Lake, kind: Kind, cluster: str, say: Callable[[str], None]) -> None:
+    def __init__(self, lake: Lake, kind: IngestKind, cluster: str, say: Callable[[str], None]) -> None:
         self._lake, self._kind, self._cluster, self._say = lake, kind, cluster, say
         self.app_id: Future[str] = Future()
         """Name of the stream, which its checkpoint stores."""
-        self.counts = Counts()
+        self.counts = LineCounts()
         self.failure: Exception | None = None
         """Exception that ended the stream; kept because Spark's own exception has only its text."""
 
@@ -58,12 +58,14 @@ class Batches:
         except Exception as error:
             self.failure = error
             raise
-        self.counts = Counts(*map(add, self.counts, seen))
+        self.counts = LineCounts(*map(add, self.counts, seen))
         self._say(f"{self._kind.name} batch {batch}: {seen} in {time.monotonic() - began_s:.1f} s")
 
 
-def take(parsed: DataFrame, lake: Lake, kind: Kind, cluster: str, app_id: str, batch: int) -> Counts:
-    """Add parsed lines (`Kind.parsed`) to the tables once per batch of `app_id`; return their numbers."""
+def take(
+    parsed: DataFrame, lake: Lake, kind: IngestKind, cluster: str, app_id: str, batch: int
+) -> LineCounts:
+    """Add parsed lines (`IngestKind.parsed`) to the tables once per batch of `app_id`; return the numbers."""
     with kept(parsed) as rows:
         counts = take_records(rows, lake, kind, cluster, app_id, batch)
         if counts.rejected:
@@ -73,13 +75,15 @@ def take(parsed: DataFrame, lake: Lake, kind: Kind, cluster: str, app_id: str, b
     return counts
 
 
-def take_records(rows: DataFrame, lake: Lake, kind: Kind, cluster: str, app_id: str, batch: int) -> Counts:
+def take_records(
+    rows: DataFrame, lake: Lake, kind: IngestKind, cluster: str, app_id: str, batch: int
+) -> LineCounts:
     """Add the records among parsed lines to their table, as `take` does; return the numbers of all lines."""
     counted = rows.agg(fn.count("*"), fn.count("line"), fn.min("time_ms"), fn.max("time_ms")).collect()
     ((read_, rejected, *extent_ms),) = counted
     good = read_ - rejected
     if not good:
-        return Counts(read_, rejected=rejected)
+        return LineCounts(read_, rejected=rejected)
     day = fn.to_date(fn.timestamp_millis("time_ms"))
     records = rows.where("line is null").select(
         *kind.columns.names, fn.lit(cluster).alias("cluster"), day.alias("day")
@@ -93,7 +97,7 @@ def take_records(rows: DataFrame, lake: Lake, kind: Kind, cluster: str, app_id: 
     )
     new = _without_duplicates(records, old, list(kind.key)).coalesce(1 + good // _ROWS_PER_FILE)
     added = append_once(new, path, app_id, batch)
-    return Counts(read_, added, good - added, rejected)
+    return LineCounts(read_, added, good - added, rejected)
 
 
 def _without_duplicates(good: DataFrame, old: DataFrame, key: list[str]) -> DataFrame:

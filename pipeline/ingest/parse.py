@@ -61,7 +61,7 @@ class _Versioned(msgspec.Struct):
     version: int
 
 
-class Kind(NamedTuple):
+class IngestKind(NamedTuple):
     """A kind of records, usage or trace."""
 
     name: str
@@ -78,8 +78,8 @@ class Kind(NamedTuple):
 
 _USAGE_KEY: Final = ("instance", "broker", "time_ms", "user", "client_id", "api")
 _TRACE_KEY: Final = ("instance", "connection", "correlation_id", "time_ms", "api_key")
-USAGE: Final = Kind("usage", UsageRecord, tables.USAGE_RECORD, _USAGE_KEY)
-TRACE: Final = Kind("trace", TraceRecord, tables.TRACE_RECORD, _TRACE_KEY)
+USAGE: Final = IngestKind("usage", UsageRecord, tables.USAGE_RECORD, _USAGE_KEY)
+TRACE: Final = IngestKind("trace", TraceRecord, tables.TRACE_RECORD, _TRACE_KEY)
 KINDS: Final = {kind.name: kind for kind in (USAGE, TRACE)}
 
 
@@ -96,10 +96,10 @@ RULES: Final = Rules()
 
 
 def parsed(
-    sources: DataFrame, kind: Kind, rules: Rules = RULES, *, files: bool, skip_lost: bool = False
+    sources: DataFrame, kind: IngestKind, rules: Rules = RULES, *, files: bool, skip_lost: bool = False
 ) -> DataFrame:
-    """Parse sources (`SOURCE`) into one row per line, in the columns of `Kind.parsed`. With `files`, the
-    content of a source is a file, whose name says how it is compressed; else it is one line. With
+    """Parse sources (`SOURCE`) into one row per line, in the columns of `IngestKind.parsed`. With `files`,
+    the content of a source is a file, whose name says how it is compressed; else it is one line. With
     `skip_lost`, files that were deleted before they were read are ignored.
     """
     of_files, of_lines = partial(rows_of_files, skip_lost=skip_lost), rows_of_lines

@@ -22,7 +22,7 @@ from pyspark.sql import functions as fn
 from weir.pipeline.arrow import collected, in_spark
 from weir.pipeline.outcome import PipelineError
 from weir.pipeline.recommend.need import POT
-from weir.pipeline.recommend.plan import Plan, moment
+from weir.pipeline.recommend.plan import RecommendationPlan, moment
 from weir.quotas import QuotaKey
 
 HOUR: Final = ("quota", "broker", "start_ms")
@@ -78,7 +78,7 @@ def lowered(limits: pl.DataFrame, uses: pl.DataFrame, full: pl.DataFrame) -> pl.
 
 
 def fitted(
-    hours: DataFrame, limits: pl.DataFrame, plan: Plan, kept: Mapping[QuotaKey, float]
+    hours: DataFrame, limits: pl.DataFrame, plan: RecommendationPlan, kept: Mapping[QuotaKey, float]
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the limits that fit the capacity, and the loads under them.
 
@@ -122,7 +122,7 @@ def _full(loads: pl.DataFrame) -> pl.DataFrame:
     return some.with_columns(room=pl.col("room") - pl.col("fixed"))
 
 
-def _uses(hours: DataFrame, limits: pl.DataFrame, plan: Plan) -> DataFrame:
+def _uses(hours: DataFrame, limits: pl.DataFrame, plan: RecommendationPlan) -> DataFrame:
     """Return the rows of `hours` with `entity` (row of the limits), `demand`, `load`, `least` and `low`."""
     asked = in_spark(limits.select("entity", *LIMITS), hours.sparkSession).alias("limits")
     same = [hours[name].eqNullSafe(asked[name]) for name in (*POT, "quota")]
@@ -142,7 +142,9 @@ def _uses(hours: DataFrame, limits: pl.DataFrame, plan: Plan) -> DataFrame:
     )
 
 
-def _loads(hours: DataFrame, limits: pl.DataFrame, plan: Plan, room: Mapping[str, float]) -> pl.DataFrame:
+def _loads(
+    hours: DataFrame, limits: pl.DataFrame, plan: RecommendationPlan, room: Mapping[str, float]
+) -> pl.DataFrame:
     is_movable = fn.col("load") > fn.col("least")
     found = (
         _uses(hours, limits, plan)
@@ -157,7 +159,7 @@ def _loads(hours: DataFrame, limits: pl.DataFrame, plan: Plan, room: Mapping[str
     return collected(found).with_columns(room=bound)
 
 
-def _too_much(row: Mapping[str, Any], plan: Plan) -> str:
+def _too_much(row: Mapping[str, Any], plan: RecommendationPlan) -> str:
     quota = QuotaKey(row["quota"])
     return (
         f"{quota.value}: even with the floor {plan.floor(quota):g} for every entity, the load exceeds "

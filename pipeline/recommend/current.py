@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import polars as pl
 
 from weir.pipeline.recommend.need import POT
-from weir.pipeline.recommend.plan import ANONYMOUS, AUTO, PAIRS, Plan, everybody, is_of_level
+from weir.pipeline.recommend.plan import ANONYMOUS, AUTO, PAIRS, RecommendationPlan, everybody, is_of_level
 from weir.quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable
 from weir.quotas.table.options import Options
 from weir.quotas.table.quota_entry import Entry
@@ -64,7 +64,7 @@ def current_limit(
     )
 
 
-def resolved(entities: pl.DataFrame, plan: Plan, level: str) -> pl.DataFrame:
+def resolved(entities: pl.DataFrame, plan: RecommendationPlan, level: str) -> pl.DataFrame:
     """Return one row per entity and recommended quota with its current limit: the columns of `entities`
     (`user`, `client_id` and others), `quota`, and the fields of `CurrentLimit`, `prefix` as
     `client_id_prefix`. Without a current table, nothing has a limit.
@@ -117,7 +117,9 @@ class Kept:
     """
 
 
-def kept(table: QuotaTable, plan: Plan, level: str, seen: Collection[tuple[Entity, QuotaKey]]) -> Kept:
+def kept(
+    table: QuotaTable, plan: RecommendationPlan, level: str, seen: Collection[tuple[Entity, QuotaKey]]
+) -> Kept:
     """Return the values of the current quota file that the new file keeps: those of other quotas, and those
     of entities without usage. `seen` has the entities and quotas with usage.
     """
@@ -140,7 +142,7 @@ def kept(table: QuotaTable, plan: Plan, level: str, seen: Collection[tuple[Entit
     return found
 
 
-def _home(entity: Entity, key: QuotaKey, plan: Plan, level: str) -> Entity | None:
+def _home(entity: Entity, key: QuotaKey, plan: RecommendationPlan, level: str) -> Entity | None:
     """Return the entity in the new file that takes over this value of the current file, usually the entity
     that has the value now; None if the recommendation replaces the value.
     """

@@ -10,7 +10,7 @@ from itertools import groupby
 
 from weir.pipeline.recommend.current import Kept
 from weir.pipeline.recommend.need import POT
-from weir.pipeline.recommend.plan import PAIRS, QUOTAS, Plan, entity_of, everybody
+from weir.pipeline.recommend.plan import PAIRS, QUOTAS, RecommendationPlan, entity_of, everybody
 from weir.pipeline.recommend.reasons import Row
 from weir.quotas import DEFAULT, Entity, QuotaKey
 from weir.quotas.table.options import PLAIN
@@ -19,7 +19,7 @@ from weir.quotas.table.replication_entry import replication_lines
 
 
 def lines(
-    header: Iterable[str], proposals: Iterable[Row], plan: Plan, level: str, kept: Kept
+    header: Iterable[str], proposals: Iterable[Row], plan: RecommendationPlan, level: str, kept: Kept
 ) -> Iterator[str]:
     """Yield the lines of the quota file, with line ends: header, default entry, proposed entries, kept
     entries. `proposals` have the columns `POT`, `quota`, `proposed`, `reason` and `flags`; those of one
@@ -32,7 +32,9 @@ def lines(
         yield from ("\n", *(f"{line}\n" for line in block))
 
 
-def _blocks(proposals: Iterable[Row], plan: Plan, level: str, kept: Kept) -> Iterator[Iterable[str]]:
+def _blocks(
+    proposals: Iterable[Row], plan: RecommendationPlan, level: str, kept: Kept
+) -> Iterator[Iterable[str]]:
     rest, was = dict(kept.rates), [f"as in {plan.current_name}"]
     floors: dict[QuotaKey, float] = {key: plan.floor(key) for key in QUOTAS if key in plan.quotas}
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import polars as pl
 
-from weir.pipeline.recommend.plan import FEW_HOURS, Plan
+from weir.pipeline.recommend.plan import FEW_HOURS, RecommendationPlan
 
 NEVER_NEAR: Final = "never near"
 HELD_BACK: Final = "held back"
@@ -42,7 +42,7 @@ def held_back() -> pl.Expr:
     return ((pl.col("held") > _HELD) | near.fill_null(value=False)) & (pl.col("peak") > 0)
 
 
-def flags(plan: Plan, first_ms: int, end_ms: int) -> pl.Expr:
+def flags(plan: RecommendationPlan, first_ms: int, end_ms: int) -> pl.Expr:
     """Return the column with the flags of a proposal, a list of strings such as `never near`. The recorded
     usage covers the time from `first_ms` to `end_ms`.
     """

@@ -24,7 +24,7 @@ from weir.pipeline.recommend.file import lines
 from weir.pipeline.recommend.need import POT
 from weir.pipeline.recommend.neighbours import neighbours
 from weir.pipeline.recommend.notes import Found
-from weir.pipeline.recommend.plan import QUOTAS, Plan, entity_of
+from weir.pipeline.recommend.plan import QUOTAS, RecommendationPlan, entity_of
 from weir.pipeline.recommend.reasons import Row, reason
 from weir.pipeline.recommend.summary import header, listings
 from weir.pipeline.recommend.tiers import tiers
@@ -35,7 +35,7 @@ Write = Callable[[Iterable[str]], None]
 """Function that writes the lines of a file; called once."""
 
 
-def recommend(spark: SparkSession, lake: Lake, plan: Plan, write: Write) -> Outcome:
+def recommend(spark: SparkSession, lake: Lake, plan: RecommendationPlan, write: Write) -> Outcome:
     """Write the table of proposals, and call `write` with the lines of the quota file. Raises PipelineError
     for invalid parameters, if the floors exceed the capacity, or if a name cannot be written.
 
@@ -65,7 +65,7 @@ def recommend(spark: SparkSession, lake: Lake, plan: Plan, write: Write) -> Outc
     )
 
 
-def _nothing(spark: SparkSession, lake: Lake, plan: Plan) -> Outcome:
+def _nothing(spark: SparkSession, lake: Lake, plan: RecommendationPlan) -> Outcome:
     _save(empty(spark, tables.RECOMMENDATION), lake, plan)
     days = f" from {plan.days[0]} to {plan.days[1]}" if plan.days else ""
     return Outcome(
@@ -77,7 +77,9 @@ def _nothing(spark: SparkSession, lake: Lake, plan: Plan) -> Outcome:
     )
 
 
-def _found(rows: DataFrame, plan: Plan, level: str, span: use.Span, version: int | None) -> Found:
+def _found(
+    rows: DataFrame, plan: RecommendationPlan, level: str, span: use.CoveredTime, version: int | None
+) -> Found:
     limits = resolved(use.entities(rows), plan, level)
     shared = limits.filter(pl.col("client_id_prefix").is_not_null())
     members = shared.select(*tables.CLIENT, "quota", prefix="client_id_prefix")
@@ -110,7 +112,7 @@ def _tier(rows: pl.DataFrame) -> pl.Expr:
     return pl.coalesce(pl.when(is_quota & (pl.col("wanted") <= tier)).then(tier) for tier in every)
 
 
-def _limits(every: pl.DataFrame, plan: Plan) -> pl.DataFrame:
+def _limits(every: pl.DataFrame, plan: RecommendationPlan) -> pl.DataFrame:
     """Return the limits for `capacity.fitted`: proposals, and the floor for entities without a proposal that
     the default entry covers.
     """
@@ -120,7 +122,7 @@ def _limits(every: pl.DataFrame, plan: Plan) -> pl.DataFrame:
     return every.filter(is_given | in_default).with_columns(limit=limit, robust=robust)
 
 
-def _save(rows: DataFrame, lake: Lake, plan: Plan) -> None:
+def _save(rows: DataFrame, lake: Lake, plan: RecommendationPlan) -> None:
     replace(rows, lake.recommendation, f"cluster = {sql_text(plan.cluster)}")
 
 

@@ -26,7 +26,7 @@ from weir.pipeline.arrow import collected, table
 from weir.pipeline.lake import Lake, filled, read
 from weir.pipeline.outcome import Listing
 from weir.pipeline.tables import CLIENT, USAGE
-from weir.usage.groups import Group
+from weir.usage.groups import ApiGroup
 
 SLOWER: Final = 2.0
 CLIENTS: Final = 3
@@ -36,7 +36,7 @@ REQUESTS: Final = 100
 USUAL_HOURS: Final = 5
 DAYS: Final = 7
 """Number of the latest days of usage that are looked at."""
-TIMED: Final = (Group.PRODUCE, Group.METADATA)
+TIMED: Final = (ApiGroup.PRODUCE, ApiGroup.METADATA)
 """API groups whose requests brokers answer at once, unlike fetches without records, and joins of groups."""
 
 _HOUR_MS: Final = 3_600_000

@@ -11,10 +11,10 @@ from weir.pipeline.recommend.current import Kept
 from weir.pipeline.recommend.flags import HELD_BACK, MEANINGS
 from weir.pipeline.recommend.need import POT
 from weir.pipeline.recommend.outlook import filling
-from weir.pipeline.recommend.plan import ANONYMOUS, AUTO, STEP, Plan, moment
+from weir.pipeline.recommend.plan import ANONYMOUS, AUTO, STEP, RecommendationPlan, moment
 from weir.pipeline.recommend.proposals import WITHOUT
 from weir.pipeline.recommend.reasons import readable
-from weir.pipeline.recommend.use import Span
+from weir.pipeline.recommend.use import CoveredTime
 from weir.quotas import QuotaKey
 from weir.quotas.table.quota_kind import KINDS
 
@@ -27,9 +27,9 @@ _REMEDY: Final = (
 class Found(NamedTuple):
     """The results of one recommendation."""
 
-    plan: Plan
+    plan: RecommendationPlan
     level: str
-    span: Span
+    span: CoveredTime
     version: int | None
     """Version of the roll-up's table that was read."""
     table: pl.DataFrame
@@ -167,7 +167,7 @@ def _capacity(found: Found) -> Iterator[str]:
             )
 
 
-def of_run(plan: Plan, level: str, kept: Kept) -> Iterator[str]:
+def of_run(plan: RecommendationPlan, level: str, kept: Kept) -> Iterator[str]:
     """Yield remarks about the chosen kind of entity (level), and about the values of the current file that
     the new file keeps or drops.
     """

@@ -39,7 +39,7 @@ STEPS_PER_UNIT: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class RecommendationPlan:
     """The parameters of one recommendation."""
 
     now: datetime

@@ -14,7 +14,7 @@ import polars as pl
 
 from weir.pipeline.recommend.flags import flags, held_back
 from weir.pipeline.recommend.need import POT
-from weir.pipeline.recommend.plan import FEW_HOURS, PAIRS, STEP, STEPS_PER_UNIT, Plan
+from weir.pipeline.recommend.plan import FEW_HOURS, PAIRS, STEP, STEPS_PER_UNIT, RecommendationPlan
 from weir.quotas import QuotaKey
 from weir.quotas.table.bounded_names import OVERFLOW
 from weir.quotas.table.quota_entry import BYTE_RATES, DEFAULT_MARKER
@@ -26,7 +26,7 @@ _SHORTENED: Final = r"(?s)\A.{191}~[0-9a-f]{64}\z"
 WITHOUT: Final = "without a name"
 
 
-def wanted(budgets: pl.DataFrame, needs: pl.DataFrame, plan: Plan, level: str) -> pl.DataFrame:
+def wanted(budgets: pl.DataFrame, needs: pl.DataFrame, plan: RecommendationPlan, level: str) -> pl.DataFrame:
     """Return one row per row of `current.budgets`, with the columns of `need.needs` and
 
     - `is_one_off`: True if the entity gets no entry, because it was active in too few hours;
@@ -85,7 +85,7 @@ def _first(reasons: Mapping[str, pl.Expr]) -> list[pl.Expr]:
     return [pl.when(condition).then(pl.lit(reason)) for reason, condition in reasons.items()]
 
 
-def proposed(rows: pl.DataFrame, plan: Plan, first_ms: int, end_ms: int) -> pl.DataFrame:
+def proposed(rows: pl.DataFrame, plan: RecommendationPlan, first_ms: int, end_ms: int) -> pl.DataFrame:
     """Return rows of `wanted`, with their `limit` within the capacity, with `proposed`: that limit, rounded
     down; and with
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
 from weir.pipeline.recommend.flags import FEW, OUTLIER
-from weir.pipeline.recommend.plan import PERCENTILES, ROBUST, STEP, Plan, moment
+from weir.pipeline.recommend.plan import PERCENTILES, ROBUST, STEP, RecommendationPlan, moment
 from weir.quotas import QuotaKey
 from weir.quotas.table.quota_kind import KINDS
 
@@ -15,7 +15,7 @@ Row: TypeAlias = dict[str, Any]
 _SIZES: Final = ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"))
 
 
-def reason(row: Row, plan: Plan) -> str:
+def reason(row: Row, plan: RecommendationPlan) -> str:
     """Return the reason, such as `p99 of the busiest hour, 2026-11-20 14:00 UTC, at broker 3: 1.20 MB/s; x
     1.5 headroom`.
     """
@@ -38,7 +38,7 @@ def readable(quota: QuotaKey, rate: float) -> str:
     return next((f"{rate / size:.2f} {unit}" for size, unit in _SIZES if rate >= size), f"{rate:.0f} B/s")
 
 
-def _use(row: Row, quota: QuotaKey, plan: Plan) -> Iterator[str]:
+def _use(row: Row, quota: QuotaKey, plan: RecommendationPlan) -> Iterator[str]:
     if not row["used"]:
         yield "no use"
         return
@@ -54,7 +54,7 @@ def _use(row: Row, quota: QuotaKey, plan: Plan) -> Iterator[str]:
         yield f"its busiest hour, {moment(row['at_ms'])}: {readable(quota, row['busiest'])}"
 
 
-def _statistic(row: Row, quota: QuotaKey, plan: Plan) -> str:
+def _statistic(row: Row, quota: QuotaKey, plan: RecommendationPlan) -> str:
     name = PERCENTILES[plan.percentile].replace("max", "maximum")
     each = f"sum of the {name} of {row['members']} client-ids" if row["members"] > 1 else name
     percentile = ROBUST if plan.hours_percentile is None else plan.hours_percentile

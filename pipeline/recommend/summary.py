@@ -12,7 +12,7 @@ from weir.pipeline.recommend.flags import MEANINGS
 from weir.pipeline.recommend.need import POT
 from weir.pipeline.recommend.notes import Found, counted, notes
 from weir.pipeline.recommend.outlook import by_weekday
-from weir.pipeline.recommend.plan import PERCENTILES, ROBUST, Plan
+from weir.pipeline.recommend.plan import PERCENTILES, ROBUST, RecommendationPlan
 from weir.pipeline.tables import CLIENT
 from weir.quotas import QuotaKey
 
@@ -105,7 +105,7 @@ def header(found: Found) -> Iterator[str]:
     yield from notes(found)
 
 
-def _hours(plan: Plan) -> str:
+def _hours(plan: RecommendationPlan) -> str:
     percentile = ROBUST if plan.hours_percentile is None else plan.hours_percentile
     return "the busiest hour" if percentile == 100 else f"the {percentile:g}th percentile of hours"
 

@@ -18,7 +18,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from weir.pipeline import arrow
 from weir.pipeline.recommend.need import NEED, POT, needs
-from weir.pipeline.recommend.plan import ANONYMOUS, AUTO, PAIRS, PERCENTILES, Plan, moment
+from weir.pipeline.recommend.plan import ANONYMOUS, AUTO, PAIRS, PERCENTILES, RecommendationPlan, moment
 from weir.pipeline.rollup import reading
 from weir.pipeline.tables import CLIENT
 from weir.quotas.table.bounded_names import OVERFLOW
@@ -26,7 +26,7 @@ from weir.quotas.table.bounded_names import OVERFLOW
 _ROWS_PER_TASK: Final = 500_000
 
 
-class Span(NamedTuple):
+class CoveredTime(NamedTuple):
     """The time that the roll-up covers for one kind of entity (user, client-id, or pair of both): number of
     its rows, beginning and end (ms).
     """
@@ -40,7 +40,7 @@ class Span(NamedTuple):
         return f"{moment(self.first_ms)} to {moment(self.end_ms)}"
 
 
-def looked_at(rows: DataFrame, plan: Plan) -> tuple[str, Span]:
+def looked_at(rows: DataFrame, plan: RecommendationPlan) -> tuple[str, CoveredTime]:
     """Return the level of the recommendation (`user`, `client-id` or the pair of both), and the time that its
     hourly rows cover. With `AUTO`, the level is client-id if no user is authenticated, because then only
     client-ids distinguish clients; else the pair.
@@ -58,7 +58,7 @@ def looked_at(rows: DataFrame, plan: Plan) -> tuple[str, Span]:
     if level == AUTO:
         users = {*found["user"][3:]} if "user" in found else set()
         level = "client-id" if users == {ANONYMOUS} else PAIRS
-    return level, Span(*found[level][:3]) if level in found else Span()
+    return level, CoveredTime(*found[level][:3]) if level in found else CoveredTime()
 
 
 def of_level(rows: DataFrame, level: str) -> DataFrame:
@@ -79,7 +79,7 @@ def entities(rows: DataFrame) -> pl.DataFrame:
     return arrow.collected(found)
 
 
-def hours(rows: DataFrame, plan: Plan, members: pl.DataFrame) -> DataFrame:
+def hours(rows: DataFrame, plan: RecommendationPlan, members: pl.DataFrame) -> DataFrame:
     """Return the use of each budget by quota, broker and hour: the columns that `need.needs` reads, and
     `mean`. `members` has the client-ids that share a prefix's quota: `CLIENT`, `quota`, `prefix`.
 
@@ -120,7 +120,7 @@ def _shared(own: DataFrame, members: pl.DataFrame) -> DataFrame:
     )
 
 
-def needed(hours: DataFrame, plan: Plan, span: Span) -> pl.DataFrame:
+def needed(hours: DataFrame, plan: RecommendationPlan, span: CoveredTime) -> pl.DataFrame:
     """Return `need.needs` of the rows of `hours`. Each task of Spark computes those of some budgets."""
     columns = from_arrow_schema(arrow.table(pl.DataFrame(schema=NEED)).schema)
     tasks, percentile = span.rows * len(plan.quotas) // _ROWS_PER_TASK + 1, plan.hours_percentile

@@ -22,7 +22,7 @@ from weir.quotas import QuotaKey
 from weir.quotas.limiters.request_time import US_PER_PERCENT
 from weir.quotas.replay_hours import HOUR_MS
 from weir.quotas.table.quota_kind import KINDS
-from weir.usage.groups import Group
+from weir.usage.groups import ApiGroup
 
 CHARGES_PER_RECORD: Final = 10
 """Maximum number of charges per usage record with few sessions. More charges take longer and are hardly more
@@ -119,10 +119,10 @@ def _of_quota(records: pl.DataFrame, key: QuotaKey) -> pl.DataFrame:
     value, note, is_charge = pl.col("percent"), pl.col("api_key"), pl.lit(value=False)
     match key:
         case QuotaKey.PRODUCER_BYTE_RATE:
-            value, note = pl.when(api == Group.PRODUCE).then("charged_bytes").otherwise(0), pl.lit(0)
+            value, note = pl.when(api == ApiGroup.PRODUCE).then("charged_bytes").otherwise(0), pl.lit(0)
         case QuotaKey.CONSUMER_BYTE_RATE:
-            value = pl.when(api == Group.FETCH).then("charged_bytes").otherwise(0)
-            is_charge = (api == Group.FETCH) & (told > 0)  # got an empty response
+            value = pl.when(api == ApiGroup.FETCH).then("charged_bytes").otherwise(0)
+            is_charge = (api == ApiGroup.FETCH) & (told > 0)  # got an empty response
         case QuotaKey.CONTROLLER_MUTATION_RATE:
             value, note, is_charge = pl.col("mutations"), pl.col("strict"), violated > 0
     is_produce = key is QuotaKey.PRODUCER_BYTE_RATE

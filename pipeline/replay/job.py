@@ -39,7 +39,7 @@ DAY_MS: Final = 24 * HOUR_MS
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ReplayOptions:
     """The options of a replay."""
 
     source: Source = "usage"
@@ -58,7 +58,7 @@ class Options:
 
 
 def replay(
-    spark: SparkSession, lake: Lake, candidates: Sequence[Path], options: Options = Options()
+    spark: SparkSession, lake: Lake, candidates: Sequence[Path], options: ReplayOptions = ReplayOptions()
 ) -> Outcome:
     """Replay the records under each candidate quota file, write the table `replay`, and return the
     comparison.
@@ -124,14 +124,16 @@ def _extent(rows: DataFrame) -> _Extent:
     return _Extent(count, (span_ms or 0) / 1000 + 1, end_ms or 0, found.select(*CLIENT, "held_back"))
 
 
-def _source(spark: SparkSession, lake: Lake, source: Source, options: Options) -> DataFrame:
+def _source(spark: SparkSession, lake: Lake, source: Source, options: ReplayOptions) -> DataFrame:
     """Return the records (traces or usage) to replay; Spark opens no files of other clusters and days."""
     rows = read(spark, lake.path(source), USAGE if source == "usage" else TRACE)
     rows = rows.where(fn.col("cluster") == options.cluster)
     return rows if options.days is None else rows.where(fn.col("day").between(*map(fn.lit, options.days)))
 
 
-def _replayed(rows: DataFrame, extent: _Extent, files: Sequence[Candidate], options: Options) -> DataFrame:
+def _replayed(
+    rows: DataFrame, extent: _Extent, files: Sequence[Candidate], options: ReplayOptions
+) -> DataFrame:
     """Return the hours (`tables.REPLAY`) of all budgets, under each candidate quota file and as recorded."""
     if not extent.records:
         return empty(rows.sparkSession, REPLAY)
@@ -143,7 +145,7 @@ def _replayed(rows: DataFrame, extent: _Extent, files: Sequence[Candidate], opti
     return hours(rows, of_all, settings, buckets, period_ms)
 
 
-def _coverage(spark: SparkSession, lake: Lake, traced: int, options: Options) -> list[str]:
+def _coverage(spark: SparkSession, lake: Lake, traced: int, options: ReplayOptions) -> list[str]:
     """Return a line with the share of requests that have a trace; no line if the number is unknown."""
     used = _source(spark, lake, "usage", options).agg(fn.sum("requests")).first()
     if used is None or not used[0]:
@@ -152,7 +154,11 @@ def _coverage(spark: SparkSession, lake: Lake, traced: int, options: Options) ->
 
 
 def _compared(
-    spark: SparkSession, lake: Lake, files: Sequence[Candidate], options: Options, found: Sequence[Total]
+    spark: SparkSession,
+    lake: Lake,
+    files: Sequence[Candidate],
+    options: ReplayOptions,
+    found: Sequence[Total],
 ) -> list[str]:
     """Replay traces and usage records of the traced clients, and return lines that compare the throttle times
     of both replays. `found` has the totals of the replay that was already made.

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from weir.pipeline.recommend.flags import HELD_BACK
 from weir.pipeline.report.model import Findings, Proposal, Use
-from weir.pipeline.report.names import SHORT, Entity, label, visible
+from weir.pipeline.report.names import SHORT, ReportEntity, label, visible
 from weir.pipeline.report.units import OF_QUOTA, number, text
 
 ACTIONS: Final = 10
@@ -77,7 +77,7 @@ def _uneven(use: Use) -> Iterator[Action]:
 def _changes(proposals: Sequence[Proposal]) -> Iterator[Action]:
     """Yield an action for each entity and kind of change; the largest users of a quota weigh most."""
     largest: dict[str, float] = {}
-    kinds: dict[tuple[str, Entity], list[Proposal]] = {}
+    kinds: dict[tuple[str, ReportEntity], list[Proposal]] = {}
     for each in proposals:
         largest[each.quota] = max(largest.get(each.quota, 0.0), each.used or 0.0)
         if each.changes:

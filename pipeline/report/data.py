@@ -21,7 +21,7 @@ from weir.pipeline.lake import Lake, filled, read
 from weir.pipeline.replay.candidates import RECORDED
 from weir.pipeline.replay.summary import bounds
 from weir.pipeline.report import model
-from weir.pipeline.report.names import Entity
+from weir.pipeline.report.names import ReportEntity
 from weir.pipeline.rollup import reading
 from weir.pipeline.rollup.columns import QUOTAS, RATES
 from weir.quotas.replay_demand import RECORDED as DEMAND_RECORDED
@@ -39,7 +39,7 @@ _SHARES: Final = ("bytes", "request_time_us", "mutations", "throttle_ms")
 _WEEKS: Final = (0, 1)
 
 
-def find(spark: SparkSession, lake: Lake, wanted: model.Wanted) -> model.Findings:
+def find(spark: SparkSession, lake: Lake, wanted: model.ReportOptions) -> model.Findings:
     """Read all tables of the pipeline, and return the values that the report shows."""
     kinds = {"usage": tables.USAGE, "trace": tables.TRACE}
     good = {kind: _of(read(spark, lake.path(kind), columns), wanted) for kind, columns in kinds.items()}
@@ -61,12 +61,14 @@ def clusters(spark: SparkSession, lake: Lake) -> list[str]:
     )
 
 
-def _of(rows: DataFrame, wanted: model.Wanted) -> DataFrame:
+def _of(rows: DataFrame, wanted: model.ReportOptions) -> DataFrame:
     """Return the rows of the wanted cluster."""
     return rows.where(fn.col("cluster") == wanted.cluster)
 
 
-def _use(spark: SparkSession, lake: Lake, wanted: model.Wanted, records: DataFrame) -> model.Use | None:
+def _use(
+    spark: SparkSession, lake: Lake, wanted: model.ReportOptions, records: DataFrame
+) -> model.Use | None:
     rows = reading.rows(spark, lake, "hour", cluster=wanted.cluster, days=wanted.days)
     starts = [row["start_ms"] for row in rows.select("start_ms").distinct().collect()]
     if not starts:
@@ -124,7 +126,7 @@ def _use_of(rows: DataFrame, columns: model.Columns) -> model.Use:
             max(len(brokers) - BROKERS, 0),
             _clients(rows, totals, {name: sums[name] for name in _SHARES}, columns),
             sums["entities"],
-            (model.Counts(*sums["week_0"]), model.Counts(*sums["week_1"])),
+            (model.EntityCounts(*sums["week_0"]), model.EntityCounts(*sums["week_1"])),
         )
     finally:
         totals.unpersist()
@@ -210,7 +212,7 @@ def _client(row: dict[str, Any], cells: pl.DataFrame, columns: model.Columns) ->
     peaks = {quota: row[quota] for quota in RATES if row[quota]}
     simple = ("bytes_in", "bytes_out", "requests", "brokers", "busiest_broker", "skew")
     return model.EntityUsage(
-        Entity(row["user"], row["client_id"]),
+        ReportEntity(row["user"], row["client_id"]),
         **{name: row[name] for name in simple},
         throttle_s={quota: seconds for quota, seconds in throttle_s.items() if seconds},
         peaks=peaks,
@@ -240,7 +242,7 @@ def _proposals(rows: DataFrame) -> list[model.Proposal]:
     simple = ("quota", "used", "current", "proposed", "lower", "upper", "in_default", "reason")
     return [
         model.Proposal(
-            Entity(row["user"], row["client_id"], row["client_id_prefix"]),
+            ReportEntity(row["user"], row["client_id"], row["client_id_prefix"]),
             **{name: row[name] for name in simple},
             flags=tuple(row["flags"] or ()),
         )
@@ -248,7 +250,7 @@ def _proposals(rows: DataFrame) -> list[model.Proposal]:
     ]
 
 
-def _candidates(rows: DataFrame, wanted: model.Wanted) -> list[model.Candidate]:
+def _candidates(rows: DataFrame, wanted: model.ReportOptions) -> list[model.CandidateResult]:
     """Return the replayed quota files in the wanted days, with the recorded throttle times first."""
     if wanted.days is not None:
         rows = rows.where(fn.to_date(fn.timestamp_millis("start_ms")).between(*wanted.days))
@@ -268,7 +270,7 @@ def _candidates(rows: DataFrame, wanted: model.Wanted) -> list[model.Candidate]:
         fn.max("to_ms").alias("to_ms"),
     )
     return [
-        model.Candidate(
+        model.CandidateResult(
             row["candidate"],
             {each["quota"]: model.Bounds(*each["throttled_s"].values()) for each in row["throttled_s"]},
             *(row[name] for name in (*counts, "from_ms", "to_ms")),

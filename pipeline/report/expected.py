@@ -9,7 +9,7 @@ from statistics import median
 from typing import Final, NamedTuple
 
 from weir.pipeline.report.model import DAY_MS, Columns, Series, Use
-from weir.pipeline.report.names import Entity
+from weir.pipeline.report.names import ReportEntity
 
 WEEK_DAYS: Final = 7
 WEEKS: Final = 4
@@ -29,7 +29,7 @@ _EPOCH: Final = date(1970, 1, 1)
 class UnusualDay(NamedTuple):
     """A day on which an entity moved many more bytes than on the same weekday before."""
 
-    entity: Entity
+    entity: ReportEntity
     day: date
     bytes_: float
     usual: float

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from weir.pipeline.lake import Lake
 from weir.pipeline.outcome import Outcome
 from weir.pipeline.report.data import clusters, find
-from weir.pipeline.report.model import Wanted
+from weir.pipeline.report.model import ReportOptions
 from weir.pipeline.report.page import render
 from weir.pipeline.report.prices import NO_PRICES, Prices
 from weir.pipeline.report.showback import bill, csv, listing, showback
@@ -23,7 +23,7 @@ def report(
     lake: Lake,
     output: str,
     *,
-    wanted: Wanted,
+    wanted: ReportOptions,
     made: datetime,
     version: str,
     write: Callable[[str], None],

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Final, NamedTuple
 
-from weir.pipeline.report.names import Entity
+from weir.pipeline.report.names import ReportEntity
 from weir.pipeline.report.units import moment
 from weir.quotas.table.quota_kind import KINDS, QuotaKey
 
@@ -22,7 +22,7 @@ Loads = Mapping[str, Series]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ReportOptions:
     """The options of a report."""
 
     cluster: str = "default"
@@ -89,7 +89,7 @@ class Columns:
         return tuple(a / s if s else 0.0 for a, s in zip(amounts, self.recorded_s, strict=True))
 
 
-class Counts(NamedTuple):
+class EntityCounts(NamedTuple):
     """Numbers of entities in a week."""
 
     entities: int = 0
@@ -102,7 +102,7 @@ class Counts(NamedTuple):
 class EntityUsage:
     """The usage of one entity."""
 
-    entity: Entity
+    entity: ReportEntity
     bytes_in: int
     bytes_out: int
     requests: int
@@ -143,7 +143,7 @@ class Use:
     """
     count: int
     """Number of all entities."""
-    weeks: tuple[Counts, Counts]
+    weeks: tuple[EntityCounts, EntityCounts]
     """The last seven days, and the seven days before them."""
 
     def highest(self, broker: int, quota: str) -> float:
@@ -155,7 +155,7 @@ class Use:
 class Proposal:
     """A proposed limit of one entity and quota; rates are in the quota's unit."""
 
-    entity: Entity
+    entity: ReportEntity
     quota: str
     used: float | None = None
     current: float | None = None
@@ -181,7 +181,7 @@ class Bounds(NamedTuple):
     """None if there is no known upper bound."""
 
 
-class Candidate(NamedTuple):
+class CandidateResult(NamedTuple):
     """Results of the replay under one candidate quota file."""
 
     name: str
@@ -212,7 +212,7 @@ class Bill(NamedTuple):
 
     currency: str
     amount: float
-    by_entity: Mapping[Entity, tuple[float, float]]
+    by_entity: Mapping[ReportEntity, tuple[float, float]]
     """By entity: its request time (s), and the price of all its use."""
 
 
@@ -220,9 +220,9 @@ class Bill(NamedTuple):
 class Findings:
     """All values that the report shows. A part is None or empty if its table is missing."""
 
-    wanted: Wanted
+    wanted: ReportOptions
     use: Use | None = None
     proposals: Sequence[Proposal] = ()
-    candidates: Sequence[Candidate] = ()
+    candidates: Sequence[CandidateResult] = ()
     ingested: Sequence[Ingested] = ()
     bill: Bill | None = None

@@ -25,7 +25,7 @@ _Span = tuple[Markup, str]
 """Piece of a label: its element, `_BY_CLIENT` or `_BY_WEIR`, and its text."""
 
 
-class Entity(NamedTuple):
+class ReportEntity(NamedTuple):
     """An entity in the report. None as user or client-id stands for all users or client-ids."""
 
     user: str | None
@@ -34,7 +34,7 @@ class Entity(NamedTuple):
     """Prefix of the client-ids that the entity covers, in place of one client-id; None without a prefix."""
 
 
-def label(entity: Entity, room: int = LONG) -> Markup:
+def label(entity: ReportEntity, room: int = LONG) -> Markup:
     """Return the name of an entity as HTML, shortened to about `room` characters.
 
     >>> print(label(Entity("alice", "")))

@@ -12,8 +12,8 @@ from weir.pipeline import tables
 from weir.pipeline.arrow import collected
 from weir.pipeline.lake import Lake, filled
 from weir.pipeline.outcome import Listing
-from weir.pipeline.report.model import Bill, Wanted
-from weir.pipeline.report.names import Entity
+from weir.pipeline.report.model import Bill, ReportOptions
+from weir.pipeline.report.names import ReportEntity
 from weir.pipeline.report.prices import Prices
 from weir.pipeline.rollup import reading
 from weir.pipeline.rollup.columns import QUOTAS
@@ -25,7 +25,7 @@ _FORMULA: Final = r"^[=+\-@\t\r]"
 """Pattern of names that spreadsheets would take for a formula."""
 
 
-def showback(spark: SparkSession, lake: Lake, wanted: Wanted, prices: Prices) -> pl.DataFrame:
+def showback(spark: SparkSession, lake: Lake, wanted: ReportOptions, prices: Prices) -> pl.DataFrame:
     """Return one row per entity of the wanted level, the dearest first, then by bytes: its names;
     `bytes_in`, `bytes_out` and `requests`; `request_time_s`, the time (s) of brokers' threads; `throttle_s`,
     the sum (s) of the throttle times that it was told; and `amount`, the price of its use.
@@ -58,7 +58,7 @@ def showback(spark: SparkSession, lake: Lake, wanted: Wanted, prices: Prices) ->
 def bill(used: pl.DataFrame, prices: Prices) -> Bill:
     """Return the rows of `showback` for the page."""
     by_entity = {
-        Entity(row.get("user"), row.get("client_id")): (row["request_time_s"], row["amount"])
+        ReportEntity(row.get("user"), row.get("client_id")): (row["request_time_s"], row["amount"])
         for row in used.iter_rows(named=True)
     }
     return Bill(prices.currency, float(used["amount"].sum()), by_entity)

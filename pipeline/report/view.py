@@ -8,14 +8,14 @@ from typing import Final, NamedTuple
 from weir.pipeline.report.model import (
     HOUR_MS,
     WEEK_MS,
-    Candidate,
+    CandidateResult,
     Columns,
     EntityUsage,
     Findings,
     Proposal,
     Use,
 )
-from weir.pipeline.report.names import Entity
+from weir.pipeline.report.names import ReportEntity
 from weir.pipeline.report.plot import Plot, plot
 from weir.pipeline.report.units import OF_QUOTA, moment, text
 from weir.quotas.table.quota_kind import BYTE_RATES, KINDS, RECORDED, QuotaKey
@@ -66,7 +66,7 @@ class Cell(NamedTuple):
     text: str
 
 
-class Row(NamedTuple):
+class ClientRow(NamedTuple):
     """A row of the table of clients, and the client's page if `plots` is not None."""
 
     id: str
@@ -170,18 +170,18 @@ def _cell(hour: str, rate: float | None, highest: float) -> Cell:
     return Cell(1 + round((_SHADES - 1) * rate / highest) if highest else 1, f"{hour}: {text(rate, 'B/s')}")
 
 
-def rows(found: Findings, use: Use) -> list[Row]:
+def rows(found: Findings, use: Use) -> list[ClientRow]:
     """Return the rows of the table of clients, those with the most bytes first."""
-    proposals: dict[Entity, list[Proposal]] = {}
+    proposals: dict[ReportEntity, list[Proposal]] = {}
     for proposal in found.proposals:
         proposals.setdefault(proposal.entity, []).append(proposal)
     paged = {client.entity for client in use.clients[: found.wanted.top]}
-    result: list[Row] = []
+    result: list[ClientRow] = []
     for client in sorted(use.clients, key=lambda client: -client.total):
         own = proposals.get(client.entity, [])
         shares = [client.peaks[p.quota] / p.current for p in own if p.current and p.quota in client.peaks]
         plots = _plots(client, own, use.columns) if client.entity in paged else None
-        result.append(Row(f"client-{len(result) + 1}", client, max(shares, default=None), plots, own))
+        result.append(ClientRow(f"client-{len(result) + 1}", client, max(shares, default=None), plots, own))
     return result
 
 
@@ -199,13 +199,13 @@ def _plots(client: EntityUsage, proposals: Sequence[Proposal], columns: Columns)
     ]
 
 
-def replayed(candidates: Sequence[Candidate]) -> str:
+def replayed(candidates: Sequence[CandidateResult]) -> str:
     """Return the time that the replay covers as text, in UTC."""
     ends = min(each.from_ms for each in candidates), max(each.to_ms for each in candidates)
     return " to ".join(moment(end, "%a %-d %b %Y %H:%M") for end in ends)
 
 
-def throttled(candidates: Sequence[Candidate]) -> list[str]:
+def throttled(candidates: Sequence[CandidateResult]) -> list[str]:
     """Return the quotas with throttled time under any candidate quota file."""
     every = (quota for each in candidates for quota, time in each.throttled_s.items() if time.upper != 0)
     return list(dict.fromkeys(every))

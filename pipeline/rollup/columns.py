@@ -8,7 +8,7 @@ from pyspark.sql.types import DoubleType, LongType, StringType, StructField, Str
 
 from weir.pipeline.tables import BY_QUOTA, CLUSTER, DAY, SECONDS, USAGE_RECORD
 from weir.quotas.table.quota_kind import RECORDED
-from weir.usage.groups import Group
+from weir.usage.groups import ApiGroup
 
 HOUR_S: Final = 3600
 DAY_S: Final = 86_400
@@ -21,7 +21,7 @@ ANY_BROKER: Final = -1
 
 TOTALS: Final = ("requests", "bytes_in", "bytes_out", "request_time_us", "mutations", "errors")
 """Fields of usage records that roll-ups sum up."""
-CHARGED: Final = {"produced_bytes": Group.PRODUCE, "fetched_bytes": Group.FETCH}
+CHARGED: Final = {"produced_bytes": ApiGroup.PRODUCE, "fetched_bytes": ApiGroup.FETCH}
 """Sums of `charged_bytes` over the records of one API group."""
 AMOUNTS: Final = (*TOTALS, *CHARGED)
 QUOTAS: Final = tuple(BY_QUOTA.names)
@@ -29,7 +29,7 @@ THROTTLES: Final = tuple(f"throttle_ms.{quota}" for quota in QUOTAS)
 VIOLATIONS: Final = tuple(f"violations.{quota}" for quota in QUOTAS)
 
 
-class Rate(NamedTuple):
+class RateColumn(NamedTuple):
     """A rate that a quota of the same name limits."""
 
     amount: str
@@ -38,7 +38,7 @@ class Rate(NamedTuple):
     """Factor from amount/s to the quota's unit."""
 
 
-RATES: Final = {key.value: Rate(kind.recorded, kind.recorded_unit) for key, kind in RECORDED.items()}
+RATES: Final = {key.value: RateColumn(kind.recorded, kind.recorded_unit) for key, kind in RECORDED.items()}
 SHARES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
 """Percentiles of windows, as shares of 1."""
 

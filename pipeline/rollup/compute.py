@@ -213,7 +213,7 @@ def _rows(amounts: pl.DataFrame, by_quota: pl.DataFrame, seconds: int, window_s:
     )
 
 
-def _spread(windows: pl.DataFrame, name: str, rate: columns.Rate, window_s: int) -> pl.DataFrame:
+def _spread(windows: pl.DataFrame, name: str, rate: columns.RateColumn, window_s: int) -> pl.DataFrame:
     """Return the percentiles and the maximum of a rate by `period`, over the windows in which it is above
     0.
     """
@@ -251,7 +251,7 @@ def _shaped(rows: pl.DataFrame, owners: pl.DataFrame, seconds: int, window_s: in
     return named.select(shaped.get(name, pl.col(name)).alias(name) for name in columns.ROLLUP.names)
 
 
-def _rate(name: str, rate: columns.Rate) -> pl.Expr:
+def _rate(name: str, rate: columns.RateColumn) -> pl.Expr:
     spread = (pl.col(f"{name}.{share}").alias(share) for share in columns.SHARES)
     return pl.when(pl.col(rate.amount) > 0).then(pl.struct(*spread))
 

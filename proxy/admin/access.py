@@ -80,7 +80,7 @@ def token_refused(_outage: Outage) -> Condition:
     )
 
 
-class Access:
+class AccessControl:
     """ASGI application that passes allowed requests on to another application, and refuses the others."""
 
     def __init__(self, app: ASGIApp, rules: AdminAccess, token: Token | None, refusals: Refusals) -> None:

@@ -23,9 +23,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from weir.proxy.addresses import Address
-from weir.proxy.admin.access import CERTIFICATE, Access, Token, token_refused
+from weir.proxy.admin.access import CERTIFICATE, AccessControl, Token, token_refused
 from weir.proxy.admin.api import events, resources
-from weir.proxy.admin.api.operation import State, state_of
+from weir.proxy.admin.api.operation import ApiState, state_of
 from weir.proxy.admin.exposition import render
 from weir.proxy.admin.http import HttpExchange
 from weir.proxy.admin.metrics import Sources as Sources
@@ -66,7 +66,7 @@ def prepare(
     state = state_of(sources, Readiness(server, listening))
     context = None if tls is None else lambda: tls.context
     refusals = Refusals(sources.refused, server.rate_limited_log.note)
-    app = Access(application(state), rules, token, refusals)
+    app = AccessControl(application(state), rules, token, refusals)
     endpoint = Endpoint(opened, app, context, rules.base_path)
 
     async def say() -> None:
@@ -99,7 +99,7 @@ async def listen(
         raise ConfigError(f"cannot listen on {address}: {reason}: choose another --admin") from None
 
 
-def _start_looking(nursery: trio.Nursery, state: State, token: Token | None) -> None:
+def _start_looking(nursery: trio.Nursery, state: ApiState, token: Token | None) -> None:
     """Start the tasks that record the history, and that read changed files."""
     keep_running, now_ms = state.server.supervisor.keep_running, state.sources.now_ms
     note_rates = every(history.PERIOD_S, lambda: in_steps(state.history.look(now_ms())))
@@ -118,7 +118,7 @@ def _start_looking(nursery: trio.Nursery, state: State, token: Token | None) -> 
         nursery.start_soon(keep_running, Task.ADMIN, every(LOOK_S, token.look))
 
 
-def application(state: State) -> ASGIApp:
+def application(state: ApiState) -> ASGIApp:
     """Return the ASGI application that serves all pages of the admin endpoint, without a check of access."""
     sources, readiness = state.sources, state.readiness
     scraping = ShortQueue()

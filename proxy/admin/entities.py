@@ -26,7 +26,7 @@ from weir.quotas import BrokerQuotas, Budget, ClientQuotas, MutationBudget, Quot
 from weir.quotas.cluster_quotas import ClusterQuotas
 from weir.quotas.limiters.limiter import Limiter
 from weir.quotas.limiters.request_time import RequestBudget
-from weir.quotas.registry import Totals
+from weir.quotas.registry import LimiterTotals
 
 ENTITIES_MAX: Final = 1000
 SLICE: Final = 1000
@@ -60,7 +60,7 @@ the same unit, such as bytes. Only budgets in the same unit can be compared.
 class BudgetReadings(Generic[A]):
     """The values of all budgets whose quotas have the same unit, read for one scrape."""
 
-    totals: dict[Pot, Totals] = field(default_factory=dict)
+    totals: dict[Pot, LimiterTotals] = field(default_factory=dict)
     """Totals of the budgets by broker and quota. They include the budgets that are not in `shown`, and those
     that have expired.
     """
@@ -142,7 +142,7 @@ def _values(table: QuotaTable, pot: Pot, budget: Limiter, now_ms: int, *, shadow
     return read_values(table, pot.node_id, QuotaKey(pot.quota), budget, now_ms, shadow=shadow)
 
 
-def _counted(kind: ClientQuotas[A], total: Totals) -> Iterator[list[A]]:
+def _counted(kind: ClientQuotas[A], total: LimiterTotals) -> Iterator[list[A]]:
     """Add every budget of the quota to `total`. Yield the budgets in slices; a slice takes about a
     millisecond.
     """

@@ -29,7 +29,7 @@ from weir.proxy.control.snapshots.names import shortened
 from weir.proxy.control.snapshots.values import Values
 from weir.quotas import Budget, MutationBudget, Tags
 from weir.quotas.limiters.request_time import RequestBudget
-from weir.quotas.registry import Totals
+from weir.quotas.registry import LimiterTotals
 
 BROKER_QUOTA: Final = ("broker", "quota")
 SHARERS: Final = ("user", "client_id", "client_id_prefix")
@@ -69,11 +69,12 @@ def _quotas(
     make: Families, rates: BudgetReadings[Budget], times: BudgetReadings[RequestBudget]
 ) -> Iterator[Metric]:
     def of(
-        reading: BudgetReadings[Budget] | BudgetReadings[RequestBudget], value: Callable[[Totals], float]
+        reading: BudgetReadings[Budget] | BudgetReadings[RequestBudget],
+        value: Callable[[LimiterTotals], float],
     ) -> list[Row]:
         return [(pot.labels, value(total)) for pot, total in reading.totals.items()]
 
-    def of_both(value: Callable[[Totals], float]) -> list[Row]:
+    def of_both(value: Callable[[LimiterTotals], float]) -> list[Row]:
         return of(rates, value) + of(times, value)
 
     charged = attrgetter("charged")
@@ -96,7 +97,7 @@ def _throttles(
     make: Families, whose: str, values: Callable[[Callable[..., float]], list[Row] | float], *labels: str
 ) -> Iterator[Metric]:
     """Yield two metrics: the number of throttled requests, and the sum of their throttle times. `values`
-    takes a function that reads a `Totals` or a `Values`, and returns the samples.
+    takes a function that reads a `LimiterTotals` or a `Values`, and returns the samples.
     """
     yield make.counter(
         f"{whose}_throttles",
@@ -189,7 +190,7 @@ def _api_times(make: Families, reading: BudgetReadings[RequestBudget]) -> Iterat
 
 
 def _mutations(make: Families, reading: BudgetReadings[MutationBudget]) -> Iterator[Metric]:
-    total = next(iter(reading.totals.values()), Totals())
+    total = next(iter(reading.totals.values()), LimiterTotals())
     yield make.counter("mutation_partitions", "Partitions charged to any mutation quota.", total.charged)
     yield make.counter("mutation_refused_topics", "Topics refused with error 89.", total.refused)
     yield from _throttles(make, "mutation", lambda value: value(total))

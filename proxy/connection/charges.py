@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _PRODUCE: Final = ApiKey.PRODUCE.value
 
 
-class Charged(Protocol):
+class ChargedConnection(Protocol):
     """The fields and methods of a connection that this module uses to charge request time."""
 
     @property
@@ -69,7 +69,7 @@ class Charged(Protocol):
 
 
 def charge_request_time(
-    connection: Charged,
+    connection: ChargedConnection,
     plan: Plan,
     us: float,
     ledger: ClientLedger,
@@ -89,7 +89,9 @@ def charge_request_time(
     return until_ms
 
 
-def count_time(connection: Charged, usage_counters: UsageCounters, us: float, throttle_ms: int) -> None:
+def count_time(
+    connection: ChargedConnection, usage_counters: UsageCounters, us: float, throttle_ms: int
+) -> None:
     """Count the charged time `us` (µs) as usage, scaled by the broker's speed
     (`BrokerQuotas.percent_per_us`). Count also the throttle time (ms) that the charge has caused; 0 for no
     throttle.
@@ -99,7 +101,7 @@ def count_time(connection: Charged, usage_counters: UsageCounters, us: float, th
         usage_counters.throttled(REQUEST, throttle_ms)
 
 
-def count_exempt(connection: Charged, plan: Plan, us: float, length: int) -> None:
+def count_exempt(connection: ChargedConnection, plan: Plan, us: float, length: int) -> None:
     """Count a request that brokers exempt, which has cost `us` (µs) so far and whose response has `length`
     bytes; 0 without a response. Kafka's `exempt-request-time` (ClientRequestQuotaManager).
     """
@@ -110,7 +112,7 @@ def count_exempt(connection: Charged, plan: Plan, us: float, length: int) -> Non
 
 
 def count_request(
-    connection: Charged, plan: Plan, usage_counters: UsageCounters, length: int, *, answered: bool
+    connection: ChargedConnection, plan: Plan, usage_counters: UsageCounters, length: int, *, answered: bool
 ) -> None:
     """Count as usage a request of `length` bytes (without the length prefix) that has arrived completely.
     `answered` is False for acks=0: the request then also counts as finished, because no response will come.
@@ -121,7 +123,7 @@ def count_request(
         usage_counters.over()
 
 
-def sent(connection: Charged, usage_counters: UsageCounters, length: int) -> None:
+def sent(connection: ChargedConnection, usage_counters: UsageCounters, length: int) -> None:
     """Count as usage a response that Weir itself has made and sends now; `length` (bytes) includes the length
     prefix.
     """
@@ -136,7 +138,7 @@ class LocalResponse:
 
     def __init__(
         self,
-        connection: Charged,
+        connection: ChargedConnection,
         plan: Plan,
         us: float,
         ledger: ClientLedger | None,

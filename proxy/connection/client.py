@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from weir.protocol.framing import INCOMPLETE, REQUEST_HEAD_BYTES, client_id_end
 from weir.proxy.connection.usage import ConnectionUsage  # fields' types: mypyc wants them at run time
-from weir.proxy.handlers.sasl.exchange import Exchange
+from weir.proxy.handlers.sasl.exchange import SaslExchange
 from weir.quotas import BrokerQuotas, ClientLedger
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class Client:
         """True if the client is a broker, whose fetches as a replica are exempt from quotas."""
         self.authenticated = False
         """True if the broker has accepted the client by SASL."""
-        self.exchange: Exchange | None = None
+        self.exchange: SaslExchange | None = None
         """The SASL exchange in progress; None if there is no exchange. Only `follow` sets the field."""
         self.sasl_in_progress = False
         """True if the client's next bytes may be SASL tokens without a Kafka header, or a request that shows
@@ -257,7 +257,7 @@ class Client:
         """Return True if `user` is the principal of a broker at this listener."""
         return self.brokers is not None and (not self.brokers or user in self.brokers)
 
-    def follow(self, exchange: Exchange | None) -> None:
+    def follow(self, exchange: SaslExchange | None) -> None:
         """Set the SASL exchange in progress; None for no exchange. Call this again after changing a field of
         the exchange, because this method derives the client's SASL fields from the exchange.
         """

@@ -41,7 +41,7 @@ from weir.proxy.connection.state import (
     THROTTLE,
     THROTTLED,
     WHY,
-    Event,
+    Trigger,
 )
 from weir.proxy.connection.usage import ConnectionUsage
 from weir.proxy.connection.usage_counters import MUTATION
@@ -365,7 +365,7 @@ class Connection:
         if reason is CloseReason.DRAINED:
             self.hurries = True
             self.throttled_until_ms = self.held_until_ms = self.rest_held_until_ms = 0
-        self.transition(Event.DRAIN)
+        self.transition(Trigger.DRAIN)
         self.effects.change()
 
     # What waits, and for what. These change nothing
@@ -456,9 +456,9 @@ class Connection:
         if self.throttled_until_ms <= now_ms:
             self.state = NEXT[THROTTLED][RELEASE]
 
-    def transition(self, event: Event) -> None:
-        """Set the state that follows the present state after this event; the table `NEXT` has the states."""
-        self.state = NEXT[self.state][event]
+    def transition(self, trigger: Trigger) -> None:
+        """Set the state that follows the present one; the table `NEXT` has the states."""
+        self.state = NEXT[self.state][trigger]
 
     def mute(self, throttle_ms: int, quota: QuotaKey) -> int:
         """Take no request for this throttle time of a quota, capped at `ConnectionLimits.throttle_ms_max`.
@@ -547,7 +547,7 @@ class Connection:
         """Close the connection because a peer violated the protocol. Only the first violation is recorded."""
         if self.violation is None:
             self.violation = Violation(reason, detail)
-            self.transition(Event.CLOSE)
+            self.transition(Trigger.CLOSE)
             client = self.client
             if client.usage is not None and reason in BY_CLIENTS:
                 client.usage.failed(client.user)
@@ -558,7 +558,7 @@ class Connection:
         was sent, and the time of all requests in flight.
         """
         self.now_ms = now_ms
-        self.transition(Event.CLOSE)
+        self.transition(Trigger.CLOSE)
         self._on_ready, self.paused = _nobody, None
         if self.byte_counter is not None:
             self.byte_counter.cut(now_ms)

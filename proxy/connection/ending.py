@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from weir.proxy.close_reasons import CloseReason
-from weir.proxy.connection.state import DRAINING, Event
+from weir.proxy.connection.state import DRAINING, Trigger
 
 if TYPE_CHECKING:
     from weir.proxy.connection.connection import Connection
@@ -36,7 +36,7 @@ def find_end(connection: Connection, now_ms: int) -> None:
 
 
 def _over(connection: Connection, reason: CloseReason, detail: str = "") -> None:
-    connection.transition(Event.CLOSE)
+    connection.transition(Trigger.CLOSE)
     connection.effects.close_reason, connection.effects.close_detail = reason, detail
 
 

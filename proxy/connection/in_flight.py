@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from weir.protocol.framing import LENGTH_BYTES
 from weir.proxy.connection.charges import (  # fields' types: mypyc wants them at run time
-    Charged,
+    ChargedConnection,
     LocalResponse,
     charge_request_time,
     count_exempt,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from weir.quotas import ClientLedger
 
 
-class Kind(IntEnum):
+class RequestKind(IntEnum):
     """Kind of a request: it says which side responds, and how the response is processed."""
 
     PLAIN = 0
@@ -47,12 +47,12 @@ class Kind(IntEnum):
     """The broker responds with a bare SASL token."""
 
 
-PLAIN: Final = Kind.PLAIN.value
-CHARGED: Final = Kind.CHARGED.value
-LOCAL: Final = Kind.LOCAL.value
-DEFERRED: Final = Kind.DEFERRED.value
-QUERY: Final = Kind.QUERY.value
-TOKEN: Final = Kind.TOKEN.value
+PLAIN: Final = RequestKind.PLAIN.value
+CHARGED: Final = RequestKind.CHARGED.value
+LOCAL: Final = RequestKind.LOCAL.value
+DEFERRED: Final = RequestKind.DEFERRED.value
+QUERY: Final = RequestKind.QUERY.value
+TOKEN: Final = RequestKind.TOKEN.value
 
 NO_CORRELATION_ID: Final = 1 << 32
 """Correlation id of a query that has paused and has no request at the broker. The value does not fit into
@@ -167,7 +167,7 @@ class RequestInFlight:
         """Forget the counter of the response's bytes: the connection has taken it over, or needs none."""
         self.byte_counter = None
 
-    def begin_response(self, connection: Charged, length: int, *, charged: bool = True) -> None:
+    def begin_response(self, connection: ChargedConnection, length: int, *, charged: bool = True) -> None:
         """Charge the request's time, and count as usage the response, which begins to arrive and has `length`
         bytes (without the length prefix). A second call for the same request has no effect. `charged` is
         False if the response's bytes do not count for a byte rate, because its records are removed.
@@ -192,7 +192,7 @@ class RequestInFlight:
         elif cost_us:
             count_exempt(connection, plan, cost_us, length)
 
-    def _confirm(self, connection: Charged) -> None:
+    def _confirm(self, connection: ChargedConnection) -> None:
         """Correct the request's estimated cost, if it is unconfirmed, by the broker's response time. If
         several requests of the connection were at the broker at the same time, the common part of their
         response times counts once.
@@ -203,7 +203,7 @@ class RequestInFlight:
         connection.settled_us = min(now_us, begun_us + int(2 * self.cost_us * scale))
         self.unconfirmed_us = 0.0
 
-    def leave(self, connection: Charged) -> None:
+    def leave(self, connection: ChargedConnection) -> None:
         """Charge the request's time to a client that closes the connection before the response: the broker
         processes the request nevertheless. Record the charge as usage.
         """

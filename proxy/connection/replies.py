@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from weir.protocol.framing import LENGTH_BYTES
 from weir.proxy.connection.charges import LocalResponse, sent
 from weir.proxy.connection.in_flight import DEFERRED, LOCAL, NO_CORRELATION_ID, QUERY, TOKEN, RequestInFlight
-from weir.proxy.connection.state import Event
+from weir.proxy.connection.state import Trigger
 from weir.proxy.handlers import plan as plans
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def expect_token(connection: Connection, *, serial: bool) -> None:
     """
     connection.in_flight.append(RequestInFlight(plans.TOKEN, 0, TOKEN))
     if serial:
-        connection.transition(Event.SASL_REQUEST)
+        connection.transition(Trigger.SASL_REQUEST)
 
 
 def reply(
@@ -56,7 +56,7 @@ def defer(
     record = RequestInFlight(plans.LOCAL, correlation_id, DEFERRED)
     record.deferred, record.local = deferred, local
     connection.in_flight.append(record)
-    connection.transition(Event.QUERY)
+    connection.transition(Trigger.QUERY)
 
 
 def begin_query(connection: Connection, run: RunningQuery, local: LocalResponse | None = None) -> None:
@@ -66,7 +66,7 @@ def begin_query(connection: Connection, run: RunningQuery, local: LocalResponse 
     question = run.go_on()
     if question is not None or run.paused:
         _wait_for(connection, run, question, local)
-        connection.transition(Event.QUERY)
+        connection.transition(Trigger.QUERY)
     elif run.reply is not None:
         reply(connection, run.correlation_id, run.reply, local)
 

@@ -45,7 +45,7 @@ class State(IntEnum):
     """State in which no request is taken again, and both sockets are to be closed."""
 
 
-class Event(IntEnum):
+class Trigger(IntEnum):
     """Cause of a transition from one state to another."""
 
     THROTTLE = 0
@@ -72,11 +72,11 @@ THROTTLED: Final = State.THROTTLED.value
 SERIAL: Final = State.SERIAL.value
 QUERYING: Final = State.QUERYING.value
 DRAINING: Final = State.DRAINING.value
-THROTTLE: Final = Event.THROTTLE.value
-RELEASE: Final = Event.RELEASE.value
-SERIAL_REQUEST: Final = Event.SERIAL_REQUEST.value
-SASL_REQUEST: Final = Event.SASL_REQUEST.value
-ANSWERED: Final = Event.ANSWERED.value
+THROTTLE: Final = Trigger.THROTTLE.value
+RELEASE: Final = Trigger.RELEASE.value
+SERIAL_REQUEST: Final = Trigger.SERIAL_REQUEST.value
+SASL_REQUEST: Final = Trigger.SASL_REQUEST.value
+ANSWERED: Final = Trigger.ANSWERED.value
 
 
 def _row(
@@ -97,8 +97,8 @@ NEXT: Final = (
     _row(_D, _D, _D, _D, _D, _D, _D),
     _row(_C, _C, _C, _C, _C, _C, _C),
 )
-"""Table of the next state, by state and event. Its values are plain integers, because every request looks one
-up.
+"""Table of the next state, by state and trigger. Its values are plain integers, because every request looks
+one up.
 
 In a state that waits for a response, ANSWERED leads to THROTTLED; if no throttle time remains, RELEASE
 follows at once.
@@ -118,9 +118,9 @@ states.
 
 
 def table() -> str:
-    """Return the transitions between states as a Markdown table: a row per state, a column per event."""
-    head = ["state", *(event.name for event in Event)]
-    rows = [[state.name, *(_cell(state, NEXT[state][event]) for event in Event)] for state in State]
+    """Return the transitions between states as a Markdown table: a row per state, a column per trigger."""
+    head = ["state", *(trigger.name for trigger in Trigger)]
+    rows = [[state.name, *(_cell(state, NEXT[state][trigger]) for trigger in Trigger)] for state in State]
     return "\n".join("| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *rows])
 
 
@@ -133,8 +133,8 @@ def diagram() -> str:
     lines = ["stateDiagram-v2", "    [*] --> OPEN"]
     for state in State:
         targets: dict[State, list[str]] = {}
-        for event in Event:
-            if NEXT[state][event] != state:
-                targets.setdefault(State(NEXT[state][event]), []).append(event.name)
+        for trigger in Trigger:
+            if NEXT[state][trigger] != state:
+                targets.setdefault(State(NEXT[state][trigger]), []).append(trigger.name)
         lines += [f"    {state.name} --> {target.name}: {', '.join(why)}" for target, why in targets.items()]
     return "\n".join([*lines, "    CLOSED --> [*]"])

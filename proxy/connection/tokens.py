@@ -25,7 +25,7 @@ from weir.proxy.handlers.sasl.authentication import SASL_APIS, TOKEN_BYTES_MAX, 
 
 if TYPE_CHECKING:
     from weir.proxy.connection.connection import Connection
-    from weir.proxy.handlers.sasl.exchange import Exchange
+    from weir.proxy.handlers.sasl.exchange import SaslExchange
 
 _LENGTH_AND_KEY: Final = Struct(">ih")
 _HEAD_BYTES: Final = 4
@@ -75,7 +75,7 @@ def from_broker(connection: Connection, data: bytearray, end: int) -> int:
     return position
 
 
-def _token(connection: Connection, exchange: Exchange, data: bytearray, position: int, end: int) -> int:
+def _token(connection: Connection, exchange: SaslExchange, data: bytearray, position: int, end: int) -> int:
     """Process one token from the client; return the position after it. Return `position` if the token is
     incomplete, too long, or a request instead.
     """
@@ -109,7 +109,7 @@ def _is_request(data: bytearray, start: int) -> bool:
     return data[start] == 0 and data[start + 2] == 0
 
 
-def _leave_raw(connection: Connection, exchange: Exchange) -> None:
+def _leave_raw(connection: Connection, exchange: SaslExchange) -> None:
     """Switch from bare tokens to requests: expect no further responses to tokens. If the mechanism shows
     success in the broker's response and no success was seen, treat the exchange as failed.
     """
@@ -119,7 +119,7 @@ def _leave_raw(connection: Connection, exchange: Exchange) -> None:
 
 
 def _look_for_end(
-    connection: Connection, exchange: Exchange, data: bytearray, position: int, end: int
+    connection: Connection, exchange: SaslExchange, data: bytearray, position: int, end: int
 ) -> None:
     """Treat a hidden SASL exchange (one whose end Weir cannot read) as successful, if the client sends a
     request that a broker accepts only after success. ApiVersions is no such request, because a broker accepts

@@ -6,11 +6,11 @@ from typing import Final
 
 from weir.proxy.connection.usage_counters import ClientUsage, RequestTrace, UsageCounters
 from weir.proxy.connection.usage_registry import UsageRegistry
-from weir.usage.groups import GROUPS, Group
+from weir.usage.groups import GROUPS, ApiGroup
 
 _NEVER: Final = -1
-_OTHER: Final = GROUPS.index(Group.OTHER)
-_SECURITY: Final = GROUPS.index(Group.SECURITY)
+_OTHER: Final = GROUPS.index(ApiGroup.OTHER)
+_SECURITY: Final = GROUPS.index(ApiGroup.SECURITY)
 FORMER_MAX: Final = 16
 """Maximum number of former clients (principal and client-id) of a connection in `ConnectionUsage._former`. At
 more, all are removed.

@@ -38,7 +38,7 @@ SLICE: Final = 250
 """Number of budgets processed in one step, which takes less than a millisecond."""
 
 
-class Used(NamedTuple):
+class BudgetUsage(NamedTuple):
     """A budget, and its usage in one scan."""
 
     quota: QuotaKey
@@ -78,7 +78,7 @@ class Scan:
         self.registry: Final = registry
         self.number = 0
         """Number of complete scans."""
-        self.throttled: list[Used] = []
+        self.throttled: list[BudgetUsage] = []
         """Budgets that are throttled, or were within `QUIET_MS`, in the latest scan; at most `LISTED_MAX`.
         Their usage counts as infinite, and their rates are not read.
         """
@@ -123,18 +123,18 @@ class Scan:
         taken, self._new[shadow] = self._new[shadow], {}
         return taken
 
-    def take_high(self, *, shadow: bool) -> list[Used]:
+    def take_high(self, *, shadow: bool) -> list[BudgetUsage]:
         """Return the budgets that use `HIGH` of their limits or more, in the latest round; once per round."""
         taken, self._latest.high[shadow] = self._latest.high[shadow], []
         return taken
 
     @property
-    def most_used(self) -> list[Used]:
+    def most_used(self) -> list[BudgetUsage]:
         """The budgets with the highest usage in the latest round, enforced and shadow ones, in any order."""
         return self._latest.most
 
     def _scan(self, now_ms: int) -> Iterator[None]:
-        phase, throttled = self.number % ROUND, list[Used]()
+        phase, throttled = self.number % ROUND, list[BudgetUsage]()
         forgets = self.number % FORGET == FORGET - 1
         kept: dict[_Group, dict[Tags, _Seen]] = {}
         memory_ms = self.registry.memory_ms
@@ -158,7 +158,9 @@ class Scan:
             for where, quota, budgets in all_budgets(self.registry, shadow=shadow):
                 yield _Group(quota, where, shadow), budgets
 
-    def _note_throttles(self, group: _Group, part: list[Counted], now_ms: int, throttled: list[Used]) -> None:
+    def _note_throttles(
+        self, group: _Group, part: list[Counted], now_ms: int, throttled: list[BudgetUsage]
+    ) -> None:
         """Add the new throttles of these budgets to `_new`, and throttled budgets to `throttled`."""
         since_ms, quiet_ms, seen = self._since_ms, now_ms - QUIET_MS, self._seen[group]
         for budget in part:
@@ -166,7 +168,7 @@ class Scan:
             # A charge, or a throttle, changes one of both times.
             if (is_recent or budget.charged_ms >= since_ms) and (count := budget.throttled):
                 if is_recent and len(throttled) < LISTED_MAX:
-                    throttled.append(Used(*group, budget, math.nan, math.inf))
+                    throttled.append(BudgetUsage(*group, budget, math.nan, math.inf))
                 before = seen.get(budget.tags, _NOTHING)
                 if before.throttled != count or before.budget is not budget:
                     self._note_new(group, budget, before)
@@ -197,9 +199,9 @@ class _Rates:
     """The rates of one round."""
 
     def __init__(self) -> None:
-        self.high: list[list[Used]] = [[], []]
+        self.high: list[list[BudgetUsage]] = [[], []]
         """Enforced, and shadow budgets with a usage of `HIGH` or more."""
-        self.most: list[Used] = []
+        self.most: list[BudgetUsage] = []
         """Budgets with the highest usage."""
         self._least = -1.0
         """Usage that a budget must exceed to be among the most used."""
@@ -219,7 +221,7 @@ class _Rates:
                 usage = usage_of(rate, budget.limit)
             is_high, is_most = usage >= HIGH, usage > self._least
             if is_high or is_most:
-                used = Used(*group, budget, rate, usage)
+                used = BudgetUsage(*group, budget, rate, usage)
                 if is_high:
                     high.append(used)
                 if is_most:

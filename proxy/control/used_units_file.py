@@ -35,7 +35,7 @@ FILE_BYTES_MAX: Final = 512 * 1024 * 1024
 """Largest file that is read: 100,000 limiters at each of ten brokers need less."""
 
 
-class Charges(msgspec.Struct, frozen=True):
+class SavedUnits(msgspec.Struct, frozen=True):
     """Content of the file."""
 
     at_s: float
@@ -74,7 +74,7 @@ class UsedUnitsFile:
         return self._state.read(self.name, FILE_BYTES_MAX, self._parsed) or []
 
     def _parsed(self, text: str) -> list[UsedUnits]:
-        found = msgspec.json.decode(text, type=Charges)
+        found = msgspec.json.decode(text, type=SavedUnits)
         passed_ms = (self._wall_s() - found.at_s) * 1000
         if not math.isfinite(passed_ms) or passed_ms < 0:
             raise ValueError("it is from the future")
@@ -105,7 +105,7 @@ class UsedUnitsFile:
             self._stamps = stamps
 
     async def _parts(self) -> list[bytes]:
-        """Return the content of the file (`Charges` as JSON) in parts, and compute the next period."""
+        """Return the content of the file (`SavedUnits` as JSON) in parts, and compute the next period."""
         parts = [b'{"at_s":' + msgspec.json.encode(self._wall_s()) + b',"used":[']
         some: list[UsedUnits] = []
         limiters = 0

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from weir.proxy.counters import Counters
     from weir.proxy.handlers.mutations.cluster_state import ClusterState
     from weir.proxy.handlers.quota_api.quota_admin import QuotaAdmin
-    from weir.proxy.handlers.sasl.exchange import Exchange
+    from weir.proxy.handlers.sasl.exchange import SaslExchange
     from weir.proxy.handlers.sasl.identity import Identities
     from weir.quotas import BrokerQuotas, ClientLedger, Cost, QuotaKey
 
@@ -94,12 +94,12 @@ class RequestClient(Protocol):
         """True if the client's usage is recorded."""
 
     @property
-    def exchange(self) -> Exchange | None:
+    def exchange(self) -> SaslExchange | None:
         """The SASL exchange in progress; None if there is no exchange. `user` changes only when the exchange
         succeeds.
         """
 
-    def follow(self, exchange: Exchange | None) -> None:
+    def follow(self, exchange: SaslExchange | None) -> None:
         """Set the SASL exchange in progress; None for no exchange. Call this again after changing a field of
         the exchange, because the client's SASL fields are derived from the exchange.
         """

@@ -7,20 +7,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from weir.protocol.api import ApiKey
-from weir.usage.groups import GROUPS, Group
+from weir.usage.groups import GROUPS, ApiGroup
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 K = ApiKey
 
-APIS: Final[Mapping[Group, tuple[ApiKey, ...]]] = {
-    Group.PRODUCE: (K.PRODUCE,),
-    Group.FETCH: (
+APIS: Final[Mapping[ApiGroup, tuple[ApiKey, ...]]] = {
+    ApiGroup.PRODUCE: (K.PRODUCE,),
+    ApiGroup.FETCH: (
         K.FETCH,
         K.SHARE_FETCH,
     ),
-    Group.METADATA: (
+    ApiGroup.METADATA: (
         K.LIST_OFFSETS,
         K.METADATA,
         K.FIND_COORDINATOR,
@@ -31,7 +31,7 @@ APIS: Final[Mapping[Group, tuple[ApiKey, ...]]] = {
         K.PUSH_TELEMETRY,
         K.DESCRIBE_TOPIC_PARTITIONS,
     ),
-    Group.GROUPS: (
+    ApiGroup.GROUPS: (
         K.OFFSET_COMMIT,
         K.OFFSET_FETCH,
         K.JOIN_GROUP,
@@ -54,7 +54,7 @@ APIS: Final[Mapping[Group, tuple[ApiKey, ...]]] = {
         K.ALTER_SHARE_GROUP_OFFSETS,
         K.DELETE_SHARE_GROUP_OFFSETS,
     ),
-    Group.TRANSACTIONS: (
+    ApiGroup.TRANSACTIONS: (
         K.INIT_PRODUCER_ID,
         K.ADD_PARTITIONS_TO_TXN,
         K.ADD_OFFSETS_TO_TXN,
@@ -64,12 +64,12 @@ APIS: Final[Mapping[Group, tuple[ApiKey, ...]]] = {
         K.DESCRIBE_TRANSACTIONS,
         K.LIST_TRANSACTIONS,
     ),
-    Group.MUTATIONS: (
+    ApiGroup.MUTATIONS: (
         K.CREATE_TOPICS,
         K.DELETE_TOPICS,
         K.CREATE_PARTITIONS,
     ),
-    Group.ADMIN: (
+    ApiGroup.ADMIN: (
         K.DELETE_RECORDS,
         K.DESCRIBE_ACLS,
         K.CREATE_ACLS,
@@ -95,7 +95,7 @@ APIS: Final[Mapping[Group, tuple[ApiKey, ...]]] = {
         K.REMOVE_RAFT_VOTER,
         K.UPDATE_RAFT_VOTER,
     ),
-    Group.SECURITY: (
+    ApiGroup.SECURITY: (
         K.SASL_HANDSHAKE,
         K.SASL_AUTHENTICATE,
         K.CREATE_DELEGATION_TOKEN,
@@ -103,7 +103,7 @@ APIS: Final[Mapping[Group, tuple[ApiKey, ...]]] = {
         K.EXPIRE_DELEGATION_TOKEN,
         K.DESCRIBE_DELEGATION_TOKEN,
     ),
-    Group.BROKERS: (
+    ApiGroup.BROKERS: (
         K.LEADER_AND_ISR,
         K.STOP_REPLICA,
         K.UPDATE_METADATA,
@@ -131,7 +131,7 @@ APIS: Final[Mapping[Group, tuple[ApiKey, ...]]] = {
 (a test checks this).
 """
 _GROUP_OF: Final = {int(key): GROUPS.index(group) for group, keys in APIS.items() for key in keys}
-_OTHER: Final = GROUPS.index(Group.OTHER)
+_OTHER: Final = GROUPS.index(ApiGroup.OTHER)
 
 
 def group_index(api_key: int) -> int:

@@ -20,7 +20,7 @@ from weir.proxy.net.latency import SAMPLE
 from weir.proxy.net.lingering import Lingering, close_slowly, unread_bytes
 from weir.proxy.net.poll import BROKEN, LEFT, READ, WRITE
 from weir.proxy.net.reactor import BUFFER_BYTES, Reactor, Timer
-from weir.proxy.net.side import Side, Socket
+from weir.proxy.net.side import RelaySide, Socket
 from weir.proxy.net.splicing import SPLICED_BYTES_MIN, NoPipeError, TargetError
 
 OnEnd: TypeAlias = Callable[["Relay", CloseReason, str], None]
@@ -74,8 +74,8 @@ class Relay:
         """Take over both sockets, which must be connected and non-blocking, and start relaying."""
         self.connection = connection
         self._reactor = reactor
-        self._client = Side(client, CloseReason.CLIENT_RESET)
-        self._broker = Side(broker, CloseReason.BROKER_RESET)
+        self._client = RelaySide(client, CloseReason.CLIENT_RESET)
+        self._broker = RelaySide(broker, CloseReason.BROKER_RESET)
         self._splices = isinstance(client, socket.socket) and isinstance(broker, socket.socket)
         connection.start(self._client, self._broker, self._woken)
         self._on_end = on_end
@@ -189,7 +189,7 @@ class Relay:
         else:
             self._slowly_ready(broker, events)
 
-    def _pass_on_measured(self, client: Side) -> None:
+    def _pass_on_measured(self, client: RelaySide) -> None:
         """Pass on the client's bytes. If they are one request, and no other is in flight, measure the time
         until it was sent, and later the time of the broker's answer. Otherwise try again with the next bytes.
         """
@@ -215,7 +215,7 @@ class Relay:
         if not self._closed:
             self._reactor.run(self._flush_woken, self._failed)
 
-    def _slowly_ready(self, side: Side, events: int) -> None:
+    def _slowly_ready(self, side: RelaySide, events: int) -> None:
         """Handle the events of a side's socket that `_pass_on` cannot: room to send, errors, or reading while
         bytes are kept or unsent. An error of the socket closes the relay.
         """
@@ -234,7 +234,7 @@ class Relay:
         detail = f"{type(error).__name__}: {error}"  # no repr: a UnicodeDecodeError's contains all the bytes
         self.close(CloseReason.INTERNAL_ERROR, detail)
 
-    def _pass_on(self, side: Side) -> None:
+    def _pass_on(self, side: RelaySide) -> None:
         """Read from one socket, pass the bytes to the connection, and send its output: the common case, in
         which no bytes were kept or left unsent before.
         """
@@ -264,7 +264,7 @@ class Relay:
         if effects.changed or not self._calm:
             self._obey()
 
-    def _spliced(self, side: Side, other: Side) -> bool:
+    def _spliced(self, side: RelaySide, other: RelaySide) -> bool:
         """Pass on bytes of a large frame within the kernel. Return False if somebody must see them."""
         reactor, connection = self._reactor, self.connection
         if not self._splices or reactor.read_bytes_max or not reactor.splicer.works:
@@ -298,7 +298,7 @@ class Relay:
             self._obey()
         return True
 
-    def _read_behind(self, side: Side) -> None:
+    def _read_behind(self, side: RelaySide) -> None:
         """Read few bytes at once behind spliced ones: the end of the frame, if it has not ended, and then the
         beginning of the next frame, which is likely to be large too.
         """
@@ -307,7 +307,7 @@ class Relay:
             self._pass_on(side)
             side.read_bytes = side.first_bytes
 
-    def _side_ready(self, side: Side, events: int) -> None:
+    def _side_ready(self, side: RelaySide, events: int) -> None:
         if events & WRITE and side.unsent:
             sent = side.sock.send(side.unsent)  # not within the slice: mypyc would send twice
             side.unsent = side.unsent[sent:]
@@ -328,7 +328,7 @@ class Relay:
         elif events & LEFT:
             self._left(side)
 
-    def _read(self, side: Side) -> None:
+    def _read(self, side: RelaySide) -> None:
         """Read from one socket behind the kept bytes, pass all bytes to the connection, and send its
         output.
         """
@@ -348,15 +348,15 @@ class Relay:
         else:
             self._ended(side)
 
-    def _ended(self, side: Side) -> None:
+    def _ended(self, side: RelaySide) -> None:
         side.eof = True
         self._left(side)
 
-    def _left(self, side: Side) -> None:
+    def _left(self, side: RelaySide) -> None:
         self._calm = False
         self.connection.leave(side)
 
-    def _buffer_for(self, side: Side) -> tuple[bytearray, memoryview]:
+    def _buffer_for(self, side: RelaySide) -> tuple[bytearray, memoryview]:
         """Return a buffer that begins with the side's kept bytes and has room behind them.
 
         That is the shared buffer, except for a larger frame that must be complete to be rewritten. Such a
@@ -372,7 +372,7 @@ class Relay:
             side.own[:count] = side.kept
         return side.own, memoryview(side.own)
 
-    def _receive(self, side: Side, buffer: bytearray, view: memoryview, end: int) -> None:
+    def _receive(self, side: RelaySide, buffer: bytearray, view: memoryview, end: int) -> None:
         """Pass `buffer[:end]` to the connection; keep the bytes that it does not consume, and send its
         output.
         """
@@ -386,7 +386,7 @@ class Relay:
             self._hold()
         self._flush()
 
-    def _keep(self, side: Side, data: bytearray) -> None:
+    def _keep(self, side: RelaySide, data: bytearray) -> None:
         """Keep bytes that were read from this side behind those that are kept already."""
         side.received_bytes += len(data)
         side.kept, side.own = b"".join((side.kept, data)), None
@@ -407,7 +407,7 @@ class Relay:
             segments, effects.to_client = effects.to_client, []
             self._send(self._client, segments)
 
-    def _send(self, side: Side, segments: list[memoryview | bytes]) -> None:
+    def _send(self, side: RelaySide, segments: list[memoryview | bytes]) -> None:
         """Send the bytes left unsent before and these segments with one call; keep the bytes that the socket
         does not accept.
         """
@@ -432,7 +432,7 @@ class Relay:
             return
         self._keep_unsent(side, b"".join(segments), sent)
 
-    def _keep_unsent(self, side: Side, whole: bytes, sent: int) -> None:
+    def _keep_unsent(self, side: RelaySide, whole: bytes, sent: int) -> None:
         """Keep these bytes until the socket has room, except for the first ones, which were sent."""
         side.unsent, side.unsent_bytes = memoryview(whole)[sent:], len(whole)
         self._calm = False
@@ -451,7 +451,7 @@ class Relay:
         if change:
             self._reactor.buffered.change(self, change)
 
-    def _may_read(self, side: Side) -> bool:
+    def _may_read(self, side: RelaySide) -> bool:
         """Return True if the limit of `Reactor.buffered` allows reading from this side."""
         buffered = self._reactor.buffered
         return not buffered.full or buffered.may_read(self, client=side is self._client)
@@ -506,12 +506,12 @@ class Relay:
         self._resumes = False
         self._obey()
 
-    def _present(self, side: Side) -> None:
+    def _present(self, side: RelaySide) -> None:
         """Pass the kept bytes of this side to the connection again."""
         buffer, view = self._buffer_for(side)
         self._receive(side, buffer, view, len(side.kept))
 
-    def _set_interest(self, side: Side, *, read: bool) -> None:
+    def _set_interest(self, side: RelaySide, *, read: bool) -> None:
         interest = WRITE if side.unsent else 0
         if read and not side.eof:
             interest |= READ

@@ -41,7 +41,7 @@ class Socket(Protocol):
         """Close the socket."""
 
 
-class Side(End):
+class RelaySide(End):
     """One of a relay's two sockets, together with the bytes that were read from it and not consumed, and the
     bytes that it has not sent.
     """

@@ -13,7 +13,7 @@ from weir.proxy.connection.connection import Connection
 from weir.proxy.net.poll import READ, WRITE
 from weir.proxy.net.reactor import Reactor, Timer
 from weir.proxy.net.relay import OnEnd, Relay
-from weir.proxy.net.side import Side, Socket
+from weir.proxy.net.side import RelaySide, Socket
 from weir.proxy.net.tls_socket import TlsSocket
 
 
@@ -77,7 +77,7 @@ class TlsRelay(Relay):
                 else:
                     self._broker_ready(READ)
 
-    def _stall(self, side: Side) -> None:
+    def _stall(self, side: RelaySide) -> None:
         """Watch the side's socket only for room to send: the TLS library must send before it can read, and
         bytes in the kernel would wake the relay again and again.
         """
@@ -86,7 +86,7 @@ class TlsRelay(Relay):
             side.interest = WRITE
             self._reactor.modify(side.fd, WRITE)
 
-    def _unstalled(self, side: Side, events: int) -> int:
+    def _unstalled(self, side: RelaySide, events: int) -> int:
         """Return the events to handle: `events`, and READ if the TLS library had to send before it could
         read, and the socket now has room to send.
         """

@@ -24,7 +24,7 @@ from weir.proxy.control import rate_limited_log
 from weir.proxy.control.cluster.broker_states import BrokerStates
 from weir.proxy.control.quota_registry import EXPIRY_S, QuotaRegistry
 from weir.proxy.control.rate_limited_log import RateLimitedLog
-from weir.proxy.control.snapshots.opened import ByteRates, Opened
+from weir.proxy.control.snapshots.opened import ByteRates, OpenConnection
 from weir.proxy.control.supervisor import Supervisor, Task, every, in_steps
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.mutations.cluster_state import ClusterState
@@ -126,7 +126,7 @@ class DataPlane:
             self.acceptor.refuse,
             own_listeners,
         )
-        self.relays: dict[Relay, Opened] = {}
+        self.relays: dict[Relay, OpenConnection] = {}
         """The relays of all open connections."""
         self._numbers = count(1)
         self.lifetimes = Lifetimes(self.relays, lambda: self.config.settings)
@@ -207,7 +207,7 @@ class DataPlane:
             self._say_ended(target, client.peer, reason, detail)
 
         relay = self.new_relay(self._reactor, client.sock, broker, self._connection(target, client), ended)
-        self.relays[relay] = Opened(
+        self.relays[relay] = OpenConnection(
             next(self._numbers),
             str(client.listener),
             node_id,

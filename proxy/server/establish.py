@@ -33,7 +33,7 @@ from weir.proxy.net.proxy_protocol.receive import NoClientError, receive
 from weir.proxy.net.proxy_protocol.rules import is_listed
 from weir.proxy.net.race import BadAlternatives, Race
 from weir.proxy.net.side import Socket
-from weir.proxy.net.tls.handshakes import RefusedError, TlsAcceptor
+from weir.proxy.net.tls.handshakes import HandshakeRefusedError, TlsAcceptor
 from weir.proxy.net.tls.upstream import Upstream
 from weir.proxy.server.connection_limiter import ConnectionLimiter
 from weir.proxy.server.pending import PendingConnection
@@ -198,7 +198,7 @@ class Connector:
             return AdmittedClient(plain, pending.peer, host, listener=pending.listener)
         try:
             accepted = await acceptor.enter(plain, target.node_id, plain_ip(pending.peer.host))
-        except RefusedError as error:
+        except HandshakeRefusedError as error:
             pending.sock = error.sock
             raise refused_by_tls(error) from None
         pending.sock, pending.target = accepted.sock, target._replace(node_id=accepted.node_id)

@@ -9,7 +9,7 @@ from typing import Final
 from weir.proxy.addresses import Address
 from weir.proxy.close_reasons import BY_PEERS, CloseReason
 from weir.proxy.net.own_listeners import OwnAddressError
-from weir.proxy.net.tls.handshakes import BrokerTlsError, RefusedError
+from weir.proxy.net.tls.handshakes import BrokerTlsError, HandshakeRefusedError
 from weir.proxy.server.acceptor import OVERLOAD
 
 HOLD_S: Final = 0.7
@@ -29,7 +29,7 @@ class RefusalError(Exception):
         self.hold_s = HOLD_S if hold_s is None else hold_s
 
 
-def refused_by_tls(error: RefusedError) -> RefusalError:
+def refused_by_tls(error: HandshakeRefusedError) -> RefusalError:
     """Return the refusal of a client whose TLS handshake has failed."""
     return RefusalError(error.reason, str(error), 0 if error.reason in BY_PEERS else None)
 

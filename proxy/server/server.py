@@ -36,7 +36,7 @@ from weir.proxy.control.rate_limited_log import RateLimitedLog
 from weir.proxy.control.scan import Scan
 from weir.proxy.control.snapshots.connections import ConnectionFilter
 from weir.proxy.control.snapshots.gauges import Gauges
-from weir.proxy.control.snapshots.records import Connections, Worker
+from weir.proxy.control.snapshots.records import Connections, WorkerRecord
 from weir.proxy.control.supervisor import Supervisor, Task, every, in_steps
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.replication.replication import Replication
@@ -69,7 +69,7 @@ class Workers(Protocol):
     async def drain(self) -> None:
         """Have the workers end all connections once their requests are answered; wait until they have."""
 
-    def records(self) -> tuple[Worker, ...]:
+    def records(self) -> tuple[WorkerRecord, ...]:
         """Return the states of all workers."""
 
     async def list_connections(self, wanted: ConnectionFilter) -> Connections:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from weir.proxy.addresses import Address, AddressBook, AdvertisedListeners
-from weir.proxy.workers.messages import Found
+from weir.proxy.workers.messages import BrokerFound
 
 TOLD_AGAIN_MS: Final = 1000
 """Time (ms) after which the supervisor is told again of a broker that it has not confirmed. The time doubles
@@ -32,7 +32,7 @@ FOUND_MAX: Final = 1000
 
 
 @dataclass(slots=True)
-class _Found:
+class _UnconfirmedBroker:
     """A broker that the supervisor has not confirmed."""
 
     address: Address
@@ -54,13 +54,13 @@ class ToldAddresses(AddressBook):
     """
 
     def __init__(
-        self, listeners: AdvertisedListeners, post: Callable[[Found], None], now_ms: Callable[[], int]
+        self, listeners: AdvertisedListeners, post: Callable[[BrokerFound], None], now_ms: Callable[[], int]
     ) -> None:
         """Begin without brokers. `post` sends a message to the supervisor."""
         super().__init__(listeners, lambda _node_id, _port: None)
         self._post = post
         self._now_ms = now_ms
-        self._found: dict[int, _Found] = {}
+        self._found: dict[int, _UnconfirmedBroker] = {}
         """Brokers that the supervisor was told of, by node id."""
 
     def observe(self, node_id: int, upstream: Address) -> int | None:
@@ -110,11 +110,11 @@ class ToldAddresses(AddressBook):
         if found is None or found.address != upstream:
             if found is None and len(self._found) >= FOUND_MAX:
                 self._found.clear()
-            self._found[node_id] = _Found(upstream, now_ms + TOLD_AGAIN_MS, now_ms, now_ms)
+            self._found[node_id] = _UnconfirmedBroker(upstream, now_ms + TOLD_AGAIN_MS, now_ms, now_ms)
         else:
             found.seen_ms = now_ms
             if now_ms < found.again_ms:
                 return
             found.interval_ms = min(2 * found.interval_ms, TOLD_AGAIN_MS_MAX)
             found.again_ms, found.awaited = now_ms + found.interval_ms, False
-        self._post(Found(node_id, *upstream))
+        self._post(BrokerFound(node_id, *upstream))

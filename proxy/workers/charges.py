@@ -57,7 +57,7 @@ def _waits(limiter: _Carried, now_ms: int) -> bool:
     return limiter.throttled_until_ms > now_ms
 
 
-class Charged:
+class ChargeReader:
     """Reads the increase of all limiters. A look visits used limiters only, and of many the next ones."""
 
     def __init__(self, registry: QuotaRegistry, look_max: int = LOOK_MAX) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from weir.proxy.net.reactor import Reactor
-from weir.proxy.workers.charges import CHARGES_MAX, Charged, LimiterCharge
+from weir.proxy.workers.charges import CHARGES_MAX, ChargeReader, LimiterCharge
 from weir.proxy.workers.messages import Charges
 from weir.quotas.sharing.shared import LOOK_MS
 
@@ -26,7 +26,7 @@ class ChargesSender:
     def __init__(
         self,
         reactor: Reactor,
-        charged: Charged,
+        charged: ChargeReader,
         post: Callable[[Charges], None],
         note: Callable[[list[LimiterCharge]], None],
     ) -> None:

@@ -23,7 +23,7 @@ _NAMES: Final = tuple(field.name for field in fields(Counters) if field.name != 
 Count: TypeAlias = int | Counter[Hashable]
 
 
-class Totals(Protocol):
+class CounterSums(Protocol):
     """The supervisor's sums."""
 
     counters: Counters
@@ -32,7 +32,7 @@ class Totals(Protocol):
 
 
 @dataclass(frozen=True)
-class Counts:
+class WorkerCounts:
     """Counters of a worker since its start, or their increase since an earlier reading; its gauges."""
 
     counters: dict[str, Count]
@@ -49,13 +49,13 @@ class Counts:
         return pickle.dumps(self)
 
 
-def loaded(pickled: bytes) -> Counts:
+def loaded(pickled: bytes) -> WorkerCounts:
     """Return the counts that `pickled` has turned into these bytes."""
-    counts: Counts = pickle.loads(pickled)  # noqa: S301  # a worker's
+    counts: WorkerCounts = pickle.loads(pickled)  # noqa: S301  # a worker's
     return counts
 
 
-def read(plane: DataPlane, reactor: Reactor) -> Generator[None, None, Counts]:
+def read(plane: DataPlane, reactor: Reactor) -> Generator[None, None, WorkerCounts]:
     """Return the counters of a worker since its start. Bytes include those of open connections. Yield
     between steps of about a millisecond.
     """
@@ -76,7 +76,7 @@ def read(plane: DataPlane, reactor: Reactor) -> Generator[None, None, Counts]:
             gauges.waiting[opened.node_id] += waits_for_broker(relay.connection, reactor.now_ms)
             count_throttled(relay.connection, reactor.now_ms, gauges.throttled)
         yield
-    return Counts(
+    return WorkerCounts(
         counters=counters,
         turns=[turns.number, turns.busy_us, turns.longer, *turns.within],
         longest_us=turns.longest_us,
@@ -85,11 +85,11 @@ def read(plane: DataPlane, reactor: Reactor) -> Generator[None, None, Counts]:
     )
 
 
-def increase(now: Counts, before: Counts | None) -> Counts:
+def increase(now: WorkerCounts, before: WorkerCounts | None) -> WorkerCounts:
     """Return the increase from `before` (None for the start) to `now`."""
     if before is None:
         return now
-    return Counts(
+    return WorkerCounts(
         counters={name: _grown(count, before.counters[name]) for name, count in now.counters.items()},
         turns=_less(now.turns, before.turns),
         longest_us=now.longest_us,
@@ -98,7 +98,7 @@ def increase(now: Counts, before: Counts | None) -> Counts:
     )
 
 
-def add(counts: Counts, totals: Totals) -> None:
+def add(counts: WorkerCounts, totals: CounterSums) -> None:
     """Add an increase to the totals."""
     for name, grown in counts.counters.items():
         if isinstance(grown, int):

@@ -59,7 +59,7 @@ Spawn: TypeAlias = Callable[[socket.socket], Process]
 """Function that starts a worker with its end of the link, which the caller closes."""
 
 
-class Plan(NamedTuple):
+class PoolFunctions(NamedTuple):
     """The functions by which a handle works with its pool."""
 
     first: Callable[[], Iterable[Message]]
@@ -80,7 +80,7 @@ class Plan(NamedTuple):
 class Handle:
     """A worker: the same one after its process was replaced."""
 
-    def __init__(self, number: int, plan: Plan) -> None:
+    def __init__(self, number: int, plan: PoolFunctions) -> None:
         """Begin without a process."""
         self.number = number
         self.pid = 0

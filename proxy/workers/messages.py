@@ -51,7 +51,7 @@ class TlsFiles(msgspec.Struct, tag=True, frozen=True):
     tls: list[FileContents | None]
 
 
-class Quotas(msgspec.Struct, tag=True, frozen=True):
+class QuotasInForce(msgspec.Struct, tag=True, frozen=True):
     """The quota table in force."""
 
     pickled: bytes
@@ -70,7 +70,7 @@ class QuotasChanged(msgspec.Struct, tag=True, frozen=True):
     """True if this part is the last one: the changes of all parts come into force together."""
 
 
-class Brokers(msgspec.Struct, tag=True, frozen=True):
+class BrokerAddresses(msgspec.Struct, tag=True, frozen=True):
     """Known brokers, and addresses that lead to no broker."""
 
     brokers: list[tuple[int, str, int]]
@@ -127,7 +127,7 @@ class ReplicasSeen(msgspec.Struct, tag=True, frozen=True):
     """Progress of throttled replicas at another process."""
 
     pickled: bytes
-    """A list of pairs of a `Replica` and its `State`."""
+    """A list of pairs of a `Replica` and its `ProgressState`."""
 
 
 class OthersUsed(msgspec.Struct, tag=True, frozen=True):
@@ -149,7 +149,7 @@ class SharingState(msgspec.Struct, tag=True, frozen=True):
     """Time (ms) since reports got through; 0 while they do."""
 
 
-class Limits(msgspec.Struct, tag=True, frozen=True):
+class SettingsChanged(msgspec.Struct, tag=True, frozen=True):
     """Settings that have changed while Weir runs; the other settings are those of the start."""
 
     settings: Settings
@@ -196,7 +196,7 @@ class Flush(msgspec.Struct, tag=True, frozen=True):
     number: int
 
 
-class Stored(msgspec.Struct, tag=True, frozen=True):
+class Altered(msgspec.Struct, tag=True, frozen=True):
     """The end of an alteration of quotas."""
 
     number: int
@@ -217,10 +217,10 @@ class WorkerReport(msgspec.Struct, tag=True, frozen=True):
     """Sign of life, with the increase of the worker's counters since the last report."""
 
     pickled: bytes
-    """A `counts.Counts`."""
+    """A `counts.WorkerCounts`."""
 
 
-class Found(msgspec.Struct, tag=True, frozen=True):
+class BrokerFound(msgspec.Struct, tag=True, frozen=True):
     """A response has named a broker that the worker did not know, or another address of a broker."""
 
     node_id: int
@@ -228,14 +228,14 @@ class Found(msgspec.Struct, tag=True, frozen=True):
     port: int
 
 
-class State(msgspec.Struct, tag=True, frozen=True):
+class BrokerReached(msgspec.Struct, tag=True, frozen=True):
     """A broker was reached, or could not be reached."""
 
     node_id: int
     failure: str | None
 
 
-class Used(msgspec.Struct, tag=True, frozen=True):
+class UsageRecords(msgspec.Struct, tag=True, frozen=True):
     """Usage records and traces."""
 
     usage: list[UsageRecord]
@@ -246,7 +246,7 @@ class Used(msgspec.Struct, tag=True, frozen=True):
     """True for what a draining worker sends unasked: the supervisor is to set times and instance."""
 
 
-class Listed(msgspec.Struct, tag=True, frozen=True):
+class ConnectionsListed(msgspec.Struct, tag=True, frozen=True):
     """The answer to `ListConnections`, with its number."""
 
     number: int
@@ -295,9 +295,9 @@ class Pickled(msgspec.Struct, tag=True, frozen=True):
 Message: TypeAlias = (
     Start
     | TlsFiles
-    | Quotas
+    | QuotasInForce
     | QuotasChanged
-    | Brokers
+    | BrokerAddresses
     | Listen
     | Accept
     | ConnectionsChanged
@@ -307,21 +307,21 @@ Message: TypeAlias = (
     | ReplicasSeen
     | OthersUsed
     | SharingState
-    | Limits
+    | SettingsChanged
     | TakeUsage
     | TakeTraces
     | ListConnections
     | ListPeers
     | Drain
     | Flush
-    | Stored
+    | Altered
     | Ready
     | Flushed
     | WorkerReport
-    | Found
-    | State
-    | Used
-    | Listed
+    | BrokerFound
+    | BrokerReached
+    | UsageRecords
+    | ConnectionsListed
     | PeersListed
     | Alter
     | AlteredAtBroker

@@ -22,13 +22,13 @@ from weir.proxy.control.sharing.sharing import UsageSharing
 from weir.proxy.control.slices import slices
 from weir.proxy.control.snapshots.connections import ConnectionFilter
 from weir.proxy.control.snapshots.gauges import Gauges
-from weir.proxy.control.snapshots.records import Connections, Worker
+from weir.proxy.control.snapshots.records import Connections, WorkerRecord
 from weir.proxy.control.stores.quota_manager import QuotaManager
 from weir.proxy.control.supervisor import Task
 from weir.proxy.server.server import Server
 from weir.proxy.server.target import Target
 from weir.proxy.workers import charges, counts, messages, replication
-from weir.proxy.workers.handle import Handle, Plan, Reason, Spawn, spawn_process
+from weir.proxy.workers.handle import Handle, PoolFunctions, Reason, Spawn, spawn_process
 from weir.proxy.workers.questions import FLUSH_S, ConnectionLists, PeerLists, Questions
 from weir.proxy.workers.quota_follower import changes_of, message_of
 from weir.proxy.workers.sharing import SharingSender
@@ -154,11 +154,11 @@ class Pool:
         self._accepts = messages.Accept(on)
         self._send(self._accepts)
 
-    def records(self) -> tuple[Worker, ...]:
+    def records(self) -> tuple[WorkerRecord, ...]:
         """Return the states of all workers."""
         now_ms = time.time_ns() // 1_000_000
         return tuple(
-            Worker(
+            WorkerRecord(
                 id=handle.number,
                 pid=handle.pid,
                 connections=handle.connections,
@@ -205,7 +205,7 @@ class Pool:
         yield from self._quota_changes(number)
         for some in charges.of_all(self._server.quotas, self._server.now_ms):
             yield None if some is None else messages.Charges(some)
-        yield messages.Limits(self._server.config.settings)
+        yield messages.SettingsChanged(self._server.config.settings)
         yield from self._quota_changes(number)
         yield self._brokers()
         yield replication.throttled(self._server.replication)
@@ -224,9 +224,9 @@ class Pool:
             self._told[number] = registry.table, registry.in_shadow
             yield from changes_of(registry.table.delta(table), in_shadow=registry.in_shadow)
 
-    def _brokers(self) -> messages.Brokers:
+    def _brokers(self) -> messages.BrokerAddresses:
         addresses = self._server.address_book
-        return messages.Brokers(
+        return messages.BrokerAddresses(
             [(node_id, *address) for node_id, address in addresses.nodes.items()],
             addresses.sole is not None,
             [(*address, reason) for address, reason in addresses.misdirected.items()],
@@ -260,7 +260,7 @@ class Pool:
         self._send(messages.TlsFiles([files.in_force for files in self._server.config.tls.files]))
 
     def _send_limits(self, config: Config) -> None:
-        self._send(messages.Limits(config.settings))
+        self._send(messages.SettingsChanged(config.settings))
 
     # Messages of workers
 
@@ -272,9 +272,9 @@ class Pool:
             self._take_charges(number, message)
         elif isinstance(message, messages.WorkerReport):
             self._take_counts(number, counts.loaded(message.pickled))
-        elif isinstance(message, messages.Used):
+        elif isinstance(message, messages.UsageRecords):
             self.usage.take(message)
-        elif isinstance(message, messages.Listed):
+        elif isinstance(message, messages.ConnectionsListed):
             self._lists.questions.take(number, message.number, message.connections)
         elif isinstance(message, messages.PeersListed):
             self._peers.questions.take(number, message.number, message.peers)
@@ -299,9 +299,9 @@ class Pool:
     def _take_news(self, number: int, message: messages.Message) -> None:
         """Obey a message of a worker about a broker, a topic or a replica."""
         server = self._server
-        if isinstance(message, messages.Found):
+        if isinstance(message, messages.BrokerFound):
             server.address_book.observe(message.node_id, Address(message.host, message.port))
-        elif isinstance(message, messages.State):
+        elif isinstance(message, messages.BrokerReached):
             if message.failure is None:
                 server.broker_states.reached(message.node_id)
             else:
@@ -323,14 +323,14 @@ class Pool:
         charges.take(self._server.quotas, message.charges, self._server.now_ms, count=True)
         self._send_others(number, message)
 
-    def _take_counts(self, number: int, increase: counts.Counts) -> None:
+    def _take_counts(self, number: int, increase: counts.WorkerCounts) -> None:
         self._gauges[number] = increase.gauges
         self._server.gauges.sum_up(self._gauges.values())
         counts.add(increase, self._server)
 
     def _alter(self, number: int, message: messages.Alter) -> None:
         def done(error: str | None) -> None:
-            self.handles[number].post(messages.Stored(message.number, error))
+            self.handles[number].post(messages.Altered(message.number, error))
 
         changes = pickle.loads(message.pickled)  # noqa: S301  # a worker's
         alter = self._manager.alter_replication if message.replication else self._manager.alter
@@ -339,7 +339,7 @@ class Pool:
     # Lost workers
 
     def _handle(self, number: int) -> Handle:
-        plan = Plan(
+        plan = PoolFunctions(
             partial(self._first, number),
             partial(self._state, number),
             partial(self._take, number),

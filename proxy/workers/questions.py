@@ -13,9 +13,9 @@ from weir.proxy.control.peers import Peers, WantedPeers
 from weir.proxy.control.snapshots.connections import ConnectionFilter, merged, read_connections
 from weir.proxy.control.snapshots.opened import OpenRelays
 from weir.proxy.control.snapshots.records import Connections
-from weir.proxy.control.snapshots.sources import Sources
+from weir.proxy.control.snapshots.sources import SnapshotSources
 from weir.proxy.control.supervisor import Works, stepwise
-from weir.proxy.workers.messages import ListConnections, Listed, ListPeers, Message, PeersListed
+from weir.proxy.workers.messages import ConnectionsListed, ListConnections, ListPeers, Message, PeersListed
 
 if TYPE_CHECKING:  # a worker starts without the supervisor's side
     from weir.proxy.workers.handle import Handle
@@ -36,7 +36,7 @@ Question: TypeAlias = ListConnections | ListPeers
 class Answerer:
     """The worker's side: answers one question after another."""
 
-    def __init__(self, sources: Sources, relays: OpenRelays, post: Callable[[Message], None]) -> None:
+    def __init__(self, sources: SnapshotSources, relays: OpenRelays, post: Callable[[Message], None]) -> None:
         """Begin without a question. `relays` are the worker's, `post` sends a message to the supervisor."""
         self._sources = sources
         self._relays = relays
@@ -57,7 +57,7 @@ class Answerer:
     async def _answer(self, asked: Question) -> Message:
         if isinstance(asked, ListPeers):
             return PeersListed(asked.number, await self._sources.read_peers(asked.wanted))
-        return Listed(
+        return ConnectionsListed(
             asked.number, await stepwise(read_connections(self._sources, self._relays, asked.filter))
         )
 

@@ -17,7 +17,7 @@ from weir.proxy.control.stores.quota_admins import QuotaAdmins
 from weir.proxy.control.stores.store import StoreHealth
 from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
 from weir.proxy.workers.link import Link
-from weir.proxy.workers.messages import Alter, AlteredAtBroker, Denied, Stored
+from weir.proxy.workers.messages import Alter, Altered, AlteredAtBroker, Denied
 
 log = structlog.get_logger("weir")
 
@@ -78,7 +78,7 @@ class ForwardingQuotaAdmin:
         self._waiting[number] = done
         self._link.post(Alter(number, pickle.dumps(changes), replication, who, peer))
 
-    def stored(self, message: Stored) -> None:
+    def stored(self, message: Altered) -> None:
         """Tell the end of an alteration to the connection that waits for it."""
         done = self._waiting.pop(message.number, None)
         if done is not None:

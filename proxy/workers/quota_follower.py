@@ -11,7 +11,7 @@ import trio
 
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.supervisor import in_steps
-from weir.proxy.workers.messages import Quotas, QuotasChanged
+from weir.proxy.workers.messages import QuotasChanged, QuotasInForce
 from weir.quotas import QuotaTable
 from weir.quotas.replication.throttles import ReplicationThrottles
 from weir.quotas.table.quota_delta import QuotaDelta
@@ -53,13 +53,13 @@ class QuotaFollower:
         return table
 
 
-def table_of(message: Quotas) -> QuotaTable:
+def table_of(message: QuotasInForce) -> QuotaTable:
     """Return the table in a message."""
     values, shadow, options, shadow_options, replication = pickle.loads(message.pickled)  # noqa: S301  # ours
     return QuotaTable(values, shadow, options, shadow_options, replication=ReplicationThrottles(replication))
 
 
-def message_of(table: QuotaTable, *, in_shadow: bool) -> Quotas:
+def message_of(table: QuotaTable, *, in_shadow: bool) -> QuotasInForce:
     """Return a message with this table."""
     parts = (
         dict(table.values),
@@ -68,7 +68,7 @@ def message_of(table: QuotaTable, *, in_shadow: bool) -> Quotas:
         dict(table.options(shadow=True)),
         dict(table.replication.values),
     )
-    return Quotas(pickle.dumps(parts), in_shadow)
+    return QuotasInForce(pickle.dumps(parts), in_shadow)
 
 
 def changes_of(delta: QuotaDelta, *, in_shadow: bool) -> Iterator[QuotasChanged]:

@@ -20,7 +20,7 @@ from weir.proxy.control.supervisor import Works
 from weir.proxy.control.usage.outlet import Record
 from weir.proxy.control.usage.recorder import SLICE
 from weir.proxy.control.usage.tally import Kind
-from weir.proxy.workers.messages import Message, TakeTraces, TakeUsage, Used
+from weir.proxy.workers.messages import Message, TakeTraces, TakeUsage, UsageRecords
 from weir.usage import TraceRecord, UsageRecord
 
 Put: TypeAlias = Callable[[Kind, Sequence[Record]], None]
@@ -61,18 +61,18 @@ class UsageSender:
         self._wanted.close()
         await self._finished.wait()
 
-    def _messages(self, wanted: _Wanted) -> Iterator[Used]:
+    def _messages(self, wanted: _Wanted) -> Iterator[UsageRecords]:
         rest = wanted in _REST
         if isinstance(wanted, TakeUsage):
             used = self._registries.drain(wanted.time_ms, wanted.interval_ms, wanted.instance)
             for usage in slices(used, SLICE):
-                yield Used(usage, [], rest=rest)
+                yield UsageRecords(usage, [], rest=rest)
             return
         for traces in slices(self._registries.take_traces(wanted.offset_ms, wanted.instance), SLICE):
-            yield Used([], traces, rest=rest)
+            yield UsageRecords([], traces, rest=rest)
         dropped = self._registries.traces_dropped
         if dropped > self._traces_dropped:
-            yield Used([], [], dropped - self._traces_dropped, rest=rest)
+            yield UsageRecords([], [], dropped - self._traces_dropped, rest=rest)
             self._traces_dropped = dropped
 
 
@@ -113,7 +113,7 @@ class UsageCollector:
                 instance=instance,
             )
 
-    def take(self, used: Used) -> None:
+    def take(self, used: UsageRecords) -> None:
         """Take records of a worker."""
         self.traces_dropped += used.traces_dropped
         if used.rest:

@@ -24,7 +24,7 @@ from weir.proxy.control.configured import quota_registry
 from weir.proxy.control.garbage import collect_garbage
 from weir.proxy.control.peers import local_peers
 from weir.proxy.control.quota_registry import QuotaRegistry
-from weir.proxy.control.snapshots.sources import Sources
+from weir.proxy.control.snapshots.sources import SnapshotSources
 from weir.proxy.control.supervisor import Task, every, in_steps, on_timers, stepwise
 from weir.proxy.net import sockets
 from weir.proxy.net.drivers import monotonic_us, run_hosting_trio
@@ -85,9 +85,11 @@ class Worker:
         wakes Trio there, which costs as much as a connection.
         """
         shares = workers > 1 or config.settings.share_usage
-        charged = charges.Charged(registry) if shares else charges.Charged(registry, charges.ALONE_MAX)
+        charged = (
+            charges.ChargeReader(registry) if shares else charges.ChargeReader(registry, charges.ALONE_MAX)
+        )
         self._charges_sender = ChargesSender(reactor, charged, link.post, self._note_own)
-        self._counts: counts.Counts | None = None
+        self._counts: counts.WorkerCounts | None = None
         self.limiter = ConnectionLimiter(config, registry.connections, lambda: reactor.now_ms, workers)
         self.limiter.tell = self._note_connection
         self._own_listeners = OwnListeners()
@@ -102,7 +104,7 @@ class Worker:
         )
         self.plane.number_from(connections)
         self._usage = None if self.plane.usage is None else UsageSender(self.plane.usage, link.post)
-        sources = Sources(
+        sources = SnapshotSources(
             registry,
             local_peers(self.plane.clients, registry),
             lambda: reactor.now_ms,
@@ -219,16 +221,16 @@ class Worker:
         elif isinstance(message, messages.OthersUsed | messages.SharingState):
             if self._sharing is not None:
                 self._sharing.take(message, now_ms)
-        elif isinstance(message, messages.Brokers):
+        elif isinstance(message, messages.BrokerAddresses):
             self.learn(message)
-        elif isinstance(message, messages.Stored):
+        elif isinstance(message, messages.Altered):
             self._admin.stored(message)
         elif isinstance(message, messages.ListConnections | messages.ListPeers):
             self._answerer.take(message)
         elif isinstance(message, messages.TakeUsage | messages.TakeTraces):
             if self._usage is not None:
                 self._usage.take(message)
-        elif isinstance(message, messages.Limits):
+        elif isinstance(message, messages.SettingsChanged):
             settings = of_worker(message.settings)
             config = checked(msgspec.structs.replace(settings, request_costs=""))
             self.plane.use(
@@ -248,7 +250,7 @@ class Worker:
         if self._sharing is not None:
             self._sharing.note(some, self._reactor.now_ms)
 
-    def learn(self, message: messages.Brokers) -> None:
+    def learn(self, message: messages.BrokerAddresses) -> None:
         """Use these addresses of brokers."""
         self._own_listeners.add(message.listening)
         self._address_book.note_single(message.is_single)
@@ -291,14 +293,14 @@ class _ToldStates(BrokerStates):
         super().reached(node_id)
         if node_id is not None and self._now_ms() >= self._told_ms.get(node_id, 0):
             self._told_ms[node_id] = self._now_ms() + TOLD_AGAIN_MS
-            self._link.post(messages.State(node_id, None))
+            self._link.post(messages.BrokerReached(node_id, None))
 
     def failed(self, node_id: int | None, reason: str) -> None:
         """Record a failed connection, and tell it."""
         super().failed(node_id, reason)
         if node_id is not None:
             self._told_ms.pop(node_id, None)
-            self._link.post(messages.State(node_id, reason))
+            self._link.post(messages.BrokerReached(node_id, reason))
 
 
 def config_of(start: messages.Start) -> Config:
@@ -364,7 +366,7 @@ async def begin(
     link = Link(sock)
     start, _socks = await link.receive()
     quotas, _socks = await link.receive()
-    if not isinstance(start, messages.Start) or not isinstance(quotas, messages.Quotas):
+    if not isinstance(start, messages.Start) or not isinstance(quotas, messages.QuotasInForce):
         raise LinkError("unexpected first messages")
     config = config_of(start)
     note_limits(config.settings)

@@ -32,7 +32,7 @@ class Replica(NamedTuple):
     node_id: int
 
 
-class Mark(NamedTuple):
+class ProgressMark(NamedTuple):
     """A replica's progress at one of its fetches."""
 
     now_ms: int
@@ -41,16 +41,16 @@ class Mark(NamedTuple):
     is_in_sync: bool
 
 
-class State(NamedTuple):
-    """The fields of a `Progress`."""
+class ProgressState(NamedTuple):
+    """The fields of a `ReplicaProgress`."""
 
     numbers: tuple[int, int, int, int, int | None]
     flags: tuple[bool, bool]
     times: tuple[int, int, int]
-    marks: tuple[Mark, Mark, Mark]
+    marks: tuple[ProgressMark, ProgressMark, ProgressMark]
 
 
-class Progress:
+class ReplicaProgress:
     """Progress of a throttled replica, known from its fetches. Offsets are those of the partition's records.
 
     Marks divide the time into parts of at least `MARK_MS`. So a rate, and the start of the present copy, cost
@@ -90,11 +90,11 @@ class Progress:
         self.is_held_back = False
         """True if the latest fetch got no records of this partition, because a rate is exceeded."""
         self._seen_ms, self._seen_bytes, self._sent_ms = now_ms, 0, now_ms
-        self._start = self._mark = self._before = Mark(now_ms, next_offset, 0, is_in_sync=False)
+        self._start = self._mark = self._before = ProgressMark(now_ms, next_offset, 0, is_in_sync=False)
 
-    def state(self) -> State:
+    def state(self) -> ProgressState:
         """Return all that is known, for another process."""
-        return State(
+        return ProgressState(
             (self.leader, self.next_offset, self.high_watermark, self.sent_bytes, self.leader_epoch),
             (self.is_fetched, self.is_held_back),
             (self._seen_ms, self._seen_bytes, self._sent_ms),
@@ -102,9 +102,9 @@ class Progress:
         )
 
     @staticmethod
-    def restored(state: State) -> Progress:
+    def restored(state: ProgressState) -> ReplicaProgress:
         """Return the progress that another process has told."""
-        progress = Progress(0, 0, 0)
+        progress = ReplicaProgress(0, 0, 0)
         (
             progress.leader,
             progress.next_offset,
@@ -127,12 +127,14 @@ class Progress:
         self._seen_ms, self._seen_bytes = now_ms, self.sent_bytes
         if self.sent_bytes == self._start.sent_bytes and self.next_offset != self._start.next_offset:
             # A new replica asks for offset 0 first, which the leader may have deleted.
-            self._start = Mark(self._start.now_ms, self.next_offset, self.sent_bytes, is_in_sync=False)
+            self._start = ProgressMark(
+                self._start.now_ms, self.next_offset, self.sent_bytes, is_in_sync=False
+            )
         if now_ms - self._mark.now_ms >= MARK_MS:
             self._take_mark(now_ms)
 
     def _take_mark(self, now_ms: int) -> None:
-        last, mark = self._mark, Mark(now_ms, self.next_offset, self.sent_bytes, self.is_in_sync)
+        last, mark = self._mark, ProgressMark(now_ms, self.next_offset, self.sent_bytes, self.is_in_sync)
         self._start = mark if mark.next_offset < self._start.next_offset else self.start
         if mark.sent_bytes != last.sent_bytes:
             self._sent_ms = now_ms
@@ -140,7 +142,7 @@ class Progress:
         self._mark = mark
 
     @property
-    def start(self) -> Mark:
+    def start(self) -> ProgressMark:
         """Progress at the start of the present copy, or of the latest one if the replica is in sync."""
         return self._mark if self._mark.is_in_sync and not self.is_in_sync else self._start
 
@@ -217,7 +219,7 @@ class ReplicationQuotas:
         self.enforced = enforced
         self.generation = 0
         """A number that grows when other replicas are throttled than before."""
-        self.progress: dict[Replica, Progress] = {}
+        self.progress: dict[Replica, ReplicaProgress] = {}
         """Progress of each throttled replica that has fetched."""
         self._budgets: dict[tuple[Role, int], SingleLimiter[ReplicationBudget]] = {}
 
@@ -270,11 +272,11 @@ class ReplicationQuotas:
         for (role, node_id), budget in self._budgets.items():
             yield (node_id, _name(role), False), budget
 
-    def tell(self, told: dict[Replica, tuple[int, bool]]) -> Iterator[list[tuple[Replica, State]]]:
+    def tell(self, told: dict[Replica, tuple[int, bool]]) -> Iterator[list[tuple[Replica, ProgressState]]]:
         """Yield the progress that is new since the last call, in lists of at most `TOLD_MAX` replicas. `told`
         has what was told before, and is updated.
         """
-        some: list[tuple[Replica, State]] = []
+        some: list[tuple[Replica, ProgressState]] = []
         for number, (replica, progress) in enumerate(list(self.progress.items()), 1):
             present = progress.seen_ms, progress.is_fetched
             if told.get(replica) != present:
@@ -287,12 +289,12 @@ class ReplicationQuotas:
         for replica in told.keys() - self.progress.keys():
             del told[replica]
 
-    def hear(self, some: Iterable[tuple[Replica, State]]) -> None:
+    def hear(self, some: Iterable[tuple[Replica, ProgressState]]) -> None:
         """Take the progress of replicas that another process has seen, unless this one has seen them later.
         The processes must have one clock.
         """
         for replica, state in some:
-            heard, known = Progress.restored(state), self.progress.get(replica)
+            heard, known = ReplicaProgress.restored(state), self.progress.get(replica)
             if (known is None or known.seen_ms <= heard.seen_ms) and self.roles(replica, heard.leader):
                 self.progress[replica] = heard
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final, NamedTuple
 
-from weir.quotas.sharing.report import Usage, UsageReport
+from weir.quotas.sharing.report import LimiterUsage, UsageReport
 
 HEARD_MS: Final = 10_000
 """Time (ms) for which a Weir counts as present after its last report."""
@@ -208,7 +208,9 @@ class OthersUsage:
         del self._weirs[longest]
         return True
 
-    def _take(self, sender: _Sender, weir: str, usages: Iterable[Usage], now_ms: int, at_ms: int) -> None:
+    def _take(
+        self, sender: _Sender, weir: str, usages: Iterable[LimiterUsage], now_ms: int, at_ms: int
+    ) -> None:
         for limiter, total, recent in usages:
             before, heard_ms = sender.totals.get(limiter, (-1.0, now_ms))
             known = before >= 0 and now_ms - heard_ms < (KEPT_MS if total >= before else REFUSED_MS)

@@ -13,7 +13,7 @@ from collections.abc import Collection
 from itertools import islice
 from typing import Final, NamedTuple
 
-from weir.quotas.sharing.report import USAGES_MAX, Usage, UsageReport
+from weir.quotas.sharing.report import USAGES_MAX, LimiterUsage, UsageReport
 
 EPSILON: Final = 0.02
 """Share of a window's units that all Weirs together may leave unreported for longer than `PAUSE_MS`."""
@@ -22,7 +22,7 @@ PAUSE_MS: Final = 50
 PERIOD_MS: Final = 500
 """Time (ms) after which a report is due in any case."""
 RECENT_MS: Final = 10_000
-"""Time (ms) that `Usage.recent` covers at least."""
+"""Time (ms) that `LimiterUsage.recent` covers at least."""
 REPEAT_MS: Final = 2000
 """Time (ms) after which a report that was not read back counts as lost: reports travel for up to a second."""
 SENT_MAX: Final = 1000
@@ -58,12 +58,14 @@ class _Total:
             self.former.popleft()
         self.units += units
 
-    def usage(self, limiter: int) -> Usage:
+    def usage(self, limiter: int) -> LimiterUsage:
         """Return the usage to report. A reported total never decreases, also if units were given back. The
         recent units are those since the oldest kept time, about ten seconds before the last use.
         """
         self.reported = max(self.reported, self.units)
-        return Usage(limiter, self.reported, min(max(self.units - self.former[0][1], 0.0), self.reported))
+        return LimiterUsage(
+            limiter, self.reported, min(max(self.units - self.former[0][1], 0.0), self.reported)
+        )
 
 
 class _Sent(NamedTuple):

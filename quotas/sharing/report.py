@@ -54,7 +54,7 @@ class ReportKey:
         return hmac.digest(self._secret, data, _HASH)
 
 
-class Usage(NamedTuple):
+class LimiterUsage(NamedTuple):
     """Usage of one limiter by the clients of one Weir."""
 
     limiter: int
@@ -74,7 +74,7 @@ class UsageReport(NamedTuple):
     """Number of this process: another one after each restart."""
     sequence: int
     """Number of the report in its incarnation, counted from 0."""
-    usages: tuple[Usage, ...] = ()
+    usages: tuple[LimiterUsage, ...] = ()
     """The limiters whose usage has changed since the former report."""
 
 
@@ -119,7 +119,7 @@ def decode(data: bytes, key: ReportKey | None = None) -> UsageReport:
         at += _NUMBERS.size
         if count > USAGES_MAX or len(data) != at + count * _USAGE.size:
             raise ReportError(f"{len(data)} bytes for {count} limiters")
-        usages = tuple(map(Usage._make, _USAGE.iter_unpack(data[at:])))
+        usages = tuple(map(LimiterUsage._make, _USAGE.iter_unpack(data[at:])))
     except struct.error:
         raise ReportError(f"cut off after {len(data)} bytes") from None
     for usage in usages:

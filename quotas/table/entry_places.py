@@ -22,7 +22,7 @@ _KINDS = f"{ENTRY}|{REPLICATION}"
 _HEADER = re.compile(rf"\s*\[\[\s*(?:({_KINDS})|\"({_KINDS})\"|'({_KINDS})')\s*\]\]")
 
 
-class Span(NamedTuple):
+class EntryLines(NamedTuple):
     """Lines of an entry, counted from 0."""
 
     start: int
@@ -31,7 +31,7 @@ class Span(NamedTuple):
     """Number of the line with the next header of any kind; the number of lines for the last entry."""
 
 
-def entry_spans(lines: Sequence[str], kind: str = ENTRY) -> list[Span]:
+def entry_spans(lines: Sequence[str], kind: str = ENTRY) -> list[EntryLines]:
     """Return the lines of each entry with the header `[[kind]]`, in the order of the file."""
     headers = [
         (number, match[1] or match[2] or match[3])
@@ -40,11 +40,13 @@ def entry_spans(lines: Sequence[str], kind: str = ENTRY) -> list[Span]:
     ]
     stops = [number for number, _kind in headers[1:]] + [len(lines)]
     return [
-        Span(start, stop) for (start, its_kind), stop in zip(headers, stops, strict=False) if its_kind == kind
+        EntryLines(start, stop)
+        for (start, its_kind), stop in zip(headers, stops, strict=False)
+        if its_kind == kind
     ]
 
 
-class Locator:
+class EntryLocator:
     """Finds the lines of the entries of one kind, for error messages."""
 
     def __init__(self, text: str, kind: str, entries: int) -> None:
@@ -60,7 +62,7 @@ class Locator:
         return self._text.split("\n")
 
     @cached_property
-    def _spans(self) -> list[Span]:
+    def _spans(self) -> list[EntryLines]:
         spans = entry_spans(self._lines, self._kind)
         return spans if len(spans) == self._entries else []
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from weir.quotas.table.entry_places import Span
+    from weir.quotas.table.entry_places import EntryLines
 
 _TOKEN = re.compile(
     r"""#[^\n]*|"{3}(?:\\.|[^\\])*?"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\\n])*"|'[^'\n]*'""", re.DOTALL
@@ -48,7 +48,7 @@ def without_long_strings(text: str) -> str:
     return _TOKEN.sub(lambda token: re.sub(r".", "x", token[0]) if "\n" in token[0] else token[0], text)
 
 
-def core_stop(lines: list[str], span: Span) -> int:
+def core_stop(lines: list[str], span: EntryLines) -> int:
     """Return the number of the line after an entry's last value. Comments and blank lines at the entry's end
     come after that line.
     """
@@ -58,7 +58,7 @@ def core_stop(lines: list[str], span: Span) -> int:
     return stop
 
 
-def own_lines(lines: list[str], span: Span) -> tuple[int, int]:
+def own_lines(lines: list[str], span: EntryLines) -> tuple[int, int]:
     """Return (first, last + 1) of the lines to remove if an entry is removed, including the comments that
     surely belong to it.
     """

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from weir.quotas.table.entities import Entity
 
 
-class Findings(NamedTuple):
+class QuotaFileFaults(NamedTuple):
     """The faults of a quota file, each as one line."""
 
     mistakes: list[str]
@@ -32,9 +32,9 @@ class Findings(NamedTuple):
     """
 
 
-def check(text: str) -> Findings:
+def check(text: str) -> QuotaFileFaults:
     """Return the mistakes and warnings of a quota file, given its text."""
-    findings = Findings([], [])
+    findings = QuotaFileFaults([], [])
     try:
         for place, entry in scan(text):
             if isinstance(entry, QuotaFileError):

@@ -35,7 +35,7 @@ from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from weir.quotas.table.entry_places import Locator
+from weir.quotas.table.entry_places import EntryLocator
 from weir.quotas.table.options import PLAIN, Options
 from weir.quotas.table.quota_entry import (
     ENTRY,
@@ -123,15 +123,15 @@ def scan(text: str) -> Iterator[tuple[Callable[[], str], Entry | ReplicationEntr
         if get_close_matches(unknown, [ENTRY, REPLICATION], n=1) == [REPLICATION]:
             kind, entry = REPLICATION, "throttle"
         raise QuotaFileError(f"unknown key {shown(unknown)}; begin each {entry} with [[{kind}]]")
-    locator = Locator(text, ENTRY, len(quotas))
+    locator = EntryLocator(text, ENTRY, len(quotas))
     yield from _scan(quotas, locator, read_entry, lambda entry: (entry.entity, entry.is_shadow))
-    locator = Locator(text, REPLICATION, len(throttles))
+    locator = EntryLocator(text, REPLICATION, len(throttles))
     yield from _scan(throttles, locator, read_replication, lambda entry: entry.resource)
 
 
 def _scan(
     tables: list[dict[str, object]],
-    locator: Locator,
+    locator: EntryLocator,
     read_one: Callable[[Mapping[str, object]], E],
     subject: Callable[[E], Hashable],
 ) -> Iterator[tuple[Callable[[], str], E | QuotaFileError]]:

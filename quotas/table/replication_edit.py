@@ -19,7 +19,7 @@ import re
 from typing import TYPE_CHECKING
 
 from weir.quotas.replication.throttles import ConfigKey, ResourceType
-from weir.quotas.table.entry_places import Span, entry_spans
+from weir.quotas.table.entry_places import EntryLines, entry_spans
 from weir.quotas.table.file_lines import (
     core_stop,
     ended,
@@ -95,12 +95,12 @@ def _with_changes(
             pieces.append((*own_lines(shape, span), []))
         else:
             stop = core_stop(shape, span)
-            pieces.append((span.start, stop, _altered(lines, Span(span.start, stop), entry, its)))
+            pieces.append((span.start, stop, _altered(lines, EntryLines(span.start, stop), entry, its)))
     return spliced(lines, pieces)
 
 
 def _altered(
-    lines: list[str], span: Span, entry: ReplicationEntry, wanted: Mapping[str, str | None]
+    lines: list[str], span: EntryLines, entry: ReplicationEntry, wanted: Mapping[str, str | None]
 ) -> list[str]:
     """Return the lines of one entry with changed throttles. Raises QuotaFileError if a line is not found."""
     result = lines[span.start : span.stop]

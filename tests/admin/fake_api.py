@@ -37,7 +37,7 @@ from weir.proxy.control.snapshots.records import (
     ConnectionRecord,
     Connections,
     Entities,
-    Entity,
+    EntityRecord,
     ErrorDetails,
     Preview,
     PreviewedEntity,
@@ -51,7 +51,7 @@ from weir.proxy.control.snapshots.records import (
     Store,
     Totals,
     Usage,
-    Worker,
+    WorkerRecord,
 )
 
 NOW_MS: Final = 1_795_435_200_000
@@ -66,7 +66,7 @@ def wave(mean: float, share: float, *, known: int = 60) -> Rates:
     return (*(None for _ in range(60 - known)), *rates[60 - known :])
 
 
-def entity(id_: str, **changes: Any) -> Entity:
+def entity(id_: str, **changes: Any) -> EntityRecord:
     """Return the record of alice's client `etl`, over its quota, with these fields changed."""
     its: dict[str, Any] = {
         "id": id_,
@@ -95,10 +95,10 @@ def entity(id_: str, **changes: Any) -> Entity:
         "sentence": "user=alice, client-id=etl is at 131 % of producer_byte_rate 1 MB/s on broker 2, "
         "muted 310 ms, 4 connections from 10.0.0.7 (librdkafka 2.5.0)",
     }
-    return Entity(**{**its, **changes})
+    return EntityRecord(**{**its, **changes})
 
 
-def calm(id_: str, **changes: Any) -> Entity:
+def calm(id_: str, **changes: Any) -> EntityRecord:
     """Return the record of a client below its quota, with these fields changed."""
     its = {
         "user": "bob",
@@ -124,7 +124,7 @@ def calm(id_: str, **changes: Any) -> Entity:
     return entity(id_, **{**its, **changes})
 
 
-def hostile(id_: str) -> Entity:
+def hostile(id_: str) -> EntityRecord:
     """Return the record of a throttled client with a hostile client-id."""
     return entity(
         id_,
@@ -281,7 +281,7 @@ STATUS: Final = Status(
         ),
     ),
     stores=(Store(name="file", quotas=3, updated_ms=NOW_MS - 61_000, failing_since_ms=None, error=None),),
-    workers=(Worker(id=0, pid=4711, connections=6, beat_ms=NOW_MS - 400),),
+    workers=(WorkerRecord(id=0, pid=4711, connections=6, beat_ms=NOW_MS - 400),),
     usage=Usage(enabled=True, dropped=0, error=None),
     certificates=(Certificate(name="listener", expires_ms=NOW_MS + 9 * 86_400_000),),
     totals=Totals(
@@ -300,8 +300,8 @@ class FakeApi:
     """The records to answer, and the requests that came. Tests change the fields while it serves."""
 
     status: Status = STATUS
-    entities: tuple[Entity, ...] = ENTITIES
-    shadow: tuple[Entity, ...] = SHADOW
+    entities: tuple[EntityRecord, ...] = ENTITIES
+    shadow: tuple[EntityRecord, ...] = SHADOW
     connections: tuple[ConnectionRecord, ...] = CONNECTIONS
     brokers: tuple[Broker, ...] = BROKERS
     outside: tuple[int, ...] = ()
@@ -366,7 +366,7 @@ class FakeApi:
     def _status(self, _request: Request, _body: bytes) -> Status:
         return self.status
 
-    def _chosen(self, request: Request, records: tuple[Entity, ...]) -> Entities:
+    def _chosen(self, request: Request, records: tuple[EntityRecord, ...]) -> Entities:
         q = request.query_params.get("q", "").casefold()
         limit = int(request.query_params.get("limit", "100"))
         found = [each for each in records if q in f"{each.user} {each.client_id}".casefold()]

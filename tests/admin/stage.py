@@ -17,8 +17,8 @@ from tests.kfake.cluster import HOST, Cluster
 from tests.kfake.in_trio import serve
 from tests.proxy.stage import LONG_S, local_pool, until
 from weir.proxy.addresses import Address
-from weir.proxy.admin.access import Access, Token
-from weir.proxy.admin.api.operation import State, state_of
+from weir.proxy.admin.access import AccessControl, Token
+from weir.proxy.admin.api.operation import ApiState, state_of
 from weir.proxy.admin.endpoint import Endpoint, application, listen
 from weir.proxy.admin.metrics import Sources
 from weir.proxy.admin.readiness import Readiness
@@ -78,7 +78,7 @@ class Stage:
     server: Server
     pool: Pool
     local: LocalWorkers
-    state: State
+    state: ApiState
     cluster: Cluster
     broker: trio.CancelScope
     nursery: trio.Nursery
@@ -122,7 +122,6 @@ class Stage:
         return status, body.decode()
 
     async def json(self, path: str, **headers: str) -> Any:
-        """Return the JSON of a page that is answered with 200."""
         status, body, answered = await get(self.admin, path, **headers)
         assert (status, answered["content-type"]) == (200, "application/json"), body
         return msgspec.json.decode(body)
@@ -191,7 +190,7 @@ async def _stage(reactor: Reactor, script: Script, quotas: Path | None, options:
             sockets = await listen(Address(HOST, port + 3), LONG_S)
             context = None if rules.tls is None else lambda: rules.tls.context  # type: ignore[union-attr]
             refusals = Refusals(sources.refused, server.rate_limited_log.note)
-            app = Access(application(state), rules, token, refusals)
+            app = AccessControl(application(state), rules, token, refusals)
             nursery.start_soon(Endpoint(sockets, app, context, rules.base_path).serve, server.supervisor)
             await script(
                 Stage(server, pool, local, state, cluster, broker, nursery, port + 3, port, listening, clock)

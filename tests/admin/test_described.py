@@ -86,7 +86,13 @@ def test_all_answers_fit_the_description_of_the_api(path: str, tmp_path: Path) -
 @scripted(play)
 async def test_the_description_has_every_field_of_the_records(stage: Stage) -> None:
     described = (await stage.json("/openapi.json"))["components"]["schemas"]
-    for kind in (records.Status, records.Entity, records.ConnectionRecord, records.Broker, records.Quota):
+    for kind in (
+        records.Status,
+        records.EntityRecord,
+        records.ConnectionRecord,
+        records.Broker,
+        records.Quota,
+    ):
         fields = {field.encode_name for field in msgspec.structs.fields(kind)}
         assert set(described[kind.__name__]["properties"]) == fields
         assert set(described[kind.__name__]["required"]) == fields

@@ -173,7 +173,6 @@ def test_the_page_says_since_when_it_is_stale_asks_less_often_and_recovers(
 
 
 def assert_stale(tab: Browser) -> None:
-    """Check that nothing on the page says that Weir is well."""
     assert re.match(r"stale since \d\d:\d\d:\d\d: ", tab.text("#live"))
     assert tab.read("document.title") == "(stale) Weir"
     assert tab.text("#ready") == "not known"

@@ -184,7 +184,6 @@ def limit_user(broker: Address, rate: float, key: str = "") -> None:
 
 
 def produce_frame(client_id: str, topic: str, acks: int) -> bytes:
-    """One record."""
     body = bodies.produce({topic: [0]}, record_batch(bytes(VALUE_BYTES)), acks)
     return request(body, PRODUCE_V, client_id=client_id.encode())
 

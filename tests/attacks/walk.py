@@ -171,7 +171,6 @@ def quiet() -> Iterator[None]:
 
 
 def cpu_us() -> int:
-    """Return the CPU (µs) that this thread has used."""
     return time.thread_time_ns() // 1000
 
 

@@ -15,10 +15,10 @@ from tests.matrix import first_core
 from weir.calibration.batches import batch, text
 from weir.calibration.broker_connection import BrokerConnection, CalibrationError
 from weir.calibration.cases import COEFFICIENTS
-from weir.calibration.frames import BrokerVersions, kafka_name
+from weir.calibration.frames import NodeApiVersions, kafka_name
 from weir.calibration.jmx import JmxProbe, rates_of
 from weir.calibration.probe import QuotaProbe
-from weir.calibration.run import Calibration, Findings, Options, PendingReading, Probe
+from weir.calibration.run import Calibration, CalibrationOptions, CalibrationResults, PendingReading, Probe
 from weir.protocol.api import ApiKey
 from weir.proxy.control.cluster.connection import QuestionError
 from weir.quotas.costs.calibration import Windows
@@ -46,21 +46,21 @@ OLD: tuple[dict[str, str | None], dict[str, float]] = (
 )
 
 
-def by_quota(connection: BrokerConnection, broker_versions: BrokerVersions) -> Probe:
+def by_quota(connection: BrokerConnection, broker_versions: NodeApiVersions) -> Probe:
     return QuotaProbe(connection, broker_versions, "ANONYMOUS")
 
 
 def calibrate(
     broker: CalibratedBroker,
-    options: Options,
+    options: CalibrationOptions,
     *,
     stop_after: int | None = None,
-    probe: Callable[[BrokerConnection, BrokerVersions], Probe] = by_quota,
+    probe: Callable[[BrokerConnection, NodeApiVersions], Probe] = by_quota,
     dry_run: bool = False,
-) -> Findings:
+) -> CalibrationResults:
     """Calibrate in simulated time; cancel at the progress report with number `stop_after`."""
 
-    async def main() -> Findings:
+    async def main() -> CalibrationResults:
         said = 0
 
         def say(done: int, total: int, what: str) -> None:
@@ -99,7 +99,7 @@ def left_nothing(broker: CalibratedBroker) -> None:
 @pytest.mark.slow
 def test_calibration_measures_known_costs() -> None:
     broker = CalibratedBroker(costs=COSTS, cold_us=70.0)
-    found = calibrate(broker, Options(tuple(COSTS), rounds=1, share=1.0))
+    found = calibrate(broker, CalibrationOptions(tuple(COSTS), rounds=1, share=1.0))
     left_nothing(broker)
     assert found.left_out == {}
     assert found.left_behind == []
@@ -120,7 +120,7 @@ def test_calibration_measures_known_costs() -> None:
 def test_a_calibration_dry_run_changes_nothing() -> None:
     broker = CalibratedBroker(costs=COSTS, stored=[OLD])
     broker.add("__weir_calibrate_00000000")
-    calibrate(broker, Options(), dry_run=True)
+    calibrate(broker, CalibrationOptions(), dry_run=True)
     assert {api_key for api_key, _version in broker.questions} <= {
         ApiKey.API_VERSIONS,
         ApiKey.METADATA,
@@ -137,7 +137,7 @@ def test_calibration_removes_only_the_leftovers_of_a_killed_run() -> None:
     broker = CalibratedBroker(costs=COSTS, stored=[({"client-id": "app"}, others["app"]), OLD])
     for name in ("__weir_calibrate_00000000", "__weir_calibrate_mine", "orders"):
         broker.add(name)
-    calibrate(broker, Options((ApiKey.METADATA,), rounds=1, share=1.0))
+    calibrate(broker, CalibrationOptions((ApiKey.METADATA,), rounds=1, share=1.0))
     assert broker.quotas == others
     assert set(broker.topics) == {"__weir_calibrate_mine", "orders"}
 
@@ -145,7 +145,7 @@ def test_calibration_removes_only_the_leftovers_of_a_killed_run() -> None:
 @pytest.mark.parametrize("stop_after", first_core([3, 1, 2, 5, 8]))
 def test_an_interrupted_calibration_restores_the_broker(stop_after: int) -> None:
     broker = CalibratedBroker(costs=COSTS)
-    found = calibrate(broker, Options(SOME, rounds=2, share=1.0), stop_after=stop_after)
+    found = calibrate(broker, CalibrationOptions(SOME, rounds=2, share=1.0), stop_after=stop_after)
     left_nothing(broker)
     assert found.left_behind == []
 
@@ -156,7 +156,7 @@ def test_an_interrupted_calibration_restores_the_broker(stop_after: int) -> None
 def test_calibration_reconnects_after_a_lost_connection(breaks_after: frozenset[int]) -> None:
     broker = CalibratedBroker(costs=COSTS, breaks_after=breaks_after)
     try:
-        found = calibrate(broker, Options((ApiKey.HEARTBEAT,), rounds=2, share=1.0))
+        found = calibrate(broker, CalibrationOptions((ApiKey.HEARTBEAT,), rounds=2, share=1.0))
     except QuestionError:  # the first connection was lost: the command reports it
         left_nothing(broker)
         return
@@ -172,7 +172,7 @@ def test_calibration_skips_apis_that_the_broker_does_not_answer() -> None:
         spoken=VERSIONS | up_to({ApiKey.LIST_GROUPS: 4}),
         handlers={ApiKey.LIST_GROUPS: lambda *_: None},
     )
-    found = calibrate(broker, Options((ApiKey.HEARTBEAT, ApiKey.LIST_GROUPS), rounds=2, share=1.0))
+    found = calibrate(broker, CalibrationOptions((ApiKey.HEARTBEAT, ApiKey.LIST_GROUPS), rounds=2, share=1.0))
     left_nothing(broker)
     assert {one.case.api for one in found.found} == {"Heartbeat"}
     assert "ListGroups" in found.left_out
@@ -187,7 +187,7 @@ class Silent(QuotaProbe):
 @pytest.mark.slow
 def test_calibration_without_a_usable_reading_ends_with_an_error() -> None:
     broker = CalibratedBroker(costs=COSTS)
-    options = Options((ApiKey.HEARTBEAT,), rounds=2, share=1.0)
+    options = CalibrationOptions((ApiKey.HEARTBEAT,), rounds=2, share=1.0)
     with pytest.raises(CalibrationError, match="no reading succeeded"):
         calibrate(
             broker,
@@ -201,13 +201,13 @@ def test_calibration_reports_a_broker_before_2_6() -> None:
     spoken = {key: range_ for key, range_ in VERSIONS.items() if key != ApiKey.ALTER_CLIENT_QUOTAS}
     broker = CalibratedBroker(costs=COSTS, spoken=spoken)
     with pytest.raises(CalibrationError, match=r"before 2\.6 .*--jmx-prometheus"):
-        calibrate(broker, Options())
+        calibrate(broker, CalibrationOptions())
 
 
 def test_calibration_reports_a_missing_right() -> None:
     broker = CalibratedBroker(costs=COSTS, quotas_error=31)
     with pytest.raises(CalibrationError, match="no right to DESCRIBE_CONFIGS"):
-        calibrate(broker, Options())
+        calibrate(broker, CalibrationOptions())
 
 
 @pytest.mark.slow
@@ -229,10 +229,10 @@ def test_calibration_can_read_a_jmx_exporter(form: str) -> None:
         lines += [form.format(client_id, budget.rate(now_ms)) for client_id, budget in broker.budgets.items()]
         return "\n".join([*lines, ""])
 
-    def by_jmx(connection: BrokerConnection, broker_versions: BrokerVersions) -> Probe:
+    def by_jmx(connection: BrokerConnection, broker_versions: NodeApiVersions) -> Probe:
         return JmxProbe(scrape, QuotaProbe(connection, broker_versions, "ANONYMOUS"))
 
-    found = calibrate(broker, Options((ApiKey.HEARTBEAT,), rounds=2, share=1.0), probe=by_jmx)
+    found = calibrate(broker, CalibrationOptions((ApiKey.HEARTBEAT,), rounds=2, share=1.0), probe=by_jmx)
     left_nothing(broker)
     (one,) = found.found
     assert one.us == pytest.approx([33.0, 33.0], rel=0.03)
@@ -244,11 +244,11 @@ def test_calibration_names_the_metric_that_an_exporter_lacks() -> None:
     async def scrape() -> str:
         return "up 1\n"
 
-    def by_jmx(connection: BrokerConnection, broker_versions: BrokerVersions) -> Probe:
+    def by_jmx(connection: BrokerConnection, broker_versions: NodeApiVersions) -> Probe:
         return JmxProbe(scrape, QuotaProbe(connection, broker_versions, "ANONYMOUS"))
 
     with pytest.raises(CalibrationError, match="looked for a metric whose name ends with request_time"):
-        calibrate(broker, Options((ApiKey.HEARTBEAT,), rounds=1, share=1.0), probe=by_jmx)
+        calibrate(broker, CalibrationOptions((ApiKey.HEARTBEAT,), rounds=1, share=1.0), probe=by_jmx)
     left_nothing(broker)
 
 

@@ -47,7 +47,6 @@ class Producer(Connection):
         return self.throttle_ms(produced(size, self.client_id))
 
     def throttle_ms(self, frame: bytes) -> int:
-        """The throttle time (ms) that this produce request is told."""
         return int.from_bytes(self.exchange(frame)[-4:])
 
     def begin(self, size: int) -> None:

@@ -27,7 +27,7 @@ from tests.wire.frames import request, response
 from weir.cli.exits import DONE, INCOMPLETE, USAGE
 from weir.cli.main import weir
 from weir.conformance.capture import CaptureReader, CaptureWriter, Run, read
-from weir.conformance.capture.tcp import Endpoint, Segment
+from weir.conformance.capture.tcp import Segment, TcpEndpoint
 from weir.conformance.events import Bytes, Closed, Event, Opened, Side
 from weir.protocol.api import ApiKey
 from weir.protocol.messages import MetadataRequest, MetadataResponse, SaslAuthenticateRequest
@@ -49,7 +49,6 @@ EVENTS: list[Event] = [
 
 
 def convert(*arguments: str, stdin: bytes = b"") -> Result:
-    """Run `weir capture convert`."""
     return CliRunner().invoke(weir, ["capture", "convert", *arguments], input=stdin)
 
 
@@ -89,7 +88,7 @@ def test_a_direction_must_be_chosen(tmp_path: Path) -> None:
 
 
 def test_a_pcap_file_becomes_a_capture_without_credentials(tmp_path: Path) -> None:
-    client, broker = Endpoint("10.0.0.1", 50_000), Endpoint("10.0.0.2", 9092)
+    client, broker = TcpEndpoint("10.0.0.1", 50_000), TcpEndpoint("10.0.0.2", 9092)
     write_pcap(
         tmp_path / "p",
         [

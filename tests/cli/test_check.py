@@ -138,7 +138,7 @@ def test_a_file_of_mistakes_and_warnings_is_searched_once(monkeypatch: pytest.Mo
     searches: list[str] = []
     entry_spans = entry_places.entry_spans
 
-    def searched(lines: list[str], kind: str) -> list[entry_places.Span]:
+    def searched(lines: list[str], kind: str) -> list[entry_places.EntryLines]:
         searches.append(kind)
         return entry_spans(lines, kind)
 

@@ -16,7 +16,6 @@ from weir.proxy.config import config
 
 @pytest.fixture
 def loaded(monkeypatch: pytest.MonkeyPatch) -> list[config.Config]:
-    """The configurations that `weir run` would have run with."""
     ran: list[config.Config] = []
     monkeypatch.setattr("weir.cli.run.run_proxy", lambda loaded, _reload: ran.append(loaded))
     monkeypatch.setattr("weir.proxy.logs.configure", lambda *_: None)

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from weir.cli.exits import CommandError
 from weir.cli.pipeline.ingest import ingest
-from weir.cli.pipeline.metrics import METRICS, Run, exposition, measured
+from weir.cli.pipeline.metrics import METRICS, JobRun, exposition, measured
 from weir.pipeline.outcome import Outcome, PipelineError
 
 NEWEST = "weir_pipeline_newest_record_timestamp_seconds"
@@ -25,9 +25,9 @@ def samples(text: str) -> dict[tuple[str, ...], float]:
     }
 
 
-def succeeded() -> Run:
+def succeeded() -> JobRun:
     outcome = Outcome("ingest", read={"usage lines": 5}, wrote={"usage records": 3, "rejected usage": 2})
-    return Run("ingest", "/srv/lake", "east", outcome, {NEWEST: {"east": 900.5}})
+    return JobRun("ingest", "/srv/lake", "east", outcome, {NEWEST: {"east": 900.5}})
 
 
 def context(tmp_path: Path, *options: str) -> click.Context:
@@ -51,7 +51,7 @@ def test_metrics_of_a_successful_run_have_its_counts_and_the_newest_record() -> 
 
 def test_metrics_of_a_failed_run_keep_the_last_success_and_the_newest_record() -> None:
     before = exposition(succeeded(), 12.5, 1000, "")
-    after = exposition(Run("ingest", "/srv/lake", "east"), 3, 2000, before)
+    after = exposition(JobRun("ingest", "/srv/lake", "east"), 3, 2000, before)
     changed = {name: value for name, value in samples(after).items() if value != samples(before)[name]}
     of_run = ("ingest", "/srv/lake", "east")
     assert changed == {

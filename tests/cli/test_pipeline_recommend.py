@@ -15,7 +15,7 @@ from weir.cli.exits import CommandError
 from weir.cli.main import weir
 from weir.cli.output_file import write_lines
 from weir.pipeline.outcome import Listing, Outcome
-from weir.pipeline.replay.job import Options
+from weir.pipeline.replay.job import ReplayOptions
 
 TIMES: Final = {"held": "12.5", "unsure": "0.0 to unknown", "free": "0.0", "unlimited": None}
 """Throttled time (s) of each budget under the new file."""
@@ -43,7 +43,7 @@ def test_what_if_shows_whom_the_new_file_would_throttle_in_the_same_run(
         write(["# new"])
         return Outcome("recommend", read={"hours": 1})
 
-    def replay(_spark: object, _lake: object, candidates: list[Path], options: Options) -> Outcome:
+    def replay(_spark: object, _lake: object, candidates: list[Path], options: ReplayOptions) -> Outcome:
         replayed.append((candidates, [file.exists() for file in candidates], options.days))
         names = ("cluster", "quota", "user", "client_id", "broker", "recorded", "quotas.toml", "new.toml")
         rows = [

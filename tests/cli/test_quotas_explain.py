@@ -45,7 +45,6 @@ connection_creation_rate = 50
 
 
 def explained(*arguments: object) -> dict[str, dict[str, Any]]:
-    """What `--json` says, by subject and key."""
     report = json.loads(done("explain", *map(str, arguments), "--json"))
     return {f"{charge['subject']} {charge['key']}": charge for charge in report["charges"]}
 

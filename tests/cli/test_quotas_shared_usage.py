@@ -43,7 +43,6 @@ scope = "cluster"
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    """The configuration of a Weir that shares usage."""
     (tmp_path / "quotas.toml").write_text(FILE)
     path = tmp_path / "weir.toml"
     path.write_text('upstream = "a:1"\nquotas = "quotas.toml"\nusage_share_topic = "__weir_usage"\n')

@@ -24,7 +24,7 @@ from tests.proxy.throttled_replicas import NOW_MS, quotas, snapshot
 from weir.cli.admin_endpoint import AdminError
 from weir.cli.exits import DONE
 from weir.cli.main import weir
-from weir.cli.replication.show import LiveScreen, drawn, replica_row
+from weir.cli.replication.show import LiveStatusScreen, drawn, replica_row
 from weir.proxy.admin.api.operation import state_of
 from weir.proxy.admin.endpoint import application
 from weir.proxy.admin.metrics import Sources
@@ -74,7 +74,6 @@ def run(*arguments: str) -> Result:
 
 
 def done(server: Server, of: ReplicationQuotas | None, *arguments: str) -> str:
-    """Return what the command prints of this Weir."""
     result = asked(app(server, of), lambda address: run("--admin", address, *arguments))
     assert result.exit_code == DONE, result.output
     assert result.stderr == ""
@@ -201,7 +200,7 @@ def on_screen(height: int, *shown: ReplicationStatus | str) -> str:
     """Return what the redrawn screen writes to a terminal of this height: of each status, and each error."""
     file = StringIO()
     console = Console(file=file, force_terminal=True, width=100, height=height, color_system=None)
-    with LiveScreen(console) as screen:
+    with LiveStatusScreen(console) as screen:
         for one in shown:
             if isinstance(one, str):
                 screen.complain(one)

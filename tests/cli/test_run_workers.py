@@ -309,7 +309,6 @@ def test_connections_of_all_workers_are_in_one_list_with_numbers_of_their_own() 
 
 
 def until(condition: Callable[[], object]) -> None:
-    """Wait for a condition, for at most `PATIENCE_S`."""
     deadline_s = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < deadline_s

@@ -18,7 +18,7 @@ from tests.cli.admin_pages import asked
 from tests.proxy.metrics_page import registry_of, server
 from tests.proxy.supervised import NoWorkers
 from tests.proxy.throttled_replicas import NOW_MS
-from weir.cli.admin_endpoint import Access, admin_address
+from weir.cli.admin_endpoint import EndpointAccess, admin_address
 from weir.cli.top.command import asking
 from weir.cli.top.readings import SORTS, TopReading, View, Wanted, read, read_all
 from weir.proxy.admin.api.operation import state_of
@@ -54,7 +54,7 @@ def answered(server: Server, wanted: Wanted | None) -> TopReading:
     def ask(admin: str) -> TopReading:
         address = admin_address(admin, Settings())
         assert address is not None
-        asks = asking(address, Access())
+        asks = asking(address, EndpointAccess())
         return read_all(asks, Wanted()) if wanted is None else read(asks, wanted)
 
     return asked(application(state_of(sources, Readiness(server, trio.Event()))), ask)

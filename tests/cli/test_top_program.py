@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.admin.fake_api import ENTITIES, FakeApi, calm, connection, entity, served
-from weir.cli.admin_endpoint import Access
+from weir.cli.admin_endpoint import EndpointAccess
 from weir.cli.top.command import asking
 from weir.cli.top.freshness import LATE_S
 from weir.cli.top.readings import Reader, View, Wanted, read
@@ -104,7 +104,7 @@ class Shown(NamedTuple):
 @contextmanager
 def reading(api: FakeApi) -> Iterator[Reader]:
     with served(api) as url:
-        ask = asking(parse_address(url.removeprefix("http://"), "admin"), Access())
+        ask = asking(parse_address(url.removeprefix("http://"), "admin"), EndpointAccess())
         yield lambda wanted: read(ask, wanted)
 
 

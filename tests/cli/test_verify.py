@@ -20,7 +20,7 @@ from weir.cli.main import weir
 from weir.cli.verify_show import show
 from weir.conformance.capture import CaptureWriter, Run
 from weir.conformance.events import Opened
-from weir.conformance.report import Checked, Group, VerifyReport
+from weir.conformance.report import Checked, FindingGroup, VerifyReport
 from weir.conformance.verify import RULES
 
 
@@ -109,7 +109,7 @@ def test_verify_draws_a_table_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.delenv("NO_COLOR", raising=False)
     path = "topic_data[0].partition_data[0].records.batch[0].crc"
-    group = Group(finding(path=path, found="\x1b[2J"), 2, new=True, capture="a.weircap")
+    group = FindingGroup(finding(path=path, found="\x1b[2J"), 2, new=True, capture="a.weircap")
     with redirect_stdout(Terminal()) as out:
         show(VerifyReport([group], Checked(["a.weircap"], 1, 4, 700, [])))
     shown = out.getvalue()
@@ -122,7 +122,7 @@ def test_verify_draws_a_table_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_verify_escapes_texts_of_peers_in_a_pipe(tmp_path: Path) -> None:
-    hostile = Group(finding(found="\x1b[2J\u202e"), 1, new=True, capture="\x1b]0;title\x07")
+    hostile = FindingGroup(finding(found="\x1b[2J\u202e"), 1, new=True, capture="\x1b]0;title\x07")
     with redirect_stdout(io.StringIO()) as out:
         show(VerifyReport([hostile], Checked(["a"], 1, 1, 1, [])))
     assert r"\x1b[2J\u202e" in out.getvalue()

@@ -176,7 +176,6 @@ UPLIFTED_0_10_2 = {
 
 
 def apis(*arguments: str) -> list[dict[str, Any]]:
-    """What `--json` says of each API."""
     result = run(*arguments, "--json")
     assert result.exit_code == DONE, result.output
     found: list[dict[str, Any]] = json.loads(result.stdout)["apis"]

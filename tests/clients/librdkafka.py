@@ -82,7 +82,6 @@ class Librdkafka:
     name = "librdkafka"
 
     def running(self) -> AbstractContextManager[Librdkafka]:
-        """See `model.Client`: it has no process of its own."""
         return nullcontext(self)
 
     def produce(

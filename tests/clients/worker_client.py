@@ -56,7 +56,6 @@ class WorkerClient:
         config: Mapping[str, Any] | None = None,
         timeout_s: float = 60.0,
     ) -> Produced:
-        """See `model.Client`."""
         job: dict[str, Any] = {"do": "produce", "acks": acks, "partition": partition}
         job |= {"messages": [base64.b64encode(message).decode() for message in messages]}
         result = self._run(job | _common(bootstrap, topic, client_id, config, timeout_s))

@@ -49,7 +49,6 @@ def batch(
 
 
 def message_set(magic: int, count: int = 3, codec: int = 0) -> bytes:
-    """Messages of magic 0 or 1."""
     builder = builders("legacy_records").LegacyRecordBatchBuilder(magic, codec, 1 << 20)
     for number in range(count):
         builder.append(number, TIME_MS, b"key" if number else None, b"value %d" % number * 30)

@@ -16,22 +16,18 @@ MS: Final = 1_000_000
 
 
 def sent(data: bytes, ms: int = 0, connection: int = 1) -> Bytes:
-    """Bytes from the client."""
     return Bytes(connection, ms * MS, Side.CLIENT, data)
 
 
 def answered(data: bytes, ms: int = 0, connection: int = 1) -> Bytes:
-    """Bytes from the server."""
     return Bytes(connection, ms * MS, Side.SERVER, data)
 
 
 def findings(*events: Event) -> list[Finding]:
-    """The findings of a capture."""
     return list(verify(events))
 
 
 def rules(found: Iterable[Finding]) -> list[str]:
-    """The rules of findings."""
     return [str(finding.rule) for finding in found]
 
 
@@ -43,7 +39,6 @@ def produce(records: bytes, version: int = 9, correlation_id: int = 1, partition
 
 
 def produced(version: int = 9, correlation_id: int = 1, error_code: int = 0) -> bytes:
-    """The response's frame."""
     part = ProduceResponse.PartitionProduceResponse(index=0, error_code=error_code, base_offset=7)
     topic = ProduceResponse.TopicProduceResponse(name="orders", partition_responses=[part])
     return response(ProduceResponse(responses=[topic]), version, correlation_id)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from tests.kafka.cluster import Cluster
 from weir.conformance.probe.expectations import expectations, parse_expectations
-from weir.conformance.probe.link import Target
-from weir.conformance.probe.runner import Options, Run
+from weir.conformance.probe.link import ProbeTarget
+from weir.conformance.probe.runner import ProbeOptions, ProbeRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -44,8 +44,8 @@ def probed(
 ) -> list[Result]:
     """Return the results of the profile `protocol`, with seed 0, at a broker or proxy."""
     host, port = bootstrap.split(",")[0].rsplit(":", 1)
-    options = Options(Target(host, int(port)), login, only=tuple(only), skip=tuple(skip))
-    return list(Run(options).results())
+    options = ProbeOptions(ProbeTarget(host, int(port)), login, only=tuple(only), skip=tuple(skip))
+    return list(ProbeRun(options).results())
 
 
 def probed_mock() -> list[Result]:

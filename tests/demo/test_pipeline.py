@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from weir.cli.main import weir
 from weir.cli.pipeline import demo as cli_pipeline_demo
 from weir.demo.client_specs import CLIENTS, quota_table
-from weir.demo.pipeline_verdict import Verdict
+from weir.demo.pipeline_verdict import ReplayVerdict
 from weir.pipeline.replay.summary import Range
 
 
@@ -27,7 +27,7 @@ from weir.pipeline.replay.summary import Range
 def test_pipeline_demo_passes_or_fails_by_replayed_throttle_time(
     recorded_s: float, in_force_s: float, passed: bool, words: str
 ) -> None:
-    verdict = Verdict(recorded_s, in_force_s, Range(12.34, 12.34))
+    verdict = ReplayVerdict(recorded_s, in_force_s, Range(12.34, 12.34))
     assert verdict.passed is passed
     assert words in verdict.lines()[0]
     assert verdict.lines()[1] == "Under the recommended quotas it would have been 12.3 s."
@@ -35,12 +35,12 @@ def test_pipeline_demo_passes_or_fails_by_replayed_throttle_time(
 
 def test_pipeline_demo_tells_a_range_for_clients_that_were_held_back() -> None:
     """The same clients under the recommended quotas were told to wait for 161.4 s."""
-    _accuracy, told = Verdict(160.2, 160.2, Range(0.0, 181.0)).lines()
+    _accuracy, told = ReplayVerdict(160.2, 160.2, Range(0.0, 181.0)).lines()
     assert told == (
         "Under the recommended quotas it may be anything from 0.0 to 181.0 s: "
         "the quotas held clients back, so nobody knows how much more they would have sent."
     )
-    _accuracy, told = Verdict(160.2, 160.2, Range(0.0, None)).lines()
+    _accuracy, told = ReplayVerdict(160.2, 160.2, Range(0.0, None)).lines()
     assert told.startswith("Under the recommended quotas it may be 0.0 s or any longer time: ")
 
 

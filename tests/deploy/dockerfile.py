@@ -11,7 +11,6 @@ DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text("utf-8")
 
 
 def copied() -> list[str]:
-    """Return the paths that the stage `build` copies, in order."""
     build = DOCKERFILE.split("\nFROM ")[1]
     return [path for line in re.findall(r"^COPY (.*)$", build, re.MULTILINE) for path in line.split()[:-1]]
 

@@ -90,7 +90,6 @@ def calls() -> tuple[Call, ...]:
 
 @cache
 def words() -> frozenset[str]:
-    """Return all strings and names of arguments in `proxy/`."""
     return frozenset().union(*(Module(path).words for path in (ROOT / "proxy").rglob("*.py")))
 
 
@@ -149,5 +148,4 @@ class Module:
 
 
 def _levels(expression: ast.expr) -> Iterator[str]:
-    """Yield the levels that an expression chooses from."""
     yield from (str(each.value) for each in ast.walk(expression) if isinstance(each, ast.Constant))

@@ -29,7 +29,7 @@ from weir.proxy.config import config
 from weir.proxy.control.configured import quota_registry
 from weir.proxy.control.events.records import BrokerDown
 from weir.proxy.control.quota_registry import QuotaRegistry
-from weir.proxy.control.snapshots.records import Worker
+from weir.proxy.control.snapshots.records import WorkerRecord
 from weir.proxy.control.stores.store import StoreHealth
 from weir.proxy.control.usage.tally import Loss, Tally
 from weir.proxy.server.server import Server
@@ -90,7 +90,7 @@ def scrapes() -> Iterator[tuple[int, list[Metric]]]:
     server = Server(loaded, registry, clock_ms=lambda: now_ms)
     server.address_book.learn(1, Address("a", 1))
     server.broker_states.failed(1, "refused")
-    workers = NoWorkers(Worker(id=0, pid=os.getpid(), connections=0, beat_ms=now_ms))
+    workers = NoWorkers(WorkerRecord(id=0, pid=os.getpid(), connections=0, beat_ms=now_ms))
     store = StoreHealth(lambda: 0.0)
     sources = Sources(server, workers, registry, store, lambda: now_ms, tally, replication, events=Tally())
     for number in range(SCRAPES):

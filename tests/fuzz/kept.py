@@ -30,7 +30,6 @@ SHORTER_MAX: Final = 300
 
 
 def kept_inputs(name: str, directory: Path = CORPUS) -> list[bytes]:
-    """Return the inputs of a target, always in the same order."""
     return [file.read_bytes() for file in sorted((directory / name).glob("*"))]
 
 

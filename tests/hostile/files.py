@@ -26,6 +26,5 @@ def raise_descriptor_limit() -> int:
 
 
 def resident_bytes(pid: int) -> int:
-    """How much memory a process and its children have."""
     pages = sum(int(Path(f"/proc/{each}/statm").read_text().split()[1]) for each in family(pid))
     return pages * resource.getpagesize()

@@ -22,7 +22,6 @@ def open_descriptors(pid: int) -> dict[int, str]:
 
 
 def family(pid: int) -> list[int]:
-    """Return a process and its children, such as Weir's workers."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()
     return [pid, *map(int, children)]
 

@@ -46,7 +46,6 @@ def burst(samples: int) -> tuple[str, ...]:
 
 
 def listener(weir: Weir, node_id: int) -> Address:
-    """Weir's address of a broker; node ids count from 0."""
     return (HOST, weir.port + 1 + node_id)
 
 

@@ -52,7 +52,6 @@ def outcome(job: str, lake: Path, *arguments: str) -> dict[str, Any]:
 
 
 def rows(lake: Path, table: str) -> list[dict[str, Any]]:
-    """A table's rows; what it does not have is null."""
     found: list[dict[str, Any]] = (
         pyarrow.dataset.dataset(lake / table, partitioning="hive").to_table().to_pylist()
     )

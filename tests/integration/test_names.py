@@ -80,7 +80,6 @@ def test_clients_reach_each_broker_by_sni_and_each_broker_charges_separately(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each has a topic at each broker."""
     cluster = mutable(kafka_cluster, VERSION)
     door = Door(start_weir, cluster.bootstrap, tmp_path)
     monkeypatch.setenv("JDK_JAVA_OPTIONS", f"-Djdk.net.hosts.file={door.hosts}")

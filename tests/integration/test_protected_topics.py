@@ -56,17 +56,14 @@ class Client:
         return codes[0]
 
     def grow(self) -> int:
-        """The error code of a request for another partition."""
         return _code(lambda: self.admin.create_partitions([NewPartitions(self.topic, 2)])[self.topic])
 
     def configure(self) -> int:
-        """The error code of a change of the topic's settings."""
         entry = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ConfigResource.Type.TOPIC, self.topic, incremental_configs=[entry])
         return _code(lambda: self.admin.incremental_alter_configs([resource])[resource])
 
     def delete(self) -> int:
-        """The error code of a deletion by name."""
         return _code(lambda: self.admin.delete_topics([self.topic])[self.topic])
 
 

@@ -166,7 +166,6 @@ def await_lost(weir: Weir, reason: str) -> None:
 
 
 def await_true(condition: Callable[[], bool]) -> None:
-    """Wait for a condition, for at most `WAIT_S`."""
     deadline = time.monotonic() + WAIT_S
     while not condition():
         assert time.monotonic() < deadline

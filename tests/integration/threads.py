@@ -11,7 +11,6 @@ class Threads:
         self._threads: list[threading.Thread] = []
 
     def start(self, target: Callable[..., None], *args: object) -> None:
-        """Run `target(*args)` in a thread."""
         thread = threading.Thread(target=target, args=args, daemon=True)
         self._threads.append(thread)
         thread.start()

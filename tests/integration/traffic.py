@@ -80,7 +80,6 @@ class Talker(ABC):
             raise ClientError(f"{self.name} did not end within {2 * PATIENCE_S:.0f} s")
 
     def check(self) -> None:
-        """Raise ClientError if it has failed."""
         if self._failure is not None:
             raise ClientError(f"{self.name}: {self._failure!r}") from self._failure
 
@@ -299,7 +298,6 @@ def wait_in_sync(bootstrap: str, topic: str) -> None:
 
 
 def leaders(bootstrap: str, topic: str) -> list[int]:
-    """Each partition's leader, -1 if there is none."""
     found = AdminClient({"bootstrap.servers": bootstrap}).list_topics(topic, timeout=PATIENCE_S)
     return [partition.leader for _, partition in sorted(found.topics[topic].partitions.items())]
 

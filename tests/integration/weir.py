@@ -77,7 +77,6 @@ class Weir:
         raise WeirError(f"weir does not listen after {START_S} s: {self.log[-2000:]}")
 
     def restart(self, *options: str) -> None:
-        """Stop, and start at the same addresses with further options."""
         assert self.stop() == 0
         self._command += options
         self.start()

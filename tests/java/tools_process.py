@@ -42,7 +42,6 @@ class Said(NamedTuple):
 
 
 def can_run(release: str) -> bool:
-    """Whether the tools of a release can share a Java process."""
     return version_tuple(release) >= _FIRST
 
 

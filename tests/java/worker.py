@@ -47,7 +47,6 @@ def environment() -> dict[str, str]:
 
 
 def command(worker: str) -> list[str]:
-    """How to start the module `worker` of this package."""
     return [sys.executable, "-P", "-m", f"{__package__}.{worker}"]
 
 

@@ -35,7 +35,6 @@ def cache_directory() -> Path:
 
 
 def locked_versions() -> list[str]:
-    """Every Kafka version that has a lock file, oldest first."""
     return sorted((path.stem for path in LOCK_FILES.glob("*.txt")), key=version_tuple)
 
 

@@ -62,7 +62,6 @@ USERS: Final = (ALICE, BOB, WEIR, ODD)
 
 
 def mechanisms(version: str) -> list[str]:
-    """What a release of Kafka has."""
     found = [PLAIN, SCRAM_256, SCRAM_512]
     return [*found, OAUTHBEARER] if version_tuple(version) >= _OAUTH_SINCE else found
 

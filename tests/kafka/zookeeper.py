@@ -32,7 +32,6 @@ def broker_ids(host: str, port: int) -> set[int]:
 
 
 def parse_broker_ids(dump: str) -> set[int]:
-    """The broker ids in what ZooKeeper answers to `dump`."""
     return {int(number) for number in re.findall(r"/brokers/ids/([0-9]+)\b", dump)}
 
 

@@ -51,12 +51,10 @@ Handler: TypeAlias = Callable[[Any, int, int], Answer]
 
 
 def everything() -> dict[int, VersionRange]:
-    """All versions that Weir knows."""
     return {int(key): known for key in ApiKey if (known := versions(key)) is not None}
 
 
 def up_to(newest: Mapping[ApiKey, int]) -> dict[int, VersionRange]:
-    """The versions from 0 to the newest of each API."""
     return {int(key): VersionRange(0, version) for key, version in newest.items()}
 
 
@@ -161,7 +159,6 @@ class Cluster:
         return topic
 
     def sizes(self) -> dict[str, int]:
-        """Topics and their partitions."""
         return {name: topic.partitions for name, topic in self.topics.items()}
 
     def answer(self, frame: bytes, now_ms: int | None = None, node_id: int = 0) -> bytes:

@@ -48,7 +48,6 @@ class Bucket:
     last_ms: int | None = None
 
     def balance(self, now_ms: int) -> float:
-        """What is there now."""
         if self.last_ms is None:
             self.tokens = self.burst
         else:

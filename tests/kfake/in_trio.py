@@ -25,7 +25,6 @@ async def _closing(stream: trio.abc.Stream) -> AsyncIterator[None]:
 
 class Connection:
     def __init__(self, stream: trio.abc.Stream) -> None:
-        """Take over the stream."""
         self.stream = stream
         self._received = bytearray()
 

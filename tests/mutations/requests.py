@@ -74,7 +74,6 @@ class Create:
         return frames.request(body, self.version, client_id=client_id.encode())
 
     def answer(self, frame: bytes) -> Answer:
-        """What a response's frame says. Raises ProtocolError."""
         response = frames.body_of(frame, CreateTopicsResponse, self.version)
         return Answer(response.throttle_time_ms, tuple(map(_created, response.topics)))
 
@@ -134,7 +133,6 @@ class Grow:
         return CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=count, assignments=assignments)
 
     def answer(self, frame: bytes) -> Answer:
-        """What a response's frame says. Raises ProtocolError."""
         response = frames.body_of(frame, CreatePartitionsResponse, self.version)
         results = (Result(one.name, one.error_code, one.error_message) for one in response.results)
         return Answer(response.throttle_time_ms, tuple(results))
@@ -156,7 +154,6 @@ class Delete:
         return frames.request(body, self.version, client_id=client_id.encode())
 
     def answer(self, frame: bytes) -> Answer:
-        """What a response's frame says. Raises ProtocolError."""
         response = frames.body_of(frame, DeleteTopicsResponse, self.version)
         results = (
             Result(one.name, one.error_code, one.error_message, one.topic_id) for one in response.responses

@@ -107,7 +107,6 @@ def without_repetitions(states: Iterable[T]) -> list[T]:
 
 
 def is_part(states: Iterable[T], of: Iterable[T]) -> bool:
-    """Return True if the states occur in `of`, in this order."""
     rest = iter(of)
     return all(state in rest for state in states)
 

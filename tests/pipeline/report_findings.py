@@ -11,33 +11,32 @@ from weir.pipeline.report.model import (
     DAY_MS,
     HOUR_MS,
     Bounds,
-    Candidate,
+    CandidateResult,
     Columns,
-    Counts,
+    EntityCounts,
     EntityUsage,
     Findings,
     Ingested,
     Loads,
     Proposal,
+    ReportOptions,
     Series,
     Use,
-    Wanted,
 )
-from weir.pipeline.report.names import Entity
+from weir.pipeline.report.names import ReportEntity
 
 START_MS: Final = 1_795_737_600_000
 """2026-11-27 00:00 UTC (ms), a Friday."""
 HOUR_S: Final = 3600.0
-ALICE: Final = Entity("alice", "app")
-NOTHING: Final = Findings(Wanted())
+ALICE: Final = ReportEntity("alice", "app")
+NOTHING: Final = Findings(ReportOptions())
 
 
 def hours(count: int, seconds: float = HOUR_S) -> Columns:
-    """Return hourly columns with `seconds` of records each."""
     return Columns(START_MS, HOUR_MS, (seconds,) * count)
 
 
-def client(entity: Entity, bytes_: Series, **values: object) -> EntityUsage:
+def client(entity: ReportEntity, bytes_: Series, **values: object) -> EntityUsage:
     """Return a client that produced `bytes_` at broker 1."""
     fields = {
         "bytes_in": int(sum(bytes_)),
@@ -60,7 +59,7 @@ def brokers(*each: Series) -> dict[int, Loads]:
     return {number: {"producer_byte_rate": loads} for number, loads in enumerate(each, 1)}
 
 
-def findings(*entities: Entity) -> Findings:
+def findings(*entities: ReportEntity) -> Findings:
     """Return findings with all parts, for these entities; each produced 3.6 MB in the first hour and 7.2 MB
     in the second.
     """
@@ -69,7 +68,7 @@ def findings(*entities: Entity) -> Findings:
     waits = {"producer_byte_rate": 90.0, "request_percentage": 30.0}
     clients = tuple(client(each, bytes_, throttle_s=waits) for each in entities)
     return Findings(
-        Wanted(),
+        ReportOptions(),
         use=Use(
             hours(2),
             total,
@@ -77,7 +76,7 @@ def findings(*entities: Entity) -> Findings:
             0,
             clients,
             len(clients) + 3,
-            (Counts(len(clients) + 3, len(clients), 120.0 * len(clients)), Counts()),
+            (EntityCounts(len(clients) + 3, len(clients), 120.0 * len(clients)), EntityCounts()),
         ),
         proposals=tuple(
             Proposal(
@@ -86,8 +85,8 @@ def findings(*entities: Entity) -> Findings:
             for each in entities
         ),
         candidates=(
-            Candidate("recorded", {"producer_byte_rate": Bounds(60, 60)}, 4, 0),
-            Candidate("next.toml", {"producer_byte_rate": Bounds(0, None)}, 2, 0),
+            CandidateResult("recorded", {"producer_byte_rate": Bounds(60, 60)}, 4, 0),
+            CandidateResult("next.toml", {"producer_byte_rate": Bounds(0, None)}, 2, 0),
         ),
         ingested=(Ingested("usage", 90, 10, (("no JSON", 10),)),),
     )
@@ -113,7 +112,9 @@ def large(*, clients: int, top: int, days: int = 15, brokers: int = 30) -> Findi
         bytes_ = tuple(sum(pair) * HOUR_S for pair in zip(*rates.values(), strict=True))
         made.append(
             client(
-                Entity(random.choice(teams), f"{random.choice(teams)}-{random.choice(teams)}-{index:03}"),
+                ReportEntity(
+                    random.choice(teams), f"{random.choice(teams)}-{random.choice(teams)}-{index:03}"
+                ),
                 bytes_,
                 throttle_s=waits,
                 means=rates,
@@ -129,7 +130,9 @@ def large(*, clients: int, top: int, days: int = 15, brokers: int = 30) -> Findi
         )
     flags = (("held back",), (), ("never near",), ("outlier", "new"))
     return Findings(
-        Wanted("production", top=top, capacity={"producer_byte_rate": 100e6, "consumer_byte_rate": 200e6}),
+        ReportOptions(
+            "production", top=top, capacity={"producer_byte_rate": 100e6, "consumer_byte_rate": 200e6}
+        ),
         use=Use(
             columns,
             tuple(map(sum, zip(*(each.bytes_ for each in made), strict=True))),
@@ -137,7 +140,10 @@ def large(*, clients: int, top: int, days: int = 15, brokers: int = 30) -> Findi
             0,
             tuple(made),
             clients * 3,
-            (Counts(clients * 3, clients // 7, 53_000), Counts(int(clients * 2.8), clients // 9, 48_000)),
+            (
+                EntityCounts(clients * 3, clients // 7, 53_000),
+                EntityCounts(int(clients * 2.8), clients // 9, 48_000),
+            ),
         ),
         proposals=tuple(
             Proposal(
@@ -153,13 +159,13 @@ def large(*, clients: int, top: int, days: int = 15, brokers: int = 30) -> Findi
             for quota, peak in each.peaks.items()
         ),
         candidates=(
-            Candidate(
+            CandidateResult(
                 "recorded",
                 {"producer_byte_rate": Bounds(53e3, 53e3), "consumer_byte_rate": Bounds(9, 9)},
                 8123,
                 0,
             ),
-            Candidate(
+            CandidateResult(
                 "next.toml",
                 {"producer_byte_rate": Bounds(4e3, None), "consumer_byte_rate": Bounds(20, 60)},
                 7,

@@ -56,7 +56,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def right(
     spark: SparkSession, run: Callable[..., None], files: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Results:
-    """Return the results of local jobs."""
     root = tmp_path_factory.mktemp("local")
     run(*nightly(root, files))
     return results(spark, root)

@@ -18,7 +18,7 @@ from weir.pipeline.ingest.sources import Directory
 from weir.pipeline.lake import Lake
 from weir.pipeline.outcome import Outcome
 from weir.pipeline.recommend.job import recommend
-from weir.pipeline.recommend.plan import Plan
+from weir.pipeline.recommend.plan import RecommendationPlan
 from weir.pipeline.rollup.job import rollup
 from weir.quotas import QuotaKey, parse
 from weir.usage.records import UsageRecord
@@ -72,7 +72,7 @@ class Quotas:
         ingest(self._spark, self._lake, Directory(str(self._files)), kinds=("usage",))
         rollup(self._spark, self._lake)
         written: list[str] = []
-        plan = Plan(**{"now": NOW, "quotas": (PRODUCE,), **options})  # type: ignore[arg-type]  # fields by name
+        plan = RecommendationPlan(**{"now": NOW, "quotas": (PRODUCE,), **options})  # type: ignore[arg-type]  # fields by name
         outcome = recommend(self._spark, self._lake, plan, written.extend)
         values = parse("".join(written)).values
         limits = {

@@ -18,7 +18,7 @@ from weir.pipeline.lake import Lake, read, replace
 from weir.pipeline.outcome import Outcome, PipelineError
 from weir.pipeline.recommend.flags import CUT, FEW, HELD_BACK, NEVER_NEAR, NEW, ONE_OFF
 from weir.pipeline.recommend.job import recommend
-from weir.pipeline.recommend.plan import ANONYMOUS, Plan
+from weir.pipeline.recommend.plan import ANONYMOUS, RecommendationPlan
 from weir.pipeline.rollup.columns import QUOTAS, ROLLUP
 from weir.quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable, parse
 from weir.quotas.table.bounded_names import OVERFLOW
@@ -97,7 +97,7 @@ def run(spark: SparkSession, tmp_path: Path) -> Run:
         replace(spark.createDataFrame(list(rows), ROLLUP), lake.rollup)
         written: list[str] = []
         values = {"now": NOW, "headroom": 1.5, "hours_percentile": 100, "quotas": (PRODUCE, FETCH), **options}
-        plan = Plan(**values)  # type: ignore[arg-type]  # fields by name
+        plan = RecommendationPlan(**values)  # type: ignore[arg-type]  # fields by name
         return recommend(spark, lake, plan, written.extend), "".join(written)
 
     return run
@@ -426,7 +426,7 @@ def test_recommend_without_usage_recommends_nothing(run: Run, spark: SparkSessio
     lake = Lake(str(tmp_path / "lake"))
     assert read(spark, lake.recommendation, tables.RECOMMENDATION).count() == 0
     missing = Lake(str(tmp_path / "missing"))
-    assert recommend(spark, missing, Plan(now=NOW), _never).read == {"hours": 0}
+    assert recommend(spark, missing, RecommendationPlan(now=NOW), _never).read == {"hours": 0}
 
 
 def _never(lines: Iterable[str]) -> None:

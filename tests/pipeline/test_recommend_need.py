@@ -11,7 +11,7 @@ import pytest
 
 from weir.pipeline.recommend.flags import FEW, HELD_BACK, OUTLIER
 from weir.pipeline.recommend.need import POT, needs
-from weir.pipeline.recommend.plan import PAIRS, Plan
+from weir.pipeline.recommend.plan import PAIRS, RecommendationPlan
 from weir.pipeline.recommend.proposals import proposed, wanted
 from weir.pipeline.recommend.reasons import reason
 from weir.quotas import QuotaKey
@@ -46,7 +46,7 @@ def hours(
     )
 
 
-def proposal(rows: pl.DataFrame, plan: Plan, current: float | None = None) -> dict[str, object]:
+def proposal(rows: pl.DataFrame, plan: RecommendationPlan, current: float | None = None) -> dict[str, object]:
     """Return the proposal for the only budget in `rows`, with its reason."""
     budgets = (
         rows.select(*POT, "quota")
@@ -65,7 +65,7 @@ def proposal(rows: pl.DataFrame, plan: Plan, current: float | None = None) -> di
     return {**row, "reason": reason(row, plan)}
 
 
-PLAN: Final = Plan(now=FIRST, quotas=(PRODUCE,))
+PLAN: Final = RecommendationPlan(now=FIRST, quotas=(PRODUCE,))
 
 
 def test_need_is_the_highest_at_any_broker_not_a_percentile_over_all_brokers() -> None:
@@ -154,7 +154,7 @@ def test_lower_and_upper_proposals_follow_from_the_busiest_hours_of_the_days() -
     days = [
         hours(1.0, busiest, first=24 * number) for number, busiest in enumerate((2.0, 4.0, 3.0, 8.0, 3.0))
     ]
-    found = proposal(pl.concat(days), Plan(now=FIRST, quotas=(PRODUCE,), hours_percentile=80))
+    found = proposal(pl.concat(days), RecommendationPlan(now=FIRST, quotas=(PRODUCE,), hours_percentile=80))
     # hours: 1 1 1 1 1 2 3 3 4 8; 80 %: between the 8th and the 9th, 3.2; median of the days: 3
     assert found["proposed"] == pytest.approx(4.8 * MB)
     assert found["lower"] == 4.5 * MB
@@ -163,7 +163,7 @@ def test_lower_and_upper_proposals_follow_from_the_busiest_hours_of_the_days() -
 
 
 def test_limits_within_the_capacity_are_rounded_down() -> None:
-    plan = Plan(now=FIRST, quotas=(REQUESTS,), headroom=1.0, floors={REQUESTS: 5.0})
+    plan = RecommendationPlan(now=FIRST, quotas=(REQUESTS,), headroom=1.0, floors={REQUESTS: 5.0})
     budgets = pl.DataFrame(
         {
             "user": "u",

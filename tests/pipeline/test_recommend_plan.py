@@ -20,7 +20,7 @@ from weir.pipeline.recommend.capacity import cap, lowered
 from weir.pipeline.recommend.current import CurrentLimit, Kept, current_limit, kept
 from weir.pipeline.recommend.file import lines
 from weir.pipeline.recommend.notes import of_run
-from weir.pipeline.recommend.plan import LEVELS, Plan, everybody, is_of_level
+from weir.pipeline.recommend.plan import LEVELS, RecommendationPlan, everybody, is_of_level
 from weir.pipeline.recommend.reasons import Row
 from weir.quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable, parse
 from weir.quotas.table.entry_places import entry_spans
@@ -31,7 +31,7 @@ from weir.quotas.table.quota_file import read
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 REQUESTS, CONNECTIONS = QuotaKey.REQUEST_PERCENTAGE, QuotaKey.CONNECTION_CREATION_RATE
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
-PLAN = Plan(now=NOW, quotas=(PRODUCE, FETCH), current_name="quotas.toml")
+PLAN = RecommendationPlan(now=NOW, quotas=(PRODUCE, FETCH), current_name="quotas.toml")
 ALL = "producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate"
 PAIRS = "user-client-id"
 
@@ -84,15 +84,15 @@ def test_docstring_examples_of_recommend_run(module: object) -> None:
 )
 def test_recommend_refuses_contradictory_parameters(options: dict[str, object], message: str) -> None:
     with pytest.raises(PipelineError) as error:
-        Plan(now=NOW, **options).check()  # type: ignore[arg-type]  # by name
+        RecommendationPlan(now=NOW, **options).check()  # type: ignore[arg-type]  # by name
     assert str(error.value) == message
 
 
 def test_recommend_accepts_its_default_parameters() -> None:
-    Plan(now=NOW).check()
-    assert Plan(now=NOW, growth=0.5, headroom=2.0).factor == 3.0
-    assert Plan(now=NOW, floors={PRODUCE: 7.0}).floor(PRODUCE) == 7.0
-    assert Plan(now=NOW, floors={PRODUCE: 7.0}).floor(FETCH) == 1_000_000
+    RecommendationPlan(now=NOW).check()
+    assert RecommendationPlan(now=NOW, growth=0.5, headroom=2.0).factor == 3.0
+    assert RecommendationPlan(now=NOW, floors={PRODUCE: 7.0}).floor(PRODUCE) == 7.0
+    assert RecommendationPlan(now=NOW, floors={PRODUCE: 7.0}).floor(FETCH) == 1_000_000
 
 
 @given(st.lists(st.tuples(amounts, amounts).map(sorted).map(tuple), min_size=1, max_size=20), amounts)
@@ -181,7 +181,7 @@ def test_default_entries_belong_to_no_recommended_level() -> None:
 def test_recommend_keeps_replaces_or_counts_every_current_quota(
     table: QuotaTable, level: str, with_default: bool
 ) -> None:
-    plan = Plan(now=NOW, quotas=(PRODUCE, FETCH), with_default=with_default)
+    plan = RecommendationPlan(now=NOW, quotas=(PRODUCE, FETCH), with_default=with_default)
     replaceable = [of for of in table.values if of[1] in plan.quotas and is_of_level(of[0], level)]
     seen = replaceable[::2]
     found = kept(table, plan, level, seen)
@@ -234,7 +234,9 @@ def test_a_recommended_file_holds_proposals_the_default_and_kept_entries(
     current: QuotaTable,
     with_default: bool,
 ) -> None:
-    plan = Plan(now=NOW, quotas=(PRODUCE, FETCH), current_name=header, with_default=with_default)
+    plan = RecommendationPlan(
+        now=NOW, quotas=(PRODUCE, FETCH), current_name=header, with_default=with_default
+    )
     seen = [(Entity(*its_names), PRODUCE) for its_names in proposals]
     rest = kept(current, plan, PAIRS, seen)
     rows = [
@@ -303,7 +305,7 @@ def test_a_recommended_file_keeps_the_replication_throttles_of_the_current_file(
 
 
 def test_kept_entries_keep_their_pacing_and_scope() -> None:
-    plan, bob = Plan(now=NOW, quotas=(PRODUCE,)), Entity("bob", "app")
+    plan, bob = RecommendationPlan(now=NOW, quotas=(PRODUCE,)), Entity("bob", "app")
     said = Options(Pacing.SMOOTH, Scope.CLUSTER)
     current = QuotaTable(
         {(bob, PRODUCE): 5.0}, {(bob, FETCH): 5.0}, {(bob, PRODUCE): said}, {(bob, FETCH): said}
@@ -317,7 +319,7 @@ def test_the_entry_for_a_users_other_client_ids_keeps_its_options() -> None:
     """The entry was written without them."""
     others, said = Entity("bob", DEFAULT), Options(Pacing.SMOOTH, Scope.CLUSTER)
     current = QuotaTable({(others, FETCH): 5.0}, options={(others, FETCH): said})
-    plan = Plan(now=NOW, quotas=(PRODUCE,))
+    plan = RecommendationPlan(now=NOW, quotas=(PRODUCE,))
     rest = kept(current, plan, PAIRS, [])
     table = parse("".join(lines([], [proposal("bob", None, 3e6, "p99", [])], plan, PAIRS, rest)))
     assert table.values[others, FETCH] == 5

@@ -17,7 +17,7 @@ from tests.pipeline.sessions import Habits, World
 from weir.pipeline.lake import Lake, read
 from weir.pipeline.outcome import Outcome
 from weir.pipeline.replay.candidates import RECORDED
-from weir.pipeline.replay.job import Options, replay
+from weir.pipeline.replay.job import ReplayOptions, replay
 from weir.pipeline.tables import REPLAY
 from weir.quotas import Entity, QuotaTable, parse
 from weir.quotas.replay_hours import HOUR_MS
@@ -94,9 +94,9 @@ def replayed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> R
     put(spark, lake, [trace for world in worlds for trace in world.traces])
     put(spark, lake, [record for world in worlds for record in world.usage])
     files = [file(directory, "in-force.toml", quotas), file(directory, "loose.toml", LOOSE)]
-    replay(spark, lake, files[:1], Options(source="usage"))
+    replay(spark, lake, files[:1], ReplayOptions(source="usage"))
     of_usage = read(spark, lake.replay, REPLAY).collect()
-    outcome = replay(spark, lake, files, Options(source="trace"))
+    outcome = replay(spark, lake, files, ReplayOptions(source="trace"))
     hours = read(spark, lake.replay, REPLAY).collect()
     return Replayed(world, outcome, hours, of_usage)
 
@@ -197,7 +197,7 @@ def test_replayed_budgets_are_per_weir_and_broker_and_span_midnight(
         '[[quota]]\nuser = "alice"\nclient_id = "<default>"\n'
         "producer_byte_rate = 1000\ncontroller_mutation_rate = 1\n"
     )
-    options = Options(days=(date(2025, 11, 22), date(2025, 11, 23)))
+    options = ReplayOptions(days=(date(2025, 11, 22), date(2025, 11, 23)))
     outcome = replay(spark, lake, [file(tmp_path, "q.toml", quotas)], options)
     hours = read(spark, lake.replay, REPLAY).collect()
     rows = [row for row in hours if row.candidate == "q.toml"]
@@ -225,7 +225,7 @@ def test_replays_of_clusters_are_kept_apart(spark: SparkSession, tmp_path: Path)
     quotas = file(tmp_path, "q.toml", '[[quota]]\nuser = "alice"\nproducer_byte_rate = 1000\n')
     put(spark, lake, [used(SUNDAY_MS, charged_bytes=10_000)])
     put(spark, lake, [used(SUNDAY_MS, charged_bytes=20_000)], cluster="other")
-    outcomes = [replay(spark, lake, [quotas], Options(cluster=name)) for name in ("default", "other")]
+    outcomes = [replay(spark, lake, [quotas], ReplayOptions(cluster=name)) for name in ("default", "other")]
     assert [outcome.read["records"] for outcome in outcomes] == [1, 1]
     rows = read(spark, lake.replay, REPLAY).where("candidate = 'q.toml'").orderBy("cluster").collect()
     assert [(row.cluster, row.charged) for row in rows] == [("default", 10_000.0), ("other", 20_000.0)]

@@ -17,8 +17,17 @@ from tests.pipeline.usage_rows import FIRST_DAY, FIRST_MS, ingest, record
 from weir.pipeline import tables
 from weir.pipeline.lake import Lake, replace
 from weir.pipeline.report.data import find
-from weir.pipeline.report.model import DAY_MS, HOUR_MS, Bounds, Candidate, Counts, Ingested, Use, Wanted
-from weir.pipeline.report.names import Entity
+from weir.pipeline.report.model import (
+    DAY_MS,
+    HOUR_MS,
+    Bounds,
+    CandidateResult,
+    EntityCounts,
+    Ingested,
+    ReportOptions,
+    Use,
+)
+from weir.pipeline.report.names import ReportEntity
 from weir.pipeline.report.prices import Prices
 from weir.pipeline.report.showback import showback
 from weir.pipeline.rollup.columns import ROLLUP
@@ -31,14 +40,13 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-A, B = Entity("u", "a"), Entity("u", "b")
+A, B = ReportEntity("u", "a"), ReportEntity("u", "b")
 _THROTTLED = [name for name in tables.REPLAY.names if name.startswith("throttled_s")] * 2
 """The columns with bounds of throttled time, or twice the one column that has both."""
 NOTHING = dict.fromkeys(ByQuota.__struct_fields__, 0)
 
 
 def write(spark: SparkSession, path: str, columns: StructType, *rows: dict[str, object]) -> None:
-    """Write a table; missing values are null."""
     full = [{name: row.get(name) for name in columns.names} for row in rows]
     replace(spark.createDataFrame(pa.Table.from_pylist(full, to_arrow_schema(columns)), columns), path)
 
@@ -48,8 +56,8 @@ def produced(time_ms: int, client_id: str, bytes_: int, **values: object) -> dic
     return record(time_ms, client_id=client_id, **amounts, **values)
 
 
-def used(spark: SparkSession, lake: Lake, wanted: Wanted | None = None) -> Use:
-    use = find(spark, lake, wanted or Wanted()).use
+def used(spark: SparkSession, lake: Lake, wanted: ReportOptions | None = None) -> Use:
+    use = find(spark, lake, wanted or ReportOptions()).use
     assert use is not None
     return use
 
@@ -76,7 +84,7 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 
 def test_the_report_reads_one_cluster(spark: SparkSession, lake: Lake) -> None:
-    use = used(spark, lake, Wanted("other"))
+    use = used(spark, lake, ReportOptions("other"))
     assert [(each.entity.client_id, each.bytes_in) for each in use.clients] == [("elsewhere", 10**9)]
 
 
@@ -125,7 +133,7 @@ def test_the_report_compares_the_last_week_with_the_week_before(spark: SparkSess
     ]
     ingest(spark, lake, made)
     rollup(spark, lake)
-    assert used(spark, lake).weeks == (Counts(1, 1, 2.0), Counts(2, 1, 2.0))
+    assert used(spark, lake).weeks == (EntityCounts(1, 1, 2.0), EntityCounts(2, 1, 2.0))
 
 
 def test_the_report_of_a_long_time_has_daily_columns(spark: SparkSession, tmp_path: Path) -> None:
@@ -139,8 +147,8 @@ def test_the_report_of_a_long_time_has_daily_columns(spark: SparkSession, tmp_pa
 
 def test_the_report_shows_users_of_the_chosen_days(spark: SparkSession, lake: Lake) -> None:
     second = FIRST_DAY + timedelta(days=1)
-    use = used(spark, lake, Wanted(level="user", days=(second, second)))
-    assert [(each.entity, each.total) for each in use.clients] == [(Entity("u", None), 5000)]
+    use = used(spark, lake, ReportOptions(level="user", days=(second, second)))
+    assert [(each.entity, each.total) for each in use.clients] == [(ReportEntity("u", None), 5000)]
 
 
 @pytest.mark.parametrize(
@@ -179,7 +187,7 @@ def test_showback_sums_up_the_use_of_each_entity_and_its_price(
     others = [row | {"cluster": "other"} for row in pairs] + [row | {"seconds": 3600} for row in pairs]
     write(spark, lake.rollup, ROLLUP, *pairs, *users, *others)
     prices = Prices("EUR", in_per_gb=1, out_per_gb=0.1, request_time_per_h=10)
-    found = showback(spark, lake, Wanted(level=level), prices)
+    found = showback(spark, lake, ReportOptions(level=level), prices)
     assert [
         tuple(round(v, 9) if isinstance(v, float) else v for v in row) for row in found.rows()
     ] == expected
@@ -188,7 +196,7 @@ def test_showback_sums_up_the_use_of_each_entity_and_its_price(
 def test_the_report_shows_ingest_counts_and_reasons_of_rejected_lines(
     spark: SparkSession, lake: Lake
 ) -> None:
-    usage, trace = find(spark, lake, Wanted()).ingested
+    usage, trace = find(spark, lake, ReportOptions()).ingested
     assert usage == Ingested("usage", 6, 2, [("no JSON", 2)])
     assert trace == Ingested("trace", 0, 1, [("no JSON", 1)])
 
@@ -208,17 +216,17 @@ def test_the_report_reads_proposals_and_replays(spark: SparkSession, tmp_path: P
         hour | {"candidate": "unknown.toml", lower: None, upper: None, "demand": "unknown"},
     ]
     write(spark, lake.replay, tables.REPLAY, *rows)
-    found = find(spark, lake, Wanted())
+    found = find(spark, lake, ReportOptions())
     (proposal,) = found.proposals
     assert (proposal.entity, proposal.used, proposal.current, proposal.flags) == (A, 1, None, ("new",))
     span = FIRST_MS, FIRST_MS + 3_600_000
     assert found.candidates == [
-        Candidate("recorded", {"producer_byte_rate": Bounds(1, 1)}, 1, 0, *span),
-        Candidate("next.toml", {"producer_byte_rate": Bounds(7, 7)}, 2, 0, *span),
-        Candidate("unknown.toml", {"producer_byte_rate": Bounds(0, None)}, None, None, *span),
+        CandidateResult("recorded", {"producer_byte_rate": Bounds(1, 1)}, 1, 0, *span),
+        CandidateResult("next.toml", {"producer_byte_rate": Bounds(7, 7)}, 2, 0, *span),
+        CandidateResult("unknown.toml", {"producer_byte_rate": Bounds(0, None)}, None, None, *span),
     ]
     day = FIRST_DAY - timedelta(days=1)
-    assert find(spark, lake, Wanted(days=(day, day))).candidates == []
+    assert find(spark, lake, ReportOptions(days=(day, day))).candidates == []
 
 
 def test_the_report_reads_hostile_names_from_spark_unchanged(spark: SparkSession, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from tests.pipeline.report_findings import START_MS, client, findings
 from tests.pipeline.report_pages import Page
 from weir.pipeline.report.expected import UnusualDay, by_day, expectation, unusual_days
 from weir.pipeline.report.model import DAY_MS, HOUR_MS, Columns, Findings, Series, Use
-from weir.pipeline.report.names import Entity
+from weir.pipeline.report.names import ReportEntity
 from weir.pipeline.report.page import render
 
 FRIDAY: Final = date(2026, 11, 27)
@@ -26,7 +26,7 @@ WEEKDAYS: Final = (5.0, 1.0, 1.0, 4.0, 6.0, 6.0, 5.0)
 DAY_COLUMNS: Final = Columns(START_MS, DAY_MS, (86_400.0,) * DAYS)
 
 
-def use_of(*entities: tuple[Entity, Series], columns: Columns = DAY_COLUMNS) -> Findings:
+def use_of(*entities: tuple[ReportEntity, Series], columns: Columns = DAY_COLUMNS) -> Findings:
     found = findings(*(entity for entity, _ in entities))
     assert found.use is not None
     clients = tuple(client(entity, series) for entity, series in entities)
@@ -53,7 +53,7 @@ def use(found: Findings) -> Use:
 def test_unusual_days_are_the_generated_ones_and_no_others() -> None:
     """Each of 300 clients varies by a third from day to day; three have one of six times the usual."""
     draw = random.Random(43)
-    entities = {Entity(f"user-{rank}", "app"): weeks(1e6, draw, 0.33) for rank in range(300)}
+    entities = {ReportEntity(f"user-{rank}", "app"): weeks(1e6, draw, 0.33) for rank in range(300)}
     chosen = {entity: draw.randrange(DAYS - 7, DAYS) for entity in draw.sample(list(entities), 3)}
     for entity, day in chosen.items():
         entities[entity] = weeks(1e7, draw, 0.1)
@@ -64,7 +64,10 @@ def test_unusual_days_are_the_generated_ones_and_no_others() -> None:
 
 
 def test_expectation_follows_weekdays_and_growth_exactly_without_noise() -> None:
-    (first, *_), found = weeks(1e6), expectation(use(use_of((Entity("alice", "app"), tuple(weeks(1e6))))))
+    (first, *_), found = (
+        weeks(1e6),
+        expectation(use(use_of((ReportEntity("alice", "app"), tuple(weeks(1e6)))))),
+    )
     assert found is not None
     assert found.error_most == pytest.approx(0, abs=1e-9)
     assert list(found.days) == [FRIDAY + timedelta(DAYS + ahead) for ahead in range(7)]
@@ -76,7 +79,9 @@ def test_the_error_of_past_expectations_is_about_that_of_the_next_week() -> None
     for seed in range(30):
         draw = random.Random(seed)
         recorded = [weeks(1e6, draw, 0.1), weeks(2e6, draw, 0.1)]
-        found = expectation(use(use_of(*((Entity(str(n), ""), tuple(r)) for n, r in enumerate(recorded)))))
+        found = expectation(
+            use(use_of(*((ReportEntity(str(n), ""), tuple(r)) for n, r in enumerate(recorded))))
+        )
         assert found is not None
         truth = [3e6 * WEEKDAYS[day % 7] * GROWTH ** (day / 7) for day in range(DAYS, DAYS + 7)]
         errors = sorted(
@@ -89,7 +94,7 @@ def test_the_error_of_past_expectations_is_about_that_of_the_next_week() -> None
 def test_unusual_day_does_not_change_the_expectation() -> None:
     days = weeks(1e6)
     days[-5] *= 100
-    found = expectation(use(use_of((Entity("alice", "app"), tuple(days)))))
+    found = expectation(use(use_of((ReportEntity("alice", "app"), tuple(days)))))
     assert found is not None
     assert list(found.days.values()) == pytest.approx([weeks(1e6)[-7 + n] * GROWTH for n in range(7)])
 
@@ -97,7 +102,7 @@ def test_unusual_day_does_not_change_the_expectation() -> None:
 def test_days_recorded_in_part_and_short_times_are_not_compared() -> None:
     hours = Columns(START_MS + 12 * HOUR_MS, HOUR_MS, (3600.0,) * (12 + 2 * 24 + 3))
     assert by_day(hours, (1.0,) * hours.count) == {FRIDAY + timedelta(1): 24.0, FRIDAY + timedelta(2): 24.0}
-    few = use_of((Entity("alice", "app"), tuple(weeks(1e6)[:20])), columns=DAY_COLUMNS.latest(20))
+    few = use_of((ReportEntity("alice", "app"), tuple(weeks(1e6)[:20])), columns=DAY_COLUMNS.latest(20))
     assert expectation(use(few)) is None
 
 
@@ -105,7 +110,9 @@ def test_page_names_unusual_clients_and_the_expected_bytes() -> None:
     days = weeks(1e6)
     days[-3] *= 6 * (GROWTH**-2 + GROWTH**-3) / 2  # the usual is the middle of the four weeks before
     page = render(
-        use_of((Entity("alice", "app"), tuple(days)), (Entity("bob", "new"), (*(0.0,) * 41, 9e7))),
+        use_of(
+            (ReportEntity("alice", "app"), tuple(days)), (ReportEntity("bob", "new"), (*(0.0,) * 41, 9e7))
+        ),
         made=datetime(2026, 11, 28, tzinfo=UTC),
         version="1",
     )
@@ -117,6 +124,6 @@ def test_page_names_unusual_clients_and_the_expected_bytes() -> None:
 
 def test_new_client_counts_as_unusual() -> None:
     day = FRIDAY + timedelta(DAYS - 1)
-    bob = Entity("bob", "new")
-    found = use_of((Entity("alice", "app"), tuple(weeks(1e6))), (bob, (*(0.0,) * (DAYS - 1), 9e7)))
+    bob = ReportEntity("bob", "new")
+    found = use_of((ReportEntity("alice", "app"), tuple(weeks(1e6))), (bob, (*(0.0,) * (DAYS - 1), 9e7)))
     assert unusual_days(use(found)) == [UnusualDay(bob, day, 9e7, 0.0)]

@@ -12,7 +12,7 @@ from tests.pipeline.report_pages import HOSTILE, Page
 from weir.pipeline.report import names as report_names
 from weir.pipeline.report import plot as report_plot
 from weir.pipeline.report import units as report_units
-from weir.pipeline.report.names import LONG, Entity, label, visible
+from weir.pipeline.report.names import LONG, ReportEntity, label, visible
 
 NAMES = st.one_of(st.text(), st.sampled_from(HOSTILE))
 
@@ -27,7 +27,7 @@ def test_docstring_examples_of_the_report_run(module: object) -> None:
 
 @given(NAMES, NAMES)
 def test_any_name_is_plain_text_in_a_report_page(user: str, client_id: str) -> None:
-    page = Page(f"<p>{label(Entity(user, client_id))}</p>")
+    page = Page(f"<p>{label(ReportEntity(user, client_id))}</p>")
     assert page.names() <= {"p", "bdi", "i"}
     assert not page.comments
     if user and client_id and len(user) + len(client_id) < 300:
@@ -36,32 +36,32 @@ def test_any_name_is_plain_text_in_a_report_page(user: str, client_id: str) -> N
 
 @given(NAMES, NAMES, st.integers(10, 60))
 def test_short_report_names_have_bounded_length(user: str, client_id: str, room: int) -> None:
-    text = Page(str(label(Entity(user, client_id), room))).text
+    text = Page(str(label(ReportEntity(user, client_id), room))).text
     assert len(text) <= max(room, len("(empty) / (empty)"))
 
 
 @pytest.mark.parametrize(
     ("entity", "said"),
     [
-        (Entity("alice", "app"), "<bdi>alice</bdi><i> / </i><bdi>app</bdi>"),
-        (Entity("alice", ""), "<bdi>alice</bdi><i> / </i><i>(empty)</i>"),
-        (Entity("", "(empty)"), "<i>(empty)</i><i> / </i><bdi>(empty)</bdi>"),
-        (Entity("alice", None), "<i>user </i><bdi>alice</bdi>"),
-        (Entity(None, "app"), "<i>client-id </i><bdi>app</bdi>"),
-        (Entity(None, ""), "<i>client-id </i><i>(empty)</i>"),
-        (Entity(None, None, "etl-"), "<i>client-id </i><bdi>etl-</bdi><i>*</i>"),
-        (Entity("alice", None, "etl-"), "<bdi>alice</bdi><i> / </i><bdi>etl-</bdi><i>*</i>"),
-        (Entity(None, None), "<i>everyone</i>"),
-        (Entity("<b>", "&amp;"), "<bdi>&lt;b&gt;</bdi><i> / </i><bdi>&amp;amp;</bdi>"),
+        (ReportEntity("alice", "app"), "<bdi>alice</bdi><i> / </i><bdi>app</bdi>"),
+        (ReportEntity("alice", ""), "<bdi>alice</bdi><i> / </i><i>(empty)</i>"),
+        (ReportEntity("", "(empty)"), "<i>(empty)</i><i> / </i><bdi>(empty)</bdi>"),
+        (ReportEntity("alice", None), "<i>user </i><bdi>alice</bdi>"),
+        (ReportEntity(None, "app"), "<i>client-id </i><bdi>app</bdi>"),
+        (ReportEntity(None, ""), "<i>client-id </i><i>(empty)</i>"),
+        (ReportEntity(None, None, "etl-"), "<i>client-id </i><bdi>etl-</bdi><i>*</i>"),
+        (ReportEntity("alice", None, "etl-"), "<bdi>alice</bdi><i> / </i><bdi>etl-</bdi><i>*</i>"),
+        (ReportEntity(None, None), "<i>everyone</i>"),
+        (ReportEntity("<b>", "&amp;"), "<bdi>&lt;b&gt;</bdi><i> / </i><bdi>&amp;amp;</bdi>"),
     ],
 )
-def test_report_labels_name_user_client_id_and_prefix(entity: Entity, said: str) -> None:
+def test_report_labels_name_user_client_id_and_prefix(entity: ReportEntity, said: str) -> None:
     assert label(entity) == said
 
 
 def test_client_names_cannot_imitate_weirs_report_labels() -> None:
-    assert label(Entity(None, "everyone")).endswith("</i><bdi>everyone</bdi>")
-    assert label(Entity(None, None)) == "<i>everyone</i>"
+    assert label(ReportEntity(None, "everyone")).endswith("</i><bdi>everyone</bdi>")
+    assert label(ReportEntity(None, None)) == "<i>everyone</i>"
 
 
 @pytest.mark.parametrize(
@@ -80,13 +80,13 @@ def test_invisible_characters_in_report_names_are_escaped(name: str, seen: str) 
 
 
 def test_long_names_are_shortened_in_report_labels_and_whole_on_the_page() -> None:
-    entity = Entity("alice", "connector-" + "x" * 300 + "-0007")
+    entity = ReportEntity("alice", "connector-" + "x" * 300 + "-0007")
     assert label(entity, 38) == "<bdi>alice</bdi><i> / </i><bdi>connector-xxxxxxxx…xxxxxx-0007</bdi>"
     assert label(entity).endswith("x" * 300 + "-0007</bdi>")
-    longest = Page(label(Entity("u" * 32_767, "c" * 32_767))).text
+    longest = Page(label(ReportEntity("u" * 32_767, "c" * 32_767))).text
     assert len(longest) <= LONG
 
 
 def test_two_long_names_share_a_report_labels_length() -> None:
-    text = Page(label(Entity("n" * 100, "n" * 100), 33)).text
+    text = Page(label(ReportEntity("n" * 100, "n" * 100), 33)).text
     assert text == "nnnnnnnnn…nnnnn / nnnnnnnnn…nnnnn"  # 15 and 15 of 33

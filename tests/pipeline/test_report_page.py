@@ -18,15 +18,15 @@ from weir.pipeline.report.data import columns_of
 from weir.pipeline.report.model import (
     HOUR_MS,
     Bounds,
-    Candidate,
-    Counts,
+    CandidateResult,
+    EntityCounts,
     Findings,
     Ingested,
     Proposal,
+    ReportOptions,
     Use,
-    Wanted,
 )
-from weir.pipeline.report.names import Entity, visible
+from weir.pipeline.report.names import ReportEntity, visible
 from weir.pipeline.report.page import render
 from weir.pipeline.report.plot import HEIGHT, plot
 from weir.pipeline.report.view import RUN, Cell, figures, missing, rows, week
@@ -52,7 +52,7 @@ def with_use(found: Findings, **values: object) -> Findings:
 
 def with_capacity(found: Findings) -> Findings:
     """Return the findings with a capacity of 100 bytes/s of each broker."""
-    return replace(found, wanted=Wanted(capacity={"producer_byte_rate": 100.0}))
+    return replace(found, wanted=ReportOptions(capacity={"producer_byte_rate": 100.0}))
 
 
 def gauges_of(found: Findings) -> list[tuple[str | None, ...]]:
@@ -100,7 +100,7 @@ def test_report_tells_the_time_that_a_replay_covers_and_the_week_of_its_figures(
     quantities = (1e6,) * 14 * 24
     found = with_use(findings(ALICE), columns=hours(14 * 24), bytes_=quantities, brokers=brokers(quantities))
     found = with_use(found, clients=(client(ALICE, quantities),))
-    day = Candidate("a.toml", {}, 0, 0, 1_795_176_000_000, 1_795_176_000_000 + 86_400_000)
+    day = CandidateResult("a.toml", {}, 0, 0, 1_795_176_000_000, 1_795_176_000_000 + 86_400_000)
     text = text_of(replace(found, candidates=[day]))
     assert "from Fri 20 Nov 2026 12:00 to Sat 21 Nov 2026 12:00 (UTC)." in text
     assert "average of the latest 7 days" in text
@@ -140,7 +140,7 @@ def test_report_figures_show_the_change_from_the_week_before() -> None:
         bytes_=bytes_,
         brokers={},
         clients=(client(ALICE, bytes_),),
-        weeks=(Counts(6, 1, 5.0), Counts(5, 2, 1.0)),
+        weeks=(EntityCounts(6, 1, 5.0), EntityCounts(5, 2, 1.0)),
     )
     assert found.use is not None
     shown = figures(found.use, "client")
@@ -175,10 +175,10 @@ def test_report_gauges_compare_brokers_with_the_highest_load_without_a_capacity(
 
 def test_report_actions_begin_with_full_brokers_and_clients_that_were_held_back() -> None:
     def proposed(name: str, current: float | None, proposed: float, *flags: str) -> Proposal:
-        entity = Entity("u", name)
+        entity = ReportEntity("u", name)
         return Proposal(entity, "producer_byte_rate", 1000.0, current, proposed, flags=flags, reason="why")
 
-    uneven = client(Entity("u", "uneven"), (1e6, 0.0), skew=2.5, brokers=4)
+    uneven = client(ReportEntity("u", "uneven"), (1e6, 0.0), skew=2.5, brokers=4)
     found = replace(
         with_capacity(with_use(findings(ALICE), brokers=brokers((90.0,)), clients=(uneven,))),
         proposals=(
@@ -235,8 +235,8 @@ def test_a_report_plot_of_a_long_time_keeps_the_highest_values() -> None:
 
 
 def test_the_report_page_has_a_table_and_a_page_of_each_top_client() -> None:
-    entities = [Entity("u", f"c{index}") for index in range(3)]
-    page = Page(rendered(replace(findings(*entities), wanted=Wanted(top=2))))
+    entities = [ReportEntity("u", f"c{index}") for index in range(3)]
+    page = Page(rendered(replace(findings(*entities), wanted=ReportOptions(top=2))))
     pages = [attributes["id"] for name, attributes in page.elements if name == "article"]
     links = [a["href"] for name, a in page.elements if name == "a" and a["href"] != "#overview"]
     assert links == [f"#{name}" for name in pages] == ["#client-1", "#client-2"]
@@ -277,26 +277,28 @@ def test_the_profile_of_the_week_has_the_average_of_each_hour() -> None:
     ids=str,
 )
 def test_uncertain_replay_results_are_bounds(bounds: Bounds, said: str) -> None:
-    candidates = (Candidate("next.toml", {"producer_byte_rate": bounds}, 2, 0),)
+    candidates = (CandidateResult("next.toml", {"producer_byte_rate": bounds}, 2, 0),)
     assert f"next.toml {said} 2 0" in text_of(replace(findings(ALICE), candidates=candidates))
 
 
 def hostile() -> Findings:
     """Return findings with hostile texts in every place where others choose the text."""
-    entities = [Entity(name, other) for name, other in zip(HOSTILE, reversed(HOSTILE), strict=True)]
+    entities = [ReportEntity(name, other) for name, other in zip(HOSTILE, reversed(HOSTILE), strict=True)]
     found = findings(*entities)
     return replace(
         found,
-        wanted=Wanted(HOSTILE[0]),
+        wanted=ReportOptions(HOSTILE[0]),
         proposals=tuple(replace(p, reason=p.entity.user or "", flags=(HOSTILE[1],)) for p in found.proposals),
-        candidates=tuple(Candidate(name, {"producer_byte_rate": Bounds(1, 1)}, 0, 0) for name in HOSTILE),
+        candidates=tuple(
+            CandidateResult(name, {"producer_byte_rate": Bounds(1, 1)}, 0, 0) for name in HOSTILE
+        ),
         ingested=(Ingested("usage", 90, 6, tuple((name, 1) for name in HOSTILE)),),
     )
 
 
 def test_hostile_names_are_plain_text_everywhere_on_the_report_page() -> None:
     page = Page(rendered(hostile()))
-    harmless = Page(rendered(findings(ALICE, Entity("", ""))))
+    harmless = Page(rendered(findings(ALICE, ReportEntity("", ""))))
     assert page.names() == harmless.names()
     assert len(page.scripts) == 1
     assert not page.comments

@@ -62,7 +62,6 @@ def every_version() -> list[tuple[type[Message], int]]:
 
 
 def version_id(message: type[Message], version: int) -> str:
-    """What a test of one version is called."""
     return f"{message.__name__}-v{version}"
 
 
@@ -103,7 +102,6 @@ def messages(message: type[Message], version: int, *, tame: bool = False) -> st.
 
 
 def drawn(message: type[M], version: int, chance: Random, *, tame: bool = False) -> M:
-    """Return a value that `message` can have in `version`."""
     built: M = _struct(message, message, codec(message, version).layout, chance, tame)
     return built
 

@@ -54,7 +54,6 @@ CUTS: Final = st.lists(st.integers(0, 60_000), max_size=12)
 
 
 def fed(version: int, body: bytes, cuts: Iterable[int], kept_bytes_max: int = UNBOUNDED) -> RecordsRemover:
-    """Return a remover that was fed the body in pieces."""
     remover = RecordsRemover(version, kept_bytes_max=kept_bytes_max)
     feed(remover, body, cuts)
     return remover

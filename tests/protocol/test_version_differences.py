@@ -23,7 +23,7 @@ from weir.protocol.codec import codec, request_type, response_type
 from weir.protocol.values import Message
 from weir.protocol.version_differences import (
     THROTTLE_FIELD,
-    Change,
+    DifferenceKind,
     Position,
     VersionDifference,
     alike,
@@ -35,7 +35,7 @@ TABLE: Final[list[dict[str, Any]]] = json.loads(
     (Path(__file__).parent / "data" / "throttle_fields.json").read_bytes()
 )["responses"]
 EVERY: Final = [found for key in schema.api_keys() for found in version_differences(key)]
-CHEAP: Final = [found for found in EVERY if found.change is not Change.OTHER]
+CHEAP: Final = [found for found in EVERY if found.change is not DifferenceKind.OTHER]
 
 
 def api_name(api_key: int) -> str:
@@ -75,7 +75,7 @@ def check_step(found: VersionDifference) -> None:
     def check(request: Message, response: Message) -> None:
         assert codec(asks, older).encode(request) == codec(asks, newer).encode(request)
         told_before = response
-        if found.change is Change.THROTTLE:
+        if found.change is DifferenceKind.THROTTLE:
             told_before = msgspec.structs.replace(response, **{THROTTLE_FIELD: 0})
         body = codec(answers, older).encode(told_before)
         assert codec(answers, newer).encode(response) == inserted(body, found.throttle, response)
@@ -100,7 +100,7 @@ def _typed(hint: Any) -> Any:
     return (typing.get_origin(hint), *map(_typed, arguments)) if arguments else hint
 
 
-def seen_by_kio(api_key: int, version: int) -> tuple[Change, Position | None] | None:
+def seen_by_kio(api_key: int, version: int) -> tuple[DifferenceKind, Position | None] | None:
     """The step as kio's classes differ; None if kio lacks one of the versions."""
     old, new = (
         [kio_class(api_key, kind, each) for kind in ("request", "response")]
@@ -110,14 +110,14 @@ def seen_by_kio(api_key: int, version: int) -> tuple[Change, Position | None] | 
         return None
     headers_same = [each.__header_schema__ for each in old] == [each.__header_schema__ for each in new]
     if not headers_same or shape(old[0]) != shape(new[0]):
-        return Change.OTHER, None
+        return DifferenceKind.OTHER, None
     (old_flexible, before), (new_flexible, after) = shape(old[1]), shape(new[1])
     if old_flexible == new_flexible and before == after:
-        return Change.SAME, None
+        return DifferenceKind.SAME, None
     names = [field for field, _type, _metadata in after]
     if old_flexible != new_flexible or before != [each for each in after if each[0] != "throttle_time"]:
-        return Change.OTHER, None
-    return Change.THROTTLE, Position.FIRST if names[0] == "throttle_time" else Position.LAST
+        return DifferenceKind.OTHER, None
+    return DifferenceKind.THROTTLE, Position.FIRST if names[0] == "throttle_time" else Position.LAST
 
 
 def test_kio_sees_the_same_changes() -> None:
@@ -125,7 +125,7 @@ def test_kio_sees_the_same_changes() -> None:
     compared = {each: change for each, change in seen.items() if change is not None}
     assert len(compared) > 200
     assert {each: (each.change, each.throttle) for each in compared} == compared
-    assert {each.change for each in compared} == set(Change)
+    assert {each.change for each in compared} == set(DifferenceKind)
 
 
 # Kafka's schemas
@@ -135,11 +135,11 @@ def test_the_field_comes_where_kafkas_schemas_have_it() -> None:
     for api in TABLE:
         rows = {row["version"]: row for row in api["versions"]}
         for found in version_differences(api["api_key"]):
-            if found.change is Change.THROTTLE:
+            if found.change is DifferenceKind.THROTTLE:
                 assert not rows[found.version - 1]["present"]
                 assert rows[found.version]["position"] == typing.cast("Position", found.throttle).value
                 assert found.version == api["throttle_from"]
-            if found.change is Change.SAME and {found.version, found.version - 1} <= rows.keys():
+            if found.change is DifferenceKind.SAME and {found.version, found.version - 1} <= rows.keys():
                 assert rows[found.version - 1]["present"] == rows[found.version]["present"]
                 headers = ("request_header_version", "response_header_version")
                 assert all(rows[found.version - 1][each] == rows[found.version][each] for each in headers)
@@ -159,7 +159,7 @@ def test_the_field_comes_where_kafkas_schemas_have_it() -> None:
     ],
 )
 def test_what_changes_more_is_told_apart(api_key: int, version: int, why: str) -> None:
-    assert version_difference(api_key, version).change is Change.OTHER, why
+    assert version_difference(api_key, version).change is DifferenceKind.OTHER, why
 
 
 def test_a_tag_buffer_is_a_difference_also_where_there_are_no_fields() -> None:

@@ -18,7 +18,6 @@ HOST = "127.0.0.1"
 
 
 def authority(name: str = "tests") -> trustme.CA:
-    """An authority; the same one for the same name."""
     return _authority(name)
 
 

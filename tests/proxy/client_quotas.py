@@ -94,7 +94,6 @@ class Managed:
 
 
 def session_of(quota_admin: Managed, *, manages: bool = True, user: str = "admin") -> Connection:
-    """A session of this user, whose peer is told."""
     session = new_connection(plans=Plans(Counters(), manages_quotas=manages))
     session.quota_admin, session.client.user, session.client.peer = quota_admin, user, "10.9.8.7:4711"
     return session

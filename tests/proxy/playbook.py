@@ -69,13 +69,11 @@ class Playbook:
         self.wire.feed(self.now_ms, broker=b"".join(frames))
 
     def client_ends(self, *frames: bytes) -> None:
-        """The client sends, and closes its half."""
         self._begin()
         self.wire.feed(self.now_ms, client=b"".join(frames))
         self.wire.client_ends()
 
     def broker_ends(self, *frames: bytes) -> None:
-        """The broker sends, and closes its half."""
         self._begin()
         self.wire.feed(self.now_ms, broker=b"".join(frames))
         self.wire.broker_ends()
@@ -135,7 +133,6 @@ class Playbook:
     # Both at once
 
     def forwards(self, *frames: bytes) -> None:
-        """The client sends, and the broker gets the same bytes."""
         self.client(*frames)
         self.to_broker(*frames)
 

@@ -116,7 +116,6 @@ class Rig:
         self.turn(4)
 
     def send(self, sock: socket.socket, data: bytes) -> bytes:
-        """Send as much as goes at once; return the rest."""
         with contextlib.suppress(BlockingIOError):
             data = data[sock.send(data) :]
         return data

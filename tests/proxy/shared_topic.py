@@ -8,7 +8,7 @@ from collections.abc import Callable
 import trio
 
 from weir.proxy.control.quota_registry import QuotaRegistry
-from weir.proxy.control.sharing.reader import Read
+from weir.proxy.control.sharing.reader import ReadReport
 from weir.proxy.control.sharing.sharing import UsageSharing
 from weir.quotas import parse
 from weir.quotas.sharing.report import ReportKey
@@ -30,12 +30,12 @@ PATIENCE_S = 30.0
 
 class Topic:
     def __init__(self) -> None:
-        self.records: list[Read] = []
+        self.records: list[ReadReport] = []
         self.changed = threading.Condition()
 
     def append(self, data: bytes, at_ms: int = 0) -> None:
         with self.changed:
-            self.records.append(Read(data, at_ms))
+            self.records.append(ReadReport(data, at_ms))
             self.changed.notify_all()
 
     def link(self) -> TopicLink:
@@ -51,7 +51,7 @@ class TopicLink:
         self._topic.append(data)
         return True
 
-    def read(self, timeout_s: float) -> list[Read]:
+    def read(self, timeout_s: float) -> list[ReadReport]:
         with self._topic.changed:
             self._topic.changed.wait_for(lambda: len(self._topic.records) > self._next, timeout_s)
             found = self._topic.records[self._next :]

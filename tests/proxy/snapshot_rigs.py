@@ -13,10 +13,10 @@ from weir.proxy.control.peers import local_peers
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.scan import Scan
 from weir.proxy.control.snapshots.history import History
-from weir.proxy.control.snapshots.opened import ByteRates, Opened
+from weir.proxy.control.snapshots.opened import ByteRates, OpenConnection
 from weir.proxy.control.snapshots.preview import read_preview
 from weir.proxy.control.snapshots.records import Preview
-from weir.proxy.control.snapshots.sources import Sources
+from weir.proxy.control.snapshots.sources import SnapshotSources
 from weir.quotas import DEFAULT, Budget, Entity, QuotaKey, QuotaTable
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
@@ -34,10 +34,10 @@ class OpenRelay:
 class World:
     def __init__(self, entity: Entity = ALICE, rate: float = 1000.0) -> None:
         self.registry = QuotaRegistry(QuotaTable({(entity, PRODUCE): rate}))
-        self.relays: dict[Any, Opened] = {}
+        self.relays: dict[Any, OpenConnection] = {}
         self.now_ms = 0
         self.history = History(Scan(self.registry))
-        self.sources = Sources(
+        self.sources = SnapshotSources(
             self.registry,
             local_peers(self.clients, self.registry),
             lambda: self.now_ms,
@@ -61,7 +61,9 @@ class World:
         assert client.identify(bytearray(head), 0, len(head), self.now_ms) is not None
         relay = OpenRelay(connection, (30, 40))
         rates = ByteRates(self.now_ms)
-        self.relays[relay] = Opened(len(self.relays) + 1, "broker 2", 2, self.now_ms, tls=False, rates=rates)
+        self.relays[relay] = OpenConnection(
+            len(self.relays) + 1, "broker 2", 2, self.now_ms, tls=False, rates=rates
+        )
         return connection
 
     def preview(self, entity: Entity, changes: dict[QuotaKey, float | None]) -> Preview:

@@ -6,14 +6,13 @@ from collections.abc import Hashable, Mapping
 
 from weir.proxy.control.peers import Peers, WantedPeers
 from weir.proxy.control.snapshots.connections import ConnectionFilter
-from weir.proxy.control.snapshots.records import Connections, Worker
+from weir.proxy.control.snapshots.records import Connections, WorkerRecord
 from weir.proxy.control.supervisor import Supervisor
 from weir.proxy.counters import Counters
 from weir.proxy.logs import Write
 
 
 def supervisor(counters: Counters | None = None) -> Supervisor:
-    """Count failures in `counters`, if those are given."""
     return Supervisor(counters or Counters(), _write)
 
 
@@ -24,7 +23,7 @@ def _write(_kind: Hashable, write: Write, details: Mapping[str, object]) -> None
 class NoWorkers:
     """The workers of a supervisor that has none, and no clients; a test may set their states."""
 
-    def __init__(self, *workers: Worker) -> None:
+    def __init__(self, *workers: WorkerRecord) -> None:
         self.workers = workers
 
     async def begin(self) -> None: ...
@@ -33,7 +32,7 @@ class NoWorkers:
 
     async def drain(self) -> None: ...
 
-    def records(self) -> tuple[Worker, ...]:
+    def records(self) -> tuple[WorkerRecord, ...]:
         return self.workers
 
     async def list_connections(self, wanted: ConnectionFilter) -> Connections:

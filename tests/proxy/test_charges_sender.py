@@ -11,7 +11,7 @@ from tests.proxy.rigs import Clock
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.net.reactor import Reactor
 from weir.proxy.workers import charges_sender
-from weir.proxy.workers.charges import ALONE_MAX, Charged, LimiterCharge
+from weir.proxy.workers.charges import ALONE_MAX, ChargeReader, LimiterCharge
 from weir.proxy.workers.charges_sender import ChargesSender
 from weir.proxy.workers.messages import Charges
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
@@ -33,7 +33,7 @@ class Stand:
         self.registry = QuotaRegistry(table)
         self.posted: list[Charges] = []
         self.noted: list[LimiterCharge] = []
-        charged = Charged(self.registry, look_max)
+        charged = ChargeReader(self.registry, look_max)
         self.sender = ChargesSender(self.reactor, charged, self.posted.append, self.noted.extend)
         self.sender.start()
 
@@ -108,7 +108,7 @@ def test_an_idle_worker_posts_nothing(stand: Stand) -> None:
 
 
 def test_a_worker_tells_charges_after_another_one_of_its_process_has_ended(stand: Stand) -> None:
-    ended = ChargesSender(stand.reactor, Charged(QuotaRegistry(TABLE)), stand.posted.append, print)
+    ended = ChargesSender(stand.reactor, ChargeReader(QuotaRegistry(TABLE)), stand.posted.append, print)
     ended.start()
     stand.until(100)
     ended.stop()

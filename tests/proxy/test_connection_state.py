@@ -7,23 +7,23 @@ from itertools import product
 from pathlib import Path
 from typing import Final
 
-from weir.proxy.connection.state import NEXT, WHY, Event, State, diagram, table
+from weir.proxy.connection.state import NEXT, WHY, State, Trigger, diagram, table
 
 ARCHITECTURE: Final = Path(__file__).parents[2] / "docs" / "background" / "architecture.md"
 BEGIN, END = "<!-- states -->", "<!-- end of states -->"
 FINAL: Final = (State.DRAINING, State.CLOSED)
 
 
-def after(state: State, event: Event) -> State:
-    return State(NEXT[state][event])
+def after(state: State, trigger: Trigger) -> State:
+    return State(NEXT[state][trigger])
 
 
-def test_the_table_has_a_row_for_each_state_and_a_column_for_each_event() -> None:
+def test_the_table_has_a_row_for_each_state_and_a_column_for_each_trigger() -> None:
     assert len(NEXT) == len(State)
     assert list(State) == list(range(len(State)))
-    assert list(Event) == list(range(len(Event)))
+    assert list(Trigger) == list(range(len(Trigger)))
     for state in State:
-        assert len(NEXT[state]) == len(Event), state.name
+        assert len(NEXT[state]) == len(Trigger), state.name
 
 
 def reached_from(first: State) -> set[State]:
@@ -38,7 +38,7 @@ def reached_from(first: State) -> set[State]:
 def test_every_state_is_reached_from_open_and_reaches_closed() -> None:
     assert reached_from(State.OPEN) == set(State)
     for state in State:
-        assert after(state, Event.CLOSE) is State.CLOSED
+        assert after(state, Trigger.CLOSE) is State.CLOSED
         assert State.CLOSED in reached_from(state)
 
 
@@ -50,31 +50,31 @@ def test_a_draining_connection_only_closes() -> None:
     assert reached_from(State.DRAINING) == set(FINAL)
     for state in State:
         expected = State.CLOSED if state is State.CLOSED else State.DRAINING
-        assert after(state, Event.DRAIN) is expected
+        assert after(state, Trigger.DRAIN) is expected
 
 
 def test_a_state_that_waits_for_a_response_is_left_by_it() -> None:
     """Or by the end of the connection, or for another response; never by a throttle or its end."""
     for state in (State.SERIAL, State.AUTHENTICATING, State.QUERYING):
-        assert after(state, Event.THROTTLE) is after(state, Event.RELEASE) is state
-        assert after(state, Event.ANSWERED) is State.THROTTLED
+        assert after(state, Trigger.THROTTLE) is after(state, Trigger.RELEASE) is state
+        assert after(state, Trigger.ANSWERED) is State.THROTTLED
 
 
-def test_states_and_transitions_equal_a_brokers_muting_for_every_sequence_of_events() -> None:
+def test_states_and_transitions_equal_a_brokers_muting_for_every_sequence_of_triggers() -> None:
     """KafkaChannel.ChannelMuteState: a channel is read again once its response has been sent and its throttle
     is over, whichever comes first. A connection that was answered is released at once if no throttle lasts.
     """
-    events = (Event.THROTTLE, Event.RELEASE, Event.SERIAL_REQUEST, Event.ANSWERED)
-    for sequence in product(events, repeat=6):
+    triggers = (Trigger.THROTTLE, Trigger.RELEASE, Trigger.SERIAL_REQUEST, Trigger.ANSWERED)
+    for sequence in product(triggers, repeat=6):
         state, pending, throttled = State.OPEN, False, False
-        for event in sequence:
-            throttled = (throttled or event is Event.THROTTLE) and event is not Event.RELEASE
-            pending = (pending or event is Event.SERIAL_REQUEST) and event is not Event.ANSWERED
-            state = after(state, event)
+        for trigger in sequence:
+            throttled = (throttled or trigger is Trigger.THROTTLE) and trigger is not Trigger.RELEASE
+            pending = (pending or trigger is Trigger.SERIAL_REQUEST) and trigger is not Trigger.ANSWERED
+            state = after(state, trigger)
             if state is State.THROTTLED and not throttled:
-                state = after(state, Event.RELEASE)
+                state = after(state, Trigger.RELEASE)
             expected = State.SERIAL if pending else State.THROTTLED if throttled else State.OPEN
-            assert state is expected, [event.name for event in sequence]
+            assert state is expected, [trigger.name for trigger in sequence]
 
 
 def test_each_state_but_open_says_why_no_request_is_taken() -> None:
@@ -84,7 +84,7 @@ def test_each_state_but_open_says_why_no_request_is_taken() -> None:
 
 def test_the_written_table_names_every_transition() -> None:
     head, _rule, *rows = ([cell.strip() for cell in line.split("|")[1:-1]] for line in table().splitlines())
-    assert head == ["state", *(event.name for event in Event)]
+    assert head == ["state", *(trigger.name for trigger in Trigger)]
     for state, (name, *cells) in zip(State, rows, strict=True):
         targets = [State[cell] if cell != "·" else state for cell in cells]
         assert (name, targets) == (state.name, list(NEXT[state]))
@@ -92,14 +92,14 @@ def test_the_written_table_names_every_transition() -> None:
 
 def test_the_diagram_shows_every_change_of_state() -> None:
     drawn = {
-        (source, event.strip(), target)
-        for source, target, events in re.findall(r"(\w+) --> (\w+): (.*)", diagram())
-        for event in events.split(",")
+        (source, trigger.strip(), target)
+        for source, target, triggers in re.findall(r"(\w+) --> (\w+): (.*)", diagram())
+        for trigger in triggers.split(",")
     }
     assert drawn == {
-        (state.name, event.name, after(state, event).name)
-        for state, event in product(State, Event)
-        if after(state, event) is not state
+        (state.name, trigger.name, after(state, trigger).name)
+        for state, trigger in product(State, Trigger)
+        if after(state, trigger) is not state
     }
 
 

@@ -27,7 +27,14 @@ from weir.proxy.control.events.health import (
     problem,
     store_failing,
 )
-from weir.proxy.control.events.hub import KEPT, READERS_MAX, WAITING_MAX, Hub, Reader, TooManyReadersError
+from weir.proxy.control.events.hub import (
+    KEPT,
+    READERS_MAX,
+    WAITING_MAX,
+    EventReader,
+    Hub,
+    TooManyReadersError,
+)
 from weir.proxy.control.events.levels import PER_MINUTE, UsageLevels
 from weir.proxy.control.events.quota_changes import QuotaChanges
 from weir.proxy.control.events.records import (
@@ -115,7 +122,7 @@ async def test_a_reader_gets_the_events_after_the_one_it_names_and_then_new_ones
     assert hub.readers == 0
 
 
-async def received(reader: Reader, count: int) -> AsyncIterator[Event]:
+async def received(reader: EventReader, count: int) -> AsyncIterator[Event]:
     for _ in range(count):
         event = await reader.next(1)
         assert event is not None

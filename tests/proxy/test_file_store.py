@@ -51,7 +51,6 @@ def path(tmp_path: Path) -> Path:
 
 
 def alone(path: Path) -> bool:
-    """Whether nothing has been left beside it."""
     return [found.name for found in path.parent.iterdir()] == [path.name]
 
 
@@ -117,7 +116,6 @@ def test_the_file_store_gives_up_while_another_process_keeps_writing(
 
 
 def locked(path: Path) -> int:
-    """Lock a quota file as another process does."""
     theirs = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(theirs, fcntl.LOCK_EX)
     return theirs
@@ -288,7 +286,6 @@ class Watched:
         self._path.write_text(text)
 
     async def look(self) -> None:
-        """Let two looks pass."""
         for _look in range(2):
             await self.store.look(self._changed, lambda error: self.seen.append(str(error)))
 

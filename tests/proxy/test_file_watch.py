@@ -17,7 +17,6 @@ from weir.proxy.file_watch import FileWatch
 
 
 def watch_of(*paths: Path) -> FileWatch:
-    """A watch of files that were read just now."""
     watch = FileWatch(paths)
     watch.read = watch.stamps()
     return watch

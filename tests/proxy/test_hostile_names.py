@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from weir.proxy.admin.exposition import WEIR, render
 from weir.proxy.control.stores.file import rewrite
-from weir.proxy.control.stores.records import Slot, read_key, write
+from weir.proxy.control.stores.records import EntityMode, read_key, write
 from weir.quotas import DEFAULT, Entity, QuotaKey, parse
 from weir.quotas.table.entities import Prefix
 
@@ -80,10 +80,10 @@ def test_hostile_names_change_only_their_entries_of_a_quota_file(tmp_path: Path)
 
 @pytest.mark.parametrize("shadow", [True, False])
 def test_a_quota_topic_record_of_a_hostile_name_is_one_line(shadow: bool) -> None:
-    keys = {write(Slot(entity, shadow), {PRODUCE: 7.0}).key: entity for entity in entities()}
+    keys = {write(EntityMode(entity, shadow), {PRODUCE: 7.0}).key: entity for entity in entities()}
     assert len(keys) == len(entities())
     for key, entity in keys.items():
-        assert read_key(key) == Slot(entity, shadow)
+        assert read_key(key) == EntityMode(entity, shadow)
         assert b"\n" not in key
 
 

@@ -22,7 +22,7 @@ from tests.scripted import staged
 from weir.proxy import logs
 from weir.proxy.addresses import ServerNames
 from weir.proxy.close_reasons import CloseReason
-from weir.proxy.net.tls.contexts import Pair, server_context, server_name_of
+from weir.proxy.net.tls.contexts import KeyPair, server_context, server_name_of
 from weir.quotas import Entity, QuotaKey, QuotaTable, parse
 from weir.quotas.table.quota_file import render
 
@@ -51,7 +51,9 @@ def test_a_server_name_that_is_not_ascii_ends_the_handshake_silently(
     """A traceback each would fill the log."""
     printed: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", printed.append)
-    context = server_context(Pair(*write_pair(tmp_path, HOST), "tls_cert"), ssl.CERT_NONE, None, by_name=True)
+    context = server_context(
+        KeyPair(*write_pair(tmp_path, HOST), "tls_cert"), ssl.CERT_NONE, None, by_name=True
+    )
     incoming = ssl.MemoryBIO()
     incoming.write(hello(name))
     server = context.wrap_bio(incoming, ssl.MemoryBIO(), server_side=True)
@@ -64,7 +66,7 @@ def test_a_server_name_that_is_not_ascii_ends_the_handshake_silently(
 def test_other_unraisable_errors_are_still_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     printed: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", printed.append)
-    pair = Pair(*write_pair(tmp_path, HOST), "tls_cert")
+    pair = KeyPair(*write_pair(tmp_path, HOST), "tls_cert")
     for _ in range(2):  # as when the files have changed
         server_context(pair, ssl.CERT_NONE, None, by_name=True)
 
@@ -80,7 +82,9 @@ def test_other_unraisable_errors_are_still_printed(tmp_path: Path, monkeypatch: 
     "name", [b"bro\nker\x1b[2J.kafka..", b"b" * 19, b"broker-99999999999.", b"broker-0.kafka.tesT", b"." * 19]
 )
 def test_malformed_server_names_match_no_broker(name: bytes, tmp_path: Path) -> None:
-    context = server_context(Pair(*write_pair(tmp_path, HOST), "tls_cert"), ssl.CERT_NONE, None, by_name=True)
+    context = server_context(
+        KeyPair(*write_pair(tmp_path, HOST), "tls_cert"), ssl.CERT_NONE, None, by_name=True
+    )
     incoming = ssl.MemoryBIO()
     incoming.write(hello(name))
     server = context.wrap_bio(incoming, ssl.MemoryBIO(), server_side=True)
@@ -173,7 +177,7 @@ def test_an_unusual_certificate_subject_is_one_escaped_name(
 def test_a_resumed_tls_session_keeps_its_certificate(tmp_path: Path, version: ssl.TLSVersion) -> None:
     """Else a client that comes back would be nobody, though a certificate is required."""
     server = server_context(
-        Pair(*write_pair(tmp_path, HOST), "tls_cert"), ssl.CERT_REQUIRED, write_ca(tmp_path, "clients")
+        KeyPair(*write_pair(tmp_path, HOST), "tls_cert"), ssl.CERT_REQUIRED, write_ca(tmp_path, "clients")
     )
     client = context_of("clients", "resumes")
     client.maximum_version = version

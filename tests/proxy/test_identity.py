@@ -22,7 +22,7 @@ from tests.proxy.sasl import (
 )
 from tests.proxy.wire import Wire, new_connection
 from weir.proxy.config.config import ConfigError, load
-from weir.proxy.handlers.sasl.exchange import Exchange
+from weir.proxy.handlers.sasl.exchange import SaslExchange
 from weir.proxy.handlers.sasl.identity import OWNERS_MAX, Identities, IdentityRules
 
 
@@ -79,11 +79,11 @@ def test_a_sasl_exchange_keeps_only_the_name_of_a_token() -> None:
         "GSSAPI": [AP_REQ],
         "X" * 30_000: [SECRET],
     }.items():
-        exchange = Exchange(mechanism, "sub", raw=False)
+        exchange = SaslExchange(mechanism, "sub", raw=False)
         for token in tokens:
             exchange.token(token)
             exchange.answer(0, SALT)
-        kept = repr([getattr(exchange, slot) for slot in Exchange.__slots__])
+        kept = repr([getattr(exchange, slot) for slot in SaslExchange.__slots__])
         assert SECRET.decode() not in kept
         assert len(kept) < 200
 

@@ -16,7 +16,7 @@ import pytest
 import structlog
 
 from weir.proxy import log_writer, logs
-from weir.proxy.log_writer import LogWriter, LostLines
+from weir.proxy.log_writer import LogQueue, LostLines
 
 
 def _fail() -> None:
@@ -119,7 +119,7 @@ class _File:
 def _lines(file: _File, *lines: str) -> list[str]:
     """What is in the file after these lines were written."""
     lost = LostLines()
-    writer = LogWriter(file, lost, "lost {}\n".format)
+    writer = LogQueue(file, lost, "lost {}\n".format)
     for line in lines:
         writer.put(line)
     writer.close()
@@ -148,7 +148,7 @@ def test_a_descriptor_made_non_blocking_loses_no_log_line() -> None:
     os.set_blocking(writer, False)
     lost = LostLines()
     with os.fdopen(writer, "wb", buffering=0) as raw, os.fdopen(reader, "rb") as read:
-        lines = LogWriter(raw, lost, str)
+        lines = LogQueue(raw, lost, str)
         for number in range(5000):
             lines.put(f"{number:0100}\n")
         assert [int(read.readline()) for _ in range(5000)] == list(range(5000))
@@ -169,7 +169,7 @@ def test_the_queue_of_log_lines_is_bounded_and_closing_it_waits_for_a_limited_ti
             return super().write(data)
 
     lost = LostLines()
-    writer = LogWriter(Stuck(), lost, str)
+    writer = LogQueue(Stuck(), lost, str)
     for _ in range(100):
         writer.put("123456789\n")
     assert lost.count == 90

@@ -74,7 +74,6 @@ def advertise(stage: Stage, **nodes: Address) -> None:
 
 
 def problems(stage: Stage) -> list[object]:
-    """Names of the problems that operators see now."""
     found = Problems(stage.server, None, lambda: 0.0, lambda: 0.0)
     return [condition.key[1] for condition in found.read()]
 

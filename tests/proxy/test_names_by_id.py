@@ -102,7 +102,6 @@ class Play:
 
     @property
     def asked(self) -> int:
-        """Number of topic ids that the brokers were asked about."""
         return sum(len(one.topics or ()) for one in self.cluster.messages_of(MetadataRequest))
 
 

@@ -17,7 +17,7 @@ from tests.proxy.supervised import supervisor
 from tests.proxy.throttles import ALL_BROKERS, BROKER_1, ORDERS, THROTTLES
 from tests.scripted import scripted
 from weir.proxy.control.quota_registry import QuotaRegistry
-from weir.proxy.control.stores.alterations import QuotaAlteration, Request, write_audit
+from weir.proxy.control.stores.alterations import AlterationRequest, QuotaAlteration, write_audit
 from weir.proxy.control.stores.file import FileStore, read_quota_file
 from weir.proxy.control.stores.quota_manager import WAITING_MAX, QuotaManager
 from weir.proxy.control.stores.store import Changed, StoreError, StoreHealth
@@ -113,7 +113,6 @@ def play(script: Callable[[Scene], Awaitable[None]]) -> None:
 
 
 def seen(scene: Scene) -> tuple[bool, QuotaTable]:
-    """Whether the store is to be had, and what is in force."""
     return scene.state.last_was_good, scene.registry.table
 
 
@@ -236,7 +235,7 @@ async def test_many_audit_log_lines_do_not_block_other_work(scene: Scene) -> Non
             before = turns
             with stopping:
                 table = QuotaTable()
-                request = Request("admin", PEER, scene.answers.append)
+                request = AlterationRequest("admin", PEER, scene.answers.append)
                 changed: Changes = {(Entity(user=f"u{n}"), PRODUCE): 1.0 for n in range(1000)}
                 await write_audit(QuotaAlteration(changed), request, table)
             scene.answers.append(None)

@@ -13,8 +13,15 @@ from tests.fuzz.work import cost
 from tests.interpreted import interpreted
 from tests.properties import examples
 from weir.proxy.control.stores import records
-from weir.proxy.control.stores.record import Record, RecordError
-from weir.proxy.control.stores.records import Slot, Stored, alteration, read_key, read_value, write
+from weir.proxy.control.stores.record import ProducerRecord, RecordError
+from weir.proxy.control.stores.records import (
+    EntityMode,
+    StoredQuotas,
+    alteration,
+    read_key,
+    read_value,
+    write,
+)
 from weir.quotas import Entity, QuotaTable
 from weir.quotas.table.entities import DEFAULT, Prefix
 from weir.quotas.table.options import Options, Pacing, Scope
@@ -56,11 +63,11 @@ tables = st.builds(
 
 def test_a_quota_record_is_canonical_json() -> None:
     entity = Entity(user="alice", client_id=DEFAULT)
-    assert write(Slot(entity, shadow=False), {PRODUCE: 1048576.0}) == Record(
+    assert write(EntityMode(entity, shadow=False), {PRODUCE: 1048576.0}) == ProducerRecord(
         b'{"entity":{"client-id":null,"user":"alice"},"mode":"enforce"}',
         b'{"quotas":{"producer_byte_rate":1048576.0},"version":1}',
     )
-    assert write(Slot(Entity(client_id=Prefix("etl-")), shadow=True), {}) == Record(
+    assert write(EntityMode(Entity(client_id=Prefix("etl-")), shadow=True), {}) == ProducerRecord(
         b'{"entity":{"client-id-prefix":"etl-"},"mode":"shadow"}', None
     )
 
@@ -69,7 +76,7 @@ def test_a_quota_record_is_canonical_json() -> None:
 def test_a_quota_record_reads_back_as_written(
     entity: Entity, shadow: bool, values: dict[QuotaKey, float], said: Options
 ) -> None:
-    key, value = write(Slot(entity, shadow), values, said)
+    key, value = write(EntityMode(entity, shadow), values, said)
     assert value is not None
     assert read_key(key) == (entity, shadow)
     assert read_value(value) == (values, said)
@@ -84,7 +91,7 @@ def test_a_quota_record_with_an_unknown_option_is_refused(option: str) -> None:
 
 def test_a_quota_record_refuses_a_name_that_is_no_unicode() -> None:
     with pytest.raises(RecordError, match="rename it"):
-        write(Slot(Entity(user="a\ud800"), shadow=False), {PRODUCE: 1.0})
+        write(EntityMode(Entity(user="a\ud800"), shadow=False), {PRODUCE: 1.0})
 
 
 @pytest.mark.parametrize(
@@ -129,7 +136,7 @@ def test_a_quota_record_key_with_another_spelling_is_refused(key: bytes) -> None
     """Another one would come back when the record that removes the entity has been compacted away."""
     with pytest.raises(RecordError, match="spelled"):
         read_key(key)
-    assert read_key(b'{"entity":{"user":"a"},"mode":"enforce"}') == Slot(Entity(user="a"), shadow=False)
+    assert read_key(b'{"entity":{"user":"a"},"mode":"enforce"}') == EntityMode(Entity(user="a"), shadow=False)
 
 
 @pytest.mark.parametrize("kind", ["user", "client-id", "client-id-prefix", "topic"])
@@ -175,7 +182,7 @@ def test_a_foreign_record_value_is_refused(value: bytes, words: str) -> None:
 
 @given(st.binary(max_size=60), st.one_of(st.none(), st.binary(max_size=60)))
 def test_arbitrary_bytes_in_the_quota_topic_are_refused(key: bytes, value: bytes | None) -> None:
-    stored = Stored()
+    stored = StoredQuotas()
     with pytest.raises(RecordError):
         stored.apply(key, value)
     with pytest.raises(RecordError):
@@ -193,19 +200,19 @@ def test_arbitrary_bytes_in_the_quota_topic_are_refused(key: bytes, value: bytes
     ],
 )
 def test_a_quota_record_with_an_impossible_quota_is_refused(entity: Entity, key: QuotaKey) -> None:
-    stored = Stored()
+    stored = StoredQuotas()
     with pytest.raises(RecordError, match=key.value):
-        stored.apply(*write(Slot(entity, shadow=False), {key: 5.0}))
+        stored.apply(*write(EntityMode(entity, shadow=False), {key: 5.0}))
     assert stored.table() == QuotaTable()
 
 
 def test_the_number_of_entities_in_the_quota_topic_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records, "ENTITIES_MAX", 1)
-    stored = Stored()
-    stored.apply(*write(Slot(ALICE, shadow=False), {PRODUCE: 1.0}))
+    stored = StoredQuotas()
+    stored.apply(*write(EntityMode(ALICE, shadow=False), {PRODUCE: 1.0}))
     with pytest.raises(RecordError, match="entities already"):
-        stored.apply(*write(Slot(Entity(user="bob"), shadow=False), {PRODUCE: 1.0}))
-    stored.apply(*write(Slot(ALICE, shadow=False), {PRODUCE: 2.0}))
+        stored.apply(*write(EntityMode(Entity(user="bob"), shadow=False), {PRODUCE: 1.0}))
+    stored.apply(*write(EntityMode(ALICE, shadow=False), {PRODUCE: 2.0}))
     assert stored.table() == QuotaTable({(ALICE, PRODUCE): 2.0})
 
 
@@ -213,14 +220,14 @@ def test_the_number_of_entities_in_the_quota_topic_is_bounded(monkeypatch: pytes
 def test_a_quota_record_costs_the_same_among_more_quotas() -> None:
     costs = []
     for number in (400, 1600):
-        stored = Stored()
+        stored = StoredQuotas()
         for record in alteration(QuotaTable(), {(Entity(f"user-{n}"), PRODUCE): 1.0 for n in range(number)}):
             stored.apply(*record)
         before = stored.table().prepared()
         assert stored.table() is before
 
-        def change(stored: Stored = stored, before: QuotaTable = before) -> None:
-            stored.apply(*write(Slot(Entity("user-7"), shadow=False), {PRODUCE: 2.0}))
+        def change(stored: StoredQuotas = stored, before: QuotaTable = before) -> None:
+            stored.apply(*write(EntityMode(Entity("user-7"), shadow=False), {PRODUCE: 2.0}))
             assert stored.table().delta(before).number == 1
 
         costs.append(cost(change))
@@ -240,7 +247,7 @@ def test_altering_quota_records_equals_altering_the_table(
         st.fixed_dictionaries({quota: st.none() | rates_of(quota[1]) for quota in [*values, *others]})
     )
     table = QuotaTable(values, values)
-    stored = Stored()
+    stored = StoredQuotas()
     for mode in (False, True):
         for record in alteration(QuotaTable(), values, shadow=mode):
             stored.apply(*record)

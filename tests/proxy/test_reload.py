@@ -17,7 +17,7 @@ from weir.proxy.config import config
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.server.reload import RELOADED, Reload
 from weir.proxy.server.server import Server
-from weir.proxy.workers.messages import Flush, Flushed, Limits
+from weir.proxy.workers.messages import Flush, Flushed, SettingsChanged
 from weir.quotas import QuotaTable
 
 
@@ -79,7 +79,7 @@ async def test_a_worker_uses_changed_limits_for_new_connections() -> None:
         limiter, settings = rig.worker.limiter, rig.worker.plane.config.settings
         assert limiter.enter(None, "10.0.0.1") is None
         changed = msgspec.structs.replace(settings, max_connections_per_ip=1, buffered_bytes_max=1000)
-        rig.link.post(Limits(changed))
+        rig.link.post(SettingsChanged(changed))
         rig.link.post(Flush(1))
         await rig.hear(Flushed)
         assert limiter.enter(None, "10.0.0.1") is not None

@@ -7,7 +7,7 @@ import pytest
 from weir.protocol.messages import FetchRequest
 from weir.proxy.handlers.replication.fetched_replicas import FetchedReplica, choose
 from weir.quotas.replication.budgets import ReplicationBudget
-from weir.quotas.replication.replication_quotas import Progress
+from weir.quotas.replication.replication_quotas import ReplicaProgress
 
 RATE = 1_000_000
 ASKED = 10_000_000
@@ -16,7 +16,7 @@ ASKED = 10_000_000
 def replica(budget: ReplicationBudget, *, in_sync: bool) -> FetchedReplica:
     """A throttled replica that has 100 of 100 offsets, or of 1000."""
     asked = FetchRequest.FetchPartition(partition=0, fetch_offset=100, partition_max_bytes=ASKED)
-    progress = Progress(1, 100, 0)
+    progress = ReplicaProgress(1, 100, 0)
     progress.high_watermark = 100 if in_sync else 1000
     return FetchedReplica(asked, (budget,), progress)
 

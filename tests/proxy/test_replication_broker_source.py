@@ -70,7 +70,6 @@ def first(cluster: ConfigCluster, brokers: int = 2) -> FollowedThrottles:
 
 
 def described(cluster: ConfigCluster) -> list[list[tuple[int, str]]]:
-    """The resources of each DescribeConfigs request."""
     return [
         [(each.resource_type, each.resource_name) for each in asked.resources]
         for asked in cluster.messages_of(DescribeConfigsRequest)

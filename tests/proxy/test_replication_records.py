@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.proxy.throttles import BROKER_1, ORDERS
 from tests.quotas.throttle_strategies import changes_of, throttles
 from weir.proxy.control.stores import replication_records
-from weir.proxy.control.stores.record import Record, RecordError
-from weir.proxy.control.stores.records import Stored
+from weir.proxy.control.stores.record import ProducerRecord, RecordError
+from weir.proxy.control.stores.records import StoredQuotas
 from weir.proxy.control.stores.replication_records import alteration, read_key, write
 from weir.quotas import QuotaTable
 from weir.quotas.replication.throttles import NO_THROTTLES, ConfigKey, ReplicationThrottles, ResourceType
@@ -20,19 +20,21 @@ BROKER = Resource(ResourceType.BROKER, "1")
 TOPIC = Resource(ResourceType.TOPIC, "orders")
 
 
-def applied(records: list[Record], stored: Stored | None = None) -> QuotaTable:
-    stored = stored or Stored()
+def applied(records: list[ProducerRecord], stored: StoredQuotas | None = None) -> QuotaTable:
+    stored = stored or StoredQuotas()
     for record in records:
         stored.apply(*record)
     return stored.table()
 
 
 def test_a_throttle_record_is_canonical_json() -> None:
-    assert write(BROKER, {BROKER_1.name: "10"}) == Record(
+    assert write(BROKER, {BROKER_1.name: "10"}) == ProducerRecord(
         b'{"replication":{"broker":"1"}}',
         b'{"replication":{"leader.replication.throttled.rate":"10"},"version":1}',
     )
-    assert write(Resource(ResourceType.BROKER, ""), {}) == Record(b'{"replication":{"broker":null}}', None)
+    assert write(Resource(ResourceType.BROKER, ""), {}) == ProducerRecord(
+        b'{"replication":{"broker":null}}', None
+    )
     assert write(TOPIC, {}).key == b'{"replication":{"topic":"orders"}}'
 
 
@@ -41,7 +43,7 @@ def test_altering_throttle_records_equals_altering_the_throttles(
     before: ReplicationThrottles, data: st.DataObject
 ) -> None:
     changes = data.draw(changes_of(before))
-    stored = Stored()
+    stored = StoredQuotas()
     first = applied(alteration(NO_THROTTLES, dict(before.values)), stored)
     assert first == QuotaTable(replication=before)
     written = alteration(before, changes)
@@ -72,7 +74,7 @@ def test_a_malformed_key_of_a_throttle_record_is_refused(key: bytes, words: str)
     with pytest.raises(RecordError, match=words):
         read_key(key)
     with pytest.raises(RecordError, match=words):
-        Stored().apply(key, None)
+        StoredQuotas().apply(key, None)
 
 
 RATE = b'"leader.replication.throttled.rate"'
@@ -95,7 +97,7 @@ RATE = b'"leader.replication.throttled.rate"'
     ],
 )
 def test_a_malformed_throttle_record_keeps_the_earlier_throttles(value: bytes, words: str) -> None:
-    stored = Stored()
+    stored = StoredQuotas()
     before = applied([write(BROKER, {BROKER_1.name: "10"})], stored)
     with pytest.raises(RecordError, match=words) as refused:
         stored.apply(b'{"replication":{"broker":"1"}}', value)
@@ -122,7 +124,7 @@ def test_the_number_of_throttled_resources_in_the_quota_topic_is_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(replication_records, "RESOURCES_MAX", 1)
-    stored = Stored()
+    stored = StoredQuotas()
     applied([write(BROKER, {BROKER_1.name: "1"})], stored)
     with pytest.raises(RecordError, match="already"):
         stored.apply(*write(TOPIC, {ORDERS.name: "*"}))

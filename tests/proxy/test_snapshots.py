@@ -23,7 +23,7 @@ from weir.proxy.control.snapshots.gauges import Gauges
 from weir.proxy.control.snapshots.history import Key, Track
 from weir.proxy.control.snapshots.opened import READ_EVERY_MS
 from weir.proxy.control.snapshots.preview import effect
-from weir.proxy.control.snapshots.traffic import SILENT_MS, Traffic, waits_for_broker
+from weir.proxy.control.snapshots.traffic import SILENT_MS, TrafficRates, waits_for_broker
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.api_versions.api_versions import software
 from weir.quotas import Entity, QuotaKey, QuotaTable, Tags
@@ -153,7 +153,7 @@ def test_a_broker_that_sends_nothing_while_requests_wait_is_a_problem(
 ) -> None:
     """Metadata (3) waits for the broker only, JoinGroup (11) for other members."""
     world, counters, gauges = World(), Counters(), Gauges()
-    traffic = Traffic(counters, gauges)
+    traffic = TrafficRates(counters, gauges)
     connection = world.connect()
     Wire(connection).feed(0, client=framed(api_key + b"\0\0\0\0\0\1\xff\xff\0\0\0\0"))
     assert len(connection.in_flight) == 1

@@ -22,12 +22,12 @@ from weir.proxy.server.takeover import giver as giving
 from weir.proxy.server.takeover import taker as taking
 from weir.proxy.server.takeover.giver import Estate, Giver
 from weir.proxy.server.takeover.messages import (
+    CarriedUnits,
     Hello,
-    LinkError,
     Message,
     Sockets,
+    TakeoverError,
     TakeoverLink,
-    Usage,
     Word,
     is_trusted,
 )
@@ -149,7 +149,7 @@ async def test_clients_are_accepted_again_if_the_new_weir_ends_before_it_takes(t
         await hear(link, "sent")
         await link.send(Word("ready"))
         heard = await hear(link, "paused")
-        assert sum(len(message.used) for message in heard if isinstance(message, Usage)) == len(USED)
+        assert sum(len(message.used) for message in heard if isinstance(message, CarriedUnits)) == len(USED)
         assert weir.said == ["pause", "flush"]
         link.close()
         await until_said(weir, "resume")
@@ -331,6 +331,6 @@ async def test_descriptors_of_an_unexpected_message_are_closed(tmp_path: Path) -
             await link.send(Sockets(), [listening.fileno()])
             await hear(link, "kept")
         link.close()
-        with pytest.raises(LinkError):
+        with pytest.raises(TakeoverError):
             await link.send(Word("take"))
         assert len(open_descriptors() - before) <= 1, "the giver may not have closed its end"

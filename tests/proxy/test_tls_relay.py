@@ -28,7 +28,6 @@ DAY_MS: Final = 86_400_000
 
 
 def small_pair() -> tuple[socket.socket, socket.socket]:
-    """A pair whose kernel buffers hold little more than a record."""
     pair = unix_pair()
     for sock in pair:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)

@@ -12,7 +12,7 @@ from tests.proxy.certificates import HOST, write_ca, write_pair
 from weir.proxy.addresses import ServerNames
 from weir.proxy.config import config
 from weir.proxy.config.config import ConfigError
-from weir.proxy.net.tls.contexts import Pair, server_context
+from weir.proxy.net.tls.contexts import KeyPair, server_context
 
 CERT = {"tls_cert": "tls.pem"}
 
@@ -88,9 +88,9 @@ def test_certificate_files_that_openssl_refuses_are_reported_in_words(tmp_path: 
         ((cert, cert.parent), rf"^tls_key {cert.parent} cannot be used: it is a directory"),
     ):
         with pytest.raises(ConfigError, match=text):
-            server_context(Pair(*pair, "tls_cert"), ssl.CERT_NONE, None)
+            server_context(KeyPair(*pair, "tls_cert"), ssl.CERT_NONE, None)
     with pytest.raises(ConfigError, match=r"tls_client_ca .*empty cannot be used: "):
-        server_context(Pair(cert, key, "tls_cert"), ssl.CERT_REQUIRED, empty)
+        server_context(KeyPair(cert, key, "tls_cert"), ssl.CERT_REQUIRED, empty)
 
 
 def test_an_encrypted_key_is_refused_without_a_password_prompt(tmp_path: Path) -> None:
@@ -106,12 +106,12 @@ def test_an_encrypted_key_is_refused_without_a_password_prompt(tmp_path: Path) -
         )
     )
     with pytest.raises(ConfigError, match="the key is encrypted"):
-        server_context(Pair(cert, key, "tls_cert"), ssl.CERT_NONE, None)
+        server_context(KeyPair(cert, key, "tls_cert"), ssl.CERT_NONE, None)
 
 
 def test_tls_contexts_are_as_strict_as_documented(tmp_path: Path) -> None:
     cert, key = write_pair(tmp_path, HOST)
-    context = server_context(Pair(cert, key, "tls_cert"), ssl.CERT_REQUIRED, write_ca(tmp_path))
+    context = server_context(KeyPair(cert, key, "tls_cert"), ssl.CERT_REQUIRED, write_ca(tmp_path))
     assert context.minimum_version == ssl.TLSVersion.TLSv1_2
     assert context.verify_mode == ssl.CERT_REQUIRED
     assert context.options & ssl.OP_NO_RENEGOTIATION

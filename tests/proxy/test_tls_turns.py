@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from weir.proxy.net.tls.turns import Turns
+from weir.proxy.net.tls.turns import HandshakeTurns
 
 
 class Steps:
@@ -25,7 +25,7 @@ class Steps:
 
 @pytest.mark.trio
 async def test_addresses_have_their_turns_one_after_another() -> None:
-    turns, steps = Turns(1), Steps()
+    turns, steps = HandshakeTurns(1), Steps()
     async with trio.open_nursery() as nursery:
         for host in ("many", "many", "many", "many", "few", "few", "one"):
             nursery.start_soon(turns.run, host, lambda host=host: steps.of(host))
@@ -37,7 +37,7 @@ async def test_addresses_have_their_turns_one_after_another() -> None:
 
 @pytest.mark.trio
 async def test_a_cancelled_step_leaves_its_turn_to_the_next() -> None:
-    turns, steps = Turns(1), Steps()
+    turns, steps = HandshakeTurns(1), Steps()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(turns.run, "first", lambda: steps.of("first"))
         await trio.testing.wait_all_tasks_blocked()
@@ -53,7 +53,7 @@ async def test_a_cancelled_step_leaves_its_turn_to_the_next() -> None:
 
 @pytest.mark.trio
 async def test_a_step_that_raises_frees_its_thread() -> None:
-    turns = Turns(1)
+    turns = HandshakeTurns(1)
     for _ in range(3):
         with pytest.raises(ZeroDivisionError):
             await turns.run("a", lambda: 1 // 0)

@@ -17,7 +17,7 @@ from tests.proxy.throttles import BROKER_1, ORDERS, THROTTLES
 from tests.scripted import scripted
 from weir.proxy.config.config import ConfigError, load
 from weir.proxy.control.stores import topic
-from weir.proxy.control.stores.record import Batch, Found, Record
+from weir.proxy.control.stores.record import ConsumerRecord, ConsumerRecords, ProducerRecord
 from weir.proxy.control.stores.records import alteration
 from weir.proxy.control.stores.store import StoreError
 from weir.proxy.control.stores.topic import ClusterFacts, TopicStore, topic_store
@@ -77,7 +77,7 @@ class FakeReader:
         self.next = 0
         self.told_end = False
 
-    def read(self, timeout_s: float) -> Batch:  # noqa: ARG002  # nothing here takes long
+    def read(self, timeout_s: float) -> ConsumerRecords:  # noqa: ARG002  # nothing here takes long
         self.log.check()
         with self.log.changed:
             if self.next == len(self.log.records) and self.told_end:
@@ -85,12 +85,12 @@ class FakeReader:
             self.log.check()
             some = self.log.records[self.next : self.next + 2]
             found = [
-                Found(offset, *record, marked=isinstance(record, Record))
+                ConsumerRecord(offset, *record, marked=isinstance(record, ProducerRecord))
                 for offset, record in enumerate(some, self.next)
             ]
             self.next += len(found)
             self.told_end = self.next == len(self.log.records) and not self.log.endless
-            return Batch(found, self.told_end)
+            return ConsumerRecords(found, self.told_end)
 
     def probe(self) -> None:
         self.log.check()
@@ -103,7 +103,7 @@ class FakeWriter:
     def __init__(self, log: FakeLog) -> None:
         self.log = log
 
-    def send(self, records: Sequence[Record]) -> None:
+    def send(self, records: Sequence[ProducerRecord]) -> None:
         self.log.check()
         if not self.log.swallows:
             self.log.append(records)
@@ -123,7 +123,7 @@ def store_on(log: FakeLog, brokers: int = 1, *, idempotent: bool = True) -> Topi
     return TopicStore(log, facts)
 
 
-def written(changes: Changes, table: QuotaTable | None = None) -> list[Record]:
+def written(changes: Changes, table: QuotaTable | None = None) -> list[ProducerRecord]:
     return alteration(table or QuotaTable(), changes)
 
 

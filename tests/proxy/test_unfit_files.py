@@ -26,7 +26,7 @@ from weir.proxy.config.settings import ConfigError
 from weir.proxy.control.state_directory import StateDirectory
 from weir.proxy.control.stores.file import read_quota_file, rewrite
 from weir.proxy.control.stores.store import StoreError
-from weir.proxy.net.tls.contexts import Pair, client_context, server_context
+from weir.proxy.net.tls.contexts import KeyPair, client_context, server_context
 from weir.quotas import Entity, QuotaKey, QuotaTable
 
 QUOTAS: Final = '[[quota]]\nuser = "alice"\nproducer_byte_rate = 1000\n'
@@ -53,7 +53,7 @@ READERS: Final[dict[str, Callable[[Path], object]]] = {
     "request_costs": read_costs,
     "state_dir": of_state,
     "upstream_ca": lambda path: client_context(path, None, verify_host=True),
-    "tls_cert": lambda path: server_context(Pair(path, path, "tls_cert"), ssl.CERT_NONE, None),
+    "tls_cert": lambda path: server_context(KeyPair(path, path, "tls_cert"), ssl.CERT_NONE, None),
 }
 
 

@@ -24,14 +24,14 @@ from weir.protocol.codec import codec, request_type, response_type
 from weir.protocol.errors import EncodeError
 from weir.protocol.messages import CreateTopicsRequest
 from weir.protocol.values import Message
-from weir.protocol.version_differences import Change, VersionDifference, version_differences
+from weir.protocol.version_differences import DifferenceKind, VersionDifference, version_differences
 from weir.protocol.versions import VersionRange
 from weir.proxy.handlers.uplift.uplift_rule import (
     BY_HAND,
     EXCEPTIONS,
     NEVER,
-    Kind,
     Route,
+    UpliftKind,
     beyond,
     offered,
     route,
@@ -57,7 +57,7 @@ def name(found: VersionDifference) -> str:
 
 def test_every_small_version_step_is_uplifted_or_a_named_exception() -> None:
     """A new release of Kafka's schemas fails here until someone has decided."""
-    little = {(found.api_key, found.version) for found in EVERY if found.change is not Change.OTHER}
+    little = {(found.api_key, found.version) for found in EVERY if found.change is not DifferenceKind.OTHER}
     decided = {(found.api_key, found.version) for found in TAKEN} | EXCEPTIONS.keys()
     undecided = {each for each in little - decided if each[0] not in NEVER}
     assert undecided == set(), "take them in proxy/handlers/uplift/uplift_rule.py, or say there why not"
@@ -75,7 +75,11 @@ def test_throttle_versions_are_those_of_kafkas_classes() -> None:
 def test_the_uplift_kind_covers_what_its_version_step_changes(found: VersionDifference) -> None:
     decision = taken(found.api_key, found.version)
     assert decision is not None
-    least = {Change.SAME: Kind.PATCH, Change.THROTTLE: Kind.THROTTLE, Change.OTHER: Kind.TRANSLATE}
+    least = {
+        DifferenceKind.SAME: UpliftKind.PATCH,
+        DifferenceKind.THROTTLE: UpliftKind.THROTTLE,
+        DifferenceKind.OTHER: UpliftKind.TRANSLATE,
+    }
     assert decision.kind >= least[found.change]
     assert decision.reason
 
@@ -112,27 +116,27 @@ def test_only_versions_known_to_weir_and_the_broker_are_offered() -> None:
 @pytest.mark.parametrize(
     ("api_key", "version", "broker_max", "kind", "position", "broker_waits"),
     [
-        (ApiKey.METADATA, 3, 2, Kind.THROTTLE, "first", False),
-        (ApiKey.METADATA, 6, 5, Kind.PATCH, None, True),
-        (ApiKey.JOIN_GROUP, 2, 1, Kind.THROTTLE, "first", False),
-        (ApiKey.JOIN_GROUP, 3, 1, Kind.THROTTLE, "first", False),
-        (ApiKey.JOIN_GROUP, 3, 2, Kind.PATCH, None, True),
-        (ApiKey.API_VERSIONS, 2, 0, Kind.THROTTLE, "last", False),
-        (ApiKey.FIND_COORDINATOR, 2, 0, Kind.TRANSLATE, None, False),
-        (ApiKey.FIND_COORDINATOR, 2, 1, Kind.PATCH, None, True),
-        (ApiKey.CREATE_TOPICS, 2, 1, Kind.THROTTLE, "first", False),
-        (ApiKey.CREATE_TOPICS, 6, 1, Kind.TRANSLATE, None, False),
-        (ApiKey.CREATE_TOPICS, 6, 2, Kind.TRANSLATE, None, True),
-        (ApiKey.CREATE_TOPICS, 6, 3, Kind.TRANSLATE, None, False),
-        (ApiKey.CREATE_TOPICS, 6, 5, Kind.PATCH, None, False),
-        (ApiKey.DELETE_TOPICS, 3, 1, Kind.PATCH, None, True),
-        (ApiKey.DELETE_TOPICS, 5, 4, Kind.TRANSLATE, None, False),
-        (ApiKey.CREATE_PARTITIONS, 3, 0, Kind.TRANSLATE, None, True),
-        (ApiKey.CREATE_PARTITIONS, 3, 2, Kind.PATCH, None, False),
+        (ApiKey.METADATA, 3, 2, UpliftKind.THROTTLE, "first", False),
+        (ApiKey.METADATA, 6, 5, UpliftKind.PATCH, None, True),
+        (ApiKey.JOIN_GROUP, 2, 1, UpliftKind.THROTTLE, "first", False),
+        (ApiKey.JOIN_GROUP, 3, 1, UpliftKind.THROTTLE, "first", False),
+        (ApiKey.JOIN_GROUP, 3, 2, UpliftKind.PATCH, None, True),
+        (ApiKey.API_VERSIONS, 2, 0, UpliftKind.THROTTLE, "last", False),
+        (ApiKey.FIND_COORDINATOR, 2, 0, UpliftKind.TRANSLATE, None, False),
+        (ApiKey.FIND_COORDINATOR, 2, 1, UpliftKind.PATCH, None, True),
+        (ApiKey.CREATE_TOPICS, 2, 1, UpliftKind.THROTTLE, "first", False),
+        (ApiKey.CREATE_TOPICS, 6, 1, UpliftKind.TRANSLATE, None, False),
+        (ApiKey.CREATE_TOPICS, 6, 2, UpliftKind.TRANSLATE, None, True),
+        (ApiKey.CREATE_TOPICS, 6, 3, UpliftKind.TRANSLATE, None, False),
+        (ApiKey.CREATE_TOPICS, 6, 5, UpliftKind.PATCH, None, False),
+        (ApiKey.DELETE_TOPICS, 3, 1, UpliftKind.PATCH, None, True),
+        (ApiKey.DELETE_TOPICS, 5, 4, UpliftKind.TRANSLATE, None, False),
+        (ApiKey.CREATE_PARTITIONS, 3, 0, UpliftKind.TRANSLATE, None, True),
+        (ApiKey.CREATE_PARTITIONS, 3, 2, UpliftKind.PATCH, None, False),
     ],
 )
 def test_uplift_routes_have_the_broker_version_and_kind(
-    api_key: ApiKey, version: int, broker_max: int, kind: Kind, position: str | None, broker_waits: bool
+    api_key: ApiKey, version: int, broker_max: int, kind: UpliftKind, position: str | None, broker_waits: bool
 ) -> None:
     found = route(api_key, version, VersionRange(0, broker_max))
     assert found is not None
@@ -158,8 +162,8 @@ EVERY_ROUTE: Final = every_route()
 
 
 WAYS: Final = [(key, version, found) for (key, version), ways in EVERY_ROUTE.items() for found in ways]
-CHEAP_WAYS: Final = [each for each in WAYS if each[2].kind is not Kind.TRANSLATE]
-TRANSLATIONS: Final = [each for each in WAYS if each[2].kind is Kind.TRANSLATE]
+CHEAP_WAYS: Final = [each for each in WAYS if each[2].kind is not UpliftKind.TRANSLATE]
+TRANSLATIONS: Final = [each for each in WAYS if each[2].kind is UpliftKind.TRANSLATE]
 
 
 def way_id(value: object) -> str | None:
@@ -235,7 +239,11 @@ def test_default_partition_counts_need_createtopics_v4(
 # The page
 
 PAGE: Final = (Path(__file__).parents[2] / "docs" / "reference" / "uplift.md").read_text("utf-8")
-IN_WORDS: Final = {Kind.PATCH: "renumbered", Kind.THROTTLE: "inserted", Kind.TRANSLATE: "translated"}
+IN_WORDS: Final = {
+    UpliftKind.PATCH: "renumbered",
+    UpliftKind.THROTTLE: "inserted",
+    UpliftKind.TRANSLATE: "translated",
+}
 
 
 def api_name(api_key: int) -> str:
@@ -248,8 +256,8 @@ def by_rule() -> list[str]:
     lines = []
     for key in KEYS:
         ours = [found for found in TAKEN if found.api_key == key and (key, found.version) not in BY_HAND]
-        throttle = [str(found.version) for found in ours if found.change is Change.THROTTLE]
-        back_off = [str(found.version) for found in ours if found.change is Change.SAME]
+        throttle = [str(found.version) for found in ours if found.change is DifferenceKind.THROTTLE]
+        back_off = [str(found.version) for found in ours if found.change is DifferenceKind.SAME]
         if ours:
             lines.append(f"| {api_name(key)} | {', '.join(throttle)} | {', '.join(back_off)} |")
     return ["| API | adds throttle_time_ms | clients wait by themselves |", "| --- | --- | --- |", *lines]

@@ -18,7 +18,7 @@ from weir.proxy.connection.usage_registries import UsageRegistries
 from weir.proxy.handlers.decisions import Defer, Deferred
 from weir.proxy.handlers.usage_groups import APIS, group_index
 from weir.quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
-from weir.usage.groups import GROUPS, Group
+from weir.usage.groups import GROUPS, ApiGroup
 
 
 def wire_of(taken: Taken, **kwargs: object) -> Wire:
@@ -40,9 +40,9 @@ def too_new(number: int) -> bytes:
 def test_every_api_is_in_one_usage_group() -> None:
     named = [key for keys in APIS.values() for key in keys]
     assert sorted(named) == sorted(ApiKey)
-    assert GROUPS[group_index(999)] is Group.OTHER
-    assert GROUPS[group_index(-1)] is Group.OTHER
-    assert set(APIS) == set(GROUPS) - {Group.OTHER}
+    assert GROUPS[group_index(999)] is ApiGroup.OTHER
+    assert GROUPS[group_index(-1)] is ApiGroup.OTHER
+    assert set(APIS) == set(GROUPS) - {ApiGroup.OTHER}
 
 
 def test_usage_before_and_after_authentication_has_separate_users() -> None:

@@ -18,7 +18,7 @@ from weir.proxy.connection.usage import ConnectionUsage
 from weir.proxy.connection.usage_counters import UsageCounters
 from weir.proxy.connection.usage_registries import UsageRegistries
 from weir.proxy.control.usage.outlet import Record
-from weir.proxy.control.usage.recorder import Clocks, Recorder
+from weir.proxy.control.usage.recorder import Clocks, UsageRecorder
 from weir.proxy.control.usage.tally import Kind, Tally
 from weir.quotas.table.bounded_names import OVERFLOW
 from weir.usage import UsageRecord
@@ -172,7 +172,7 @@ async def test_usage_records_have_keys_of_their_own_while_the_clock_is_set_and_a
         scene.connect()
         clocks = Clocks(lambda: EPOCH_MS + now_ms() + set_ms, now_ms)  # noqa: B023  # read in this turn only
         sink = Sink(scene.records)
-        recorder = Recorder(scene.registries, sink, "weir", 1000, clocks, sink.report, supervisor())
+        recorder = UsageRecorder(scene.registries, sink, "weir", 1000, clocks, sink.report, supervisor())
         async with trio.open_nursery() as nursery:
             await nursery.start(recorder.run)
             for _step in range(100):

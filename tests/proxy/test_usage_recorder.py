@@ -14,7 +14,7 @@ from tests.proxy.supervised import supervisor
 from tests.proxy.usage_rigs import usage_record
 from weir.proxy.control.usage import recorder as module
 from weir.proxy.control.usage.outlet import Record
-from weir.proxy.control.usage.recorder import SLICE, Clocks, Recorder
+from weir.proxy.control.usage.recorder import SLICE, Clocks, UsageRecorder
 from weir.proxy.control.usage.tally import Kind, Loss, Tally
 from weir.usage import TraceRecord, UsageRecord
 
@@ -89,10 +89,10 @@ class Scene:
     def wall_ms(self) -> int:
         return self.start_ms + self.set_ms + now_ms() - self._origin_ms
 
-    def make(self) -> Recorder:
+    def make(self) -> UsageRecorder:
         self._origin_ms = now_ms()
         clocks = Clocks(self.wall_ms, now_ms)
-        return Recorder(
+        return UsageRecorder(
             self.registries, self.sink, "weir", self.interval_ms, clocks, self.report, supervisor()
         )
 

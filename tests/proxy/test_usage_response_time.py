@@ -18,7 +18,6 @@ def feed(wire: Wire, now_ms: int, client: bytes = b"", broker: bytes = b"") -> N
 
 
 def response_times_ms(taken: Taken) -> dict[str, float]:
-    """Drain; return the sum of response times (ms) by API group."""
     return {record.api: record.response_time_us / 1000 for record in taken.drain()}
 
 

@@ -25,12 +25,12 @@ from tests.proxy.shared_topic import (
 )
 from weir.proxy.config import config
 from weir.proxy.control.quota_registry import QuotaRegistry
-from weir.proxy.control.sharing.reader import HAND_OVER_MS, News, OpenTopic, Read, Reader
+from weir.proxy.control.sharing.reader import HAND_OVER_MS, News, OpenTopic, ReadReport, ReportReader
 from weir.proxy.control.sharing.sharing import INHERITED_MS, usage_sharing
 from weir.proxy.control.stores.store import StoreError
 from weir.quotas.sharing.blindness import Sight
 from weir.quotas.sharing.others import CHARGED_MAX, OthersCharge
-from weir.quotas.sharing.report import Usage, UsageReport, decode, encode, limiter_number
+from weir.quotas.sharing.report import LimiterUsage, UsageReport, decode, encode, limiter_number
 from weir.quotas.sharing.shared import LOOK_MS
 
 
@@ -56,7 +56,7 @@ def test_usage_at_one_weir_throttles_clients_of_the_other(user: str, every_broke
 
 def read_all(topic: Topic, clock: Clock) -> News:
     found: list[News] = []
-    reader = Reader(topic.link, "me", 2, clock, found.append, lambda _error: None)
+    reader = ReportReader(topic.link, "me", 2, clock, found.append, lambda _error: None)
     reader.send(b"", 0)
     reader.start()
     try:
@@ -72,9 +72,9 @@ def read_all(topic: Topic, clock: Clock) -> News:
 def test_reports_from_before_the_start_are_charged_with_their_ages() -> None:
     """Also those of a former incarnation of the same Weir."""
     topic, clock = Topic(), Clock()
-    topic.append(encode(UsageReport("me", 1, 0, (Usage(7, 500, 500),))), 1_000_000)
+    topic.append(encode(UsageReport("me", 1, 0, (LimiterUsage(7, 500, 500),))), 1_000_000)
     topic.append(b"not a report", 1_001_000)
-    topic.append(encode(UsageReport("other", 1, 9, (Usage(7, 1e6, 40),))), 1_003_000)
+    topic.append(encode(UsageReport("other", 1, 9, (LimiterUsage(7, 1e6, 40),))), 1_003_000)
     topic.append(encode(UsageReport("me", 2, 0)), 1_005_000)
     news = read_all(topic, clock)
     # One other Weir uses the limiter. Former totals are not known, so this is no debt.
@@ -92,7 +92,7 @@ class Failing:
     def send(self, _data: bytes, /) -> bool:
         return False
 
-    def read(self, _timeout_s: float, /) -> list[Read]:
+    def read(self, _timeout_s: float, /) -> list[ReadReport]:
         raise KeyError("a bug")
 
     def close(self) -> None:
@@ -115,7 +115,7 @@ def test_the_reader_goes_on_after_errors_of_any_type(monkeypatch: pytest.MonkeyP
         return next(links)
 
     found, failures = threading.Event(), list[StoreError]()
-    reading = Reader(open_link, "me", 2, clock, lambda _news: found.set(), failures.append)
+    reading = ReportReader(open_link, "me", 2, clock, lambda _news: found.set(), failures.append)
     reading.send(b"", 0)
     reading.start()
     try:
@@ -136,7 +136,7 @@ class Stuck(TopicLink):
         super().__init__(topic)
         self.reading, self.free = threading.Event(), threading.Event()
 
-    def read(self, timeout_s: float) -> list[Read]:
+    def read(self, timeout_s: float) -> list[ReadReport]:
         self.reading.set()
         self.free.wait()
         return super().read(timeout_s)
@@ -151,7 +151,7 @@ def test_stopping_does_not_wait_for_a_read_that_hangs_and_its_records_are_ignore
     stuck = Stuck(topic)
     topic.append(encode(UsageReport("me", 2, 0)))
     found: list[News] = []
-    reader = Reader(lambda: stuck, "me", 2, Clock(), found.append, lambda _error: None)
+    reader = ReportReader(lambda: stuck, "me", 2, Clock(), found.append, lambda _error: None)
     reader.start()
     assert stuck.reading.wait(30)
     thread = reader._thread
@@ -166,7 +166,7 @@ def test_stopping_does_not_wait_for_a_read_that_hangs_and_its_records_are_ignore
 @pytest.mark.timeout(60)
 def test_a_second_start_of_the_reader_ends_the_first_thread() -> None:
     topic = Topic()
-    reader = Reader(topic.link, "me", 2, Clock(), lambda _news: None, lambda _error: None)
+    reader = ReportReader(topic.link, "me", 2, Clock(), lambda _news: None, lambda _error: None)
     reader.start()
     first = reader._thread
     reader.start()
@@ -267,11 +267,11 @@ def test_the_first_own_report_of_an_opened_topic_may_take_4_s_and_a_later_one_15
     for own_reports, silent_ms in ((0, 4_000), (1, 1_500)):
 
         class Slow(TopicLink):
-            def read(self, _timeout_s: float) -> list[Read]:
+            def read(self, _timeout_s: float) -> list[ReadReport]:
                 clock.now_ms += 50
                 return super().read(0)
 
-        reader = Reader(lambda: Slow(topic), "me", 2, clock, lambda _news: None, lambda _error: None)
+        reader = ReportReader(lambda: Slow(topic), "me", 2, clock, lambda _news: None, lambda _error: None)
         if own_reports:
             topic.append(encode(UsageReport("me", 2, 0)))
             reader.send(b"", 0)
@@ -334,7 +334,7 @@ def test_weirs_that_appear_all_at_once_and_too_many_weirs_are_a_problem() -> Non
 def read_in_parts(topic: Topic, clock: Clock) -> list[News]:
     """Read a topic that ends with an own report; return the news in the order of their hand-over."""
     found: list[News] = []
-    reader = Reader(topic.link, "me", 2, clock, found.append, lambda _error: None)
+    reader = ReportReader(topic.link, "me", 2, clock, found.append, lambda _error: None)
     reader.send(b"", 0)
     link = topic.link()
     for _ in range(5):
@@ -346,7 +346,9 @@ def read_in_parts(topic: Topic, clock: Clock) -> list[News]:
 def test_charges_of_many_limiters_are_handed_over_in_parts() -> None:
     topic, clock = Topic(), Clock()
     for report in (
-        UsageReport("other", 1, 0, tuple(Usage(number, 7, 7) for number in range(2 * CHARGED_MAX + 1))),
+        UsageReport(
+            "other", 1, 0, tuple(LimiterUsage(number, 7, 7) for number in range(2 * CHARGED_MAX + 1))
+        ),
         UsageReport("me", 2, 0),
     ):
         topic.append(encode(report))
@@ -363,7 +365,7 @@ def test_of_too_many_reports_from_before_the_start_the_oldest_are_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     topic, clock = Topic(), Clock()
-    reports = [UsageReport("other", 1, number, (Usage(number, 7, 7),)) for number in range(5)]
+    reports = [UsageReport("other", 1, number, (LimiterUsage(number, 7, 7),)) for number in range(5)]
     for report in (*reports, UsageReport("me", 2, 0)):
         topic.append(encode(report))
     monkeypatch.setattr("weir.proxy.control.sharing.reader.BACKLOG_BYTES_MAX", 3 * len(topic.records[0].data))
@@ -496,7 +498,7 @@ def test_weirs_with_a_key_share_usage_and_believe_nobody_else(tmp_path: Path) ->
     throttle(here, "shared", 20_000, clock.now_ms)
     one.look()
     number = number_of(here)
-    for forged in (UsageReport("one", 1, 0), UsageReport("third", 1, 0, (Usage(number, 1e9, 1e9),))):
+    for forged in (UsageReport("one", 1, 0), UsageReport("third", 1, 0, (LimiterUsage(number, 1e9, 1e9),))):
         topic.append(encode(forged))
     topic.append(encode(UsageReport("other", 1, 0), key))
     other._reader.send(b"", 0)

@@ -16,7 +16,7 @@ from weir.proxy.control.stores.store import StoreError
 from weir.proxy.control.stores.topic_log import Properties, properties
 from weir.proxy.control.usage.outlet import OutletError
 from weir.proxy.control.usage.tally import Kind, Loss, Tally
-from weir.proxy.control.usage.topic import Topic, sender_properties
+from weir.proxy.control.usage.topic import UsageTopic, sender_properties
 from weir.proxy.control.usage.writer import Writer
 from weir.usage import UsageRecord
 
@@ -93,8 +93,8 @@ class Bench:
     senders: list[FakeSender] = field(default_factory=list)
     unprepared: str = ""
 
-    def topic(self) -> Topic:
-        return Topic(TOPICS, self.prepare, self.tally, lambda: NOW_S, self.new_sender)
+    def topic(self) -> UsageTopic:
+        return UsageTopic(TOPICS, self.prepare, self.tally, lambda: NOW_S, self.new_sender)
 
     def prepare(self) -> Properties:
         if self.unprepared:
@@ -110,7 +110,7 @@ class Bench:
         return self.senders[-1]
 
 
-def opened() -> tuple[Bench, Topic]:
+def opened() -> tuple[Bench, UsageTopic]:
     bench = Bench()
     topic = bench.topic()
     topic.open()

@@ -13,7 +13,7 @@ import trio
 from tests.proxy.state_files import keep_once
 from weir.proxy.control.quota_registry import QuotaRegistry, is_shareable
 from weir.proxy.control.state_directory import StateDirectory
-from weir.proxy.control.used_units_file import Charges, UsedUnitsFile
+from weir.proxy.control.used_units_file import SavedUnits, UsedUnitsFile
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable, parse
 from weir.quotas.handover import STEP
 
@@ -147,7 +147,7 @@ async def test_numbers_beyond_meaning_block_no_client_for_longer_than_a_window(
     used = [used for used in old.used(0) if used]
     assert len(used) == 4
     forged = [one._replace(charges=[(0, units)] * 3, throttle_ms=throttle_ms) for one in used * 2]
-    (tmp_path / UsedUnitsFile.name).write_bytes(msgspec.json.encode(Charges(NOW_S, forged)))
+    (tmp_path / UsedUnitsFile.name).write_bytes(msgspec.json.encode(SavedUnits(NOW_S, forged)))
     await file_of(tmp_path, new, 0).restore()
     for quotas in (new.of(1).produce, new.of(1).request):
         assert all(budget.throttled_until_ms <= WINDOW_MS for budget in quotas)

@@ -136,7 +136,6 @@ def test_a_first_produce_request_is_not_held_if_that_is_configured() -> None:
 
 
 def test_the_throttle_of_an_acks_0_request_is_told_in_the_next_response() -> None:
-    """There is none to the request itself."""
     with Playbook(quota_table(produce=RATE)) as play:
         play.forwards(ping(1), ping(2), produce(3, 12_106, acks=0))
         play.muted_until(2106)

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from weir.proxy.addresses import Address, PortRange
 from weir.proxy.workers.addresses import FORGOTTEN_MS, TOLD_AGAIN_MS, TOLD_AGAIN_MS_MAX, ToldAddresses
-from weir.proxy.workers.messages import Found
+from weir.proxy.workers.messages import BrokerFound
 
 BROKER = Address("kafka", 9092)
 MOVED = Address("kafka", 9093)
@@ -17,13 +17,13 @@ class Clients:
     """Clients that ask for the brokers every second; their answers are cached until the version changes."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[int, Found]] = []
+        self.told: list[tuple[int, BrokerFound]] = []
         """Messages to the supervisor, with their times (ms)."""
         self.now_ms = 0
         self.addresses = ToldAddresses(PortRange(9093, 9095), self._post, lambda: self.now_ms)
         self._cached = -1
 
-    def _post(self, found: Found) -> None:
+    def _post(self, found: BrokerFound) -> None:
         self.told.append((self.now_ms, found))
 
     def pass_by(self, time_ms: int, *named: int, address: Address = BROKER) -> None:
@@ -67,7 +67,7 @@ def test_another_address_of_an_unconfirmed_broker_is_told_at_once() -> None:
     clients = Clients()
     clients.pass_by(1000, 7)
     clients.addresses.observe(7, MOVED)
-    assert [found for _at_ms, found in clients.told] == [Found(7, *BROKER), Found(7, *MOVED)]
+    assert [found for _at_ms, found in clients.told] == [BrokerFound(7, *BROKER), BrokerFound(7, *MOVED)]
 
 
 def test_a_confirmed_broker_is_told_no_more() -> None:

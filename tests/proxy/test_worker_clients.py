@@ -21,7 +21,14 @@ from weir.proxy.addresses import Address
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.net import sockets
 from weir.proxy.server.target import Target
-from weir.proxy.workers.messages import Brokers, ConnectionsChanged, Drain, Drained, Found, Listen
+from weir.proxy.workers.messages import (
+    BrokerAddresses,
+    BrokerFound,
+    ConnectionsChanged,
+    Drain,
+    Drained,
+    Listen,
+)
 
 pytestmark = [pytest.mark.trio]
 
@@ -39,7 +46,7 @@ def no_new_descriptors() -> Iterator[None]:
 
 
 def tell(rig: Rig, brokers: dict[int, Address]) -> None:
-    rig.link.post(Brokers([(node_id, *address) for node_id, address in brokers.items()]))
+    rig.link.post(BrokerAddresses([(node_id, *address) for node_id, address in brokers.items()]))
 
 
 def is_refused(rig: Rig) -> bool:
@@ -128,10 +135,10 @@ async def test_a_worker_names_a_new_broker_to_clients_once_the_supervisor_has_co
         tell(rig, {0: cluster.nodes[0]})
         client = stream_of(rig.connect(Target(0)))
         assert await told(client) == {0}
-        assert await rig.hear(Found) == [Found(1, *cluster.nodes[1])]
+        assert await rig.hear(BrokerFound) == [BrokerFound(1, *cluster.nodes[1])]
         tell(rig, cluster.nodes)
         while await told(client) != {0, 1}:
-            assert len(rig.of(Found)) == 1
+            assert len(rig.of(BrokerFound)) == 1
         await client.stream.aclose()
 
 
@@ -140,7 +147,7 @@ async def test_a_worker_connects_to_no_address_that_leads_back_to_weir() -> None
     async with running_worker() as rig, serving(cluster, 0):
         own = cluster.nodes[0]
         nodes = [(0, *own), (1, *loop)]
-        rig.link.post(Brokers(nodes, False, [(*loop, "a loop")], [(own.host, own.port)]))
+        rig.link.post(BrokerAddresses(nodes, False, [(*loop, "a loop")], [(own.host, own.port)]))
         for node_id in (0, 1):
             assert await end_of(rig.connect(Target(node_id))) == b""
         assert rig.worker.plane.counters.closed == {CloseReason.BROKER_MISDIRECTED: 2}
@@ -152,7 +159,7 @@ async def test_a_worker_reaches_the_only_broker_at_upstream_if_its_address_leads
     async with serving(cluster, 0):
         upstream, own = cluster.nodes[0], Address(HOST, 1)
         async with running_worker(upstream=str(upstream)) as rig:
-            rig.link.post(Brokers([(0, *own)], True, [], [(own.host, own.port)]))
+            rig.link.post(BrokerAddresses([(0, *own)], True, [], [(own.host, own.port)]))
             client = stream_of(rig.connect(Target(0)))
             assert await client.ask(PING) == PONG
             await client.stream.aclose()

@@ -13,9 +13,9 @@ from tests.proxy.worker_rigs import connect, disconnect, new_pool, running_worke
 from tests.scripted import staged
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.net.reactor import Reactor
-from weir.proxy.workers.charges import Charged, LimiterCharge
+from weir.proxy.workers.charges import ChargeReader, LimiterCharge
 from weir.proxy.workers.charges_sender import ChargesSender
-from weir.proxy.workers.handle import Handle, Plan, spawn_process
+from weir.proxy.workers.handle import Handle, PoolFunctions, spawn_process
 from weir.proxy.workers.messages import Charges, Flush, Flushed
 from weir.proxy.workers.questions import FLUSH_S, Questions
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
@@ -32,7 +32,7 @@ async def _nothing(_message: object) -> None:
     pass
 
 
-PLAN = Plan(list, list, _nothing, lambda _reason, _hosts: None, list, spawn_process, trio.Event())
+PLAN = PoolFunctions(list, list, _nothing, lambda _reason, _hosts: None, list, spawn_process, trio.Event())
 
 
 class Worker(Handle):
@@ -69,7 +69,7 @@ def reactor() -> Iterator[Reactor]:
 
 
 def sender_of(registry: QuotaRegistry, reactor: Reactor, posted: list[Charges]) -> ChargesSender:
-    return ChargesSender(reactor, Charged(registry), posted.append, lambda _some: None)
+    return ChargesSender(reactor, ChargeReader(registry), posted.append, lambda _some: None)
 
 
 def charge_clients(registry: QuotaRegistry, number: int, now_ms: int) -> None:
@@ -94,7 +94,7 @@ def test_a_flush_tells_the_charges_that_a_look_under_way_has_read(reactor: React
 
 
 def test_charges_that_a_look_has_read_before_an_exception_are_told(reactor: Reactor) -> None:
-    class Failing(Charged):
+    class Failing(ChargeReader):
         def look(self, now_ms: int, *, everything: bool = False) -> Iterator[LimiterCharge | None]:
             for number, charge in enumerate(super().look(now_ms, everything=everything)):
                 yield charge

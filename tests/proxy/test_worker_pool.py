@@ -23,11 +23,11 @@ from weir.proxy.counters import Counters
 from weir.proxy.server.target import Target
 from weir.proxy.workers import handle as handles
 from weir.proxy.workers.exit_codes import REPLACED
-from weir.proxy.workers.handle import Handle, Plan, spawn_process
+from weir.proxy.workers.handle import Handle, PoolFunctions, spawn_process
 from weir.proxy.workers.life import WorkerEvent
 from weir.proxy.workers.link import Link
 from weir.proxy.workers.messages import (
-    Brokers,
+    BrokerAddresses,
     Charges,
     ConnectionsChanged,
     Drained,
@@ -111,7 +111,7 @@ class Processes:
         self.failure: Exception | None = None
         begun = trio.Event()
         begun.set()
-        self.plan = Plan(list, list, self._take, self._lose, list, self._start, begun)
+        self.plan = PoolFunctions(list, list, self._take, self._lose, list, self._start, begun)
 
     def _start(self, theirs: socket.socket) -> Process:
         self.started.append(Process(theirs))
@@ -149,7 +149,7 @@ async def test_a_worker_whose_message_cannot_be_obeyed_is_accounted_for_as_lost(
         await worker.ready.wait()
         worker.change(ConnectionsChanged(["10.0.0.1"], []))
         processes.failure = ValueError()
-        process.link.post(Brokers([]))
+        process.link.post(BrokerAddresses([]))
         await until(lambda: counters.task_failures[Task.WORKERS] == 1)
         assert processes.lost == [("failed", ["10.0.0.1"])]
         assert worker.connections == 0
@@ -165,12 +165,12 @@ async def test_all_that_a_worker_has_sent_before_its_end_is_obeyed(monkeypatch: 
         nursery.start_soon(supervisor().keep_running, Task.WORKERS, worker.run)
         process = await processes.number(1)
         await worker.ready.wait()
-        worker.post(Brokers([]))
+        worker.post(BrokerAddresses([]))
         sent = [ConnectionsChanged([str(number)], []) for number in range(100)]
         for message in sent:
             process.link.post(message)
         process.link.close()
-        worker.post(Brokers([]))
+        worker.post(BrokerAddresses([]))
         await until(lambda: bool(processes.lost))
         assert processes.taken == sent
         assert processes.lost == [("died", [])]
@@ -312,7 +312,7 @@ async def test_a_long_way_to_a_process_that_is_ready_does_not_count_as_its_silen
     with ours, theirs:
         handle = Handle(
             0,
-            Plan(
+            PoolFunctions(
                 lambda: (), state, take, lambda _reason, _lost: None, lambda: (), spawn_process, trio.Event()
             ),
         )

@@ -24,7 +24,7 @@ from weir.proxy.counters import Counters
 from weir.proxy.net.reactor import Reactor
 from weir.proxy.server.data_plane import DataPlane
 from weir.proxy.server.server import Server
-from weir.proxy.workers.counts import Counts, add, increase, loaded, read
+from weir.proxy.workers.counts import WorkerCounts, add, increase, loaded, read
 from weir.proxy.workers.handle import Handle
 from weir.proxy.workers.messages import ListConnections, ListPeers, Message, PeersListed, decoded, encoded
 from weir.proxy.workers.questions import WAIT_S, Answerer, PeerLists
@@ -201,14 +201,14 @@ class Plane:
         return Counter()
 
 
-def counts_of(world: World, reactor: Reactor) -> Counts:
+def counts_of(world: World, reactor: Reactor) -> WorkerCounts:
     """The counters of a process with the connections of `world`."""
     steps = read(cast("DataPlane", Plane(world)), reactor)
     while True:
         try:
             next(steps)
         except StopIteration as end:
-            return cast("Counts", end.value)
+            return cast("WorkerCounts", end.value)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from tests.proxy.stage import Stage
 from tests.proxy.worker_rigs import NUMBERED_FROM, Heard, link_pair, new_pool, running_worker
 from tests.scripted import staged
 from weir.proxy.control.quota_registry import QuotaRegistry
-from weir.proxy.workers.messages import Alter, Denied, Stored
+from weir.proxy.workers.messages import Alter, Altered, Denied
 from weir.proxy.workers.quota_admin import ForwardingQuotaAdmin
 from weir.quotas import QuotaTable
 
@@ -43,9 +43,9 @@ async def test_the_answer_to_an_alteration_of_a_former_process_reaches_no_other_
         admin.alter({}, "admin", PEER, answers.append)
         new, _sock = await heard.link.receive()
         assert isinstance(new, Alter)
-        admin.stored(Stored(old.number, "an error"))
+        admin.stored(Altered(old.number, "an error"))
         assert answers == []
-        admin.stored(Stored(new.number, None))
+        admin.stored(Altered(new.number, None))
         assert answers == [None]
 
 

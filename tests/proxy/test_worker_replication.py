@@ -8,10 +8,10 @@ from tests.proxy.worker_rigs import running_worker
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.handlers.replication.replication import Replication
 from weir.proxy.workers import replication as workers
-from weir.proxy.workers.charges import Charged, take
+from weir.proxy.workers.charges import ChargeReader, take
 from weir.proxy.workers.messages import ReplicasSeen, UnknownTopic
 from weir.quotas import QuotaTable
-from weir.quotas.replication.replication_quotas import Progress, Replica, ReplicationQuotas
+from weir.quotas.replication.replication_quotas import Replica, ReplicaProgress, ReplicationQuotas
 from weir.quotas.replication.throttles import ConfigKey, ReplicationThrottles, ResourceType, Role
 
 NOW_MS = 1_000_000
@@ -29,8 +29,8 @@ def registry() -> QuotaRegistry:
     return QuotaRegistry(QuotaTable(), replication=ReplicationQuotas(THROTTLES))
 
 
-def fetched(offset: int, now_ms: int, sent_bytes: int) -> Progress:
-    progress = Progress(1, 0, NOW_MS)
+def fetched(offset: int, now_ms: int, sent_bytes: int) -> ReplicaProgress:
+    progress = ReplicaProgress(1, 0, NOW_MS)
     progress.high_watermark, progress.sent_bytes, progress.next_offset = 100, sent_bytes, offset
     progress.seen_ms = now_ms
     return progress
@@ -39,7 +39,7 @@ def fetched(offset: int, now_ms: int, sent_bytes: int) -> Progress:
 def test_bytes_that_a_broker_sends_through_one_worker_count_at_the_others_and_at_the_supervisor() -> None:
     one, other, supervisor = registry(), registry(), registry()
     one.replication.budget(Role.LEADER, 1).charge(3000, NOW_MS)
-    charges = [charge for charge in Charged(one).look(NOW_MS) if charge is not None]
+    charges = [charge for charge in ChargeReader(one).look(NOW_MS) if charge is not None]
     take(other, charges, NOW_MS, count=False)
     take(supervisor, charges, NOW_MS, count=True)
     own, told = (each.replication.budget(Role.LEADER, 1) for each in (one, other))

@@ -8,7 +8,7 @@ from tests.proxy.shared_topic import TABLE, Clock, Topic, clock_on, ignore, shar
 from weir.proxy.config import config
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.sharing.sharing import UsageSharing
-from weir.proxy.workers.charges import Charged, LimiterCharge, take
+from weir.proxy.workers.charges import ChargeReader, LimiterCharge, take
 from weir.proxy.workers.messages import Message, OthersUsed, SharingState
 from weir.proxy.workers.sharing import SharingFollower, SharingSender
 from weir.quotas.handover import UsedUnits
@@ -40,7 +40,7 @@ class Worker:
         return True
 
     def report(self, supervisor: QuotaRegistry) -> None:
-        found = [each for each in Charged(self.registry).look(self.clock.now_ms) if each]
+        found = [each for each in ChargeReader(self.registry).look(self.clock.now_ms) if each]
         self.sharing.note(found, self.clock.now_ms)
         take(supervisor, found, self.clock.now_ms, count=True)
 

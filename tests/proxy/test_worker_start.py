@@ -168,8 +168,6 @@ async def test_a_worker_collects_garbage_like_the_supervisor(monkeypatch: pytest
 
 
 def started(options: dict[str, object]) -> Pool:
-    """The pool of a Weir with these options."""
-
     async def main() -> Pool:
         given = config.load(None, {"upstream": f"{HOST}:1", **options})
         server = Server(given, QuotaRegistry(QuotaTable()))

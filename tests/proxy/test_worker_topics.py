@@ -11,7 +11,7 @@ from tests.proxy.state_files import keep_once
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.state_directory import StateDirectory
 from weir.proxy.control.used_units_file import UsedUnitsFile
-from weir.proxy.workers.charges import Charged, LimiterCharge, take
+from weir.proxy.workers.charges import ChargeReader, LimiterCharge, take
 from weir.quotas import Entity, QuotaKey, QuotaTable
 from weir.quotas.sharing.shared import LOOK_MS
 from weir.quotas.table.options import Options, Pacing, Scope
@@ -50,12 +50,11 @@ def charge(
     key: QuotaKey = PRODUCE,
     now_ms: int = NOW_MS,
 ) -> int:
-    """Charge a topic; return the throttle time (ms)."""
     return rates(registry, node_id, key).charge({topic: units}, now_ms)
 
 
 def charged(registry: QuotaRegistry) -> list[LimiterCharge]:
-    return [found for found in Charged(registry).look(NOW_MS) if found is not None]
+    return [found for found in ChargeReader(registry).look(NOW_MS) if found is not None]
 
 
 @pytest.mark.parametrize("key", [PRODUCE, FETCH])
@@ -74,7 +73,7 @@ def test_a_topic_with_cluster_scope_is_charged_at_all_workers(key: QuotaKey) -> 
 def test_a_topic_with_cluster_scope_keeps_its_rate_over_two_workers(pacing: Pacing) -> None:
     """Simulated: a client at each worker sends as soon as it may; workers hear each other every 20 ms."""
     workers = [QuotaRegistry(table_of(pacing)) for _ in range(2)]
-    readers = [Charged(worker) for worker in workers]
+    readers = [ChargeReader(worker) for worker in workers]
     free_ms, sent = [NOW_MS, NOW_MS], 0
     window_ms, over_ms = 20_000, 60_000
     for now_ms in range(NOW_MS, NOW_MS + window_ms + over_ms):

@@ -15,7 +15,7 @@ from weir.proxy.control.supervisor import Task
 from weir.proxy.control.usage.outlet import Record
 from weir.proxy.control.usage.tally import Kind
 from weir.proxy.workers.link import Link
-from weir.proxy.workers.messages import Message, TakeTraces, TakeUsage, Used
+from weir.proxy.workers.messages import Message, TakeTraces, TakeUsage, UsageRecords
 from weir.proxy.workers.usage import UsageCollector, UsageSender
 from weir.usage import TraceRecord, UsageRecord
 
@@ -72,7 +72,7 @@ class Exchange:
     async def _receive(self, link: Link) -> None:
         while True:
             message, _sock = await link.receive()
-            assert isinstance(message, Used)
+            assert isinstance(message, UsageRecords)
             self.collector.take(message)
 
     def usage(self) -> list[UsageRecord]:

@@ -21,10 +21,10 @@ from weir.proxy.control.snapshots.gauges import Gauges
 from weir.proxy.net.drivers import monotonic_us, run_in_trio
 from weir.proxy.net.reactor import Reactor
 from weir.proxy.workers import link
-from weir.proxy.workers.charges import Charged, LimiterCharge, take
-from weir.proxy.workers.counts import Count, Counts, increase
+from weir.proxy.workers.charges import ChargeReader, LimiterCharge, take
+from weir.proxy.workers.counts import Count, WorkerCounts, increase
 from weir.proxy.workers.link import LinkError, Received
-from weir.proxy.workers.messages import Brokers, Charges, ConnectionsChanged, Flush, Listen
+from weir.proxy.workers.messages import BrokerAddresses, Charges, ConnectionsChanged, Flush, Listen
 from weir.proxy.workers.receiver import Receiver, Rest
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from weir.quotas.table.options import Options, Scope
@@ -39,7 +39,7 @@ LISTEN = Listen(1, False, 2)
 
 
 def charged(registry: QuotaRegistry) -> list[LimiterCharge]:
-    return [charge for charge in Charged(registry).look(NOW_MS) if charge is not None]
+    return [charge for charge in ChargeReader(registry).look(NOW_MS) if charge is not None]
 
 
 def produce(registry: QuotaRegistry, client_id: str, units: int, node_id: int = 1) -> int:
@@ -72,7 +72,7 @@ async def test_a_message_waits_for_the_one_before_it_that_needs_trio() -> None:
 
 
 def test_a_message_longer_than_a_packet_arrives_whole() -> None:
-    message = Brokers([(node_id, f"broker-{node_id}.example", 9092) for node_id in range(10_000)])
+    message = BrokerAddresses([(node_id, f"broker-{node_id}.example", 9092) for node_id in range(10_000)])
 
     async def act() -> None:
         ours, theirs = link_pair()
@@ -189,7 +189,7 @@ def test_another_process_absorbs_charges() -> None:
 def test_two_looks_at_charges_may_run_at_the_same_time() -> None:
     """A take-over looks while a periodic look has not ended."""
     registry = QuotaRegistry(TABLE)
-    reader = Charged(registry)
+    reader = ChargeReader(registry)
     registry.of(1).ledger("", "each", NOW_MS).charge_produce(1, NOW_MS)
     first = reader.look(NOW_MS)
     assert next(first) is not None
@@ -220,9 +220,9 @@ def test_the_increase_of_counters_is_what_came_after_the_former_reading() -> Non
     assert increase(now, None) == now
 
 
-def counts(counters: dict[str, Count]) -> Counts:
+def counts(counters: dict[str, Count]) -> WorkerCounts:
     """A reading; all that is not given is empty."""
-    return Counts(counters, [], 0, [], Gauges())
+    return WorkerCounts(counters, [], 0, [], Gauges())
 
 
 @pytest.mark.parametrize("written", ["many", "-1", -1])
@@ -235,7 +235,7 @@ def test_the_supervisor_knows_the_request_time_of_workers_by_api() -> None:
     each = (Entity(client_id="each"), QuotaKey.REQUEST_PERCENTAGE)
     worker, supervisor = (QuotaRegistry(QuotaTable({each: 100.0})) for _ in range(2))
     ledger = worker.of(1).ledger("", "each", NOW_MS)
-    reader = Charged(worker)
+    reader = ChargeReader(worker)
     for api_keys in ((0, 1, 0), (1, 999)):
         for api_key in api_keys:
             ledger.charge_request(api_key, 10_000.0, NOW_MS)

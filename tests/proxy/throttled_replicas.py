@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from weir.proxy.admin.replication.status import REPLICAS_MAX, ReplicationStatus, read
-from weir.quotas.replication.replication_quotas import Progress, Replica, ReplicationQuotas
+from weir.quotas.replication.replication_quotas import Replica, ReplicaProgress, ReplicationQuotas
 from weir.quotas.replication.throttles import ConfigKey, ReplicationThrottles, ResourceType, Role
 
 NOW_MS: Final = 10_000
@@ -44,9 +44,9 @@ def quotas() -> ReplicationQuotas:
 
 def progress(
     quotas: ReplicationQuotas, partition: int, follower: int, *, next_offset: int, high_watermark: int
-) -> Progress:
+) -> ReplicaProgress:
     """Add the progress of a replica that broker 1 leads, and return it."""
-    added = Progress(1, next_offset, 0)
+    added = ReplicaProgress(1, next_offset, 0)
     added.high_watermark = high_watermark
     quotas.progress[Replica(TOPIC, partition, follower)] = added
     return added

@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 
 from weir.proxy.control.usage.compression import Compression
-from weir.proxy.control.usage.files import Clocks, FileRules, Files
+from weir.proxy.control.usage.files import FileClocks, FileRules, UsageFiles
 from weir.proxy.control.usage.tally import Tally
 from weir.usage import VERSION, TraceRecord, UsageRecord
 
@@ -83,15 +83,15 @@ class Desk:
     now_s: float = 0.0
 
     @classmethod
-    def opened(cls, path: Path, rules: FileRules = LINES) -> tuple[Self, Files]:
+    def opened(cls, path: Path, rules: FileRules = LINES) -> tuple[Self, UsageFiles]:
         desk = cls(path, rules)
         files = desk.files()
         files.open()
         return desk, files
 
-    def files(self) -> Files:
-        clocks = Clocks(lambda: self.now_s, lambda: WALL_S + self.now_s)
-        return Files(self.path, self.instance, self.rules, self.tally, clocks, self.disk.write)
+    def files(self) -> UsageFiles:
+        clocks = FileClocks(lambda: self.now_s, lambda: WALL_S + self.now_s)
+        return UsageFiles(self.path, self.instance, self.rules, self.tally, clocks, self.disk.write)
 
     def names(self) -> list[str]:
         return sorted(entry.name for entry in self.path.iterdir())

@@ -19,7 +19,6 @@ class Changing(Protocol):
 
 
 def put_in_force(quotas: Changing, table: QuotaTable) -> None:
-    """Give all limiters of `quotas` the limits of `table`."""
     quotas.use(table)
     for _step in quotas.refresh():
         pass

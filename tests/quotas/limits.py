@@ -7,5 +7,4 @@ from weir.quotas.table.quota_delta import QuotaValue
 
 
 def limits_of(quotas: Mapping[Entity, float]) -> Limits:
-    """Limits with these enforced entries."""
     return Limits({entity: QuotaValue(value) for entity, value in quotas.items()})

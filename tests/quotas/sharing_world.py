@@ -100,7 +100,6 @@ class World:
     _arrivals: dict[int, int] = field(default_factory=dict)
 
     def at(self, at_ms: float, call: Callable[[], None]) -> None:
-        """Call `call` at this time."""
         heapq.heappush(self._events, (at_ms, next(self._number), call))
 
     def run(self, until_ms: int) -> None:

@@ -16,10 +16,10 @@ from weir.quotas.sharing.blindness import Blindness
 from weir.quotas.sharing.others import HEARD_MS, INCARNATIONS_MAX, LATE_MS, OthersCharge, OthersUsage
 from weir.quotas.sharing.own import OwnUsage
 from weir.quotas.sharing.report import (
+    LimiterUsage,
     ReportError,
     ReportKey,
     UnsignedReportError,
-    Usage,
     UsageReport,
     decode,
     encode,
@@ -39,7 +39,7 @@ FORGED: Final = st.builds(
     NAMES,
     st.integers(1, 3),
     NUMBERS,
-    st.lists(st.builds(lambda total: Usage(7, total, total), TOTALS), max_size=2),
+    st.lists(st.builds(lambda total: LimiterUsage(7, total, total), TOTALS), max_size=2),
 )
 
 
@@ -61,7 +61,7 @@ def test_a_forged_report_with_the_last_sequence_hides_no_report_of_its_weir() ->
     others = OthersUsage("me", 1)
     for sequence in range(4):
         total = 10.0 * sequence + 10
-        others.take(UsageReport("other", 1, sequence, (Usage(7, total, 10),)), PERIOD_MS * sequence)
+        others.take(UsageReport("other", 1, sequence, (LimiterUsage(7, total, 10),)), PERIOD_MS * sequence)
         others.take(UsageReport("other", 1, LAST), PERIOD_MS * sequence)
     assert charged(others) == 40
     assert others.ignored == {"jumped": 4}
@@ -87,7 +87,7 @@ def test_hostile_reports_hide_others_only_while_they_come(
         others.sent = sequence + 1
         others.take(UsageReport("me", 1, sequence), now_ms)
         total = 10.0 * sequence + 10
-        others.take(UsageReport("other", 1, sequence, (Usage(7, total, 10),)), now_ms)
+        others.take(UsageReport("other", 1, sequence, (LimiterUsage(7, total, 10),)), now_ms)
         returned.extend(others.returned())
         sequence += 1
 
@@ -112,11 +112,11 @@ def test_hostile_reports_hide_others_only_while_they_come(
 def test_reports_of_more_weirs_than_configured_are_counted_until_one_is_silent() -> None:
     others = OthersUsage("me", 1, 3)
     for name in ("a", "b", "c", "me", "c"):
-        others.take(UsageReport(name, 9, 0, (Usage(7, 10, 10),)), 0)
+        others.take(UsageReport(name, 9, 0, (LimiterUsage(7, 10, 10),)), 0)
     assert charged(others) == 30
     assert (others.weirs(0), others.ignored) == (3, {"weirs": 2})
     others.take(UsageReport("b", 9, 1), HEARD_MS)
-    others.take(UsageReport("c", 9, 1, (Usage(7, 10, 10),)), HEARD_MS)  # in the place of "a"
+    others.take(UsageReport("c", 9, 1, (LimiterUsage(7, 10, 10),)), HEARD_MS)  # in the place of "a"
     others.take(UsageReport("a", 9, 1), HEARD_MS)
     assert charged(others) == 10
     assert others.ignored == {"weirs": 3}
@@ -125,7 +125,9 @@ def test_reports_of_more_weirs_than_configured_are_counted_until_one_is_silent()
 def test_invented_processes_of_a_weir_have_few_places_and_the_silent_ones_lose_theirs() -> None:
     others = OthersUsage("me", 1)
     for sequence in range(10):
-        others.take(UsageReport("a", 0, sequence, (Usage(7, 10.0 * sequence, 0),)), PERIOD_MS * sequence)
+        others.take(
+            UsageReport("a", 0, sequence, (LimiterUsage(7, 10.0 * sequence, 0),)), PERIOD_MS * sequence
+        )
         others.take(UsageReport("a", 1 + sequence, 0), PERIOD_MS * sequence)
     assert charged(others) == 90
     assert len(others._weirs["a"]) == INCARNATIONS_MAX
@@ -136,7 +138,7 @@ def test_work_for_a_usage_does_not_grow_with_the_number_of_weirs() -> None:
 
     def calls(weirs: int) -> int:
         others, count = OthersUsage("me", 1), 0
-        usages = tuple(Usage(number, 10, 10) for number in range(100))
+        usages = tuple(LimiterUsage(number, 10, 10) for number in range(100))
 
         def profile(_frame: object, event: str, _argument: object) -> None:
             nonlocal count
@@ -146,7 +148,9 @@ def test_work_for_a_usage_does_not_grow_with_the_number_of_weirs() -> None:
             others.take(UsageReport(f"w{number}", 1, 0, usages), number)
         sys.setprofile(profile)
         try:
-            others.take(UsageReport("w0", 1, 1, tuple(Usage(number, 20, 10) for number in range(100))), 100)
+            others.take(
+                UsageReport("w0", 1, 1, tuple(LimiterUsage(number, 20, 10) for number in range(100))), 100
+            )
         finally:
             sys.setprofile(None)
         ((*_earlier, charge),) = {tuple(each) for each in others.charges().values()}
@@ -176,7 +180,7 @@ def test_clients_wait_for_usage_of_any_number_of_invented_weirs_for_a_window_at_
     limiters, budget, number = shared(32)
     others = OthersUsage("me", 1)
     for weir in range(900):
-        others.take(UsageReport(f"w{weir}", 1, 0, (Usage(number, 1e15, 1e15),)), 0)
+        others.take(UsageReport(f"w{weir}", 1, 0, (LimiterUsage(number, 1e15, 1e15),)), 0)
     limiters.absorb(others.charges(), 0)
     assert budget.charge(1, 0) <= 10_000
 
@@ -193,7 +197,7 @@ def test_usage_that_is_expected_of_others_and_reported_by_them_is_a_window_at_mo
 
 
 KEY: Final = ReportKey("0123456789abcdef")
-REPORT: Final = UsageReport("other", 1, 3, (Usage(7, 20, 10),))
+REPORT: Final = UsageReport("other", 1, 3, (LimiterUsage(7, 20, 10),))
 
 
 @given(st.one_of(FORGED.map(encode), FORGED.map(lambda report: encode(report, ReportKey("another key")))))
@@ -227,7 +231,7 @@ def test_a_signed_report_has_the_hmac_of_rfc_2104_and_weirs_without_a_key_read_i
 def test_former_reports_of_a_weir_with_a_key_that_are_sent_again_change_nothing(replays: list[int]) -> None:
     """However long it is silent, and whatever its next sequence is."""
     others = OthersUsage("me", 1, is_signed=True)
-    reports = [UsageReport("other", 1, 5000 * n, (Usage(7, 10.0 * n + 10, 10),)) for n in range(11)]
+    reports = [UsageReport("other", 1, 5000 * n, (LimiterUsage(7, 10.0 * n + 10, 10),)) for n in range(11)]
     for report in reports[:10]:
         others.take(report, 0)
     for number, replay in enumerate(replays):

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from weir.quotas.replication.replication_quotas import MARK_MS, PAUSE_MS, Progress
+from weir.quotas.replication.replication_quotas import MARK_MS, PAUSE_MS, ReplicaProgress
 
 
-def fetch(progress: Progress, now_ms: int, offset: int) -> None:
-    """Note a fetch, in the order in which replica fetches do."""
+def fetch(progress: ReplicaProgress, now_ms: int, offset: int) -> None:
     progress.next_offset, progress.seen_ms = offset, now_ms
 
 
-def respond(progress: Progress, high_watermark: int, size: int) -> None:
+def respond(progress: ReplicaProgress, high_watermark: int, size: int) -> None:
     progress.high_watermark = high_watermark
     progress.sent_bytes += size
 
 
-def copied(seconds: int, high_watermark: int = 1000) -> Progress:
+def copied(seconds: int, high_watermark: int = 1000) -> ReplicaProgress:
     """Return the progress of a replica that fetches every second from time 0 on, and has got 1,000 bytes with
     10 offsets at each fetch but the last.
     """
-    progress = Progress(leader=1, next_offset=0, now_ms=0)
+    progress = ReplicaProgress(leader=1, next_offset=0, now_ms=0)
     for second in range(seconds):
         fetch(progress, second * 1000, second * 10)
         respond(progress, high_watermark, 1000)
@@ -61,14 +60,14 @@ def test_the_rate_of_a_replica_that_gets_nothing_falls_to_0() -> None:
 
 
 def test_the_rate_of_the_first_second_is_not_exaggerated() -> None:
-    progress = Progress(leader=1, next_offset=0, now_ms=0)
+    progress = ReplicaProgress(leader=1, next_offset=0, now_ms=0)
     respond(progress, 1000, 700)
     assert progress.rate(1) == 700
 
 
 def test_a_copy_starts_at_the_leaders_first_offset_if_the_leader_has_deleted_older_records() -> None:
     """The replica asks for offset 0 first, then for 800; of 800 to 1,000 it has 50."""
-    progress = Progress(leader=1, next_offset=0, now_ms=0)
+    progress = ReplicaProgress(leader=1, next_offset=0, now_ms=0)
     fetch(progress, 0, 0)
     fetch(progress, 1000, 800)
     respond(progress, 1000, 5000)

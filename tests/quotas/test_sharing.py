@@ -18,8 +18,8 @@ from weir.quotas.sharing.others import OthersCharge, OthersUsage
 from weir.quotas.sharing.own import SENT_MAX, OwnUsage
 from weir.quotas.sharing.report import (
     USAGES_MAX,
+    LimiterUsage,
     ReportError,
-    Usage,
     UsageReport,
     decode,
     encode,
@@ -38,7 +38,7 @@ TABLE = QuotaTable(
     }
 )
 Usages = st.builds(
-    lambda limiter, recent, more: Usage(limiter, recent + more, recent),
+    lambda limiter, recent, more: LimiterUsage(limiter, recent + more, recent),
     st.integers(0, 2**64 - 1),
     st.floats(0, 1e15),
     st.floats(0, 1e15),
@@ -48,7 +48,9 @@ Usages = st.builds(
 @given(
     st.text(max_size=60), st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1), st.lists(Usages, max_size=5)
 )
-def test_a_report_survives_encoding(name: str, incarnation: int, sequence: int, usages: list[Usage]) -> None:
+def test_a_report_survives_encoding(
+    name: str, incarnation: int, sequence: int, usages: list[LimiterUsage]
+) -> None:
     report = UsageReport(name.encode("utf-8", "replace").decode(), incarnation, sequence, tuple(usages))
     assert decode(encode(report)) == report
 
@@ -62,7 +64,7 @@ def test_any_bytes_are_a_report_or_refused(data: bytes) -> None:
 
 @pytest.mark.parametrize("total", [float("nan"), float("inf"), -1.0, 1e19])
 def test_a_report_of_impossible_units_is_refused(total: float) -> None:
-    data = encode(UsageReport("w", 1, 0, (Usage(1, 5, 5),)))
+    data = encode(UsageReport("w", 1, 0, (LimiterUsage(1, 5, 5),)))
     with pytest.raises(ReportError):
         decode(data[:-16] + struct.pack(">dd", total, 0.0))
 
@@ -84,10 +86,10 @@ def test_much_unreported_usage_is_due_after_50_ms_and_little_after_500_ms() -> N
     assert [report.usages for report in own.due(0)] == [()]
     own.note(7, 99, window_units=10_000, weirs=2, now_ms=10)
     assert own.due(499) == []
-    assert own.due(500) == [UsageReport("w", 1, 1, (Usage(7, 99, 99),))]
+    assert own.due(500) == [UsageReport("w", 1, 1, (LimiterUsage(7, 99, 99),))]
     own.note(7, 101, window_units=10_000, weirs=2, now_ms=510)
     assert own.due(549) == []
-    assert own.due(550) == [UsageReport("w", 1, 2, (Usage(7, 200, 200),))]
+    assert own.due(550) == [UsageReport("w", 1, 2, (LimiterUsage(7, 200, 200),))]
 
 
 def test_a_limiter_whose_report_did_not_leave_is_reported_again_without_further_usage() -> None:
@@ -97,7 +99,7 @@ def test_a_limiter_whose_report_did_not_leave_is_reported_again_without_further_
     (report,) = own.due(50)
     own.unsent(report.sequence)
     assert own.due(549) == []  # a closed topic is tried twice a second
-    assert [report.usages for report in own.due(550)] == [(Usage(7, 300, 300),)]
+    assert [report.usages for report in own.due(550)] == [(LimiterUsage(7, 300, 300),)]
 
 
 def test_a_limiter_is_reported_again_if_a_later_report_came_back_and_its_own_did_not() -> None:
@@ -106,7 +108,7 @@ def test_a_limiter_is_reported_again_if_a_later_report_came_back_and_its_own_did
     own.due(0)
     own.due(500)
     own.returned([1])
-    assert [report.usages for report in own.due(1000)] == [(Usage(7, 300, 300),)]
+    assert [report.usages for report in own.due(1000)] == [(LimiterUsage(7, 300, 300),)]
     own.returned([2])
     assert [report.usages for report in own.due(1500)] == [()]
 
@@ -115,7 +117,7 @@ def test_a_limiter_is_reported_again_after_two_seconds_without_a_report_that_cam
     own = OwnUsage("w", 1)
     own.note(7, 300, window_units=10_000, weirs=2, now_ms=0)
     found = [report.usages for now_ms in range(0, 13_000, 500) for report in own.due(now_ms)]
-    again = (Usage(7, 300, 300),)
+    again = (LimiterUsage(7, 300, 300),)
     assert [500 * number for number, usages in enumerate(found) if usages == again] == [
         *(0, 2000, 4000, 6000, 8000, 10_000)
     ]  # usage of 11 s ago no longer counts
@@ -141,7 +143,7 @@ def test_a_total_that_is_reported_again_has_not_shrunk_by_units_given_back() -> 
     own.note(7, -100, window_units=10_000, weirs=2, now_ms=100)
     own.due(500)
     own.returned([1])
-    assert [report.usages for report in own.due(1000)] == [(Usage(7, 300, 200),)]
+    assert [report.usages for report in own.due(1000)] == [(LimiterUsage(7, 300, 200),)]
 
 
 def charged(others: OthersUsage) -> dict[int, float]:
@@ -150,7 +152,9 @@ def charged(others: OthersUsage) -> dict[int, float]:
 
 def test_lost_and_doubled_reports_change_no_total() -> None:
     others = OthersUsage("me", 1)
-    reports = [UsageReport("w", 1, number, (Usage(7, 10.0 * (number + 1), 10),)) for number in range(6)]
+    reports = [
+        UsageReport("w", 1, number, (LimiterUsage(7, 10.0 * (number + 1), 10),)) for number in range(6)
+    ]
     for number, report in enumerate([reports[0], reports[2], reports[2], reports[1], reports[5]]):
         others.take(report, 100 * number)
     assert charged(others) == {7: 60}
@@ -158,8 +162,8 @@ def test_lost_and_doubled_reports_change_no_total() -> None:
 
 def test_an_unknown_weir_counts_with_its_recent_units() -> None:
     others = OthersUsage("me", 1)
-    others.take(UsageReport("w", 1, 900, (Usage(7, 1e9, 500),)), 0)
-    others.take(UsageReport("w", 2, 0, (Usage(7, 20, 20),)), 100)  # it was restarted
+    others.take(UsageReport("w", 1, 900, (LimiterUsage(7, 1e9, 500),)), 0)
+    others.take(UsageReport("w", 2, 0, (LimiterUsage(7, 20, 20),)), 100)  # it was restarted
     assert charged(others) == {7: 520}
 
 
@@ -169,7 +173,7 @@ def test_usage_is_late_after_a_silence_or_without_a_former_total() -> None:
     late = {}
     times_ms = [*range(0, 10_001, 500), *range(11_500, 16_000, 500)]  # two reports are missing
     for sequence, now_ms in enumerate(times_ms):
-        others.take(UsageReport("w", 1, sequence, (Usage(7, 10.0 * sequence + 10, 10),)), now_ms)
+        others.take(UsageReport("w", 1, sequence, (LimiterUsage(7, 10.0 * sequence + 10, 10),)), now_ms)
         ((charge,),) = others.charges().values()
         late[now_ms] = charge.is_late
     assert [now_ms for now_ms, is_late in late.items() if is_late] == [0, *range(11_500, 14_500, 500)]
@@ -178,7 +182,9 @@ def test_usage_is_late_after_a_silence_or_without_a_former_total() -> None:
 def test_late_and_other_usage_of_a_limiter_are_charged_apart() -> None:
     others = OthersUsage("me", 1)
     for sequence in range(3):
-        others.take(UsageReport("w", 1, sequence, (Usage(7, 10.0 * sequence + 10, 10),)), 100 * sequence)
+        others.take(
+            UsageReport("w", 1, sequence, (LimiterUsage(7, 10.0 * sequence + 10, 10),)), 100 * sequence
+        )
     assert others.charges() == {7: [OthersCharge(0, 10, 1, True), OthersCharge(100, 20, 1)]}
 
 
@@ -186,7 +192,9 @@ def test_reports_that_are_read_at_once_count_at_their_times() -> None:
     """Such as those from before the start of a Weir, one each 500 ms."""
     others = OthersUsage("me", 1)
     for sequence in range(20):
-        others.take(UsageReport("w", 1, sequence, (Usage(7, 10.0 * sequence, 0),)), 50_000, 500 * sequence)
+        others.take(
+            UsageReport("w", 1, sequence, (LimiterUsage(7, 10.0 * sequence, 0),)), 50_000, 500 * sequence
+        )
     ((_number, charges),) = others.charges().items()
     assert [charge.at_ms for charge in charges] == list(range(500, 10_000, 1000))
     assert {charge.units for charge in charges[:-1]} == {20}
@@ -208,8 +216,8 @@ def test_usage_counts_as_long_as_its_own_quota_remembers_also_if_mutations_are_r
 def test_own_reports_are_not_charged_but_those_of_a_former_incarnation_are() -> None:
     others = OthersUsage("me", 2)
     others.sent = 4
-    others.take(UsageReport("me", 1, 5, (Usage(7, 50, 50),)), 0)
-    others.take(UsageReport("me", 2, 3, (Usage(7, 70, 70),)), 0)
+    others.take(UsageReport("me", 1, 5, (LimiterUsage(7, 50, 50),)), 0)
+    others.take(UsageReport("me", 2, 3, (LimiterUsage(7, 70, 70),)), 0)
     assert charged(others) == {7: 50}
     assert others.read_back == 3
     assert others.weirs(0) == 1
@@ -217,8 +225,8 @@ def test_own_reports_are_not_charged_but_those_of_a_former_incarnation_are() -> 
 
 def test_units_below_the_last_ones_are_ignored_and_counted() -> None:
     others = OthersUsage("me", 1)
-    others.take(UsageReport("w", 1, 0, (Usage(7, 50, 50),)), 0)
-    others.take(UsageReport("w", 1, 1, (Usage(7, 40, 40),)), 0)
+    others.take(UsageReport("w", 1, 0, (LimiterUsage(7, 50, 50),)), 0)
+    others.take(UsageReport("w", 1, 1, (LimiterUsage(7, 40, 40),)), 0)
     assert charged(others) == {7: 50}
     assert others.ignored == {"negative": 1}
 
@@ -335,7 +343,7 @@ def test_equal_usage_is_expected_of_each_other_weir_that_has_used_the_limiter_wi
 
 def test_other_weirs_that_use_a_limiter_are_counted() -> None:
     others = OthersUsage("me", 1)
-    usage_7, usage_8 = Usage(7, 10, 10), Usage(8, 10, 10)
+    usage_7, usage_8 = LimiterUsage(7, 10, 10), LimiterUsage(8, 10, 10)
     for weir, usages, now_ms in (
         ("a", (usage_7,), 0),
         ("b", (usage_7, usage_8), 100),
@@ -348,7 +356,7 @@ def test_other_weirs_that_use_a_limiter_are_counted() -> None:
 
 def test_a_restarted_weir_counts_once_and_former_processes_of_this_weir_do_not_count() -> None:
     others = OthersUsage("me", 2)
-    usage = Usage(7, 10, 10)
+    usage = LimiterUsage(7, 10, 10)
     for weir, incarnation in (("me", 1), ("b", 1), ("b", 2), ("c", 1)):
         others.take(UsageReport(weir, incarnation, 0, (usage,)), 0)
     assert others.charges()[7][-1].weirs == 2

@@ -10,7 +10,7 @@ import pytest
 
 from tests.interpreted import interpreted
 from weir.proxy.control.quota_registry import QuotaRegistry
-from weir.proxy.workers.charges import Charged
+from weir.proxy.workers.charges import ChargeReader
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from weir.quotas.limiters.counters import CountingLimiter
 from weir.quotas.sharing.blindness import Blindness
@@ -72,7 +72,7 @@ class Shared:
 
 class OfWorker:
     def __init__(self, registry: QuotaRegistry) -> None:
-        self.charged = Charged(registry)
+        self.charged = ChargeReader(registry)
 
     def look(self, now_ms: int) -> float:
         found = [each for each in self.charged.look(now_ms) if each]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from weir.proxy.control.quota_registry import QuotaRegistry
-from weir.proxy.workers.charges import Charged
+from weir.proxy.workers.charges import ChargeReader
 from weir.quotas import Entity, QuotaKey, QuotaTable
 from weir.quotas.limiters.budgets import Budget
 from weir.quotas.sharing.blindness import Blindness
@@ -38,7 +38,7 @@ class Weir:
 
     def __init__(self, in_force: QuotaTable, *, collects: bool = True) -> None:
         self.registry = QuotaRegistry(in_force)
-        self.charged = None if collects else Charged(self.registry)
+        self.charged = None if collects else ChargeReader(self.registry)
         self.rates = self.registry.of(NODE)._topics.produce
         self.own = OwnUsage("w", 1)
         self.blindness = Blindness(0)

@@ -162,5 +162,4 @@ def entity(vector: EntityVector) -> Entity:
 
 
 def table(quotas: list[Quota], key: QuotaKey) -> QuotaTable:
-    """A table with the vector's quotas under `key`."""
     return QuotaTable({(entity(quota.entity), key): quota.value for quota in quotas})

@@ -255,7 +255,6 @@ class _Connection:
 
 
 def _frame_end(data: bytearray) -> int:
-    """Where the first frame ends, or will end."""
     if len(data) < LENGTH_BYTES:
         return LENGTH_BYTES
     end: int = LENGTH_BYTES + LENGTH.unpack_from(data)[0]

@@ -109,7 +109,6 @@ class SaslConnection(Connection):
             super().send(frame)
 
     def receive(self) -> bytes:
-        """The next frame. Raises SaslError if there is none."""
         try:
             return super().receive()
         except (ConnectionResetError, EOFError):

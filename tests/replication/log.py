@@ -63,12 +63,10 @@ class Log:
         self.batches.append(batch)
 
     def truncate(self, offset: int) -> None:
-        """Remove all batches with offsets from `offset` on."""
         while self.end > offset:
             self.batches.pop()
 
     def position(self, offset: int) -> int:
-        """Return the index of the batch that begins at `offset`."""
         for index in range(len(self.batches) - 1, -1, -1):
             if self.batches[index].offset == offset:
                 return index
@@ -91,7 +89,6 @@ class Log:
         return bytes(found[:limit])
 
     def readable_bytes(self, offset: int) -> int:
-        """Return the number of bytes from `offset` on."""
         return sum(len(batch.data) for batch in self.batches[self.position(offset) :])
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:

@@ -20,7 +20,7 @@ from weir.proxy.handlers.replication.fetched_replicas import FetchedReplica
 from weir.proxy.handlers.replication.replica_fetcher import ReplicaFetcher
 from weir.proxy.handlers.replication.replica_session import ReplicaSession
 from weir.quotas.replication.budgets import ReplicationBudget
-from weir.quotas.replication.replication_quotas import Progress
+from weir.quotas.replication.replication_quotas import ReplicaProgress
 from weir.quotas.replication.throttles import Role
 
 PARTS: Final = 4
@@ -37,7 +37,6 @@ def first_seed(part: int, seeds: int) -> int:
 
 
 def broken(first: int, seeds: int) -> list[str]:
-    """Return the seeds that break a rule, with the rule."""
     found = ((seed, simulate(seed)) for seed in range(first, first + seeds))
     return [f"python -m tests.replication --seed {seed}: {rule}" for seed, rule in found if rule]
 
@@ -145,7 +144,7 @@ def _plant_wrong_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _plant_held_in_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Progress, "is_in_sync", False)
+    monkeypatch.setattr(ReplicaProgress, "is_in_sync", False)
 
 
 def _plant_uncut(monkeypatch: pytest.MonkeyPatch) -> None:

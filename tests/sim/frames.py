@@ -210,7 +210,6 @@ def throttle_ms(kind: Kind, frame: bytearray) -> int:
 
 
 def session_id(kind: Kind, frame: bytearray) -> int:
-    """Return the fetch session's id in a response."""
     return int(INT32.unpack_from(frame, _session_id_at(kind))[0])
 
 

@@ -49,7 +49,6 @@ class Pipe:
         return self.accepted - self.read
 
     def accept(self) -> None:
-        """Take as much from the writer as there is room for."""
         end = min(len(self.stream), self.read + self.capacity)
         self.accepted = max(self.accepted, self.heads.get(end, end))
 
@@ -94,7 +93,6 @@ class Net:
             del self.watched[fd]
 
     def poll(self, timeout: float | None = None, maxevents: int = -1) -> list[tuple[int, int]]:
-        """Return what `look` has found."""
         del timeout, maxevents
         return self._ready
 
@@ -192,7 +190,6 @@ class FakeSocket:
         del self._outward.stream[self._outward.accepted :]
 
     def _cut(self, count: int) -> int:
-        """Return how much of this is read or sent at once."""
         if self._rng is None or count < 2 or self._rng.random() < 0.5:
             return count
         return min(count, 1 + int(self._rng.random() ** 4 * 20_000))

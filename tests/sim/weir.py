@@ -56,7 +56,6 @@ class Weir:
         return self.plans.cluster.names_by_id.name(id_of(wire_name).bytes) is not None
 
     def next_timer_ms(self, now_ms: int) -> int | None:
-        """Return when the next timer is due; None if there is none."""
         timeout_s = self.reactor.timeout_s()
         return None if timeout_s is None else now_ms + round(1000 * timeout_s)
 

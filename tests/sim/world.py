@@ -94,7 +94,6 @@ class World:
         (self.cluster.denied.add if topic.hidden else self.cluster.denied.discard)(topic.topic)
 
     def at(self, time_ms: int, call: Callable[[], None]) -> None:
-        """Make a call at this time, or now if that has gone by."""
         heapq.heappush(self._calls, (max(time_ms, self.now_ms), next(self._order), call))
 
     def run(self) -> Failure | None:
@@ -202,7 +201,6 @@ def _is_clients(step: Step) -> bool:
 
 
 def simulate(seed: int, new_weir: type[Weir] = Weir) -> Failure | None:
-    """Run the script of a seed; return what went wrong."""
     return execute(generate(seed), new_weir)
 
 

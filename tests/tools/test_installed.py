@@ -44,7 +44,6 @@ def pip(python: Path | str, *arguments: str | Path, cwd: Path) -> None:
 
 
 def sources(folder: Path) -> set[str]:
-    """The paths below `weir/` of all modules in the checkout."""
     found = {f"weir/{path.relative_to(folder)}" for room in ROOMS for path in (folder / room).rglob("*.py")}
     return found | {"weir/__init__.py"}
 

@@ -18,7 +18,6 @@ def pages() -> list[Path]:
 
 
 def anchors(page: Path) -> set[str]:
-    """The names under which GitHub links to a page's headings."""
     headings = _HEADING.findall(_CODE.sub("", page.read_text("utf-8")))
     plain = [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading) for heading in headings]
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in plain}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
@@ -35,14 +36,12 @@ _SESSION: Final = re.compile(r"(?<!fetch )\bsessions?\b", re.IGNORECASE)
 
 
 def sources(packages: Iterable[str] = ROOMS) -> Iterator[tuple[str, str]]:
-    """Yield (path, text) of every module in these packages."""
     for package in packages:
         for path in sorted((ROOT / package).rglob("*.py")):
             yield path.relative_to(ROOT).as_posix(), path.read_text("utf-8")
 
 
 def pages() -> Iterator[tuple[str, str]]:
-    """Yield (path, text) of every page of the documentation."""
     for path in sorted(
         [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "deploy").rglob("*.md")]
     ):
@@ -80,6 +79,15 @@ def test_a_session_is_a_fetch_session() -> None:
         if line.lstrip().startswith(('"""', "#")) and _SESSION.search(line)
     ]
     assert not found, "\n".join(found)
+
+
+def test_no_two_classes_of_the_product_have_the_same_name() -> None:
+    places = defaultdict[str, list[str]](list)
+    for path, text in sources():
+        for name in re.findall(r"^ *class (\w+)[(:]", text, re.MULTILINE):
+            places[name].append(path)
+    shared = [f"{name}: {', '.join(paths)}" for name, paths in places.items() if len(paths) > 1]
+    assert not shared, "say whose it is, such as UsageReport:\n" + "\n".join(shared)
 
 
 def test_excluded_pages_exist() -> None:

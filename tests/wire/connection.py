@@ -49,7 +49,6 @@ class Connection:
         return receive_frame(self._socket)
 
     def exchange(self, frame: bytes) -> bytes:
-        """Send a frame, and return the one that answers it."""
         self.send(frame)
         return self.receive()
 

@@ -76,7 +76,6 @@ def unknown_request(api_key: int, version: int, correlation_id: int = 1, body: b
 
 
 def unknown_response(correlation_id: int = 1, body: bytes = b"!") -> bytes:
-    """A response whose body is anything."""
     return framed(struct.pack(">i", correlation_id) + body)
 
 
@@ -124,6 +123,5 @@ def head_of(frame: bytes) -> Head:
 
 
 def told(stream: bytes) -> str:
-    """A stream of frames in words, for failures."""
     parts = [f"{len(frame)} B {frame[4:24].hex(' ')}" for frame in split(stream)]
     return "; ".join(parts) or "nothing"

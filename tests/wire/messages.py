@@ -94,5 +94,4 @@ def emptied(number: int, throttle_ms: int, version: int = 11) -> bytes:
 
 
 def length_of(frame: bytes) -> int:
-    """Length of a frame without its prefix."""
     return len(frame) - 4

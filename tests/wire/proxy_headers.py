@@ -11,7 +11,6 @@ UNSPEC, TCP_4, UDP_4, TCP_6, UDP_6, UNIX_STREAM = 0x00, 0x11, 0x12, 0x21, 0x22, 
 
 
 def header(command: int, kind: int, rest: bytes = b"", *, length: int | None = None) -> bytes:
-    """Return a header; `length` may differ from that of `rest`."""
     claimed = len(rest) if length is None else length
     return SIGNATURE + bytes([command, kind]) + claimed.to_bytes(2, "big") + rest
 

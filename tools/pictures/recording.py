@@ -12,7 +12,7 @@ from rich.terminal_theme import TerminalTheme
 from tools.pictures import svg
 from tools.pictures.errors import PictureError
 from tools.pictures.rates import Rates, by_second
-from weir.demo.measure import Result
+from weir.demo.measure import ClientResult
 from weir.demo.rows import Scene
 from weir.demo.run import run
 from weir.demo.screens import BEFORE, PlainScreen, print_opening, print_results
@@ -35,7 +35,7 @@ class Recording(PlainScreen):
         """Keep nothing yet."""
         super().__init__()
         self._scene: Scene | None = None
-        self._results: Sequence[Result] = ()
+        self._results: Sequence[ClientResult] = ()
         self._samples: list[tuple[float, int]] = []
         self._written_s = 0.0
 
@@ -44,7 +44,7 @@ class Recording(PlainScreen):
         super().open(scene)
         self._scene = scene
 
-    def update(self, phase: str, done: float, results: Sequence[Result]) -> None:
+    def update(self, phase: str, done: float, results: Sequence[ClientResult]) -> None:
         """Print the progress, and keep a sample of the producer's bytes."""
         super().update(phase, done, results)
         result = _of_producer(results)
@@ -54,7 +54,7 @@ class Recording(PlainScreen):
         if phase == BEFORE:
             self._written_s = result.now.at_s
 
-    def close(self, scene: Scene, results: Sequence[Result]) -> None:
+    def close(self, scene: Scene, results: Sequence[ClientResult]) -> None:
         """Print and keep the results."""
         super().close(scene, results)
         self._results = results
@@ -78,7 +78,7 @@ class Recording(PlainScreen):
         return svg.without_fonts(picture)
 
 
-def _of_producer(results: Sequence[Result]) -> Result:
+def _of_producer(results: Sequence[ClientResult]) -> ClientResult:
     for result in results:
         if result.spec.client_id == CLIENT_ID:
             return result

@@ -23,9 +23,9 @@ from weir.pipeline.ingest.job import ingest
 from weir.pipeline.ingest.sources import Directory
 from weir.pipeline.lake import Lake
 from weir.pipeline.recommend.job import recommend
-from weir.pipeline.recommend.plan import Plan as Recommendation
+from weir.pipeline.recommend.plan import RecommendationPlan
 from weir.pipeline.report.job import report
-from weir.pipeline.report.model import Wanted
+from weir.pipeline.report.model import ReportOptions
 from weir.pipeline.rollup.job import rollup
 from weir.pipeline.spark import session
 from weir.quotas import Entity, QuotaKey, QuotaTable
@@ -79,7 +79,7 @@ def make(root: Path) -> Path:
     """Run the jobs over generated records below `root`, and return the path of the report."""
     page, tables = root / "report.html", Lake(str(root / "lake"))
     _write_records(root / "records")
-    plan = Recommendation(now=MADE, current=_current(), current_name="quotas.toml")
+    plan = RecommendationPlan(now=MADE, current=_current(), current_name="quotas.toml")
     with session("pictures", master="local[*]", settings={"spark.sql.shuffle.partitions": "2"}) as spark:
         ingest(spark, tables, Directory(str(root / "records")))
         rollup(spark, tables)
@@ -88,7 +88,7 @@ def make(root: Path) -> Path:
             spark,
             tables,
             str(page),
-            wanted=Wanted(capacity=CAPACITY),
+            wanted=ReportOptions(capacity=CAPACITY),
             made=MADE,
             version="1",
             write=lambda text: _write(page, text),

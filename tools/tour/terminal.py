@@ -6,7 +6,7 @@ import asyncio
 from typing import Final
 
 from tools.pictures import svg
-from weir.cli.admin_endpoint import Access
+from weir.cli.admin_endpoint import EndpointAccess
 from weir.cli.top.command import asking
 from weir.cli.top.program import Program
 from weir.cli.top.readings import Wanted, read
@@ -20,7 +20,7 @@ NEVER_S: Final = 3600.0
 
 def draw(address: str) -> str:
     """Return an SVG of the list of entities, read from the admin endpoint at HOST:PORT."""
-    ask = asking(parse_address(address, "admin"), Access())
+    ask = asking(parse_address(address, "admin"), EndpointAccess())
     wanted = Wanted()
     program = Program(lambda chosen: read(ask, chosen), wanted, read(ask, wanted), NEVER_S)
     return svg.without_fonts(asyncio.run(_screenshot(program)))

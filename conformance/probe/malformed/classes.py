@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import msgspec
 
 from weir.conformance.probe.malformed import bodies, frames, tags
-from weir.conformance.probe.malformed.marks import Role
+from weir.conformance.probe.malformed.marks import MarkKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ TAGS: Final = "KIP-482"
 ALLOCATION: Final = "CVE-2022-34917"
 
 
-class Group(StrEnum):
+class ClassGroup(StrEnum):
     """Classes of one kind. Each version of an API gets cases of every group."""
 
     FRAME = "frame"
@@ -61,7 +61,7 @@ class Class(msgspec.Struct, frozen=True):
     """A class of malformed requests."""
 
     name: str
-    group: Group
+    group: ClassGroup
     expected: Expected
     reference: str
     explanation: str
@@ -76,12 +76,16 @@ class Class(msgspec.Struct, frozen=True):
     """Size (bytes) of each segment; 0 for all bytes at once."""
 
 
-_NOUNS: Final = {Role.ARRAY: "An array", Role.STRING: "A string", Role.BYTES: "A bytes or records field"}
+_NOUNS: Final = {
+    MarkKind.ARRAY: "An array",
+    MarkKind.STRING: "A string",
+    MarkKind.BYTES: "A bytes or records field",
+}
 
 
-def _lengths(role: Role, *, dangerous: bool) -> Iterator[Class]:
+def _lengths(role: MarkKind, *, dangerous: bool) -> Iterator[Class]:
     """Yield the classes of fields with a length. `dangerous`: as in `Class`, for the greatest length."""
-    noun, refused, length = _NOUNS[role], Expected.REFUSED, Group.LENGTH
+    noun, refused, length = _NOUNS[role], Expected.REFUSED, ClassGroup.LENGTH
     text = f"{noun} is longer than the frame."
     yield Class(f"{role}-beyond", length, refused, PRIMITIVES, text, bodies.beyond(role))
     text = f"{noun} has the greatest length that its form allows."
@@ -93,13 +97,13 @@ def _lengths(role: Role, *, dangerous: bool) -> Iterator[Class]:
     name = f"{role}-negative-nullable"
     yield Class(name, length, Expected.EITHER, PRIMITIVES, text, nullable, changes_values=True)
     text = f"{noun} that may not be null is null."
-    yield Class(f"{role}-null", Group.NULL, refused, PRIMITIVES, text, bodies.null(role))
+    yield Class(f"{role}-null", ClassGroup.NULL, refused, PRIMITIVES, text, bodies.null(role))
 
 
 CLASSES: Final = (
     Class(
         "frame-negative",
-        Group.FRAME,
+        ClassGroup.FRAME,
         Expected.CLOSED,
         GUIDE,
         "The frame's length is negative.",
@@ -107,7 +111,7 @@ CLASSES: Final = (
     ),
     Class(
         "frame-huge",
-        Group.FRAME,
+        ClassGroup.FRAME,
         Expected.CLOSED,
         "socket.request.max.bytes",
         "The frame's length is 2 GiB.",
@@ -115,7 +119,7 @@ CLASSES: Final = (
     ),
     Class(
         "frame-beyond",
-        Group.FRAME,
+        ClassGroup.FRAME,
         Expected.CLOSED,
         GUIDE,
         "The frame ends before its length says, and the client ends its side of the connection.",
@@ -124,17 +128,17 @@ CLASSES: Final = (
     ),
     Class(
         "frame-short",
-        Group.FRAME,
+        ClassGroup.FRAME,
         Expected.REFUSED,
         GUIDE,
         "The frame has more bytes than its length says, so that the message is cut.",
         frames.short,
         ends_sending=True,
     ),
-    Class("frame-empty", Group.FRAME, Expected.CLOSED, GUIDE, "The frame's length is 0.", frames.empty),
+    Class("frame-empty", ClassGroup.FRAME, Expected.CLOSED, GUIDE, "The frame's length is 0.", frames.empty),
     Class(
         "header-truncated",
-        Group.HEADER,
+        ClassGroup.HEADER,
         Expected.CLOSED,
         GUIDE,
         "The frame ends within the API key, the version or the correlation id.",
@@ -142,7 +146,7 @@ CLASSES: Final = (
     ),
     Class(
         "client-id-beyond",
-        Group.HEADER,
+        ClassGroup.HEADER,
         Expected.REFUSED,
         GUIDE,
         "The client-id is longer than the frame.",
@@ -150,7 +154,7 @@ CLASSES: Final = (
     ),
     Class(
         "client-id-negative",
-        Group.HEADER,
+        ClassGroup.HEADER,
         Expected.EITHER,
         GUIDE,
         "The client-id's length is -2.",
@@ -158,7 +162,7 @@ CLASSES: Final = (
     ),
     Class(
         "client-id-null",
-        Group.HEADER,
+        ClassGroup.HEADER,
         Expected.USUAL,
         GUIDE,
         "The client-id is null, which the header's schema allows.",
@@ -166,7 +170,7 @@ CLASSES: Final = (
     ),
     Class(
         "client-id-missing",
-        Group.HEADER,
+        ClassGroup.HEADER,
         Expected.REFUSED,
         GUIDE,
         "The frame ends before the client-id.",
@@ -174,7 +178,7 @@ CLASSES: Final = (
     ),
     Class(
         "header-tag-unknown",
-        Group.HEADER,
+        ClassGroup.HEADER,
         Expected.USUAL,
         TAGS,
         "The header has a tagged field that no schema knows.",
@@ -182,7 +186,7 @@ CLASSES: Final = (
     ),
     Class(
         "header-tag-beyond",
-        Group.HEADER,
+        ClassGroup.HEADER,
         Expected.REFUSED,
         TAGS,
         "The header has a tagged field that is longer than the frame.",
@@ -190,7 +194,7 @@ CLASSES: Final = (
     ),
     Class(
         "truncated",
-        Group.TRUNCATED,
+        ClassGroup.TRUNCATED,
         Expected.REFUSED,
         PRIMITIVES,
         "The frame ends before a field.",
@@ -198,18 +202,18 @@ CLASSES: Final = (
     ),
     Class(
         "truncated-within",
-        Group.TRUNCATED,
+        ClassGroup.TRUNCATED,
         Expected.REFUSED,
         PRIMITIVES,
         "The frame ends one byte before the end of a field.",
         bodies.truncated_within,
     ),
-    *_lengths(Role.ARRAY, dangerous=True),
-    *_lengths(Role.STRING, dangerous=False),
-    *_lengths(Role.BYTES, dangerous=True),
+    *_lengths(MarkKind.ARRAY, dangerous=True),
+    *_lengths(MarkKind.STRING, dangerous=False),
+    *_lengths(MarkKind.BYTES, dangerous=True),
     Class(
         "tag-unknown",
-        Group.TAG,
+        ClassGroup.TAG,
         Expected.USUAL,
         TAGS,
         "A struct has a tagged field that no schema knows.",
@@ -217,16 +221,16 @@ CLASSES: Final = (
     ),
     Class(
         "tags-descending",
-        Group.TAG,
+        ClassGroup.TAG,
         Expected.EITHER,
         TAGS,
         "Two tagged fields come in the wrong order.",
         tags.descending,
     ),
-    Class("tag-twice", Group.TAG, Expected.EITHER, TAGS, "A tagged field comes twice.", tags.twice),
+    Class("tag-twice", ClassGroup.TAG, Expected.EITHER, TAGS, "A tagged field comes twice.", tags.twice),
     Class(
         "tag-beyond",
-        Group.TAG,
+        ClassGroup.TAG,
         Expected.REFUSED,
         TAGS,
         "A tagged field is longer than the frame.",
@@ -234,7 +238,7 @@ CLASSES: Final = (
     ),
     Class(
         "tag-size",
-        Group.TAG,
+        ClassGroup.TAG,
         Expected.EITHER,
         TAGS,
         "The size of a tagged field is one more than its value has.",
@@ -242,7 +246,7 @@ CLASSES: Final = (
     ),
     Class(
         "tags-missing",
-        Group.TAG,
+        ClassGroup.TAG,
         Expected.REFUSED,
         TAGS,
         "The count of tagged fields is greater than the number of bytes that follow.",
@@ -250,7 +254,7 @@ CLASSES: Final = (
     ),
     Class(
         "not-utf-8",
-        Group.VALUE,
+        ClassGroup.VALUE,
         Expected.EITHER,
         PRIMITIVES,
         "A string is not UTF-8.",
@@ -259,17 +263,19 @@ CLASSES: Final = (
     ),
     Class(
         "bool-2",
-        Group.VALUE,
+        ClassGroup.VALUE,
         Expected.EITHER,
         PRIMITIVES,
         "A bool has the byte 2.",
         bodies.bool_2,
         changes_values=True,
     ),
-    Class("varint-long", Group.VALUE, Expected.REFUSED, TAGS, "A varint has six bytes.", bodies.varint_long),
+    Class(
+        "varint-long", ClassGroup.VALUE, Expected.REFUSED, TAGS, "A varint has six bytes.", bodies.varint_long
+    ),
     Class(
         "varint-padded",
-        Group.VALUE,
+        ClassGroup.VALUE,
         Expected.EITHER,
         TAGS,
         "A varint has one byte more than it needs.",
@@ -277,7 +283,7 @@ CLASSES: Final = (
     ),
     Class(
         "trailing",
-        Group.VALUE,
+        ClassGroup.VALUE,
         Expected.EITHER,
         GUIDE,
         "Bytes follow the request within its frame.",
@@ -285,7 +291,7 @@ CLASSES: Final = (
     ),
     Class(
         "two-at-once",
-        Group.PACE,
+        ClassGroup.PACE,
         Expected.USUAL,
         ORDER,
         "An ApiVersions request and the well-formed request come in one segment.",
@@ -293,7 +299,7 @@ CLASSES: Final = (
     ),
     Class(
         "byte-by-byte",
-        Group.PACE,
+        ClassGroup.PACE,
         Expected.USUAL,
         ORDER,
         "The well-formed request comes in segments of one byte.",

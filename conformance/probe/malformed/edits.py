@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weir.conformance.probe.malformed.marks import Role
+from weir.conformance.probe.malformed.marks import MarkKind
 from weir.protocol.framing import LENGTH, LENGTH_BYTES
 from weir.protocol.primitives import write_uvarint
 
@@ -43,7 +43,7 @@ def length(mark: Mark, value: int) -> bytes:
     """
     if mark.compact:
         return varint((value + 1) & 0xFFFFFFFF)
-    width = 2 if mark.role is Role.STRING else 4
+    width = 2 if mark.role is MarkKind.STRING else 4
     return value.to_bytes(width, signed=True)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from weir.protocol.schema import Layout, Slot
 
 
-class Role(StrEnum):
+class MarkKind(StrEnum):
     """Kind of a mark."""
 
     FIXED = "fixed"
@@ -45,7 +45,7 @@ class Mark(msgspec.Struct, frozen=True):
 
     path: str
     """Names of the fields from the top, such as "topics.name"; those of the header begin with "header."."""
-    role: Role
+    role: MarkKind
     type: str
     """Name of a primitive type or of a struct; for an array, type of its elements."""
     start: int
@@ -72,7 +72,7 @@ class Marked(msgspec.Struct, frozen=True):
     marks: tuple[Mark, ...]
     """Marks in wire order. Of an array, only the first element has marks."""
 
-    def of(self, *roles: Role) -> list[Mark]:
+    def of(self, *roles: MarkKind) -> list[Mark]:
         """Return the marks of these roles in the body."""
         return [mark for mark in self.marks if mark.role in roles and mark.start >= self.body]
 
@@ -118,16 +118,16 @@ class _Marker:
         at, end = len(self.marks), position + 1
         if self._frame[position] <= 0x7F:
             end = self.struct(slot.struct, end, path + ".", keep=keep)
-        self._add(Role.STRUCT, slot, path, position, position + 1, end, at=at, keep=keep)
+        self._add(MarkKind.STRUCT, slot, path, position, position + 1, end, at=at, keep=keep)
         return end
 
     def _primitive(self, slot: Slot, position: int, path: str, *, keep: bool) -> int:
         if slot.type in FORMATS or slot.type == "uuid":
             end = position + size_min(slot.type, compact=False)
-            self._add(Role.FIXED, slot, path, position, position, end, keep=keep)
+            self._add(MarkKind.FIXED, slot, path, position, position, end, keep=keep)
             return end
         length, content = self._length(slot, position)
-        role = Role.STRING if slot.type == "string" else Role.BYTES
+        role = MarkKind.STRING if slot.type == "string" else MarkKind.BYTES
         end = content + max(length, 0)
         self._add(role, slot, path, position, content, end, length, keep=keep)
         return end
@@ -137,7 +137,7 @@ class _Marker:
         at, end = len(self.marks), content
         for index in range(count):
             end = self._element(slot, end, path, keep=keep and index == 0)
-        self._add(Role.ARRAY, slot, path, position, content, end, count, at=at, keep=keep)
+        self._add(MarkKind.ARRAY, slot, path, position, content, end, count, at=at, keep=keep)
         return end
 
     def _element(self, slot: Slot, position: int, path: str, *, keep: bool) -> int:
@@ -158,9 +158,9 @@ class _Marker:
             size, inside = read_uvarint(self._frame, size_at, len(self._frame))
             position = inside + size
             if (slot := known.get(tag)) is not None:
-                self._add(Role.TAG, slot, path + slot.name, size_at, inside, position, size, keep=keep)
+                self._add(MarkKind.TAG, slot, path + slot.name, size_at, inside, position, size, keep=keep)
         if keep:
-            tags = Mark(path + "tags", Role.TAGS, "", start, content, position, False, True, count)
+            tags = Mark(path + "tags", MarkKind.TAGS, "", start, content, position, False, True, count)
             self.marks.insert(at, tags)
         return position
 
@@ -173,7 +173,7 @@ class _Marker:
 
     def _add(
         self,
-        role: Role,
+        role: MarkKind,
         slot: Slot,
         path: str,
         start: int,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from weir.conformance.probe.case import Case, Outcome
-from weir.conformance.probe.malformed.classes import CLASSES, Class, Expected, Group
+from weir.conformance.probe.case import Case, CaseOutcome
+from weir.conformance.probe.malformed.classes import CLASSES, Class, ClassGroup, Expected
 from weir.conformance.probe.malformed.marks import mark
 from weir.protocol import schema
 from weir.protocol.api import ApiKey
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
     from weir.conformance.probe.malformed.marks import Marked
 
-ANSWERED: Final = frozenset({Outcome.ANSWER, Outcome.ERROR})
-_REFUSED: Final = frozenset({Outcome.ERROR, Outcome.CLOSED})
+ANSWERED: Final = frozenset({CaseOutcome.ANSWER, CaseOutcome.ERROR})
+_REFUSED: Final = frozenset({CaseOutcome.ERROR, CaseOutcome.CLOSED})
 _REFUSALS: Final = frozenset({int(ErrorCode.INVALID_REQUEST), int(ErrorCode.UNKNOWN_SERVER_ERROR)})
 _COUNTS: Final = {
-    Group.FRAME: 2,
-    Group.HEADER: 2,
-    Group.TRUNCATED: 2,
-    Group.LENGTH: 3,
-    Group.NULL: 1,
-    Group.TAG: 2,
-    Group.VALUE: 2,
-    Group.PACE: 1,
+    ClassGroup.FRAME: 2,
+    ClassGroup.HEADER: 2,
+    ClassGroup.TRUNCATED: 2,
+    ClassGroup.LENGTH: 3,
+    ClassGroup.NULL: 1,
+    ClassGroup.TAG: 2,
+    ClassGroup.VALUE: 2,
+    ClassGroup.PACE: 1,
 }
 """Maximum number of cases of a group, per version."""
 _FIXED_VALUES: Final = frozenset(
@@ -57,7 +57,7 @@ group that the probe does not remove.
 
 
 def cases(
-    frame: bytes, seed: int, *, usual: frozenset[Outcome] = ANSWERED, harmless: bool = True
+    frame: bytes, seed: int, *, usual: frozenset[CaseOutcome] = ANSWERED, harmless: bool = True
 ) -> list[Case]:
     """Return malformed variants of a well-formed request, about 15. Each version of an API gets other
     classes, so that its versions together have them all.
@@ -69,13 +69,13 @@ def cases(
     marked = mark(frame)
     return [
         found
-        for group in Group
+        for group in ClassGroup
         for cls in _chosen(marked, group, seed, harmless=harmless)
         if (found := _case(cls, marked, seed, usual)) is not None
     ]
 
 
-def _chosen(marked: Marked, group: Group, seed: int, *, harmless: bool) -> Iterable[Class]:
+def _chosen(marked: Marked, group: ClassGroup, seed: int, *, harmless: bool) -> Iterable[Class]:
     """Return the classes of a group for this version: as many as the group permits, beginning where the
     version before has ended.
     """
@@ -87,7 +87,8 @@ def _chosen(marked: Marked, group: Group, seed: int, *, harmless: bool) -> Itera
 
 def _applies(cls: Class, marked: Marked, *, harmless: bool) -> bool:
     if not harmless and (
-        cls.group not in (Group.FRAME, Group.HEADER) or cls.expected in (Expected.USUAL, Expected.EITHER)
+        cls.group not in (ClassGroup.FRAME, ClassGroup.HEADER)
+        or cls.expected in (Expected.USUAL, Expected.EITHER)
     ):
         return False
     if cls.changes_values and marked.api_key in _FIXED_VALUES:
@@ -95,7 +96,7 @@ def _applies(cls: Class, marked: Marked, *, harmless: bool) -> bool:
     return next(cls.make(marked), None) is not None
 
 
-def _case(cls: Class, marked: Marked, seed: int, usual: frozenset[Outcome]) -> Case | None:
+def _case(cls: Class, marked: Marked, seed: int, usual: frozenset[CaseOutcome]) -> Case | None:
     api = schema.api(marked.api_key)
     assert api is not None  # the frame was marked
     prefix = f"{api.name}/v{marked.version}/{cls.name}"
@@ -117,10 +118,10 @@ def _case(cls: Class, marked: Marked, seed: int, usual: frozenset[Outcome]) -> C
 
 
 def _permitted(
-    expected: Expected, usual: frozenset[Outcome]
-) -> tuple[frozenset[Outcome], frozenset[int] | None]:
+    expected: Expected, usual: frozenset[CaseOutcome]
+) -> tuple[frozenset[CaseOutcome], frozenset[int] | None]:
     if expected is Expected.CLOSED:
-        return frozenset({Outcome.CLOSED}), None
+        return frozenset({CaseOutcome.CLOSED}), None
     if expected is Expected.REFUSED:
         return _REFUSED, _REFUSALS
     return (usual, None) if expected is Expected.USUAL else (usual | _REFUSED, None)

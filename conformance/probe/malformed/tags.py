@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from weir.conformance.probe.malformed.edits import replaced, varint
-from weir.conformance.probe.malformed.marks import Role
+from weir.conformance.probe.malformed.marks import MarkKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,37 +19,37 @@ _SECOND: Final = 5001
 
 def unknown(marked: Marked) -> Iterator[tuple[str, bytes]]:
     """Yield structs with one more tagged field."""
-    for mark in marked.of(Role.TAGS):
+    for mark in marked.of(MarkKind.TAGS):
         yield mark.path, _with(marked, mark, _tag(_FIRST))
 
 
 def descending(marked: Marked) -> Iterator[tuple[str, bytes]]:
     """Yield structs with two tagged fields in the wrong order."""
-    for mark in marked.of(Role.TAGS):
+    for mark in marked.of(MarkKind.TAGS):
         yield mark.path, _with(marked, mark, _tag(_SECOND), _tag(_FIRST))
 
 
 def twice(marked: Marked) -> Iterator[tuple[str, bytes]]:
     """Yield structs with the same tagged field twice."""
-    for mark in marked.of(Role.TAGS):
+    for mark in marked.of(MarkKind.TAGS):
         yield mark.path, _with(marked, mark, _tag(_FIRST), _tag(_FIRST))
 
 
 def beyond(marked: Marked) -> Iterator[tuple[str, bytes]]:
     """Yield structs with a tagged field that is longer than the frame."""
-    for mark in marked.of(Role.TAGS):
+    for mark in marked.of(MarkKind.TAGS):
         yield mark.path, _with(marked, mark, _tag(_FIRST, size=len(marked.frame)))
 
 
 def wrong_size(marked: Marked) -> Iterator[tuple[str, bytes]]:
     """Yield tagged fields whose size is one more than their value has."""
-    for mark in marked.of(Role.TAG):
+    for mark in marked.of(MarkKind.TAG):
         yield mark.path, replaced(marked.frame, mark.start, mark.content, varint(mark.length + 1))
 
 
 def missing(marked: Marked) -> Iterator[tuple[str, bytes]]:
     """Yield structs whose count of tagged fields is greater than the number of bytes that follow."""
-    for mark in marked.of(Role.TAGS):
+    for mark in marked.of(MarkKind.TAGS):
         count = varint(len(marked.frame) - mark.content + 1)
         yield mark.path, replaced(marked.frame, mark.start, mark.content, count)
 

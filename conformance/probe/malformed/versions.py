@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from weir.conformance.probe.case import Case, Outcome
+from weir.conformance.probe.case import Case, CaseOutcome
 from weir.conformance.probe.link import CLIENT_ID
 from weir.conformance.probe.malformed.edits import framed
 from weir.protocol import schema
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _CORRELATION_ID: Final = 77
 _UNKNOWN_APIS: Final = (-1, 999, 0x7FFF)
 _UNSUPPORTED: Final = frozenset({int(ErrorCode.UNSUPPORTED_VERSION)})
-_REFUSED: Final = frozenset({Outcome.CLOSED, Outcome.ERROR})
+_REFUSED: Final = frozenset({CaseOutcome.CLOSED, CaseOutcome.ERROR})
 
 
 def version_cases(offered: Mapping[int, VersionRange]) -> Iterator[Case]:
@@ -45,7 +45,7 @@ def version_cases(offered: Mapping[int, VersionRange]) -> Iterator[Case]:
                 api_key,
                 0,
                 _frame(api_key, 0, flexible=False),
-                frozenset({Outcome.CLOSED}),
+                frozenset({CaseOutcome.CLOSED}),
                 reference="protocol guide: Api Keys",
             )
 
@@ -61,7 +61,7 @@ def _case(name: str, api_key: int, version: int, data: bytes) -> Case:
         api_key,
         0 if is_negotiation else version,
         data,
-        frozenset({Outcome.ERROR}) if demanded else _REFUSED,
+        frozenset({CaseOutcome.ERROR}) if demanded else _REFUSED,
         errors=_UNSUPPORTED,
         reference="KIP-511" if is_negotiation else "KIP-35",
     )

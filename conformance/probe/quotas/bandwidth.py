@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from weir.conformance.probe.quotas import judgement, requests
 from weir.conformance.probe.quotas.client import ProbeClient
-from weir.conformance.probe.quotas.jobs import ClientQuota, Finding, Job, checks_of, has_throttle_field
+from weir.conformance.probe.quotas.jobs import ClientQuota, Job, QuotaFinding, checks_of, has_throttle_field
 from weir.protocol.api import ApiKey
 from weir.protocol.messages import FetchResponse, ProduceResponse
 
@@ -58,7 +58,7 @@ def _job(stage: Stage, kind: str, api_key: ApiKey, version: int, key: str) -> Jo
     )
 
 
-def _run(stage: Stage, client_id: str, stem: str, api_key: ApiKey, version: int) -> Iterator[Finding]:
+def _run(stage: Stage, client_id: str, stem: str, api_key: ApiKey, version: int) -> Iterator[QuotaFinding]:
     small, large = _messages(stage, api_key, version)
     with (
         ProbeClient(stage.leader, client_id) as client,
@@ -76,7 +76,7 @@ def _run(stage: Stage, client_id: str, stem: str, api_key: ApiKey, version: int)
         other_answer = other.ask(small(), api_key, version)
         if api_key is ApiKey.FETCH and stage.prompt:
             elsewhere = own.ask(small(), api_key, version)
-            yield Finding(f"{stem}/no-records-elsewhere", _without_records(elsewhere))
+            yield QuotaFinding(f"{stem}/no-records-elsewhere", _without_records(elsewhere))
         if not stage.prompt:
             throttled = client.receive(throttled_asked)
             next_asked = client.send(requests.brokers(), ApiKey.METADATA, METADATA_VERSION)
@@ -85,22 +85,24 @@ def _run(stage: Stage, client_id: str, stem: str, api_key: ApiKey, version: int)
     throttle_ms: float = throttled.throttle_ms
     if has_throttle_field(api_key, version):
         told = judgement.byte_throttle(throttled.throttle_ms, charged, RATE, stage.window)
-        yield Finding(f"{stem}/throttle-field", told, errors_of(throttled))
+        yield QuotaFinding(f"{stem}/throttle-field", told, errors_of(throttled))
     else:  # the response cannot tell the throttle time
         throttle_ms = (charged / RATE - stage.window.most_s) * 1000
     next_ms = _since(throttled_asked, following)
-    yield Finding(
+    yield QuotaFinding(
         f"{stem}/mute", judgement.mute(throttle_ms, throttled.took_ms, next_ms, prompt=stage.prompt)
     )
     waited_ms = _since(throttled_asked, own_answer)
-    yield Finding(f"{stem}/own-connection", judgement.not_muted("the same client", waited_ms, throttle_ms))
+    yield QuotaFinding(
+        f"{stem}/own-connection", judgement.not_muted("the same client", waited_ms, throttle_ms)
+    )
     waited_ms = _since(throttled_asked, other_answer)
     complaint = judgement.not_muted("another client-id", waited_ms, throttle_ms)
-    yield Finding(
+    yield QuotaFinding(
         f"{stem}/other-client", complaint or _below("", other_answer).complaint, errors_of(other_answer)
     )
     if api_key is ApiKey.FETCH and stage.prompt:
-        yield Finding(f"{stem}/no-records", _without_records(throttled))
+        yield QuotaFinding(f"{stem}/no-records", _without_records(throttled))
 
 
 def _messages(
@@ -114,11 +116,13 @@ def _messages(
     return partial(make, SMALL_BYTES), partial(make, LARGE_BYTES)
 
 
-def _below(name: str, answer: Answer) -> Finding:
+def _below(name: str, answer: Answer) -> QuotaFinding:
     errors = errors_of(answer)
     if errors:
-        return Finding(name, f"the request failed with error codes {', '.join(map(str, errors))}", errors)
-    return Finding(name, judgement.below_quota(answer.throttle_ms))
+        return QuotaFinding(
+            name, f"the request failed with error codes {', '.join(map(str, errors))}", errors
+        )
+    return QuotaFinding(name, judgement.below_quota(answer.throttle_ms))
 
 
 def _charge(answer: Answer) -> int:
@@ -166,7 +170,7 @@ def _unanswered_job(stage: Stage, version: int) -> Job:
     )
 
 
-def _run_unanswered(stage: Stage, client_id: str, name: str, version: int) -> Iterator[Finding]:
+def _run_unanswered(stage: Stage, client_id: str, name: str, version: int) -> Iterator[QuotaFinding]:
     """A producer that wants no response is muted, too. The charge is counted when the records are written, so
     the wait begins a little after the request.
     """
@@ -177,4 +181,4 @@ def _run_unanswered(stage: Stage, client_id: str, name: str, version: int) -> It
         following = client.ask(requests.brokers(), ApiKey.METADATA, METADATA_VERSION)
     least_ms = (asked.bytes / RATE - stage.window.most_s) * 1000
     begun_ms = (begun_s - asked.at_s) * 1000 + (stage.window.most_s - stage.window.least_s) * 1000
-    yield Finding(name, judgement.mute(least_ms, begun_ms, _since(asked, following), prompt=True))
+    yield QuotaFinding(name, judgement.mute(least_ms, begun_ms, _since(asked, following), prompt=True))

@@ -7,7 +7,7 @@ from typing import Final, Self
 
 import msgspec
 
-from weir.conformance.probe.link import Target, decode, frame
+from weir.conformance.probe.link import ProbeTarget, decode, frame
 from weir.conformance.probe.login import Login, connect
 from weir.protocol.api import ApiKey
 from weir.protocol.error_codes import ErrorCode
@@ -20,10 +20,10 @@ _NEW: Final = 3
 _UNSUPPORTED: Final = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2)
 
 
-class Endpoint(msgspec.Struct, frozen=True):
+class BrokerEndpoint(msgspec.Struct, frozen=True):
     """A broker, and the login there."""
 
-    target: Target
+    target: ProbeTarget
     login: Login | None = None
 
 
@@ -63,7 +63,7 @@ class Answer(msgspec.Struct, frozen=True):
 class ProbeClient:
     """One connection under a client-id. Use it in a `with` block. All methods raise LinkError."""
 
-    def __init__(self, endpoint: Endpoint, client_id: str) -> None:
+    def __init__(self, endpoint: BrokerEndpoint, client_id: str) -> None:
         """Connect and log in. Raises RefusedError, LoginError."""
         self.client_id = client_id
         self._link = connect(endpoint.target, endpoint.login)

@@ -8,15 +8,15 @@ from uuid import UUID
 
 import msgspec
 
-from weir.conformance.probe.case import Outcome, Result
+from weir.conformance.probe.case import CaseOutcome, Result
 from weir.conformance.probe.link import (
     ClosedError,
+    ConversationError,
     HungError,
-    LinkError,
     RefusedError,
     UnreadableError,
 )
-from weir.conformance.probe.quotas.client import Endpoint
+from weir.conformance.probe.quotas.client import BrokerEndpoint
 from weir.conformance.probe.quotas.judgement import Window
 from weir.protocol import schema
 from weir.protocol.api import ApiKey
@@ -32,11 +32,11 @@ NEWER_FETCH: Final = 4
 """Brokers from 4.0 on do not accept Produce before v3, and Fetch before v4 (KIP-896). They advertise Produce
 from v0 on nevertheless, because librdkafka demands that (KAFKA-18659).
 """
-_OUTCOMES: Final[Mapping[type[LinkError], Outcome]] = {
-    RefusedError: Outcome.REFUSED,
-    ClosedError: Outcome.CLOSED,
-    HungError: Outcome.HUNG,
-    UnreadableError: Outcome.UNREADABLE,
+_OUTCOMES: Final[Mapping[type[ConversationError], CaseOutcome]] = {
+    RefusedError: CaseOutcome.REFUSED,
+    ClosedError: CaseOutcome.CLOSED,
+    HungError: CaseOutcome.HUNG,
+    UnreadableError: CaseOutcome.UNREADABLE,
 }
 
 
@@ -53,9 +53,9 @@ class ClientQuota(msgspec.Struct, frozen=True):
 class Stage(msgspec.Struct, frozen=True):
     """All that jobs share."""
 
-    leader: Endpoint
+    leader: BrokerEndpoint
     """Leader of the scratch topic's partition 0, which has 20 kB of records."""
-    controller: Endpoint
+    controller: BrokerEndpoint
     versions: Mapping[int, VersionRange]
     """Versions that the target advertises and that the schemas have, by API key."""
     topic: str
@@ -85,7 +85,7 @@ class Check(msgspec.Struct, frozen=True):
     version: int
 
 
-class Finding(msgspec.Struct, frozen=True):
+class QuotaFinding(msgspec.Struct, frozen=True):
     """The judgement of one check."""
 
     name: str
@@ -100,7 +100,7 @@ class Job(msgspec.Struct, frozen=True):
 
     checks: tuple[Check, ...]
     quotas: tuple[ClientQuota, ...]
-    run: Callable[[Stage], Iterator[Finding]]
+    run: Callable[[Stage], Iterator[QuotaFinding]]
     alters: bool = False
     """True if the job itself alters quotas."""
 
@@ -123,35 +123,35 @@ def results(job: Job, stage: Stage) -> list[Result]:
     """Run a job. Return a result for each of its checks, in their order. If the conversation ends, the
     remaining checks fail.
     """
-    findings: dict[str, Finding] = {}
+    findings: dict[str, QuotaFinding] = {}
     ended = "the profile made no such check: please report it"
-    outcome = Outcome.ANSWER
+    outcome = CaseOutcome.ANSWER
     try:
         for finding in job.run(stage):
             findings[finding.name] = finding
-    except LinkError as error:
+    except ConversationError as error:
         ended = f"the conversation ended before this check: {str(error) or type(error).__name__}"
-        outcome = _OUTCOMES.get(type(error), Outcome.CLOSED)
-    missing = (Finding(check.name, ended) for check in job.checks if check.name not in findings)
+        outcome = _OUTCOMES.get(type(error), CaseOutcome.CLOSED)
+    missing = (QuotaFinding(check.name, ended) for check in job.checks if check.name not in findings)
     findings |= {finding.name: finding for finding in missing}
     return [
         _result(
             check,
             findings[check.name],
-            Outcome.ANSWER if findings[check.name].complaint != ended else outcome,
+            CaseOutcome.ANSWER if findings[check.name].complaint != ended else outcome,
         )
         for check in job.checks
     ]
 
 
-def _result(check: Check, finding: Finding, outcome: Outcome) -> Result:
+def _result(check: Check, finding: QuotaFinding, outcome: CaseOutcome) -> Result:
     known = schema.api(check.api_key)
     errors = sorted({code for code in finding.errors if code})
     return Result(
         case=check.name,
         api=f"API {check.api_key}" if known is None else known.name,
         version=check.version,
-        outcome=Outcome.ERROR if errors and outcome is Outcome.ANSWER else outcome,
+        outcome=CaseOutcome.ERROR if errors and outcome is CaseOutcome.ANSWER else outcome,
         errors=errors,
         passed=not finding.complaint,
         message=finding.complaint,

@@ -19,7 +19,7 @@ import msgspec
 from weir.conformance.probe.quotas import judgement, requests
 from weir.conformance.probe.quotas.bandwidth import METADATA_VERSION
 from weir.conformance.probe.quotas.client import ProbeClient
-from weir.conformance.probe.quotas.jobs import ClientQuota, Finding, Job, checks_of, has_throttle_field
+from weir.conformance.probe.quotas.jobs import ClientQuota, Job, QuotaFinding, checks_of, has_throttle_field
 from weir.protocol.api import ApiKey
 from weir.protocol.messages import (
     CreatePartitionsResponse,
@@ -40,7 +40,7 @@ PARTITIONS: Final = 3
 """Number of partitions that the first request creates or deletes: more than the whole bucket."""
 
 
-class Api(msgspec.Struct, frozen=True):
+class MutationApi(msgspec.Struct, frozen=True):
     """One of the three APIs."""
 
     kind: str
@@ -59,7 +59,7 @@ class Api(msgspec.Struct, frozen=True):
 
 
 APIS: Final = (
-    Api(
+    MutationApi(
         kind="create-topics",
         name="CreateTopics",
         api_key=ApiKey.CREATE_TOPICS,
@@ -68,7 +68,7 @@ APIS: Final = (
         first=lambda _version, stem: requests.create_topics({f"{stem}-a": PARTITIONS}),
         second=lambda _version, stem: requests.create_topics({f"{stem}-b": 1}),
     ),
-    Api(
+    MutationApi(
         kind="create-partitions",
         name="CreatePartitions",
         api_key=ApiKey.CREATE_PARTITIONS,
@@ -77,7 +77,7 @@ APIS: Final = (
         first=lambda _version, stem: requests.create_partitions(f"{stem}-a", 1 + PARTITIONS),
         second=lambda _version, stem: requests.create_partitions(f"{stem}-b", 2),
     ),
-    Api(
+    MutationApi(
         kind="delete-topics",
         name="DeleteTopics",
         api_key=ApiKey.DELETE_TOPICS,
@@ -116,11 +116,11 @@ def jobs(stage: Stage) -> Iterator[Job]:
             yield _job(stage, api, version)
 
 
-def _stem(stage: Stage, api: Api, version: int) -> str:
+def _stem(stage: Stage, api: MutationApi, version: int) -> str:
     return f"{stage.prefix}{api.kind}-v{version}"
 
 
-def _job(stage: Stage, api: Api, version: int) -> Job:
+def _job(stage: Stage, api: MutationApi, version: int) -> Job:
     names = [
         "admitted",
         "throttle-field",
@@ -137,7 +137,7 @@ def _job(stage: Stage, api: Api, version: int) -> Job:
     )
 
 
-def _run(stage: Stage, api: Api, version: int) -> Iterator[Finding]:
+def _run(stage: Stage, api: MutationApi, version: int) -> Iterator[QuotaFinding]:
     stem = f"quotas/{api.kind}/v{version}"
     client_id = _stem(stage, api, version)
     strict = version >= api.strict_from
@@ -151,21 +151,21 @@ def _run(stage: Stage, api: Api, version: int) -> Iterator[Finding]:
         complaint = _admitted(first)
         if strict and not complaint:
             complaint = judgement.below_quota(first.throttle_ms)
-        yield Finding(f"{stem}/admitted", complaint, _errors(first))
+        yield QuotaFinding(f"{stem}/admitted", complaint, _errors(first))
         later = (client if strict else second).ask(api.second(version, client_id), api.api_key, version)
         throttled = later if strict else first
         following = client.ask(requests.brokers(), ApiKey.METADATA, METADATA_VERSION)
     code = next(iter(_errors(later)), 0)
     refused = judgement.refusal(code, api.name, version, api.strict_from)
-    yield Finding(f"{stem}/{'error-89' if strict else 'no-error-89'}", refused, _errors(later))
+    yield QuotaFinding(f"{stem}/{'error-89' if strict else 'no-error-89'}", refused, _errors(later))
     if not has_throttle_field(api.api_key, version):
         return
     elapsed_ms = (throttled.at_s - first.asked.at_s) * 1000
     told = judgement.mutation_throttle(throttled.throttle_ms, owed, RATE, elapsed_ms)
-    yield Finding(f"{stem}/throttle-field", told, _errors(throttled))
+    yield QuotaFinding(f"{stem}/throttle-field", told, _errors(throttled))
     next_ms = (following.at_s - throttled.asked.at_s) * 1000
     complaint = judgement.mute(throttled.throttle_ms, throttled.took_ms, next_ms, prompt=stage.prompt)
-    yield Finding(f"{stem}/mute", complaint)
+    yield QuotaFinding(f"{stem}/mute", complaint)
 
 
 def _admitted(answer: Answer) -> str:

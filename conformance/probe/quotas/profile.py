@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from weir.conformance.probe.link import Target
+from weir.conformance.probe.link import ProbeTarget
 from weir.conformance.probe.quotas import bandwidth, mutations, rates, request_time, table
-from weir.conformance.probe.quotas.client import Endpoint, ProbeClient
+from weir.conformance.probe.quotas.client import BrokerEndpoint, ProbeClient
 from weir.conformance.probe.quotas.jobs import ClientQuota, Stage, advertised, results
 from weir.conformance.probe.quotas.staging import prepared, stage_of
 from weir.conformance.probe.requests.names import PREFIX
@@ -41,7 +41,7 @@ class QuotaProfile:
 
     def __init__(
         self,
-        target: Target,
+        target: ProbeTarget,
         login: Login | None = None,
         *,
         set_for_run: str | None = None,
@@ -56,7 +56,7 @@ class QuotaProfile:
         self._alters = set_for_run is None
         self._only = only
         patient = msgspec.structs.replace(target, timeout_s=max(ANSWER_S, target.timeout_s))
-        self._place = Endpoint(patient, login)
+        self._place = BrokerEndpoint(patient, login)
         prefix = f"{PREFIX}{set_for_run or new_run()}-"
         with ProbeClient(self._place, prefix + "versions") as client:
             offered = client.offered()
@@ -92,7 +92,7 @@ class QuotaProfile:
                 yield from (result for result in found if self._only(result.case))
 
 
-def _bare_stage(endpoint: Endpoint, offered: Mapping[int, VersionRange], prefix: str) -> Stage:
+def _bare_stage(endpoint: BrokerEndpoint, offered: Mapping[int, VersionRange], prefix: str) -> Stage:
     """Return a stage for which jobs can be made, but not run."""
     return Stage(endpoint, endpoint, advertised(offered), "", ZERO_UUID, prefix)
 

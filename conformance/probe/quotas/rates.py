@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from weir.conformance.probe.quotas import judgement, requests
 from weir.conformance.probe.quotas.client import ProbeClient
-from weir.conformance.probe.quotas.jobs import Check, ClientQuota, Finding, Job
+from weir.conformance.probe.quotas.jobs import Check, ClientQuota, Job, QuotaFinding
 from weir.protocol.api import ApiKey
 from weir.protocol.messages import FetchResponse
 
@@ -49,7 +49,7 @@ def jobs(stage: Stage) -> Iterator[Job]:
             )
 
 
-def _run(stage: Stage, client_id: str, api_key: ApiKey, version: int, name: str) -> Iterator[Finding]:
+def _run(stage: Stage, client_id: str, api_key: ApiKey, version: int, name: str) -> Iterator[QuotaFinding]:
     make = requests.fetch if api_key is ApiKey.FETCH else requests.produce
     charges: list[tuple[float, int]] = []
     with ProbeClient(stage.leader, client_id) as client:
@@ -63,7 +63,7 @@ def _run(stage: Stage, client_id: str, api_key: ApiKey, version: int, name: str)
                 due_s = begun_s + sum(size for _at_s, size in charges) / RATE
                 time.sleep(max(0.0, due_s - time.monotonic()))
     complaint = judgement.rate(charges, even_until_s + SETTLING_S, until_s, RATE)
-    yield Finding(name, complaint)
+    yield QuotaFinding(name, complaint)
 
 
 def charge(answer: Answer) -> int:

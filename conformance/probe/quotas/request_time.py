@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from weir.conformance.probe.quotas import harmless, judgement, requests
 from weir.conformance.probe.quotas.bandwidth import METADATA_VERSION, UNLIMITED
 from weir.conformance.probe.quotas.client import ProbeClient
-from weir.conformance.probe.quotas.jobs import ClientQuota, Finding, Job, checks_of, has_throttle_field
+from weir.conformance.probe.quotas.jobs import ClientQuota, Job, QuotaFinding, checks_of, has_throttle_field
 from weir.protocol import schema
 from weir.protocol.api import ApiKey
 
@@ -51,7 +51,9 @@ def _job(stage: Stage, api_key: int, versions: Sequence[int]) -> Job:
     )
 
 
-def _run(stage: Stage, client_id: str, stem: str, api_key: int, versions: Sequence[int]) -> Iterator[Finding]:
+def _run(
+    stage: Stage, client_id: str, stem: str, api_key: int, versions: Sequence[int]
+) -> Iterator[QuotaFinding]:
     with (
         ProbeClient(stage.leader, client_id) as client,
         ProbeClient(stage.leader, stage.prefix + UNLIMITED) as other,
@@ -62,12 +64,12 @@ def _run(stage: Stage, client_id: str, stem: str, api_key: int, versions: Sequen
             assert message is not None  # `jobs` has left out other versions
             name = f"{stem}/v{version}"
             free = other.ask(message, api_key, version)
-            yield Finding(f"{name}/below-quota", judgement.below_quota(free.throttle_ms))
+            yield QuotaFinding(f"{name}/below-quota", judgement.below_quota(free.throttle_ms))
             answer = client.ask(message, api_key, version)
             if before is not None:
                 yield before.finding(stage, answer)
             told = judgement.request_throttle(answer.throttle_ms, stage.window)
-            yield Finding(f"{name}/throttle-field", told)
+            yield QuotaFinding(f"{name}/throttle-field", told)
             before = _Throttled(
                 f"{name}/mute", answer, max(answer.asked.at_s, before.ends_s if before else 0)
             )
@@ -88,9 +90,9 @@ class _Throttled(NamedTuple):
         """Time (s) at which the mute may end at the earliest."""
         return self.begun_s + self.answer.throttle_ms / 1000
 
-    def finding(self, stage: Stage, following: Answer) -> Finding:
+    def finding(self, stage: Stage, following: Answer) -> QuotaFinding:
         """Judge the mute, by the next response."""
         first_ms = (self.answer.at_s - self.begun_s) * 1000
         next_ms = (following.at_s - self.begun_s) * 1000
         complaint = judgement.mute(self.answer.throttle_ms, first_ms, next_ms, prompt=stage.prompt)
-        return Finding(self.name, complaint)
+        return QuotaFinding(self.name, complaint)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from weir.conformance.probe.link import LinkError
+from weir.conformance.probe.link import ConversationError
 from weir.conformance.probe.quotas import bandwidth, mutations, request_time, requests, table
 from weir.conformance.probe.quotas.client import ProbeClient
 from weir.conformance.probe.quotas.jobs import ClientQuota
@@ -20,7 +20,7 @@ from weir.protocol.values import ZERO_UUID
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from weir.conformance.probe.quotas.client import Endpoint
+    from weir.conformance.probe.quotas.client import BrokerEndpoint
     from weir.conformance.probe.quotas.jobs import Stage
 
 RECORD_BYTES: Final = 900
@@ -34,7 +34,7 @@ _IDS_IN_METADATA: Final = 10
 @contextmanager
 def prepared(stage: Stage, alters: bool, quotas: Sequence[ClientQuota], notes: list[str]) -> Iterator[None]:
     """Write records, create topics, and set quotas if `alters`. In the end, delete the topics and remove the
-    quotas. `notes`: gets lines about what could not be done. Raises UnusableError, LinkError.
+    quotas. `notes`: gets lines about what could not be done. Raises UnusableError, ConversationError.
     """
     mutates = any(quota.key == "controller_mutation_rate" for quota in quotas)
     canary = ClientQuota(stage.prefix + "canary", "request_percentage", request_time.PERCENT)
@@ -51,14 +51,14 @@ def prepared(stage: Stage, alters: bool, quotas: Sequence[ClientQuota], notes: l
         if alters:
             try:
                 _alter(stage, [*quotas, canary], remove=True)
-            except (UnusableError, LinkError) as error:
+            except (UnusableError, ConversationError) as error:
                 notes.append(f"the quotas of client-ids {stage.prefix}* are still set: {error}")
         if mutates:
             _delete(stage, notes)
 
 
-def stage_of(endpoint: Endpoint, bare: Stage, topic: str) -> Stage:
-    """Add the leader and the id of a topic, and the controller. Raises UnusableError, LinkError."""
+def stage_of(endpoint: BrokerEndpoint, bare: Stage, topic: str) -> Stage:
+    """Add the leader and the id of a topic, and the controller. Raises UnusableError, ConversationError."""
     version = min(bare.of(ApiKey.METADATA).max, METADATA_MAX)
     found: list[Stage] = []
 
@@ -119,7 +119,7 @@ def _missing(stage: Stage, client_id: str) -> list[str]:
     return lines
 
 
-def _in_force(endpoint: Endpoint, client_id: str) -> bool:
+def _in_force(endpoint: BrokerEndpoint, client_id: str) -> bool:
     return until(lambda: table.throttle_ms(endpoint, client_id) > 0, table.IN_FORCE_S)
 
 
@@ -148,7 +148,7 @@ def _delete(stage: Stage, notes: list[str]) -> None:
         with ProbeClient(stage.controller, stage.prefix + "admin") as client:
             request = requests.delete_topics(version, mutations.leftovers(stage))
             client.ask(request, ApiKey.DELETE_TOPICS, version)
-    except LinkError as error:
+    except ConversationError as error:
         notes.append(f"topics {stage.prefix}* may be left: {error}")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from weir.conformance.probe.quotas import judgement, requests
 from weir.conformance.probe.quotas.client import ProbeClient
-from weir.conformance.probe.quotas.jobs import Check, ClientQuota, Finding, Job
+from weir.conformance.probe.quotas.jobs import Check, ClientQuota, Job, QuotaFinding
 from weir.conformance.probe.quotas.waiting import until
 from weir.protocol.api import ApiKey
 from weir.protocol.messages import (
@@ -20,7 +20,7 @@ from weir.protocol.messages import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from weir.conformance.probe.quotas.client import Endpoint
+    from weir.conformance.probe.quotas.client import BrokerEndpoint
     from weir.conformance.probe.quotas.jobs import Stage
 
 KEYS: Final = {
@@ -108,7 +108,7 @@ def _describe_name(altered: int, version: int) -> str:
     return f"quotas/describe/v{version}/as-set-by-v{altered}"
 
 
-def _run(stage: Stage, version: int) -> Iterator[Finding]:
+def _run(stage: Stage, version: int) -> Iterator[QuotaFinding]:
     client_id = f"{stage.prefix}described-v{version}"
     strict = stage.of(ApiKey.CREATE_TOPICS).max >= STRICT_CREATE
     wanted = KEYS if strict else {key: KEYS[key] for key in BEFORE_MUTATIONS}
@@ -118,19 +118,19 @@ def _run(stage: Stage, version: int) -> Iterator[Finding]:
     with ProbeClient(stage.leader, stage.prefix + "admin") as client:
         try:
             alter(client, version, quotas, validate_only=True)
-            yield Finding(f"{stem}/validate-only", _same(described(client, newest, client_id), {}))
+            yield QuotaFinding(f"{stem}/validate-only", _same(described(client, newest, client_id), {}))
             alter(client, version, quotas)
             until(lambda: described(client, newest, client_id) == wanted, IN_FORCE_S)
-            yield Finding(f"{stem}/set", _same(described(client, newest, client_id), wanted))
+            yield QuotaFinding(f"{stem}/set", _same(described(client, newest, client_id), wanted))
             for reading in stage.of(ApiKey.DESCRIBE_CLIENT_QUOTAS):
                 found = described(client, reading, client_id)
-                yield Finding(_describe_name(version, reading), _same(found, wanted))
+                yield QuotaFinding(_describe_name(version, reading), _same(found, wanted))
             alter(client, version, quotas, remove=True)
             until(lambda: not described(client, newest, client_id), IN_FORCE_S)
-            yield Finding(f"{stem}/removed", _same(described(client, newest, client_id), {}))
+            yield QuotaFinding(f"{stem}/removed", _same(described(client, newest, client_id), {}))
         except AlterError as error:
             for what in _ALTERED:
-                yield Finding(f"{stem}/{what}", f"the target refused: {error} (KIP-546)")
+                yield QuotaFinding(f"{stem}/{what}", f"the target refused: {error} (KIP-546)")
 
 
 def _same(found: dict[str, float], wanted: dict[str, float]) -> str:
@@ -141,22 +141,22 @@ def _same(found: dict[str, float], wanted: dict[str, float]) -> str:
     )
 
 
-def _run_removed(stage: Stage, client_id: str, version: int, name: str) -> Iterator[Finding]:
+def _run_removed(stage: Stage, client_id: str, version: int, name: str) -> Iterator[QuotaFinding]:
     with ProbeClient(stage.leader, stage.prefix + "admin") as admin:
         if throttle_ms(stage.leader, client_id) == 0:
-            yield Finding(name, "the quota was not in force before it was removed (KIP-546)")
+            yield QuotaFinding(name, "the quota was not in force before it was removed (KIP-546)")
             return
         try:
             alter(admin, version, [ClientQuota(client_id, "request_percentage", 0.00001)], remove=True)
         except AlterError as error:
-            yield Finding(name, f"the target refused: {error} (KIP-546)")
+            yield QuotaFinding(name, f"the target refused: {error} (KIP-546)")
             return
     until(lambda: throttle_ms(stage.leader, client_id) == 0, IN_FORCE_S)
     complaint = judgement.below_quota(throttle_ms(stage.leader, client_id))
-    yield Finding(name, complaint and f"{IN_FORCE_S:g} s after the quota was removed: {complaint}")
+    yield QuotaFinding(name, complaint and f"{IN_FORCE_S:g} s after the quota was removed: {complaint}")
 
 
-def throttle_ms(endpoint: Endpoint, client_id: str) -> int:
+def throttle_ms(endpoint: BrokerEndpoint, client_id: str) -> int:
     """Return the throttle time (ms) that a small request of this client-id gets, on a new connection. Raises
     LinkError.
     """

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
-from weir.conformance.probe.case import Case, Outcome
+from weir.conformance.probe.case import Case, CaseOutcome
 from weir.conformance.probe.link import frame
 from weir.conformance.probe.requests.recipes import HARMFUL, recipe
 from weir.protocol import schema
@@ -39,7 +39,7 @@ RANDOM: Final = "random-"
 CORRELATION_ID: Final = 0x7765_6972
 ELEMENTS: Final = 2
 """Maximum number of elements of an array."""
-ANSWERED: Final = frozenset({Outcome.ANSWER, Outcome.ERROR})
+ANSWERED: Final = frozenset({CaseOutcome.ANSWER, CaseOutcome.ERROR})
 _THROTTLING: Final = {ApiKey.CREATE_TOPICS: 6, ApiKey.CREATE_PARTITIONS: 3, ApiKey.DELETE_TOPICS: 5}
 """API → first version that may have error 89 (KIP-599)."""
 _ANY_VALUE: Final[Mapping[type, Sequence[object]]] = {
@@ -105,7 +105,7 @@ def _case(api_key: int, version: int, shape: str, names: Names, seed: int, offer
     )
 
 
-def _permitted(api_key: int, version: int, shape: str, offered: VersionRange) -> frozenset[Outcome]:
+def _permitted(api_key: int, version: int, shape: str, offered: VersionRange) -> frozenset[CaseOutcome]:
     """Return the outcomes of a well-formed request: an answer, with these exceptions.
 
     Kafka 4 offers Produce 0 to 2 for the sake of librdkafka, without having them (KAFKA-18659). A server that
@@ -114,8 +114,8 @@ def _permitted(api_key: int, version: int, shape: str, offered: VersionRange) ->
     """
     missing = api_key == ApiKey.PRODUCE and version < 3 and offered.max >= 12
     if missing or api_key in (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE):
-        return ANSWERED | {Outcome.CLOSED}
-    return frozenset({Outcome.SILENCE}) if shape == NO_ACKS else ANSWERED
+        return ANSWERED | {CaseOutcome.CLOSED}
+    return frozenset({CaseOutcome.SILENCE}) if shape == NO_ACKS else ANSWERED
 
 
 def _errors(api_key: int, version: int) -> frozenset[int]:

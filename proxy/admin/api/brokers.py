@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weir.proxy.admin.api.operation import Call, Operation, State
+from weir.proxy.admin.api.operation import ApiState, Call, Operation
 from weir.proxy.control.snapshots.filters import Filter
 from weir.proxy.control.snapshots.records import Broker, Brokers
 
@@ -23,7 +23,7 @@ async def _brokers(call: Call) -> Brokers:
     )
 
 
-def _broker(state: State, node_id: int, throttled: int) -> Broker:
+def _broker(state: ApiState, node_id: int, throttled: int) -> Broker:
     server, traffic = state.server, state.traffic
     outage = server.broker_states.outages.get(node_id)
     return Broker(

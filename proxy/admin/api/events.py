@@ -13,7 +13,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from weir.proxy.admin.problems import problem
-from weir.proxy.control.events.hub import Hub, Reader, TooManyReadersError
+from weir.proxy.control.events.hub import EventReader, Hub, TooManyReadersError
 from weir.proxy.control.events.records import Event, to_json
 
 PATH: Final = "/api/events"
@@ -49,15 +49,15 @@ def route(hub: Hub) -> Route:
         except TooManyReadersError as error:
             return problem(503, str(error))
         lost = after is not None and hub.lost(after)
-        return _Events(reader, lost=lost)
+        return _EventStream(reader, lost=lost)
 
     return Route(PATH, events, methods=["GET"])
 
 
-class _Events(StreamingResponse):
+class _EventStream(StreamingResponse):
     """A response that forgets its reader at its end, also if the client goes before the first byte."""
 
-    def __init__(self, reader: Reader, *, lost: bool) -> None:
+    def __init__(self, reader: EventReader, *, lost: bool) -> None:
         self._parts = stream(reader, lost=lost)
         super().__init__(self._parts, media_type=MEDIA_TYPE, headers=_HEADERS)
         self._reader = reader
@@ -70,7 +70,7 @@ class _Events(StreamingResponse):
 
 
 async def stream(
-    reader: Reader, *, lost: bool = False, alive_s: float = ALIVE_S
+    reader: EventReader, *, lost: bool = False, alive_s: float = ALIVE_S
 ) -> AsyncGenerator[bytes, None]:
     """Yield the events of the reader as server-sent events. The last one of a reader that is too slow is
     `closed`. `lost`: begin with `lost`, because older events are not kept.

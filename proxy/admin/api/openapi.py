@@ -40,8 +40,6 @@ READER_ERRORS: Final = {
     503: "Too many readers are connected",
 }
 _REF: Final = "#/components/schemas/{name}"
-_EVENT: Final = "Event.{name}"
-"""Name of the schema of an event, because records have the same names."""
 
 
 def describe(operations: Iterable[Operation], base_path: str) -> dict[str, Any]:
@@ -147,9 +145,8 @@ def _events(details: object) -> dict[str, Any]:
 
 def _event_schemas() -> dict[str, Any]:
     """Return the schemas of all kinds of events, and of `Event`, which is any of them."""
-    ref = _REF.format(name=_EVENT)
-    (any_event,), components = msgspec.json.schema_components([AnyEvent], ref_template=ref)
-    return {"Event": any_event, **{_EVENT.format(name=name): each for name, each in components.items()}}
+    (any_event,), components = msgspec.json.schema_components([AnyEvent], ref_template=_REF)
+    return {"Event": any_event, **components}
 
 
 def _own() -> dict[str, Any]:

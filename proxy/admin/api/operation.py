@@ -14,8 +14,8 @@ from weir.proxy.admin.metrics import Sources as Sources
 from weir.proxy.admin.places import ShortQueue
 from weir.proxy.admin.readiness import Readiness
 from weir.proxy.control.snapshots.history import History
-from weir.proxy.control.snapshots.sources import Sources as SnapshotSources
-from weir.proxy.control.snapshots.traffic import Traffic
+from weir.proxy.control.snapshots.sources import SnapshotSources
+from weir.proxy.control.snapshots.traffic import TrafficRates
 from weir.proxy.control.supervisor import stepwise
 
 if TYPE_CHECKING:
@@ -32,14 +32,14 @@ class NoQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True)
-class State:
+class ApiState:
     """The objects that operations read, shared by all requests."""
 
     sources: Sources
     readiness: Readiness
     snapshots: SnapshotSources
     history: History
-    traffic: Traffic
+    traffic: TrafficRates
     reading: ShortQueue = field(default_factory=ShortQueue)
     """Lock of the reading of large lists: one list at a time, so that memory is bounded."""
     started_s: float = field(default_factory=time.time)
@@ -67,7 +67,7 @@ class State:
 class Call:
     """One request, checked."""
 
-    state: State
+    state: ApiState
     query: msgspec.Struct
     """Parameters, of the operation's type `query`."""
     body: msgspec.Struct | None
@@ -101,15 +101,15 @@ class Operation:
     """True if the operation needs the token everywhere."""
 
 
-def state_of(sources: Sources, readiness: Readiness) -> State:
+def state_of(sources: Sources, readiness: Readiness) -> ApiState:
     """Return the state for these sources, with an empty history. Readiness and traffic become sources of
     conditions.
     """
     server = sources.server
     server.health.sources.insert(0, readiness.conditions)
-    traffic = Traffic(server.counters, server.gauges)
+    traffic = TrafficRates(server.counters, server.gauges)
     server.health.sources.append(lambda: traffic.conditions(sources.now_ms()))
-    return State(
+    return ApiState(
         sources,
         readiness,
         SnapshotSources(

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from weir.proxy.admin.api import brokers, connections, entities, openapi, quotas, reports, routing, status
-from weir.proxy.admin.api.operation import Operation, State
+from weir.proxy.admin.api.operation import ApiState, Operation
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
     *status.OPERATIONS,
@@ -22,7 +22,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
 )
 
 
-def routes(state: State) -> list[Route]:
+def routes(state: ApiState) -> list[Route]:
     """Return the routes of all operations, and of their description."""
     described = msgspec.json.encode(openapi.describe(OPERATIONS, state.server.config.admin_access.base_path))
 

@@ -12,13 +12,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from weir.proxy.admin.access import may_change
-from weir.proxy.admin.api.operation import BODY_BYTES_MAX, Call, Operation, State
+from weir.proxy.admin.api.operation import BODY_BYTES_MAX, ApiState, Call, Operation
 from weir.proxy.admin.problems import ProblemError
 
 JSON = "application/json"
 
 
-def routes(operations: Iterable[Operation], state: State) -> list[Route]:
+def routes(operations: Iterable[Operation], state: ApiState) -> list[Route]:
     """Return one route per path."""
     by_path: defaultdict[str, dict[str, Operation]] = defaultdict(dict)
     for operation in operations:
@@ -26,7 +26,7 @@ def routes(operations: Iterable[Operation], state: State) -> list[Route]:
     return [Route(path, _page(found, state), methods=list(found)) for path, found in by_path.items()]
 
 
-def _page(operations: dict[str, Operation], state: State) -> Callable[[Request], Awaitable[Response]]:
+def _page(operations: dict[str, Operation], state: ApiState) -> Callable[[Request], Awaitable[Response]]:
     async def page(request: Request) -> Response:
         operation = operations["GET" if request.method == "HEAD" else request.method]
         if operation.changes and not may_change(request.scope):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterator
 
-from weir.proxy.admin.api.operation import Call, Operation, State
+from weir.proxy.admin.api.operation import ApiState, Call, Operation
 from weir.proxy.build import VERSION
 from weir.proxy.connection import connection
 from weir.proxy.control.snapshots.records import (
@@ -44,12 +44,12 @@ async def _status(call: Call) -> Status:
     )
 
 
-def _all_in_shadow(state: State) -> bool:
+def _all_in_shadow(state: ApiState) -> bool:
     table = state.sources.quota_registry.in_force
     return bool(table.shadow) and not table.values
 
 
-def _totals(state: State) -> Totals:
+def _totals(state: ApiState) -> Totals:
     traffic = state.traffic
     return Totals(
         connections=traffic.latest.connections.total(),
@@ -61,7 +61,7 @@ def _totals(state: State) -> Totals:
     )
 
 
-def _store(state: State) -> Store:
+def _store(state: ApiState) -> Store:
     store = state.sources.store
     return Store(
         name=store.name,
@@ -72,18 +72,18 @@ def _store(state: State) -> Store:
     )
 
 
-def _usage(state: State) -> Usage:
+def _usage(state: ApiState) -> Usage:
     tally = state.sources.usage
     if tally is None:
         return Usage(enabled=False, dropped=0, error=None)
     return Usage(enabled=True, dropped=sum(tally.dropped.values()), error=tally.failure or None)
 
 
-def _problems(state: State, now_ms: int) -> Iterator[Problem]:
+def _problems(state: ApiState, now_ms: int) -> Iterator[Problem]:
     """Yield the conditions that need an operator."""
     for condition, lasted_ms in state.server.health.look(state.sources.now_ms()):
         since_ms = now_ms - lasted_ms if condition.since_s is None else int(condition.since_s * 1000)
         yield Problem(what=condition.what, since_ms=since_ms, remedy=condition.remedy)
 
 
-OPERATIONS = (Operation("GET", "/api/status", "State of this Weir", Status, _status),)
+OPERATIONS = (Operation("GET", "/api/status", "ApiState of this Weir", Status, _status),)

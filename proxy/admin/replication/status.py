@@ -13,11 +13,11 @@ from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
-from weir.quotas.replication.replication_quotas import Progress, Replica, ReplicationQuotas
+from weir.quotas.replication.replication_quotas import Replica, ReplicaProgress, ReplicationQuotas
 from weir.quotas.replication.throttles import RATE_KEYS, Role
 
 T = TypeVar("T")
-Known: TypeAlias = tuple[Replica, Progress]
+Known: TypeAlias = tuple[Replica, ReplicaProgress]
 """A throttled replica and its progress."""
 
 PATH: Final = "/replication"
@@ -144,7 +144,7 @@ class _Follower:
     def __init__(self) -> None:
         self.replicas = self.in_sync = self.held_back = self.lag = self.stalled_ms = 0
 
-    def add(self, progress: Progress, now_ms: int) -> None:
+    def add(self, progress: ReplicaProgress, now_ms: int) -> None:
         self.replicas += 1
         if progress.is_in_sync:
             self.in_sync += 1
@@ -170,7 +170,9 @@ class _Sums:
         """Replicas that are not in sync, in the order of their first fetches."""
         self.in_sync: list[Known] = []
 
-    def add(self, replica: Replica, progress: Progress, quotas: ReplicationQuotas, now_ms: int) -> None:
+    def add(
+        self, replica: Replica, progress: ReplicaProgress, quotas: ReplicationQuotas, now_ms: int
+    ) -> None:
         topic, partition, node_id = replica
         if quotas.throttles.is_listed(Role.LEADER, topic, partition, progress.leader):
             self._leaders[progress.leader] += 1
@@ -220,7 +222,7 @@ def _brokers(
         )
 
 
-def _replica(replica: Replica, progress: Progress, now_ms: int) -> ReplicaStatus:
+def _replica(replica: Replica, progress: ReplicaProgress, now_ms: int) -> ReplicaStatus:
     rate, bytes_left = progress.rate(now_ms), progress.bytes_left
     return ReplicaStatus(
         replica.topic,

@@ -69,7 +69,7 @@ class TlsError(QuestionError):
         super().__init__(text, reachable=False, foreign=False)
 
 
-class ClosedError(QuestionError):
+class BrokerClosedError(QuestionError):
     """A broker has closed the connection instead of answering."""
 
     def __init__(self, text: str) -> None:
@@ -164,7 +164,7 @@ def failures(address: Address, timeout_s: float, *, reachable: bool = True) -> I
     except (OSError, trio.TooSlowError, trio.BrokenResourceError) as error:
         text = f"{address}: {_reason(error, timeout_s)}"
         if reachable and isinstance(error, ConnectionError | trio.BrokenResourceError):
-            raise ClosedError(text) from None
+            raise BrokerClosedError(text) from None
         raise QuestionError(text, reachable=reachable, foreign=False) from None
 
 

@@ -24,7 +24,7 @@ from weir.protocol.messages import (
     SaslHandshakeResponse,
 )
 from weir.proxy.config.principals import Credentials
-from weir.proxy.control.cluster.connection import ClosedError, LoginError, OwnConnection
+from weir.proxy.control.cluster.connection import BrokerClosedError, LoginError, OwnConnection
 from weir.proxy.handlers.api_versions.api_versions import ranges
 
 PLAIN: Final = "PLAIN"
@@ -84,7 +84,7 @@ async def _authenticate(connection: OwnConnection, credentials: Credentials, tok
 async def _authenticate_bare(connection: OwnConnection, credentials: Credentials, token: bytes) -> bytes:
     try:
         return await connection.send_token(token)
-    except ClosedError:
+    except BrokerClosedError:
         text = f"{_refused(credentials)}: it closed the connection, as brokers before 1.0 do"
         raise LoginError(f"{connection.address}: {text}") from None
 

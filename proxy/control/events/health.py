@@ -19,7 +19,7 @@ from weir.proxy.control.events.records import (
     BrokerDown,
     BrokerUp,
     Event,
-    Problem,
+    ProblemBegun,
     ProblemOver,
     Publish,
     StoreFailing,
@@ -141,7 +141,7 @@ def problem(name: str, what: str, remedy: str, *, logged: bool = False) -> Condi
     """
     return Condition(
         ("problem", name),
-        Problem(name=name, what=what, remedy=remedy),
+        ProblemBegun(name=name, what=what, remedy=remedy),
         lambda lasted_ms: ProblemOver(name=name, what=what, lasted_ms=lasted_ms),
         what,
         remedy,

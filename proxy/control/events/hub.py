@@ -32,7 +32,7 @@ class Hub:
         self._wall_ms = wall_ms
         self._next = wall_ms()
         self._kept: deque[Event] = deque(maxlen=KEPT)
-        self._readers: set[Reader] = set()
+        self._readers: set[EventReader] = set()
         self.on_publish: list[Callable[[Event], None]] = []
         """Functions to call with each event. They must not wait."""
         self.published: Counter[str] = Counter()
@@ -61,7 +61,7 @@ class Hub:
                 self._readers.discard(reader)
         return event
 
-    def read(self, after: int | None = None) -> Reader:
+    def read(self, after: int | None = None) -> EventReader:
         """Return a new reader. It gets new events only; with `after`, first the kept events with a larger
         id. An `after` larger than every id stands for an unknown event: the reader gets all kept events.
         Raises TooManyReadersError.
@@ -71,7 +71,7 @@ class Hub:
         if after is not None and after >= self._next:
             after = 0
         missed = [] if after is None else [event for event in self._kept if event.id > after]
-        reader = Reader(missed, self._readers.discard)
+        reader = EventReader(missed, self._readers.discard)
         self._readers.add(reader)
         return reader
 
@@ -80,10 +80,10 @@ class Hub:
         return len(self._kept) == KEPT and after < self._kept[0].id - 1
 
 
-class Reader:
+class EventReader:
     """Receives events from the hub. Use it as a context manager, so that the hub forgets it at the end."""
 
-    def __init__(self, missed: list[Event], forget: Callable[[Reader], None]) -> None:
+    def __init__(self, missed: list[Event], forget: Callable[[EventReader], None]) -> None:
         self._missed = missed
         self._forget = forget
         self._send, self._receive = trio.open_memory_channel[Event](WAITING_MAX)

@@ -42,7 +42,7 @@ FOLLOWED_MAX: Final = 10_000
 """Maximum number of entities with an episode. Further entities cause no events until an episode ends."""
 
 
-class Used(NamedTuple):
+class UsedShare(NamedTuple):
     """The usage of one entity under one quota, at the broker with the largest usage."""
 
     percent: float
@@ -56,17 +56,17 @@ class Used(NamedTuple):
         return max((level for level in LEVELS if self.percent >= level), default=0)
 
 
-NOTHING: Final = Used(0, 0, 0, None)
+NOTHING: Final = UsedShare(0, 0, 0, None)
 
 
 @dataclass(slots=True)
-class _Episode:
+class _HighUsage:
     level: int
     """The highest level whose episode goes on."""
     high_ms: int
     """Time (ms) at which the usage was last near this level, or above it."""
 
-    def note(self, used: Used, now_ms: int) -> bool:
+    def note(self, used: UsedShare, now_ms: int) -> bool:
         """Note the present usage. Return True if a higher level begins. End the level's episode, and continue
         with that of a lower level (0 for none), if the usage has been low for `QUIET_MS`.
         """
@@ -88,7 +88,7 @@ class UsageLevels:
         """Number of the latest round of scans that was read."""
         self._publish = publish
         self._shadow = shadow
-        self._episodes: dict[Who, _Episode] = {}
+        self._episodes: dict[Who, _HighUsage] = {}
         self._minute_ms = -MINUTE_MS
         """Time (ms) at which the present minute began."""
         self._told = 0
@@ -102,9 +102,9 @@ class UsageLevels:
         """Read all rates; publish and log the levels that entities have reached since the previous call. The
         work is done in steps of about a millisecond; the caller serves sockets at each yield.
         """
-        found: dict[Who, Used] = {}
+        found: dict[Who, UsedShare] = {}
         yield from self._read(found, now_ms)
-        new: list[tuple[Who, Used]] = []
+        new: list[tuple[Who, UsedShare]] = []
         yield from self._compare(found, new, now_ms)
         if now_ms - self._minute_ms >= MINUTE_MS:
             self._begin_minute(now_ms)
@@ -114,7 +114,7 @@ class UsageLevels:
         for who, used in told:
             self._tell(who, used)
 
-    def _read(self, found: dict[Who, Used], now_ms: int) -> Iterator[None]:
+    def _read(self, found: dict[Who, UsedShare], now_ms: int) -> Iterator[None]:
         """Put the usage of each entity that uses much of a limit into `found`."""
         yield from self._scan.look_around(self._round, now_ms)
         self._round = self._scan.rounds
@@ -124,11 +124,13 @@ class UsageLevels:
                 # Another table may have changed or removed the limit since the scan read the rate.
                 who, percent = (quota, budget.tags), 100 * usage_of(rate, budget.limit)
                 if found.get(who, NOTHING).percent < percent:
-                    found[who] = Used(percent, rate, budget.limit, where)
+                    found[who] = UsedShare(percent, rate, budget.limit, where)
             del high[-SLICE:]
             yield
 
-    def _compare(self, found: dict[Who, Used], new: list[tuple[Who, Used]], now_ms: int) -> Iterator[None]:
+    def _compare(
+        self, found: dict[Who, UsedShare], new: list[tuple[Who, UsedShare]], now_ms: int
+    ) -> Iterator[None]:
         """Continue the episodes with the usage in `found`. Put the entities that have reached a higher level
         into `new`.
         """
@@ -142,12 +144,14 @@ class UsageLevels:
                 yield
         yield from self._begin(found, new, now_ms)
 
-    def _begin(self, found: dict[Who, Used], new: list[tuple[Who, Used]], now_ms: int) -> Iterator[None]:
+    def _begin(
+        self, found: dict[Who, UsedShare], new: list[tuple[Who, UsedShare]], now_ms: int
+    ) -> Iterator[None]:
         """Begin episodes of the entities in `found`, those at the highest level first, as far as
         `FOLLOWED_MAX` allows. Put these entities into `new`.
         """
         room = FOLLOWED_MAX - len(self._episodes)
-        reached: dict[int, list[tuple[Who, Used]]] = {level: [] for level in (*LEVELS, 0)}
+        reached: dict[int, list[tuple[Who, UsedShare]]] = {level: [] for level in (*LEVELS, 0)}
         for part in taken(found, SLICE):
             for who, used in part:
                 at_level = reached[used.level]
@@ -157,10 +161,10 @@ class UsageLevels:
         chosen = islice(chain.from_iterable(reached[level] for level in reversed(LEVELS)), room)
         for begins in slices(chosen, SLICE):
             new += begins
-            self._episodes |= {who: _Episode(used.level, now_ms) for who, used in begins}
+            self._episodes |= {who: _HighUsage(used.level, now_ms) for who, used in begins}
             yield
 
-    def _tell(self, who: Who, used: Used) -> None:
+    def _tell(self, who: Who, used: UsedShare) -> None:
         (key, tags), others = who, self._others
         self._told, self._others = self._told + 1, 0
         entry = self._scan.registry.in_force.entry_of(key, tags, shadow=self._shadow)
@@ -194,5 +198,5 @@ class UsageLevels:
             log.info("quota usage of others", events=unlogged, shadow=self._shadow)
 
 
-def _urgency(candidate: tuple[Who, Used]) -> tuple[int, float]:
+def _urgency(candidate: tuple[Who, UsedShare]) -> tuple[int, float]:
     return candidate[1].level, candidate[1].percent

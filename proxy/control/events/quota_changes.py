@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from weir.proxy.control.events.records import Publish, QuotaChange, QuotaChanged
+from weir.proxy.control.events.records import Publish, QuotaChanged, ValueChange
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.slices import slices
 from weir.proxy.control.throttled import SLICE
@@ -47,7 +47,7 @@ class QuotaChanges:
                     for quota in part:
                         first.setdefault((shadow, quota), values.get(quota))
                     yield
-        after, changed, shown = self._newest, 0, list[QuotaChange]()
+        after, changed, shown = self._newest, 0, list[ValueChange]()
         for entries in slices(first.items(), SLICE):
             for (shadow, quota), was in entries:
                 value = (after.shadow if shadow else after.values).get(quota)
@@ -60,6 +60,6 @@ class QuotaChanges:
             self._publish(QuotaChanged(quotas=len(after), changed=changed, changes=tuple(shown)))
 
 
-def _change(quota: Quota, before: float | None, after: float | None, *, shadow: bool) -> QuotaChange:
+def _change(quota: Quota, before: float | None, after: float | None, *, shadow: bool) -> ValueChange:
     entity, key = quota
-    return QuotaChange(entity=str(entity), quota=key.value, shadow=shadow, before=before, after=after)
+    return ValueChange(entity=str(entity), quota=key.value, shadow=shadow, before=before, after=after)

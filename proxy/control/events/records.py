@@ -133,7 +133,7 @@ class StoreRecovered(Event, frozen=True, kw_only=True, tag="store_recovered"):
     lasted_ms: int
 
 
-class QuotaChange(msgspec.Struct, frozen=True, kw_only=True):
+class ValueChange(msgspec.Struct, frozen=True, kw_only=True):
     """One changed value of the quota table; None stands for no value."""
 
     entity: str
@@ -150,11 +150,11 @@ class QuotaChanged(Event, frozen=True, kw_only=True, tag="quota_changed"):
     """Number of values in force now."""
     changed: int
     """Number of values that differ from the table before."""
-    changes: tuple[QuotaChange, ...]
+    changes: tuple[ValueChange, ...]
     """Some of these values."""
 
 
-class Problem(Event, frozen=True, kw_only=True, tag="problem"):
+class ProblemBegun(Event, frozen=True, kw_only=True, tag="problem"):
     """A condition of Weir has begun that needs an operator."""
 
     name: str
@@ -182,14 +182,14 @@ AnyEvent: TypeAlias = (
     | StoreFailing
     | StoreRecovered
     | QuotaChanged
-    | Problem
+    | ProblemBegun
     | ProblemOver
 )
 KINDS: Final = tuple(str(kind.__struct_config__.tag) for kind in get_args(AnyEvent))
 """The values of the field `kind`."""
 
 
-class Names(TypedDict):
+class EntityNames(TypedDict):
     """The names of an entity, as fields of an event."""
 
     user: str | None
@@ -199,12 +199,12 @@ class Names(TypedDict):
     ip: str | None
 
 
-def names(tags: Tags) -> Names:
+def names(tags: Tags) -> EntityNames:
     """Return the names of an entity, shortened, as valid Unicode; None for a name that does not matter to the
     quota.
     """
     user, client_id, prefix, topic, ip = (shortened(name) if name else None for name in tags)
-    return Names(user=user, client_id=client_id, client_id_prefix=prefix, topic=topic, ip=ip)
+    return EntityNames(user=user, client_id=client_id, client_id_prefix=prefix, topic=topic, ip=ip)
 
 
 def to_json(event: Event) -> bytes:

@@ -41,7 +41,7 @@ numbers.
 """
 
 
-class _Events(NamedTuple):
+class _LogTexts(NamedTuple):
     """Texts of the log lines about throttling, for enforced quotas or for shadow quotas."""
 
     begins: str
@@ -50,10 +50,10 @@ class _Events(NamedTuple):
     of_others: str
 
 
-ENFORCED: Final = _Events(
+ENFORCED: Final = _LogTexts(
     "throttling begins", "throttling goes on", "throttling ended", "throttling of others"
 )
-SHADOW: Final = _Events(
+SHADOW: Final = _LogTexts(
     "shadow throttling begins",
     "shadow throttling goes on",
     "shadow throttling ended",

@@ -17,14 +17,14 @@ from weir.proxy.addresses import Address
 from weir.proxy.control.cluster.access import Access
 from weir.proxy.control.cluster.connection import QuestionError
 from weir.proxy.control.cluster.discovery import METADATA_VERSION
-from weir.proxy.control.replication.cluster_connection import Broker, ClusterConnection, meet
+from weir.proxy.control.replication.cluster_connection import ClusterConnection, QueriedBroker, meet
 from weir.proxy.control.replication.described_configs import (
     VERSIONS,
     Described,
     read,
     request_for,
 )
-from weir.proxy.control.replication.readable import Problems, ThrottleParser, described
+from weir.proxy.control.replication.readable import LoggedProblems, ThrottleParser, described
 from weir.proxy.control.replication.sources import Changed, SourceError
 from weir.quotas.replication.throttles import ConfigKey, ReplicationThrottles, ResourceType
 
@@ -58,7 +58,7 @@ class BrokerSource:
         self._timeout_s = timeout_s
         self._period_s = period_s
         self._altered = trio.Event()
-        self._problems = Problems(self.name)
+        self._problems = LoggedProblems(self.name)
         self._parser = ThrottleParser(self._problems)
         self._of_topics: dict[ConfigKey, str] = {}
         self._of_brokers: dict[int, dict[ConfigKey, str]] = {}
@@ -111,7 +111,7 @@ class BrokerSource:
             values.update(told)
         return self._parser.parse(values)
 
-    async def _metadata(self, broker: Broker) -> MetadataResponse:
+    async def _metadata(self, broker: QueriedBroker) -> MetadataResponse:
         """Ask for all brokers and topics. Raises QuestionError; SourceError if the broker is too old."""
         _version(broker)
         return await broker.ask(MetadataRequest(topics=None), MetadataResponse, METADATA_VERSION)
@@ -175,7 +175,7 @@ class BrokerSource:
             self._problems.say("replication throttle skipped", key, **described(key), reason=reason)
 
 
-def _version(broker: Broker) -> int:
+def _version(broker: QueriedBroker) -> int:
     """Return the version of DescribeConfigs for this broker. Raises SourceError if the broker is too old."""
     version = broker.version(ApiKey.DESCRIBE_CONFIGS, VERSIONS)
     if version is None:
@@ -183,7 +183,7 @@ def _version(broker: Broker) -> int:
     return version
 
 
-async def _describe(kind: ResourceType, names: Iterable[str], broker: Broker) -> Described:
+async def _describe(kind: ResourceType, names: Iterable[str], broker: QueriedBroker) -> Described:
     """Ask for the throttles of these topics or brokers. Raises QuestionError, SourceError."""
     version = _version(broker)
     answer = await broker.ask(request_for(kind, names), DescribeConfigsResponse, version)

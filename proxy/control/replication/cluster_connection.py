@@ -15,7 +15,7 @@ from weir.protocol.values import Message
 from weir.protocol.versions import NONE, VersionRange
 from weir.proxy.addresses import Address
 from weir.proxy.control.cluster.access import Access
-from weir.proxy.control.cluster.connection import ClosedError, OwnConnection, QuestionError, decode
+from weir.proxy.control.cluster.connection import BrokerClosedError, OwnConnection, QuestionError, decode
 from weir.proxy.control.cluster.discovery import API_VERSIONS_VERSION
 from weir.proxy.handlers.api_versions.api_versions import ranges
 
@@ -26,7 +26,7 @@ REASONS_MAX: Final = 3
 """Maximum number of brokers whose errors an error text contains."""
 
 
-class Broker(NamedTuple):
+class QueriedBroker(NamedTuple):
     """A connection to a broker, and the broker's version ranges by API key."""
 
     connection: OwnConnection
@@ -49,7 +49,7 @@ class Broker(NamedTuple):
             raise QuestionError(text, reachable=True, foreign=True) from None
 
 
-async def meet(access: Access, address: Address, timeout_s: float) -> Broker:
+async def meet(access: Access, address: Address, timeout_s: float) -> QueriedBroker:
     """Connect to a broker and ask for its versions. Raises QuestionError."""
     connection = await access.connect(address, timeout_s)
     try:
@@ -57,7 +57,7 @@ async def meet(access: Access, address: Address, timeout_s: float) -> Broker:
     except BaseException:
         await connection.aclose()
         raise
-    return Broker(connection, ranges(answer))
+    return QueriedBroker(connection, ranges(answer))
 
 
 class ClusterConnection:
@@ -72,11 +72,11 @@ class ClusterConnection:
         self._brokers = brokers
         self._access = access
         self._timeout_s = timeout_s
-        self._open: Broker | None = None
+        self._open: QueriedBroker | None = None
         self._failures: dict[Address, float] = {}
         """Time (s) of each broker's last failure, for those that have failed."""
 
-    async def ask(self, work: Callable[[Broker], Awaitable[T]]) -> T:
+    async def ask(self, work: Callable[[QueriedBroker], Awaitable[T]]) -> T:
         """Await `work` with the open connection, or with a new one if there is no connection or the broker
         has closed it: brokers close connections that are idle, or whose login has expired. Raises
         QuestionError.
@@ -84,12 +84,12 @@ class ClusterConnection:
         if self._open is not None:
             try:
                 return await self._work(self._open, work)
-            except ClosedError:
+            except BrokerClosedError:
                 pass
         self._open = await self._connect()
         return await self._work(self._open, work)
 
-    async def _work(self, broker: Broker, work: Callable[[Broker], Awaitable[T]]) -> T:
+    async def _work(self, broker: QueriedBroker, work: Callable[[QueriedBroker], Awaitable[T]]) -> T:
         try:
             return await work(broker)
         except BaseException:
@@ -97,7 +97,7 @@ class ClusterConnection:
             await self.aclose()  # a response may still arrive on it
             raise
 
-    async def _connect(self) -> Broker:
+    async def _connect(self) -> QueriedBroker:
         """Connect to the first broker that answers. Raises QuestionError."""
         failures: list[QuestionError] = []
         for address in sorted(self._brokers(), key=lambda one: self._failures.get(one, -math.inf)):

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from weir.protocol.error_codes import ErrorCode
 from weir.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
 from weir.protocol.versions import VersionRange
-from weir.proxy.handlers.replication.described_configs import Source
+from weir.proxy.handlers.replication.described_configs import ConfigSource
 from weir.quotas.replication.throttles import KEYS_OF, ConfigKey, ResourceType
 
 VERSIONS: Final = VersionRange(1, 4)
@@ -65,9 +65,11 @@ def read(answer: DescribeConfigsResponse, kind: ResourceType) -> Described:
 def _is_own(key: ConfigKey, entry: DescribeConfigsResponse.DescribeConfigsResourceResult) -> bool:
     """Return True if the value was set for this resource, and is not inherited."""
     if key.resource_type is ResourceType.TOPIC:
-        return entry.config_source == Source.DYNAMIC_TOPIC_CONFIG
+        return entry.config_source == ConfigSource.DYNAMIC_TOPIC_CONFIG
     return entry.config_source == (
-        Source.DYNAMIC_BROKER_CONFIG if key.resource_name else Source.DYNAMIC_DEFAULT_BROKER_CONFIG
+        ConfigSource.DYNAMIC_BROKER_CONFIG
+        if key.resource_name
+        else ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     )
 
 

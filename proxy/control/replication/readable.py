@@ -26,7 +26,7 @@ SHOWN_MAX: Final = 80
 """Maximum number of characters of a value in a log line."""
 
 
-class Problems:
+class LoggedProblems:
     """Logs each problem of a source once. After `SAID_MAX` problems no more are logged."""
 
     def __init__(self, source: str) -> None:
@@ -46,7 +46,7 @@ class ThrottleParser:
     take nearly a second.
     """
 
-    def __init__(self, problems: Problems) -> None:
+    def __init__(self, problems: LoggedProblems) -> None:
         """Begin without values."""
         self._problems = problems
         self._values: Mapping[ConfigKey, str] = {}

@@ -11,7 +11,7 @@ from weir.protocol.error_codes import ErrorCode
 from weir.protocol.messages import MetadataRequest, MetadataResponse
 from weir.protocol.values import ZERO_UUID
 from weir.protocol.versions import VersionRange
-from weir.proxy.control.replication.cluster_connection import Broker, ClusterConnection
+from weir.proxy.control.replication.cluster_connection import ClusterConnection, QueriedBroker
 
 WITH_IDS: Final = VersionRange(10, 12)
 """Versions of Metadata that tell topic ids, and that Weir uses."""
@@ -33,7 +33,7 @@ async def ask_topic_ids(cluster: ClusterConnection, topics: Iterable[str]) -> To
     return await cluster.ask(partial(_ask, sorted(topics)))
 
 
-async def _ask(topics: list[str], broker: Broker) -> TopicIds:
+async def _ask(topics: list[str], broker: QueriedBroker) -> TopicIds:
     version = broker.version(ApiKey.METADATA, WITH_IDS)
     if version is None:
         return TopicIds({})
@@ -52,7 +52,7 @@ def _request(topics: list[str]) -> MetadataRequest:
     return MetadataRequest(topics=names, allow_auto_topic_creation=False)
 
 
-def _missing(broker: Broker, topics: Iterable[MetadataResponse.MetadataResponseTopic]) -> str:
+def _missing(broker: QueriedBroker, topics: Iterable[MetadataResponse.MetadataResponseTopic]) -> str:
     """Return the text for the first topic that Weir's principal may not describe; empty if there is no such
     topic.
     """

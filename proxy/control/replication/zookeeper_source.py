@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 import trio
 
-from weir.proxy.control.replication.readable import Problems, ThrottleParser
+from weir.proxy.control.replication.readable import LoggedProblems, ThrottleParser
 from weir.proxy.control.replication.sources import Changed, SourceError
 from weir.proxy.control.zookeeper import ZooKeeper, ZooKeeperAddress, ZooKeeperError
 from weir.quotas.replication.throttles import KEYS_OF, ConfigKey, ReplicationThrottles, ResourceType
@@ -60,7 +60,7 @@ class ThrottleReading(NamedTuple):
 class ThrottleReader:
     """Reads the throttles in ZooKeeper through a connection that stays open. The methods block."""
 
-    def __init__(self, place: ZooKeeperAddress, problems: Problems) -> None:
+    def __init__(self, place: ZooKeeperAddress, problems: LoggedProblems) -> None:
         """Begin without a connection."""
         self._place = place
         self._problems = problems
@@ -135,7 +135,7 @@ class ZooKeeperSource:
 
     def __init__(self, place: ZooKeeperAddress) -> None:
         """Begin without a connection; `follow` opens one."""
-        self._reader = ThrottleReader(place, Problems(self.name))
+        self._reader = ThrottleReader(place, LoggedProblems(self.name))
         self._altered = trio.Event()
 
     def altered(self) -> None:

@@ -39,7 +39,7 @@ BACKLOG_S: Final = 5.0
 """Maximum time (s) for which the reports from before the start are collected."""
 
 
-class Read(NamedTuple):
+class ReadReport(NamedTuple):
     """A record that was read."""
 
     data: bytes
@@ -53,7 +53,7 @@ class OpenTopic(Protocol):
     def send(self, data: bytes, /) -> bool:
         """Queue a report without waiting; return False if it was dropped. Callable from any thread."""
 
-    def read(self, timeout_s: float, /) -> list[Read]:
+    def read(self, timeout_s: float, /) -> list[ReadReport]:
         """Return the next records; wait for at most `timeout_s` (s). Raises StoreError."""
 
     def close(self) -> None:
@@ -75,7 +75,7 @@ class News(NamedTuple):
     """Sequences of the own reports that were read since the last hand-over."""
 
 
-class Reader:
+class ReportReader:
     """Reads the topic on a thread of its own, and opens it again after failures."""
 
     def __init__(
@@ -103,7 +103,7 @@ class Reader:
         """Times (ms) at which the topic was opened, the oldest first."""
         self._link: OpenTopic | None = None
         self._stopping = threading.Event()
-        self._backlog: deque[Read] | None = deque()
+        self._backlog: deque[ReadReport] | None = deque()
         """Reports from before the first own report; None once that was read."""
         self._backlog_bytes = 0
         self._is_due = False
@@ -209,7 +209,7 @@ class Reader:
             others.returned(),
         )
 
-    def _take(self, record: Read, now_ms: int) -> None:
+    def _take(self, record: ReadReport, now_ms: int) -> None:
         try:
             report = decode(record.data, self._key)
         except ReportError as error:

@@ -17,7 +17,7 @@ from weir.proxy.config.settings import ConfigError
 from weir.proxy.control.events.health import Condition, problem
 from weir.proxy.control.quota_registry import UNSEEN, QuotaRegistry
 from weir.proxy.control.sharing.problems import SharingProblems
-from weir.proxy.control.sharing.reader import News, OpenTopic, Reader
+from weir.proxy.control.sharing.reader import News, OpenTopic, ReportReader
 from weir.proxy.control.stores.store import StoreError
 from weir.proxy.control.stores.topic import TOPIC_NAME
 from weir.proxy.outage import Outage
@@ -113,7 +113,7 @@ class UsageSharing:
             "usage is not shared with other Weirs, trying again",
             "usage is shared with other Weirs again",
         )
-        self._reader = Reader(
+        self._reader = ReportReader(
             open_link,
             weir,
             incarnation,

@@ -23,7 +23,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from weir.proxy.control.sharing.reader import Read
+from weir.proxy.control.sharing.reader import ReadReport
 from weir.proxy.control.stores.store import StoreError
 from weir.proxy.control.stores.topic import REPLICAS_MAX, cluster_facts
 from weir.proxy.control.stores.topic_log import (
@@ -91,7 +91,7 @@ class ShareTopic:
             return False
         return True
 
-    def read(self, timeout_s: float) -> list[Read]:
+    def read(self, timeout_s: float) -> list[ReadReport]:
         """Return the next records; wait for at most `timeout_s` (s). Raises StoreError."""
         with failures(f"cannot read the topic {self._topic}"):
             self._producer.poll(0)
@@ -193,14 +193,14 @@ def _is_record(message: Message) -> bool:
     return error is None
 
 
-def _read(message: Message) -> list[Read]:
+def _read(message: Message) -> list[ReadReport]:
     """Return the record in a message; an empty list for an error of consumer groups. The time is 0 if it is
     not the broker's. Raises KafkaException.
     """
     if not _is_record(message):
         return []
     kind, at_ms = message.timestamp()
-    return [Read(message.value() or b"", at_ms if kind == TIMESTAMP_LOG_APPEND_TIME else 0)]
+    return [ReadReport(message.value() or b"", at_ms if kind == TIMESTAMP_LOG_APPEND_TIME else 0)]
 
 
 def open_topic(topic: str, config: Config) -> ShareTopic:

@@ -10,13 +10,13 @@ from weir.proxy.connection.state import OPEN, THROTTLED, State
 from weir.proxy.control.slices import slices
 from weir.proxy.control.snapshots.filters import BrokerName, Filter, Text, broker_name
 from weir.proxy.control.snapshots.names import shortened
-from weir.proxy.control.snapshots.opened import Opened, OpenRelays
+from weir.proxy.control.snapshots.opened import OpenConnection, OpenRelays
 from weir.proxy.control.snapshots.records import ConnectionRecord, Connections
-from weir.proxy.control.snapshots.sources import Sources
+from weir.proxy.control.snapshots.sources import SnapshotSources
 from weir.proxy.control.throttled import SLICE
 from weir.proxy.net.relay import Relay
 
-_Pair: TypeAlias = tuple[Relay, Opened]
+_Pair: TypeAlias = tuple[Relay, OpenConnection]
 
 
 class ConnectionFilter(Filter, frozen=True):
@@ -85,7 +85,7 @@ _RANKS: Final = {
 
 
 def read_connections(
-    sources: Sources, relays: OpenRelays, wanted: ConnectionFilter
+    sources: SnapshotSources, relays: OpenRelays, wanted: ConnectionFilter
 ) -> Generator[None, None, Connections]:
     """Return the chosen connections of these. Yield between steps of about a millisecond."""
     now_ms, rank = sources.now_ms(), _RANKS[wanted.sort].of_open
@@ -134,7 +134,7 @@ def _left_ms(relay: Relay, now_ms: int) -> int:
     return max(relay.connection.throttled_until_ms - now_ms, 0)
 
 
-def _record(sources: Sources, relay: Relay, opened: Opened) -> ConnectionRecord:
+def _record(sources: SnapshotSources, relay: Relay, opened: OpenConnection) -> ConnectionRecord:
     connection, now_ms = relay.connection, sources.now_ms()
     client, left_ms = connection.client, _left_ms(relay, now_ms)
     in_bytes, out_bytes = relay.received_bytes

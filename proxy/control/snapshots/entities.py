@@ -19,8 +19,8 @@ from weir.proxy.control.slices import slices
 from weir.proxy.control.snapshots import sentences
 from weir.proxy.control.snapshots.filters import BrokerName, Filter, broker_name
 from weir.proxy.control.snapshots.history import SLICE, History, Key, is_throttled, throttled_lately
-from weir.proxy.control.snapshots.records import Entities, Entity, QuotaName, Rates
-from weir.proxy.control.snapshots.sources import Sources
+from weir.proxy.control.snapshots.records import Entities, EntityRecord, QuotaName, Rates
+from weir.proxy.control.snapshots.sources import SnapshotSources
 from weir.proxy.control.snapshots.values import read_values
 from weir.proxy.control.supervisor import stepwise
 from weir.quotas import Tags
@@ -54,19 +54,19 @@ class SortedEntities(EntityFilter, frozen=True):
     """`usage`, `rate` and `throttled` (rest of the throttle time) put the largest first."""
 
 
-class _Found(NamedTuple):
+class _FoundBudget(NamedTuple):
     key: Key
     budget: Counted
 
 
-_Ranked: TypeAlias = tuple[float, Tags, _Found]
+_Ranked: TypeAlias = tuple[float, Tags, _FoundBudget]
 
 
-Rank: TypeAlias = Callable[[_Found], float]
+Rank: TypeAlias = Callable[[_FoundBudget], float]
 """Function by whose result entities are sorted, the smallest first; equal ones are sorted by name."""
 
 
-async def read_entities(sources: Sources, history: History, wanted: SortedEntities) -> Entities:
+async def read_entities(sources: SnapshotSources, history: History, wanted: SortedEntities) -> Entities:
     """Return the chosen entities."""
     now_ms = sources.now_ms()
     ranks: dict[str, Rank] = {
@@ -78,13 +78,13 @@ async def read_entities(sources: Sources, history: History, wanted: SortedEntiti
     return await _listed(sources, history, wanted, ranks[wanted.sort], lambda _budget: True)
 
 
-async def read_throttled(sources: Sources, history: History, wanted: EntityFilter) -> Entities:
+async def read_throttled(sources: SnapshotSources, history: History, wanted: EntityFilter) -> Entities:
     """Return the entities that are throttled, or were in the last 30 s; first those with the longest throttle
     times in the last minute.
     """
     now_ms = sources.now_ms()
 
-    def rank(found: _Found) -> float:
+    def rank(found: _FoundBudget) -> float:
         track = history.track(found.key)
         return -max(0 if track is None else track.waited_ms(), _left_ms(found.budget, now_ms))
 
@@ -92,7 +92,11 @@ async def read_throttled(sources: Sources, history: History, wanted: EntityFilte
 
 
 async def _listed(
-    sources: Sources, history: History, wanted: EntityFilter, rank: Rank, has: Callable[[Counted], bool]
+    sources: SnapshotSources,
+    history: History,
+    wanted: EntityFilter,
+    rank: Rank,
+    has: Callable[[Counted], bool],
 ) -> Entities:
     """Return the records of the first entities by `rank` among those for which `has` is true."""
     chosen, hidden = await stepwise(_chosen(sources, wanted, rank, has))
@@ -103,8 +107,8 @@ async def _listed(
 
 
 def _chosen(
-    sources: Sources, wanted: EntityFilter, rank: Rank, has: Callable[[Counted], bool]
-) -> Generator[None, None, tuple[list[_Found], int]]:
+    sources: SnapshotSources, wanted: EntityFilter, rank: Rank, has: Callable[[Counted], bool]
+) -> Generator[None, None, tuple[list[_FoundBudget], int]]:
     """Return the first entities by `rank` among those for which `has` is true, and the number of the others.
     Yield between steps of about a millisecond.
     """
@@ -121,10 +125,10 @@ def _chosen(
 
 
 def _records(
-    sources: Sources, history: History, chosen: Sequence[_Found], peers: Sequence[Peers]
-) -> Generator[None, None, tuple[Entity, ...]]:
+    sources: SnapshotSources, history: History, chosen: Sequence[_FoundBudget], peers: Sequence[Peers]
+) -> Generator[None, None, tuple[EntityRecord, ...]]:
     """Return the records of these entities. Yield between steps of about a millisecond."""
-    entities: list[Entity] = []
+    entities: list[EntityRecord] = []
     for found, its in zip(chosen, peers, strict=True):
         entities.append(_entity(sources, history, found, its))
         if len(entities) % 25 == 0:
@@ -133,17 +137,17 @@ def _records(
 
 
 def _budgets(
-    sources: Sources, wanted: EntityFilter, has: Callable[[Counted], bool]
-) -> Iterator[list[_Found]]:
+    sources: SnapshotSources, wanted: EntityFilter, has: Callable[[Counted], bool]
+) -> Iterator[list[_FoundBudget]]:
     """Yield the budgets of the chosen entities in slices."""
     quotas = list(all_budgets(sources.registry, shadow=wanted.shadow))
     for where, quota, budgets in quotas:
         for part in slices(list(budgets), SLICE):  # budgets may be added between two steps
-            found = (_Found(Key(quota, budget.tags, where, wanted.shadow), budget) for budget in part)
+            found = (_FoundBudget(Key(quota, budget.tags, where, wanted.shadow), budget) for budget in part)
             yield [one for one in found if has(one.budget) and wanted.has(one.key)]
 
 
-def _entity(sources: Sources, history: History, found: _Found, peers: Peers) -> Entity:
+def _entity(sources: SnapshotSources, history: History, found: _FoundBudget, peers: Peers) -> EntityRecord:
     key, budget = found
     now_ms, track = sources.now_ms(), history.track(key)
     table = sources.registry.in_force
@@ -160,7 +164,7 @@ def _entity(sources: Sources, history: History, found: _Found, peers: Peers) -> 
         said.append(sentences.throttle_text(key.quota, left_ms, shadow=key.shadow))
     if sentences.is_of_connections(key.tags):
         said.append(sentences.connections_text(peers.count, peers.addresses, peers.software))
-    return Entity(
+    return EntityRecord(
         id=identity(key),
         user=user,
         client_id=client_id,

@@ -19,7 +19,7 @@ from heapq import nlargest
 from typing import Final, NamedTuple
 
 from weir.proxy.control.budgets import Counted, usage_of
-from weir.proxy.control.scan import KEPT_MS, LISTED_MAX, Scan, Used
+from weir.proxy.control.scan import KEPT_MS, LISTED_MAX, BudgetUsage, Scan
 from weir.proxy.control.slices import slices
 from weir.proxy.control.snapshots.records import Where
 from weir.proxy.control.throttled import QUIET_MS
@@ -48,7 +48,7 @@ class Key(NamedTuple):
     shadow: bool
 
 
-class Candidate(NamedTuple):
+class TrackCandidate(NamedTuple):
     """A budget that may be tracked."""
 
     usage: float
@@ -174,17 +174,17 @@ class History:
         """Track the entities that are throttled, then those with the highest usage; keep the tracks of these
         entities only.
         """
-        found: dict[Key, Candidate] = {}
+        found: dict[Key, TrackCandidate] = {}
         for tracks in slices(self.tracks(), SLICE):
             found |= {
                 track.key: _of(track.budget, now_ms) for track in tracks if _is_kept(track.budget, now_ms)
             }
             yield
         for most in slices(self._scan.most_used, SLICE):
-            found |= {_key(used): Candidate(used.usage, used.budget) for used in most}
+            found |= {_key(used): TrackCandidate(used.usage, used.budget) for used in most}
             yield
         for throttled in slices(self._scan.throttled, SLICE):
-            found |= {_key(used): Candidate(used.usage, used.budget) for used in throttled}
+            found |= {_key(used): TrackCandidate(used.usage, used.budget) for used in throttled}
             yield
         best = nlargest(TRACKED_MAX, found.items(), key=lambda item: item[1].usage)
         yield
@@ -218,7 +218,7 @@ class History:
         return True
 
 
-def _key(used: Used) -> Key:
+def _key(used: BudgetUsage) -> Key:
     return Key(used.quota, used.budget.tags, used.where, used.shadow)
 
 
@@ -226,10 +226,10 @@ def _is_kept(budget: Counted, now_ms: int) -> bool:
     return budget.charged_ms > now_ms - KEPT_MS or throttled_lately(budget, now_ms)
 
 
-def _of(budget: Counted, now_ms: int) -> Candidate:
+def _of(budget: Counted, now_ms: int) -> TrackCandidate:
     if throttled_lately(budget, now_ms):
-        return Candidate(math.inf, budget)
-    return Candidate(usage_of(budget.rate(now_ms), budget.limit), budget)
+        return TrackCandidate(math.inf, budget)
+    return TrackCandidate(usage_of(budget.rate(now_ms), budget.limit), budget)
 
 
 def _mean(rates: array[float]) -> float | None:

@@ -38,7 +38,7 @@ class ByteRates:
             self.read_ms, self.in_bytes, self.out_bytes = now_ms, in_bytes, out_bytes
 
 
-class Opened(NamedTuple):
+class OpenConnection(NamedTuple):
     """Facts about an open connection that its relay does not know."""
 
     id: int
@@ -54,4 +54,4 @@ class Opened(NamedTuple):
     rates: ByteRates
 
 
-OpenRelays: TypeAlias = Mapping[Relay, Opened]
+OpenRelays: TypeAlias = Mapping[Relay, OpenConnection]

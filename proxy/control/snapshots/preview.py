@@ -21,7 +21,7 @@ from weir.proxy.control.snapshots.entities import identity
 from weir.proxy.control.snapshots.history import History, Track
 from weir.proxy.control.snapshots.names import shortened
 from weir.proxy.control.snapshots.records import Preview, PreviewedEntity
-from weir.proxy.control.snapshots.sources import Sources
+from weir.proxy.control.snapshots.sources import SnapshotSources
 from weir.quotas import Entity, QuotaKey, QuotaTable
 from weir.quotas.table.quota_kind import KINDS
 
@@ -61,7 +61,7 @@ def effect(rates: Iterable[float], limit: float) -> Effect:
 
 
 def read_preview(
-    sources: Sources, history: History, entity: Entity, keys: Collection[QuotaKey], after: QuotaTable
+    sources: SnapshotSources, history: History, entity: Entity, keys: Collection[QuotaKey], after: QuotaTable
 ) -> Generator[None, None, Preview]:
     """Return the effect that the table `after` would have had. It differs from the table in force by the
     quotas `keys` of `entity`. Yield between steps of about a millisecond.

@@ -50,7 +50,7 @@ class Store(Record, frozen=True):
     error: str | None
 
 
-class Worker(Record, frozen=True):
+class WorkerRecord(Record, frozen=True):
     """A process that moves bytes."""
 
     id: int
@@ -109,7 +109,7 @@ class Status(Record, frozen=True):
     """True if there are quotas, and all are in shadow: they throttle nobody."""
     problems: tuple[Problem, ...]
     stores: tuple[Store, ...]
-    workers: tuple[Worker, ...]
+    workers: tuple[WorkerRecord, ...]
     usage: Usage
     certificates: tuple[Certificate, ...]
     totals: Totals
@@ -118,7 +118,7 @@ class Status(Record, frozen=True):
 # Entities
 
 
-class Entity(Record, frozen=True):
+class EntityRecord(Record, frozen=True):
     """One quota of one entity (the clients that share a limit) at one broker."""
 
     id: str
@@ -168,7 +168,7 @@ class Entities(Record, frozen=True):
     now_ms: int
     hidden: int
     """Number of entities that match, and are not listed because of `limit`, or of the bound of snapshots."""
-    entities: tuple[Entity, ...]
+    entities: tuple[EntityRecord, ...]
 
 
 # Connections

@@ -11,7 +11,7 @@ from weir.proxy.control.quota_registry import QuotaRegistry
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class SnapshotSources:
     """The objects from which records of entities and connections are read."""
 
     registry: QuotaRegistry

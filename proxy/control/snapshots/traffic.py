@@ -47,7 +47,7 @@ class TrafficReading:
     """Number of connections that wait for the end of a throttle time, by quota; None for replication."""
 
 
-class Traffic:
+class TrafficRates:
     """The two latest readings of the counters."""
 
     def __init__(self, counters: Counters, gauges: Gauges) -> None:

@@ -28,7 +28,7 @@ Fields: TypeAlias = Mapping[str, str | int | float | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class AlterationRequest:
     """The principal and address of the client, and the callback for the result."""
 
     who: str
@@ -103,7 +103,7 @@ class ReplicationAlteration:
                 yield {"resource": str(Resource.of(key)), "config": key.name, "before": was, "after": value}
 
 
-async def write_audit(alteration: Alteration, request: Request, before: QuotaTable) -> int:
+async def write_audit(alteration: Alteration, request: AlterationRequest, before: QuotaTable) -> int:
     """Write an audit line for each changed value, even if cancelled; sockets are served between the steps.
     Return the number of lines.
     """

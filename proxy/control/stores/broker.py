@@ -27,7 +27,7 @@ from weir.protocol.messages import (
 )
 from weir.proxy.addresses import Address
 from weir.proxy.control.cluster.access import Access
-from weir.proxy.control.cluster.connection import ClosedError, OwnConnection, QuestionError, decode
+from weir.proxy.control.cluster.connection import BrokerClosedError, OwnConnection, QuestionError, decode
 from weir.proxy.control.cluster.discovery import METADATA_VERSION
 from weir.proxy.control.stores.store import Changed, StoreError, UnfitError
 from weir.proxy.control.stores.wire_quotas import EVERYTHING, VERSION, as_request, imported
@@ -195,7 +195,7 @@ class BrokerStore:
             if self._connection is not None:
                 try:
                     return await ask(self._connection)
-                except ClosedError:
+                except BrokerClosedError:
                     await self._close()
             self._connection = await self._connect()
             return await ask(self._connection)

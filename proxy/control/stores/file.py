@@ -45,7 +45,7 @@ seconds.
 """
 
 
-class Found(NamedTuple):
+class QuotaFileContent(NamedTuple):
     """The content of the quota file."""
 
     table: QuotaTable
@@ -66,7 +66,7 @@ class FileStore:
         self._path = path
         self._watch = FileWatch(() if path is None else (path,))
         self._turn = trio.Lock()
-        self._found: Found | None = None
+        self._found: QuotaFileContent | None = None
         """Content that was last read or written."""
 
     def start(self) -> QuotaTable:
@@ -94,7 +94,9 @@ class FileStore:
         """
         return await self._rewrite(rewrite_replication, changes)
 
-    async def _rewrite(self, make: Callable[[Path, C, Found | None], Found], changes: C) -> QuotaTable:
+    async def _rewrite(
+        self, make: Callable[[Path, C, QuotaFileContent | None], QuotaFileContent], changes: C
+    ) -> QuotaTable:
         if self._path is None:
             raise StoreError("there is no quota file: start weir with --quotas FILE, or set quotas")
         async with self._turn:
@@ -132,7 +134,7 @@ class FileStore:
         except ConfigError as error:
             raise StoreError(str(error)) from None
 
-    def _known(self, found: Found) -> QuotaTable:
+    def _known(self, found: QuotaFileContent) -> QuotaTable:
         self._watch.read, self._found = (found.seen,), found
         return found.table
 
@@ -147,11 +149,11 @@ def read_quota_file(path: Path | None) -> QuotaTable:
 def rewrite(
     path: Path,
     changes: Changes,
-    known: Found | None = None,
+    known: QuotaFileContent | None = None,
     *,
     shadow: bool = False,
     options: Options | None = None,
-) -> Found:
+) -> QuotaFileContent:
     """Make the changes in the quota file, durably; return the file's content afterwards. Blocks. Raises
     StoreError.
 
@@ -161,19 +163,21 @@ def rewrite(
     since then, it is read again, and the changes are made in its new text.
     """
 
-    def edit(found: Found) -> tuple[QuotaText, QuotaTable]:
+    def edit(found: QuotaFileContent) -> tuple[QuotaText, QuotaTable]:
         text = found.text.edited(changes, shadow=shadow, options=options)
         return text, found.table.altered(changes, shadow=shadow, options=options)
 
     return _rewritten(path, known, edit)
 
 
-def rewrite_replication(path: Path, changes: ReplicationChanges, known: Found | None = None) -> Found:
+def rewrite_replication(
+    path: Path, changes: ReplicationChanges, known: QuotaFileContent | None = None
+) -> QuotaFileContent:
     """Make the changes of replication throttles in the quota file, like `rewrite`. Blocks. Raises
     StoreError.
     """
 
-    def edit(found: Found) -> tuple[QuotaText, QuotaTable]:
+    def edit(found: QuotaFileContent) -> tuple[QuotaText, QuotaTable]:
         text = edited_replication(str(found.text), changes)
         entries, table = read(text), found.table.replication_altered(changes)
         if table_of(entries) != table:
@@ -184,8 +188,10 @@ def rewrite_replication(path: Path, changes: ReplicationChanges, known: Found | 
 
 
 def _rewritten(
-    path: Path, known: Found | None, edit: Callable[[Found], tuple[QuotaText, QuotaTable]]
-) -> Found:
+    path: Path,
+    known: QuotaFileContent | None,
+    edit: Callable[[QuotaFileContent], tuple[QuotaText, QuotaTable]],
+) -> QuotaFileContent:
     """Replace the content of the quota file by the result of `edit`. Raises StoreError."""
     with _held(path):
         for _try in range(TRIES):
@@ -252,7 +258,7 @@ def _lock(fd: int, lock: Path) -> bool:
         return False
 
 
-def _load(path: Path) -> Found:
+def _load(path: Path) -> QuotaFileContent:
     try:
         return _read(path)
     except OSError as error:
@@ -261,19 +267,21 @@ def _load(path: Path) -> Found:
         raise ConfigError(f"{path}: {error}") from None
 
 
-def _read(path: Path) -> Found:
+def _read(path: Path) -> QuotaFileContent:
     """Read the quota file. Raises OSError, QuotaFileError."""
     seen = stamp(path)
     content = read_bytes(path, QUOTAS_BYTES_MAX)
     text = text_of(content, path)
     entries = read(text)
     mark = content[: len(content) - len(text.encode())]
-    return Found(table_of(entries), seen, QuotaText(text, entries.quotas, mark))
+    return QuotaFileContent(table_of(entries), seen, QuotaText(text, entries.quotas, mark))
 
 
 def _rewrite(
-    path: Path, known: Found | None, edit: Callable[[Found], tuple[QuotaText, QuotaTable]]
-) -> Found | None:
+    path: Path,
+    known: QuotaFileContent | None,
+    edit: Callable[[QuotaFileContent], tuple[QuotaText, QuotaTable]],
+) -> QuotaFileContent | None:
     """Try once to replace the content of the quota file, and return it. Return None if another process has
     written the file since it was read. Raises StoreError.
     """
@@ -294,4 +302,4 @@ def _rewrite(
         written = replace(path, text.content, instead_of=found.text.content)
     except OSError as error:
         raise StoreError(f"{path}: cannot write the quota file: {error.strerror}") from None
-    return None if written is None else Found(table, written, text)
+    return None if written is None else QuotaFileContent(table, written, text)

@@ -15,9 +15,9 @@ import trio
 
 from weir.proxy.control.stores.alterations import (
     Alteration,
+    AlterationRequest,
     QuotaAlteration,
     ReplicationAlteration,
-    Request,
     write_audit,
 )
 from weir.proxy.control.stores.quota_admins import QuotaAdmins
@@ -73,7 +73,9 @@ class QuotaManager:
         self._reread_asked = False
         self.on_altered_at_broker: list[Callable[[], None]] = []
         """Functions to call when a broker has answered an alteration that Weir has forwarded."""
-        self._queue, self._alterations = trio.open_memory_channel[tuple[Alteration, Request]](WAITING_MAX)
+        self._queue, self._alterations = trio.open_memory_channel[tuple[Alteration, AlterationRequest]](
+            WAITING_MAX
+        )
 
     # Called by connections, on Trio's thread but outside of Trio's tasks
 
@@ -92,13 +94,13 @@ class QuotaManager:
         """Queue the changes to be stored and put in force. `done` is then called with None for success, or
         with the error's text.
         """
-        self._soon(partial(self._enqueue, QuotaAlteration(changes), Request(who, peer, done)))
+        self._soon(partial(self._enqueue, QuotaAlteration(changes), AlterationRequest(who, peer, done)))
 
     def alter_replication(
         self, changes: ReplicationChanges, who: str, peer: str, done: Callable[[str | None], None]
     ) -> None:
         """Queue changes of replication throttles, like `alter`."""
-        self._soon(partial(self._enqueue, ReplicationAlteration(changes), Request(who, peer, done)))
+        self._soon(partial(self._enqueue, ReplicationAlteration(changes), AlterationRequest(who, peer, done)))
 
     def compute(self, work: Callable[[], T], done: Callable[[T | None], None]) -> None:
         """Call `work` in a thread; then call `done` with its result, or with None if `work` raised an
@@ -215,7 +217,7 @@ class QuotaManager:
         assert self._token is not None
         self._token.run_sync_soon(call)
 
-    def _enqueue(self, alteration: Alteration, request: Request) -> None:
+    def _enqueue(self, alteration: Alteration, request: AlterationRequest) -> None:
         try:
             self._queue.send_nowait((alteration, request))
         except trio.WouldBlock:
@@ -225,7 +227,7 @@ class QuotaManager:
         async for alteration, request in self._alterations:
             _tell(request.done, await self._alter(alteration, request))
 
-    async def _alter(self, alteration: Alteration, request: Request) -> str | None:
+    async def _alter(self, alteration: Alteration, request: AlterationRequest) -> str | None:
         """Store the changes and put them in force; return the error for the client, None for success."""
         try:
             changed = await self._make(alteration, request)
@@ -237,7 +239,7 @@ class QuotaManager:
         self._state.note_alteration("stored" if changed else "unchanged")
         return None
 
-    async def _make(self, alteration: Alteration, request: Request) -> bool:
+    async def _make(self, alteration: Alteration, request: AlterationRequest) -> bool:
         """Store the changes, put them in force and write the audit log; return True if any value has changed.
         Raises StoreError.
         """
@@ -245,7 +247,7 @@ class QuotaManager:
         await self._put_in_force(await alteration.make(self._store))
         return await write_audit(alteration, request, before) > 0
 
-    def _not_altered(self, request: Request, reason: str) -> str:
+    def _not_altered(self, request: AlterationRequest, reason: str) -> str:
         self._state.note_alteration("failed")
         log.error("quotas not altered", principal=f"User:{request.who}", reason=reason)
         return reason

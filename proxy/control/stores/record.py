@@ -17,7 +17,7 @@ class RecordError(ValueError):
     """A record was not written by Weir, or has another version."""
 
 
-class Record(NamedTuple):
+class ProducerRecord(NamedTuple):
     """Encoded key and value of a record that Weir writes. The value is None if the record removes the quotas
     or throttles of its key.
     """
@@ -26,7 +26,7 @@ class Record(NamedTuple):
     value: bytes | None
 
 
-class Found(NamedTuple):
+class ConsumerRecord(NamedTuple):
     """A record read from the topic; any client may have written it."""
 
     offset: int
@@ -36,10 +36,10 @@ class Found(NamedTuple):
     """True if the record has the header that Weir adds to the records it writes."""
 
 
-class Batch(NamedTuple):
+class ConsumerRecords(NamedTuple):
     """Consecutive records, read from the topic in one call."""
 
-    records: Sequence[Found]
+    records: Sequence[ConsumerRecord]
     at_end: bool
     """True if these are the last records of the topic."""
 

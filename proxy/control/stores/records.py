@@ -19,7 +19,7 @@ import msgspec
 
 from weir.protocol.sasl import NAME_BYTES_MAX
 from weir.proxy.control.stores import replication_records
-from weir.proxy.control.stores.record import VERSION, Record, RecordError, version_of
+from weir.proxy.control.stores.record import VERSION, ProducerRecord, RecordError, version_of
 from weir.proxy.control.stores.replication_records import StoredThrottles
 from weir.proxy.handlers.quota_api.quota_admin import Changes
 from weir.quotas import Entity, QuotaTable
@@ -38,44 +38,44 @@ _KEYS: Final = {key.value: key for key in QuotaKey}
 _ENCODER: Final = msgspec.json.Encoder(order="sorted")
 
 
-class Slot(NamedTuple):
+class EntityMode(NamedTuple):
     """Entity and mode (enforced or shadow) that a record is about: the decoded key of the record."""
 
     entity: Entity
     shadow: bool
 
 
-class _Key(msgspec.Struct, forbid_unknown_fields=True):
+class _QuotaRecordKey(msgspec.Struct, forbid_unknown_fields=True):
     entity: dict[str, str | None]
     mode: str
 
 
-class _Value(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+class _QuotaRecordValue(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     version: int
     quotas: dict[str, float]
     pacing: Pacing | None = None
     scope: Scope = Scope.BROKER
 
 
-class Said(NamedTuple):
+class EntryValues(NamedTuple):
     """Quotas and options (pacing, scope) in the decoded value of a record."""
 
     quotas: dict[QuotaKey, float]
     options: Options = PLAIN
 
 
-_KEY_DECODER: Final = msgspec.json.Decoder(_Key)
-_VALUE_DECODER: Final = msgspec.json.Decoder(_Value)
+_KEY_DECODER: Final = msgspec.json.Decoder(_QuotaRecordKey)
+_VALUE_DECODER: Final = msgspec.json.Decoder(_QuotaRecordValue)
 
 
-def write(slot: Slot, quotas: Mapping[QuotaKey, float], options: Options = PLAIN) -> Record:
+def write(slot: EntityMode, quotas: Mapping[QuotaKey, float], options: Options = PLAIN) -> ProducerRecord:
     """Return a record that sets all quotas and options of an entity and mode; without quotas, a record
     without a value, which removes them. Raises RecordError for a name that is not valid Unicode.
     """
     key = {"entity": _parts(slot.entity), "mode": SHADOW if slot.shadow else ENFORCE}
-    value = _Value(VERSION, {quota.value: rate for quota, rate in quotas.items()}, *options)
+    value = _QuotaRecordValue(VERSION, {quota.value: rate for quota, rate in quotas.items()}, *options)
     try:
-        return Record(_ENCODER.encode(key), _ENCODER.encode(value) if quotas else None)
+        return ProducerRecord(_ENCODER.encode(key), _ENCODER.encode(value) if quotas else None)
     except UnicodeEncodeError:
         raise RecordError(f"{str(slot.entity)!a} is not valid Unicode: rename it") from None
 
@@ -90,7 +90,7 @@ def _parts(entity: Entity) -> dict[str, str | None]:
     return {kind: None if name is DEFAULT else name for kind, name in named.items() if name is not None}
 
 
-def read_key(key: bytes | None) -> Slot:
+def read_key(key: bytes | None) -> EntityMode:
     """Return the entity and mode in a record's key. Raises RecordError if the key is not one that Weir
     writes.
     """
@@ -101,7 +101,7 @@ def read_key(key: bytes | None) -> Slot:
         raise RecordError(f"its key is none of Weir's: {error}") from None
     if found.mode not in (ENFORCE, SHADOW):
         raise RecordError(f"its mode is {found.mode[:60]!r}")
-    slot = Slot(entity, found.mode == SHADOW)
+    slot = EntityMode(entity, found.mode == SHADOW)
     if write(slot, {}).key != key:  # a record that removes the entity would have another key
         raise RecordError("its key is not spelled as Weir spells it: sorted, no spaces, no needless escapes")
     return slot
@@ -122,7 +122,7 @@ def _entity(parts: dict[str, str | None]) -> Entity:
     return Entity(names.get("user"), client_id, names.get("ip"), topic)
 
 
-def read_value(value: bytes) -> Said:
+def read_value(value: bytes) -> EntryValues:
     """Return the quotas and options in a record's value. Raises RecordError if Weir cannot read the value."""
     try:
         version_of(value)
@@ -134,17 +134,17 @@ def read_value(value: bytes) -> Said:
         raise RecordError(f"its value is none of Weir's: {error}") from None
     if not found or not all(least(key) <= rate <= float(most(key)) for key, rate in found.items()):
         raise RecordError("it has no rates, or one outside its bounds")
-    return Said(found, Options(read.pacing, read.scope))
+    return EntryValues(found, Options(read.pacing, read.scope))
 
 
-class Stored:
+class StoredQuotas:
     """The quotas and replication throttles that result from the records read so far, in which a later record
     replaces an earlier one of the same key.
     """
 
     def __init__(self) -> None:
         """Begin without quotas."""
-        self._keys: dict[Slot, tuple[QuotaKey, ...]] = {}
+        self._keys: dict[EntityMode, tuple[QuotaKey, ...]] = {}
         self._changes: tuple[dict[Quota, QuotaValue | None], ...] = ({}, {})
         """Values by quota since `_table` was made: first those of enforced entries, then those of shadow
         entries; None for removed ones.
@@ -160,7 +160,7 @@ class Stored:
             self._replication.apply(key, value)
             return
         slot = read_key(key)
-        quotas, options = Said({}) if value is None else read_value(value)
+        quotas, options = EntryValues({}) if value is None else read_value(value)
         misplaced = quotas.keys() - set(keys_of(slot.entity))
         if misplaced:
             raise RecordError(f"it has {min(key.value for key in misplaced)} for {slot.entity}"[:200])
@@ -186,7 +186,7 @@ class Stored:
 
 def alteration(
     table: QuotaTable, changes: Changes, *, shadow: bool = False, options: Options | None = None
-) -> list[Record]:
+) -> list[ProducerRecord]:
     """Return the records that make these changes to the table: one for each altered entity, with all its
     quotas.
 
@@ -204,7 +204,7 @@ def alteration(
             after[entity][key] = rate
     return [
         write(
-            Slot(entity, shadow),
+            EntityMode(entity, shadow),
             quotas,
             table.options_of(entity, shadow=shadow) if options is None else options,
         )

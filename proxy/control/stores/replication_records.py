@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from weir.protocol.sasl import NAME_BYTES_MAX
-from weir.proxy.control.stores.record import VERSION, Record, RecordError, version_of
+from weir.proxy.control.stores.record import VERSION, ProducerRecord, RecordError, version_of
 from weir.quotas.replication.throttles import (
     NO_THROTTLES,
     ConfigKey,
@@ -36,27 +36,29 @@ _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 _ENCODER: Final = msgspec.json.Encoder(order="sorted")
 
 
-class _Key(msgspec.Struct, forbid_unknown_fields=True):
+class _ThrottleRecordKey(msgspec.Struct, forbid_unknown_fields=True):
     replication: dict[str, str | None]
 
 
-class _Value(msgspec.Struct, forbid_unknown_fields=True):
+class _ThrottleRecordValue(msgspec.Struct, forbid_unknown_fields=True):
     version: int
     replication: dict[str, str]
 
 
-_KEY_DECODER: Final = msgspec.json.Decoder(_Key)
-_VALUE_DECODER: Final = msgspec.json.Decoder(_Value)
+_KEY_DECODER: Final = msgspec.json.Decoder(_ThrottleRecordKey)
+_VALUE_DECODER: Final = msgspec.json.Decoder(_ThrottleRecordValue)
 
 
-def write(resource: Resource, values: Mapping[str, str]) -> Record:
+def write(resource: Resource, values: Mapping[str, str]) -> ProducerRecord:
     """Return a record that sets all throttles of a broker or topic; without throttles, a record without a
     value, which removes them. Raises RecordError for a name that is not valid Unicode.
     """
-    key = _Key({_NAMES[resource.kind]: resource.name or None})
+    key = _ThrottleRecordKey({_NAMES[resource.kind]: resource.name or None})
     try:
         encoded = _ENCODER.encode(key)
-        return Record(encoded, _ENCODER.encode(_Value(VERSION, dict(values))) if values else None)
+        return ProducerRecord(
+            encoded, _ENCODER.encode(_ThrottleRecordValue(VERSION, dict(values))) if values else None
+        )
     except UnicodeEncodeError:
         raise RecordError(f"{str(resource)!a} is not valid Unicode: rename it") from None
 
@@ -143,7 +145,9 @@ class StoredThrottles:
         return self._throttles
 
 
-def alteration(throttles: ReplicationThrottles, changes: Mapping[ConfigKey, str | None]) -> list[Record]:
+def alteration(
+    throttles: ReplicationThrottles, changes: Mapping[ConfigKey, str | None]
+) -> list[ProducerRecord]:
     """Return the records that make these changes to the throttles: one for each altered broker or topic, with
     all its throttles. Raises RecordError for a throttle that does not exist, or has another form.
     """

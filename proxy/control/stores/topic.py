@@ -25,8 +25,8 @@ from weir.proxy.control.cluster.access import Access
 from weir.proxy.control.cluster.connection import QuestionError
 from weir.proxy.control.cluster.discovery import DiscoveryError, ask_versions, discover
 from weir.proxy.control.stores import replication_records
-from weir.proxy.control.stores.record import Batch, Record, RecordError
-from weir.proxy.control.stores.records import Stored, alteration
+from weir.proxy.control.stores.record import ConsumerRecords, ProducerRecord, RecordError
+from weir.proxy.control.stores.records import StoredQuotas, alteration
 from weir.proxy.control.stores.store import Changed, StoreError
 from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
 from weir.quotas import QuotaTable
@@ -69,7 +69,7 @@ class LogReader(Protocol):
     records.
     """
 
-    def read(self, timeout_s: float) -> Batch:
+    def read(self, timeout_s: float) -> ConsumerRecords:
         """Return the next records; wait for at most `timeout_s`. Raises StoreError."""
 
     def probe(self) -> None:
@@ -84,7 +84,7 @@ class LogReader(Protocol):
 class LogWriter(Protocol):
     """Appends records to the topic: `send` once, then `wait` until the records are durable."""
 
-    def send(self, records: Sequence[Record]) -> None:
+    def send(self, records: Sequence[ProducerRecord]) -> None:
         """Start to append the records, without waiting until they are durable. Raises StoreError."""
 
     def wait(self, timeout_s: float) -> int | None:
@@ -190,7 +190,7 @@ class TopicStore:
         """
         return await self._alter(lambda table: replication_records.alteration(table.replication, changes))
 
-    async def _alter(self, make: Callable[[QuotaTable], list[Record]]) -> QuotaTable:
+    async def _alter(self, make: Callable[[QuotaTable], list[ProducerRecord]]) -> QuotaTable:
         """Append the records that `make` returns for the newest table; wait until Weir has read them back,
         and return all quotas. Raises StoreError.
         """
@@ -285,7 +285,7 @@ class TopicStore:
             await self._moved.wait()
         return self._known
 
-    async def _append(self, records: list[Record]) -> int:
+    async def _append(self, records: list[ProducerRecord]) -> int:
         """Append the records, wait until they are durable, and return the offset of the last one. Raises
         StoreError.
         """
@@ -323,7 +323,7 @@ class _Reading:
         self._reader = reader
         self._skip = skip
         self._note_unmarked = note_unmarked
-        self._stored = Stored()
+        self._stored = StoredQuotas()
         self.offset = -1
 
     async def to_end(self) -> QuotaTable:
@@ -348,7 +348,7 @@ class _Reading:
     def _table(self) -> QuotaTable:
         return self._stored.table()
 
-    async def _read(self) -> Batch:
+    async def _read(self) -> ConsumerRecords:
         batch, errors = await trio.to_thread.run_sync(self._read_blocking)
         for offset, error in errors:
             self._skip(offset, error)
@@ -359,7 +359,7 @@ class _Reading:
             self.offset = batch.records[-1].offset
         return batch
 
-    def _read_blocking(self) -> tuple[Batch, list[tuple[int, RecordError]]]:
+    def _read_blocking(self) -> tuple[ConsumerRecords, list[tuple[int, RecordError]]]:
         batch = self._reader.read(POLL_S)
         errors = []
         for found in batch.records:

@@ -16,14 +16,14 @@ from confluent_kafka.admin._config import ConfigResource  # the types of both ar
 from confluent_kafka.cimpl import NewTopic
 
 from weir.proxy.addresses import Address
-from weir.proxy.control.stores.record import Batch, Found
+from weir.proxy.control.stores.record import ConsumerRecord, ConsumerRecords
 from weir.proxy.control.stores.store import StoreError, UnfitError
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
     from weir.proxy.config.config import Config
-    from weir.proxy.control.stores.record import Record
+    from weir.proxy.control.stores.record import ProducerRecord
 
 Properties: TypeAlias = dict[str, str | int | float | bool]
 K = TypeVar("K")
@@ -150,7 +150,7 @@ class TopicReader:
         if error.code() == ALL_BROKERS_DOWN or error.fatal():
             self._down = error
 
-    def read(self, timeout_s: float) -> Batch:
+    def read(self, timeout_s: float) -> ConsumerRecords:
         """Return the next records, or no records after `timeout_s`. Raises StoreError."""
         with failures(self._what):
             first = self._consumer.poll(timeout_s)
@@ -164,14 +164,14 @@ class TopicReader:
                 if error is None:
                     marked = MARK in dict(message.headers() or ())
                     key, value = _bytes(message.key()), _bytes(message.value())
-                    found = Found(message.offset() or 0, key, value, marked)
+                    found = ConsumerRecord(message.offset() or 0, key, value, marked)
                     records.append(found)
                     self._next = found.offset + 1
                 elif error.code() == PARTITION_EOF:
                     at_end = True
                 elif error.code() not in OF_GROUPS:
                     raise KafkaException(error)
-            return Batch(records, at_end)
+            return ConsumerRecords(records, at_end)
 
     def probe(self) -> None:
         """Ask the partition's leader for its offsets, to check that the topic still exists and was not
@@ -214,7 +214,7 @@ class TopicWriter:
             }
         )
 
-    def send(self, records: Sequence[Record]) -> None:
+    def send(self, records: Sequence[ProducerRecord]) -> None:
         """Queue all records. Raises StoreError."""
         self._waiting = len(records)
         with failures(self._what):

@@ -29,7 +29,7 @@ class FileRules(NamedTuple):
     compression: Compression
 
 
-class Clocks(NamedTuple):
+class FileClocks(NamedTuple):
     """The monotonic clock and the wall clock, both in seconds."""
 
     monotonic_s: Callable[[], float]
@@ -47,7 +47,7 @@ class _Writing(NamedTuple):
     until_s: float
 
 
-class Files:
+class UsageFiles:
     """A destination of usage records (`Outlet`): files in the usage directory."""
 
     def __init__(
@@ -56,7 +56,7 @@ class Files:
         instance: str,
         rules: FileRules,
         tally: Tally,
-        clocks: Clocks,
+        clocks: FileClocks,
         write: Write = os.write,
     ) -> None:
         """Begin with no open file. `instance` is the name of this process, used as a part of file names."""

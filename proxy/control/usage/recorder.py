@@ -140,7 +140,7 @@ class Clocks(NamedTuple):
     """Function that returns the monotonic time (ms) of the clock that connections use."""
 
 
-class Recorder:
+class UsageRecorder:
     """Reads usage from the registries at the end of each interval, and passes it as records to a sink. There
     is one per process.
     """

@@ -17,9 +17,8 @@ from weir.proxy.config.settings import ConfigError
 from weir.proxy.control.stores.topic import REPLICAS_MAX, TOPIC_NAME, cluster_facts
 from weir.proxy.control.usage import directory
 from weir.proxy.control.usage.compression import Compression
-from weir.proxy.control.usage.files import Clocks as FileClocks
-from weir.proxy.control.usage.files import FileRules, Files
-from weir.proxy.control.usage.recorder import Clocks, Recorder, Registries
+from weir.proxy.control.usage.files import FileClocks, FileRules, UsageFiles
+from weir.proxy.control.usage.recorder import Clocks, Registries, UsageRecorder
 from weir.proxy.control.usage.tally import Kind, Tally, WritingReport
 from weir.proxy.control.usage.writer import Writer
 
@@ -47,12 +46,14 @@ class Recording(NamedTuple):
 
     def recorder(
         self, registries: Registries, session_ms: Callable[[], int], supervisor: Supervisor
-    ) -> Recorder:
+    ) -> UsageRecorder:
         """Return the recorder; its first interval begins now. `session_ms` is the connections' clock (ms)."""
         log.info("recording usage", to=self.writer.outlet.name, instance=self.instance)
         report = WritingReport(self.writer.tally, self.writer.outlet.name, time.monotonic)
         clocks = Clocks(lambda: time.time_ns() // 1_000_000, session_ms)
-        return Recorder(registries, self.writer, self.instance, self.interval_ms, clocks, report, supervisor)
+        return UsageRecorder(
+            registries, self.writer, self.instance, self.interval_ms, clocks, report, supervisor
+        )
 
 
 def recording(config: Config) -> Recording | None:
@@ -92,7 +93,7 @@ def _files(settings: Settings, instance: str, tally: Tally) -> Outlet:
         settings.usage_keep_bytes,
         Compression(settings.usage_compression),
     )
-    return Files(path, instance, rules, tally, FileClocks(time.monotonic, time.time))
+    return UsageFiles(path, instance, rules, tally, FileClocks(time.monotonic, time.time))
 
 
 def _topic(config: Config, tally: Tally) -> Outlet:
@@ -133,4 +134,4 @@ def topic_outlet(
         topic.make_topics(wanted, known, min(REPLICAS_MAX, facts.brokers))
         return topic.sender_properties(known, queue_records, idempotent=facts.idempotent)
 
-    return topic.Topic(topics, prepare, tally, time.time)
+    return topic.UsageTopic(topics, prepare, tally, time.time)

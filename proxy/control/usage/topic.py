@@ -38,7 +38,7 @@ DELIVERY_MS: Final = 300_000
 BUFFER_KB: Final = 128 * 1024
 LINGER_MS: Final = 100
 FULL_S: Final = 0.1
-"""Time (s) for which `Topic.write` waits for room while librdkafka's queue is full."""
+"""Time (s) for which `UsageTopic.write` waits for room while librdkafka's queue is full."""
 PURGE_S: Final = 1.0
 
 
@@ -100,7 +100,7 @@ def _producer(properties: Mapping[str, object]) -> Sender:
     return Producer(dict(properties))
 
 
-class Topic:
+class UsageTopic:
     """A destination of usage records (`Outlet`): a topic. A record counts as written once the cluster has
     acknowledged it.
     """

@@ -34,7 +34,7 @@ from weir.proxy.handlers.mutations.decoded_requests import charged_request
 from weir.proxy.handlers.mutations.pending_creations import Counted
 from weir.proxy.handlers.mutations.topic_queries import (
     NAMES_WITHOUT_CREATION,
-    Found,
+    ExistingTopic,
     Topics,
     broker_versions,
     found_in,
@@ -114,7 +114,7 @@ def _charge_arrived(
     for them, and that the broker has since created.
     """
 
-    def charge_if_pending(found: Found) -> None:
+    def charge_if_pending(found: ExistingTopic) -> None:
         pending = context.cluster.pending_creations.take(found.name, ledger)
         if pending is not None:
             charge.charge(max(found.partitions - pending.charged, 0), context.now_ms)

@@ -18,7 +18,7 @@ from weir.protocol.messages import Message
 from weir.protocol.pieces import PIECE_ITEMS, chosen
 from weir.proxy.handlers.broker_query import Asking, BrokerQuery
 from weir.proxy.handlers.mutations import topic_queries
-from weir.proxy.handlers.mutations.mutated_topics import Answer, Mutation, Result, Topic
+from weir.proxy.handlers.mutations.mutated_topics import Answer, MutatedTopic, Mutation, TopicResult
 from weir.proxy.handlers.plan import Context, Plan
 from weir.proxy.handlers.uplift.uplift import check, unsupported
 from weir.quotas import NO_LEDGER, MutationLedger, QuotaKey
@@ -105,7 +105,7 @@ class ChargedMutation(ABC, Generic[M]):
         self._say(len(results), refused, throttle_ms)
         return answer
 
-    def was_done(self, topic: Topic, result: Result) -> bool:
+    def was_done(self, topic: MutatedTopic, result: TopicResult) -> bool:
         """Return True if the topic keeps its charge after this result: the change has succeeded, or may still
         succeed. In that case, charge the shadow quota. After success, also record the topic's new number of
         partitions.
@@ -119,7 +119,7 @@ class ChargedMutation(ABC, Generic[M]):
             self._shadow.admit(topic.cost, self.context.now_ms)
         return done
 
-    def charge_late(self, done: Sequence[Topic]) -> Asking[None]:
+    def charge_late(self, done: Sequence[MutatedTopic]) -> Asking[None]:
         """Charge topics that succeeded although Weir expected them to fail, or whose number of partitions was
         unknown when the request was forwarded.
 

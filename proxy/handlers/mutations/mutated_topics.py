@@ -41,7 +41,7 @@ Kafka's own clients fill it in.
 
 Q = TypeVar("Q", bound=Message)
 Answer: TypeAlias = CreateTopicsResponse | CreatePartitionsResponse | DeleteTopicsResponse
-Finder: TypeAlias = "Callable[[Topic], Result | None]"
+Finder: TypeAlias = "Callable[[MutatedTopic], TopicResult | None]"
 WouldRefuse: TypeAlias = Callable[[Sequence[int], int], bool]
 """Function (costs, now_ms) that returns True if the quota would refuse at least one topic of a request;
 `costs` are the costs of its topics. Called only for versions that have error 89 (THROTTLING_QUOTA_EXCEEDED).
@@ -49,7 +49,7 @@ WouldRefuse: TypeAlias = Callable[[Sequence[int], int], bool]
 
 
 @dataclass(slots=True, eq=False)
-class Topic:
+class MutatedTopic:
     """One topic of a CreateTopics, CreatePartitions or DeleteTopics request, and its cost."""
 
     entry: object
@@ -73,7 +73,7 @@ class Topic:
     """
 
 
-class Result(Protocol):
+class TopicResult(Protocol):
     """One topic's result in a response."""
 
     @property
@@ -96,34 +96,34 @@ class Mutation(ABC, Generic[Q]):
         self.context = context
 
     @abstractmethod
-    def topics(self, *, strict: bool, would_refuse: WouldRefuse) -> Asking[list[Topic]]:
+    def topics(self, *, strict: bool, would_refuse: WouldRefuse) -> Asking[list[MutatedTopic]]:
         """Return the topics in order, with their costs."""
 
-    def part(self, topics: Sequence[Topic]) -> Q:
+    def part(self, topics: Sequence[MutatedTopic]) -> Q:
         """Return a copy of the request with only these topics."""
         return replace(self.request, topics=[topic.entry for topic in topics], unknown_tagged_fields=())
 
     @abstractmethod
-    def results(self, answer: Answer) -> Sequence[Result]:
+    def results(self, answer: Answer) -> Sequence[TopicResult]:
         """Return the results, one per topic, in the broker's response `answer`."""
 
     @abstractmethod
-    def failed(self, topic: Topic, error: ErrorCode, text: str | None = None) -> Result:
+    def failed(self, topic: MutatedTopic, error: ErrorCode, text: str | None = None) -> TopicResult:
         """Return a result with this error, for a topic that Weir answers without the broker."""
 
     @abstractmethod
-    def merged(self, results: Iterable[Result]) -> Answer:
+    def merged(self, results: Iterable[TopicResult]) -> Answer:
         """Return one response of this API that contains these results of topics."""
 
-    def finder(self, results: Sequence[Result]) -> Pieces[Finder]:
+    def finder(self, results: Sequence[TopicResult]) -> Pieces[Finder]:
         """Return a function that finds a topic's result among `results`. The work is done in pieces, with
         pauses between them, because a broker may send many results.
         """
-        by_name: dict[str | None, Result] = {}
+        by_name: dict[str | None, TopicResult] = {}
         yield from each(lambda result: by_name.setdefault(result.name, result), results)
         return lambda topic: by_name.get(topic.name)
 
-    def done(self, topic: Topic, result: Result) -> None:
+    def done(self, topic: MutatedTopic, result: TopicResult) -> None:
         """Record that a topic was created, grown or deleted, with its present number of partitions."""
         partitions, topic_id = self.left(topic, result)
         cluster = self.context.cluster
@@ -133,7 +133,7 @@ class Mutation(ABC, Generic[Q]):
                 cluster.harmless_requests.forget()
 
     @abstractmethod
-    def left(self, topic: Topic, result: Result) -> tuple[int | None, UUID]:
+    def left(self, topic: MutatedTopic, result: TopicResult) -> tuple[int | None, UUID]:
         """Return the topic's number of partitions after it was created, grown or deleted (None if unknown),
         and its id if known.
         """
@@ -144,7 +144,7 @@ class Creation(Mutation[CreateTopicsRequest]):
 
     answer = CreateTopicsResponse
 
-    def topics(self, *, strict: bool, would_refuse: WouldRefuse) -> Asking[list[Topic]]:
+    def topics(self, *, strict: bool, would_refuse: WouldRefuse) -> Asking[list[MutatedTopic]]:
         """Return the topics with their costs. The broker is asked for existing topics, which cost nothing,
         only if the quota may refuse some topics.
         """
@@ -163,17 +163,17 @@ class Creation(Mutation[CreateTopicsRequest]):
                     topic.cost = 0
         return sorted(topics, key=lambda topic: times[topic.name or ""] > 1)  # brokers answer duplicates last
 
-    def results(self, answer: Answer) -> Sequence[Result]:
+    def results(self, answer: Answer) -> Sequence[TopicResult]:
         """Return the results, one per topic, in the broker's response `answer`."""
         assert isinstance(answer, CreateTopicsResponse)
         return answer.topics
 
-    def failed(self, topic: Topic, error: ErrorCode, text: str | None = None) -> Result:
+    def failed(self, topic: MutatedTopic, error: ErrorCode, text: str | None = None) -> TopicResult:
         """Return a result with this error, for a topic that Weir answers without the broker."""
         result = CreateTopicsResponse.CreatableTopicResult
         return result(name=topic.name or "", error_code=error, error_message=text)
 
-    def left(self, topic: Topic, result: Result) -> tuple[int | None, UUID]:
+    def left(self, topic: MutatedTopic, result: TopicResult) -> tuple[int | None, UUID]:
         """Return the created topic's number of partitions (from the response, or else the requested number;
         None if unknown) and its id. Also remove the topic from the pending automatic creations.
         """
@@ -184,7 +184,7 @@ class Creation(Mutation[CreateTopicsRequest]):
         guess = None if topic.assumed else topic.late_cost
         return (result.num_partitions if result.num_partitions > 0 else guess), result.topic_id
 
-    def merged(self, results: Iterable[Result]) -> CreateTopicsResponse:
+    def merged(self, results: Iterable[TopicResult]) -> CreateTopicsResponse:
         """Return one CreateTopics response that contains these results of topics."""
         return CreateTopicsResponse(topics=list(results))  # type: ignore[arg-type]  # all from such answers
 
@@ -200,13 +200,13 @@ def _partitions(entry: CreateTopicsRequest.CreatableTopic) -> int:
     return len(entry.assignments) or entry.num_partitions
 
 
-def _creation(entry: CreateTopicsRequest.CreatableTopic, repeated: bool, default: int | None) -> Topic:
+def _creation(entry: CreateTopicsRequest.CreatableTopic, repeated: bool, default: int | None) -> MutatedTopic:
     partitions = _partitions(entry)
     assumed = partitions == _DEFAULT and default is None
     if partitions == _DEFAULT:
         partitions = default or 1
     cost = 0 if repeated or not _can_be_created(entry) else partitions
-    return Topic(entry, entry.name, cost, assumed=assumed, late_cost=max(partitions, 1))
+    return MutatedTopic(entry, entry.name, cost, assumed=assumed, late_cost=max(partitions, 1))
 
 
 def _can_be_created(entry: CreateTopicsRequest.CreatableTopic) -> bool:
@@ -234,7 +234,7 @@ class Growth(Mutation[CreatePartitionsRequest]):
 
     answer = CreatePartitionsResponse
 
-    def topics(self, *, strict: bool, would_refuse: WouldRefuse) -> Asking[list[Topic]]:  # noqa: ARG002 - costs are never known without looking
+    def topics(self, *, strict: bool, would_refuse: WouldRefuse) -> Asking[list[MutatedTopic]]:  # noqa: ARG002 - costs are never known without looking
         """Return the topics with their costs; ask the broker for the topics' numbers of partitions."""
         entries = self.request.topics
         times = Counter(entry.name for entry in entries)
@@ -244,31 +244,31 @@ class Growth(Mutation[CreatePartitionsRequest]):
             topics, key=lambda topic: times[topic.name or ""] == 1
         )  # brokers answer duplicates first
 
-    def results(self, answer: Answer) -> Sequence[Result]:
+    def results(self, answer: Answer) -> Sequence[TopicResult]:
         """Return the results, one per topic, in the broker's response `answer`."""
         assert isinstance(answer, CreatePartitionsResponse)
         return answer.results
 
-    def failed(self, topic: Topic, error: ErrorCode, text: str | None = None) -> Result:
+    def failed(self, topic: MutatedTopic, error: ErrorCode, text: str | None = None) -> TopicResult:
         """Return a result with this error, for a topic that Weir answers without the broker."""
         result = CreatePartitionsResponse.CreatePartitionsTopicResult
         return result(name=topic.name or "", error_code=error, error_message=text)
 
-    def left(self, topic: Topic, result: Result) -> tuple[int | None, UUID]:  # noqa: ARG002 - the answer does not tell
+    def left(self, topic: MutatedTopic, result: TopicResult) -> tuple[int | None, UUID]:  # noqa: ARG002 - the answer does not tell
         """Return the number of partitions that the client requested (None if it asked only for validation),
         and the topic's id.
         """
         assert isinstance(topic.entry, CreatePartitionsRequest.CreatePartitionsTopic)
         return (None if self.request.validate_only else topic.entry.count), topic.topic_id
 
-    def merged(self, results: Iterable[Result]) -> CreatePartitionsResponse:
+    def merged(self, results: Iterable[TopicResult]) -> CreatePartitionsResponse:
         """Return one CreatePartitions response that contains these results of topics."""
         return CreatePartitionsResponse(results=list(results))  # type: ignore[arg-type]  # all from such answers
 
 
 def _growth(
     entry: CreatePartitionsRequest.CreatePartitionsTopic, repeated: bool, there: topic_queries.Topics
-) -> Topic:
+) -> MutatedTopic:
     known = there.by_name.get(entry.name)
     added = entry.count - known.partitions if known is not None else 0
     unlike = entry.assignments is not None and len(entry.assignments) != added
@@ -276,7 +276,9 @@ def _growth(
     late_cost = max(added if known is not None else entry.count - 1, 1)  # metadata may be late: at least 1
     charged = {ErrorCode.INVALID_REPLICA_ASSIGNMENT} if entry.assignments is not None and cost else ()
     topic_id = ZERO_UUID if known is None else known.topic_id
-    return Topic(entry, entry.name, cost, topic_id, late_cost=late_cost, charged_errors=frozenset(charged))
+    return MutatedTopic(
+        entry, entry.name, cost, topic_id, late_cost=late_cost, charged_errors=frozenset(charged)
+    )
 
 
 class Deletion(Mutation[DeleteTopicsRequest]):
@@ -286,7 +288,7 @@ class Deletion(Mutation[DeleteTopicsRequest]):
 
     answer = DeleteTopicsResponse
 
-    def topics(self, *, strict: bool, would_refuse: WouldRefuse) -> Asking[list[Topic]]:  # noqa: ARG002 - costs are never known without looking
+    def topics(self, *, strict: bool, would_refuse: WouldRefuse) -> Asking[list[MutatedTopic]]:  # noqa: ARG002 - costs are never known without looking
         """Ask the broker for the topics' numbers of partitions; return the topics with their costs."""
         state = DeleteTopicsRequest.DeleteTopicState
         named = yield from each(lambda name: state(name=name), self.request.topic_names)
@@ -294,7 +296,7 @@ class Deletion(Mutation[DeleteTopicsRequest]):
         names = {entry.name for entry in entries if entry.name is not None}
         ids = {entry.topic_id for entry in entries if entry.name is None}
         there = yield from topic_queries.topics(self.context, names, ids)
-        topics: dict[object, Topic] = {}
+        topics: dict[object, MutatedTopic] = {}
         for number, entry in enumerate(entries):
             if number % PIECE_ITEMS == PIECE_ITEMS - 1:
                 yield None
@@ -306,24 +308,24 @@ class Deletion(Mutation[DeleteTopicsRequest]):
                 topics[key] = topic
         return list(topics.values())
 
-    def part(self, topics: Sequence[Topic]) -> DeleteTopicsRequest:
+    def part(self, topics: Sequence[MutatedTopic]) -> DeleteTopicsRequest:
         """Return a copy of the request with only these topics."""
         if self.request.topics:
             return super().part(topics)
         names = [topic.name or "" for topic in topics]
         return replace(self.request, topic_names=names, unknown_tagged_fields=())
 
-    def results(self, answer: Answer) -> Sequence[Result]:
+    def results(self, answer: Answer) -> Sequence[TopicResult]:
         """Return the results, one per topic, in the broker's response `answer`."""
         assert isinstance(answer, DeleteTopicsResponse)
         return answer.responses
 
-    def failed(self, topic: Topic, error: ErrorCode, text: str | None = None) -> Result:
+    def failed(self, topic: MutatedTopic, error: ErrorCode, text: str | None = None) -> TopicResult:
         """Return a result with this error, name and id, for a topic that Weir answers without the broker."""
         result = DeleteTopicsResponse.DeletableTopicResult
         return result(name=topic.name, topic_id=topic.topic_id, error_code=error, error_message=text)
 
-    def left(self, topic: Topic, result: Result) -> tuple[int | None, UUID]:  # noqa: ARG002 - it is gone
+    def left(self, topic: MutatedTopic, result: TopicResult) -> tuple[int | None, UUID]:  # noqa: ARG002 - it is gone
         """Return 0 partitions and the topic's id. If the topic was created automatically and its partitions
         were not charged yet, charge them now.
         """
@@ -334,19 +336,19 @@ class Deletion(Mutation[DeleteTopicsRequest]):
             charge.finish(self.context.now_ms)
         return 0, topic.topic_id
 
-    def merged(self, results: Iterable[Result]) -> DeleteTopicsResponse:
+    def merged(self, results: Iterable[TopicResult]) -> DeleteTopicsResponse:
         """Return one DeleteTopics response that contains these results of topics."""
         return DeleteTopicsResponse(responses=list(results))  # type: ignore[arg-type]  # all from such answers
 
-    def finder(self, results: Sequence[Result]) -> Pieces[Finder]:
+    def finder(self, results: Sequence[TopicResult]) -> Pieces[Finder]:
         """Return a function that finds a topic's result by id or by name, because a broker omits names that
         the client may not see.
         """
         named = yield from chosen(lambda result: result.name is not None, results)
         by_name = yield from super().finder(named)
-        by_id: dict[UUID, Result] = {}
+        by_id: dict[UUID, TopicResult] = {}
 
-        def add(result: Result) -> None:
+        def add(result: TopicResult) -> None:
             if isinstance(result, DeleteTopicsResponse.DeletableTopicResult) and result.topic_id != ZERO_UUID:
                 by_id[result.topic_id] = result
 
@@ -358,10 +360,10 @@ _TWICE: Final = "The request names the topic more than once."
 _NOT_ONE: Final = "The request gives not one of name and id."
 
 
-def _deletion(entry: DeleteTopicsRequest.DeleteTopicState, there: topic_queries.Topics) -> Topic:
+def _deletion(entry: DeleteTopicsRequest.DeleteTopicState, there: topic_queries.Topics) -> MutatedTopic:
     if (entry.name is None) == (entry.topic_id == ZERO_UUID):
-        return Topic(entry, entry.name, 0, topic_id=entry.topic_id, invalid=_NOT_ONE)
+        return MutatedTopic(entry, entry.name, 0, topic_id=entry.topic_id, invalid=_NOT_ONE)
     found = there.by_id.get(entry.topic_id) if entry.name is None else there.by_name.get(entry.name)
     if found is None:
-        return Topic(entry, entry.name, 0, topic_id=entry.topic_id)
-    return Topic(entry, found.name, found.partitions, topic_id=found.topic_id)
+        return MutatedTopic(entry, entry.name, 0, topic_id=entry.topic_id)
+    return MutatedTopic(entry, found.name, found.partitions, topic_id=found.topic_id)

@@ -36,9 +36,9 @@ from weir.proxy.handlers.mutations.mutated_topics import (
     Creation,
     Deletion,
     Growth,
+    MutatedTopic,
     Mutation,
-    Result,
-    Topic,
+    TopicResult,
 )
 from weir.proxy.handlers.plan import Context, Plan
 from weir.proxy.handlers.unread import passed_unread
@@ -149,15 +149,17 @@ class _EnforcedMutation(ChargedMutation[M]):
         merged.throttle_time_ms = broker_ms
         return merged
 
-    def _admits(self, topic: Topic) -> bool:
+    def _admits(self, topic: MutatedTopic) -> bool:
         return not topic.cost or self._charge.admit(topic.cost, self.context.now_ms)
 
-    def _compare(self, topics: Sequence[Topic], results: Sequence[Result]) -> Asking[_RoundOutcome]:
+    def _compare(
+        self, topics: Sequence[MutatedTopic], results: Sequence[TopicResult]
+    ) -> Asking[_RoundOutcome]:
         """Compare the forwarded topics with the broker's results: refund the charges of topics that the
         broker refused, and charge partitions whose number was unknown before. Return the results.
         """
         outcome = _RoundOutcome({}, made_room=False)
-        done: list[Topic] = []
+        done: list[MutatedTopic] = []
         result_of = yield from self.mutation.finder(results)
         for number, topic in enumerate(topics):
             if number % PIECE_ITEMS == PIECE_ITEMS - 1:
@@ -180,7 +182,7 @@ class _RoundOutcome:
     one after another.
     """
 
-    results: dict[Topic, Result]
+    results: dict[MutatedTopic, TopicResult]
     made_room: bool
     """True if a topic's charge was refunded. The quota may then admit topics of the request that it has not
     admitted before.
@@ -210,7 +212,7 @@ class _ShadowMutation(ChargedMutation[M]):
         self.asked = 0
         result_of = yield from mutation.finder(mutation.results(answer))
 
-        def was_done(topic: Topic) -> bool:
+        def was_done(topic: MutatedTopic) -> bool:
             result = None if topic.invalid else result_of(topic)
             return result is not None and self.was_done(topic, result)
 

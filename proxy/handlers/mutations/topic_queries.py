@@ -40,7 +40,7 @@ _NUM_PARTITIONS: Final = "num.partitions"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ExistingTopic:
     """An existing topic: its name, id and number of partitions."""
 
     name: str
@@ -52,11 +52,11 @@ class Found:
 class Topics:
     """Result of a look-up: existing topics by name and by id, and the ids of the cluster's brokers."""
 
-    by_name: dict[str, Found] = field(default_factory=dict)
-    by_id: dict[UUID, Found] = field(default_factory=dict)
+    by_name: dict[str, ExistingTopic] = field(default_factory=dict)
+    by_id: dict[UUID, ExistingTopic] = field(default_factory=dict)
     broker_ids: set[int] = field(default_factory=set)
 
-    def add(self, topic: Found) -> None:
+    def add(self, topic: ExistingTopic) -> None:
         """Add an existing topic to the result."""
         self.by_name[topic.name] = topic
         if topic.topic_id != ZERO_UUID:
@@ -93,7 +93,9 @@ def topics(context: Context, names: Collection[str], ids: Collection[UUID] = ())
             if there is None or known.topic_id in (ZERO_UUID, there.topic_id):  # else it is a new topic
                 found.remove(name)
         elif known is not None and (there is None or there.partitions < known.partitions):
-            found.add(Found(name, known.topic_id if there is None else there.topic_id, known.partitions))
+            found.add(
+                ExistingTopic(name, known.topic_id if there is None else there.topic_id, known.partitions)
+            )
     return found
 
 
@@ -137,7 +139,7 @@ def found_in(answers: Collection[MetadataResponse]) -> Pieces[Topics]:
             yield None
         if topic.name is None or not topic.partitions:
             continue
-        found.add(Found(topic.name, topic.topic_id, len(topic.partitions)))
+        found.add(ExistingTopic(topic.name, topic.topic_id, len(topic.partitions)))
     return found
 
 

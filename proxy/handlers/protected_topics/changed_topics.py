@@ -103,13 +103,13 @@ def plan_change(plan: Plan, protected: ProtectedTopics) -> None:
             return passed_unread(passed())
         if isinstance(request, Query):
             return request
-        guarded = _Guarded(context, plan, protected, inner, bytes(data[frame:body]))
+        guarded = _GuardedRequest(context, plan, protected, inner, bytes(data[frame:body]))
         return guarded.decision(request) or passed()
 
     plan.admit, plan.whole = admit, True
 
 
-class _Guarded:
+class _GuardedRequest:
     """One request that may change protected topics."""
 
     def __init__(

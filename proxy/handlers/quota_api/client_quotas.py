@@ -38,7 +38,7 @@ from weir.proxy.handlers.quota_api.alterations import (
     refused_whole,
 )
 from weir.proxy.handlers.quota_api.entities import Refused, invalid
-from weir.proxy.handlers.quota_api.filters import Filter, described, read_filter
+from weir.proxy.handlers.quota_api.filters import ClientQuotaFilter, described, read_filter
 from weir.proxy.handlers.quota_api.quota_admin import Changes
 from weir.proxy.handlers.whole_requests import keep
 from weir.quotas import QuotaTable
@@ -287,7 +287,7 @@ def _framing(plan: Plan, data: bytearray, frame: int) -> _Framing:
     return partial(response_frame, plan.api_key, plan.version, correlation_id)
 
 
-def _description(framed: _Framing, table: QuotaTable, wanted: Filter) -> bytes:
+def _description(framed: _Framing, table: QuotaTable, wanted: ClientQuotaFilter) -> bytes:
     try:
         return framed(described(table, wanted))
     except EncodeError:  # a quota file may contain names too long for the wire

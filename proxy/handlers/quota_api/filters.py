@@ -33,7 +33,7 @@ _MATCH_NAMES: Final = {EXACT: "EXACT", DEFAULT: "DEFAULT", ANY: "SPECIFIED"}
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class ClientQuotaFilter:
     """Filter of a DescribeClientQuotas request. It accepts an entity that has all entity types of the filter,
     with names that match. If `strict`, the entity may have no other types.
     """
@@ -53,7 +53,7 @@ class Filter:
         return self.types <= entity.keys() and self.exact.items() <= entity.items()
 
 
-def read_filter(request: DescribeClientQuotasRequest) -> Filter:
+def read_filter(request: DescribeClientQuotasRequest) -> ClientQuotaFilter:
     """Return the filter in a DescribeClientQuotas request. Raises Refused, with Kafka's codes and texts, if
     the filter is invalid.
     """
@@ -73,7 +73,7 @@ def read_filter(request: DescribeClientQuotasRequest) -> Filter:
             "Invalid entity filter component combination. IP filter component should not be used with "
             "user or clientId filter component."
         )
-    return Filter(exact, frozenset(types), request.strict)
+    return ClientQuotaFilter(exact, frozenset(types), request.strict)
 
 
 def _check_type(kind: str, before: set[str]) -> None:
@@ -105,7 +105,7 @@ def _canonical(ip: str | None) -> str | None:
     return ip
 
 
-def described(table: QuotaTable, wanted: Filter) -> DescribeClientQuotasResponse:
+def described(table: QuotaTable, wanted: ClientQuotaFilter) -> DescribeClientQuotasResponse:
     """Return the DescribeClientQuotas response: every entity that the filter accepts, with its enforced
     quotas.
     """

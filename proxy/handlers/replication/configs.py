@@ -36,7 +36,7 @@ from weir.proxy.handlers.replication.throttle_changes import (
     THROTTLE_NAMES,
     TYPES,
     Op,
-    Operation,
+    OpType,
     ResourceId,
     changes_of,
     may_change,
@@ -197,14 +197,14 @@ class _Alteration:
             gone = [name for name in stored_names(resource, self._stored) if name not in named]
             if gone and not named and not self._may_alter():
                 return None
-            ops += [Op(name, Operation.DELETE, None) for name in gone]
+            ops += [Op(name, OpType.DELETE, None) for name in gone]
         if not ops:
             return None
         entry.configs = [config for config in entry.configs if config.name not in THROTTLE_NAMES]
         return _Resource(_name(entry), resource, ops, entry if entry.configs or self._replaces else None)
 
     def _op(self, config: Any) -> Op:
-        return Op(config.name, Operation.SET if self._replaces else config.config_operation, config.value)
+        return Op(config.name, OpType.SET if self._replaces else config.config_operation, config.value)
 
     # Checks
 

@@ -39,7 +39,7 @@ topics. The response to a longer request passes unchanged, because Weir would ha
 """
 
 
-class Source(IntEnum):
+class ConfigSource(IntEnum):
     """Kafka's DescribeConfigsResponse.ConfigSource."""
 
     DYNAMIC_TOPIC_CONFIG = 1
@@ -54,9 +54,9 @@ class ConfigType(IntEnum):
     LIST = 7
 
 
-class _Value(NamedTuple):
+class _ConfigValue(NamedTuple):
     text: str
-    source: Source
+    source: ConfigSource
 
 
 def plan_describe(plan: Plan) -> None:
@@ -152,16 +152,24 @@ class _Described:
             documentation=None,
         )
 
-    def _values(self, resource: ResourceId, name: str) -> list[_Value]:
+    def _values(self, resource: ResourceId, name: str) -> list[_ConfigValue]:
         """Return the values of a throttle that apply to a resource, the one in force first."""
         own = self._stored.get(resource.key(name))
         if resource.kind is ResourceType.TOPIC:
-            return [] if own is None else [_Value(own, Source.DYNAMIC_TOPIC_CONFIG)]
+            return [] if own is None else [_ConfigValue(own, ConfigSource.DYNAMIC_TOPIC_CONFIG)]
         common = self._stored.get(ResourceId(resource.kind, "").key(name))
-        values = [] if own is None or not resource.name else [_Value(own, Source.DYNAMIC_BROKER_CONFIG)]
-        return values if common is None else [*values, _Value(common, Source.DYNAMIC_DEFAULT_BROKER_CONFIG)]
+        values = (
+            []
+            if own is None or not resource.name
+            else [_ConfigValue(own, ConfigSource.DYNAMIC_BROKER_CONFIG)]
+        )
+        return (
+            values
+            if common is None
+            else [*values, _ConfigValue(common, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)]
+        )
 
 
-def _said(value: _Value) -> str | None:
+def _said(value: _ConfigValue) -> str | None:
     """Return the value as a message can have it: null if it is too long, which only a quota file's can be."""
     return value.text if len(value.text) <= STRING_BYTES_MAX else None

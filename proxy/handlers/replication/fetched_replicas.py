@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from msgspec.structs import replace
 
 from weir.quotas.replication.budgets import ReplicationBudget
-from weir.quotas.replication.replication_quotas import Progress
+from weir.quotas.replication.replication_quotas import ReplicaProgress
 
 if TYPE_CHECKING:
     from weir.protocol.messages import FetchRequest
@@ -33,7 +33,7 @@ Limits of older versions are not cut, because a replica would never get a batch 
 """
 
 
-class Pair(NamedTuple):
+class LeaderAndFollower(NamedTuple):
     """The brokers of a replication connection, by node id."""
 
     leader: int
@@ -49,7 +49,7 @@ class FetchedReplica:
         self,
         asked: FetchRequest.FetchPartition,
         budgets: tuple[ReplicationBudget, ...],
-        progress: Progress,
+        progress: ReplicaProgress,
     ) -> None:
         """Begin with what the follower asks for."""
         self.asked = asked

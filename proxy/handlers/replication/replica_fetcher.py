@@ -23,7 +23,7 @@ from weir.proxy.handlers.replication.fetched_replicas import (
     FIRST_VERSION_WITH_WHOLE_BATCHES,
     FetchedReplica,
     Key,
-    Pair,
+    LeaderAndFollower,
     choose,
 )
 from weir.proxy.handlers.replication.replica_session import ReplicaSession, identified, identity
@@ -90,7 +90,7 @@ class ReplicaFetcher:
                 if left_ms == request.max_wait_ms:
                     return EXEMPT
                 return fetch.forward(replace(request, max_wait_ms=left_ms))
-            pair = Pair(self._leader, _follower(request))
+            pair = LeaderAndFollower(self._leader, _follower(request))
             session = ReplicaSession(self._replication, pair, fetch.version)
         elif (known := self._known(request, fetch.version)) is None:
             self._session = None

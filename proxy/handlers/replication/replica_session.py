@@ -15,9 +15,9 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from weir.protocol.messages import FetchRequest, FetchResponse
-from weir.proxy.handlers.replication.fetched_replicas import FetchedReplica, Key, Pair
+from weir.proxy.handlers.replication.fetched_replicas import FetchedReplica, Key, LeaderAndFollower
 from weir.proxy.handlers.replication.replication import FIRST_VERSION_WITH_IDS, Replication
-from weir.quotas.replication.replication_quotas import Progress, Replica
+from weir.quotas.replication.replication_quotas import Replica, ReplicaProgress
 from weir.quotas.replication.throttles import Role
 
 UNKNOWN: Final = -1
@@ -40,7 +40,7 @@ class ReplicaSession:
         "replicas",
     )
 
-    def __init__(self, replication: Replication, pair: Pair, version: int) -> None:
+    def __init__(self, replication: Replication, pair: LeaderAndFollower, version: int) -> None:
         """Begin without partitions. `version` is the version of Fetch."""
         self._replication = replication
         self.pair = pair
@@ -78,7 +78,7 @@ class ReplicaSession:
             if roles:
                 progress = quotas.progress.get(replica)
                 if progress is None:
-                    progress = Progress(self.pair.leader, asked.fetch_offset, now_ms)
+                    progress = ReplicaProgress(self.pair.leader, asked.fetch_offset, now_ms)
                     quotas.progress[replica] = progress
                 if progress.leader != self.pair.leader:
                     progress.leader, progress.high_watermark = self.pair.leader, -1
@@ -100,7 +100,7 @@ class ReplicaSession:
             self._others.discard(key)
             self._forgotten.add(key)
 
-    def _end_progress(self, progress: Progress) -> None:
+    def _end_progress(self, progress: ReplicaProgress) -> None:
         """Note that the follower does not fetch a replica any more, unless it does from another leader."""
         if progress.leader == self.pair.leader:
             progress.is_fetched = progress.is_held_back = False

@@ -31,7 +31,7 @@ SHOWN_CHARS_MAX: Final = 100
 """Maximum number of characters of a refused value in an error message."""
 
 
-class Operation(IntEnum):
+class OpType(IntEnum):
     """Kafka's AlterConfigOp.OpType."""
 
     SET = 0
@@ -45,7 +45,7 @@ class Op(NamedTuple):
 
     name: str
     operation: int
-    """Value of `Operation`, or a number that Kafka does not have."""
+    """Value of `OpType`, or a number that Kafka does not have."""
     value: str | None
 
 
@@ -81,9 +81,9 @@ def may_change(resource: ResourceId, ops: Sequence[Op], stored: Mapping[ConfigKe
 
 
 def _keeps(op: Op, value: str | None) -> bool:
-    if op.operation == Operation.DELETE:
+    if op.operation == OpType.DELETE:
         return value is None
-    return op.operation == Operation.SET and op.value is not None and op.value == value
+    return op.operation == OpType.SET and op.value is not None and op.value == value
 
 
 def changes_of(
@@ -101,19 +101,19 @@ def changes_of(
 
 def _new_value(key: ConfigKey, op: Op, value: str | None) -> str | None:
     """Return the value of a configuration after an operation; None for no value. Raises Refused."""
-    if op.operation == Operation.DELETE:
+    if op.operation == OpType.DELETE:
         return None
     if op.value is None:
         raise invalid(f"Null value not supported for : {key.name}")
-    if op.operation == Operation.SET:
+    if op.operation == OpType.SET:
         return _checked(key, op.value)
-    if op.operation not in (Operation.APPEND, Operation.SUBTRACT):
+    if op.operation not in (OpType.APPEND, OpType.SUBTRACT):
         raise invalid(f"Unknown operation {op.operation} for the configuration {key.name}")
     if key.name not in REPLICAS_KEYS:
-        verb = Operation(op.operation).name
+        verb = OpType(op.operation).name
         raise _not_valid(f"Can't {verb} to key {key.name} because its type is not LIST.")
     old, named = _parts(value or ""), _parts(op.value)
-    if op.operation == Operation.APPEND:
+    if op.operation == OpType.APPEND:
         return _checked(key, ",".join(dict.fromkeys([*old, *named])))
     gone = set(named)
     return _checked(key, ",".join(part for part in old if part not in gone))

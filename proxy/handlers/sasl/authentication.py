@@ -30,7 +30,7 @@ from weir.proxy.close_reasons import CloseReason
 from weir.proxy.handlers.broker_query import BrokerQuery
 from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Forward, Query, Wait
 from weir.proxy.handlers.plan import Context, Plan
-from weir.proxy.handlers.sasl.exchange import Exchange, Step
+from weir.proxy.handlers.sasl.exchange import SaslExchange, SaslStep
 from weir.proxy.handlers.sasl.identity import ANONYMOUS
 from weir.proxy.handlers.unread import passed_unread
 from weir.proxy.handlers.uplift.uplift import forward
@@ -67,7 +67,7 @@ def plan_sasl_handshake(plan: Plan) -> None:
             asked = request.decode_request(data, body, end)
         except ProtocolError:  # brokers cannot read it either
             asked, decision = SaslHandshakeRequest(), UNREAD
-        context.client.follow(Exchange(asked.mechanism, claim, raw=plan.version == 0, before=before))
+        context.client.follow(SaslExchange(asked.mechanism, claim, raw=plan.version == 0, before=before))
         return decision
 
     def rewrite(context: Context, data: bytearray, body: int, end: int, complete: bool) -> Wait | None:
@@ -161,17 +161,19 @@ def _check_length(body: int, end: int, most: int) -> None:
 # Results
 
 
-def settle(context: Context, exchange: Exchange, step: Step, error_code: int = ErrorCode.NONE) -> None:
+def settle(
+    context: Context, exchange: SaslExchange, step: SaslStep, error_code: int = ErrorCode.NONE
+) -> None:
     """Act on the broker's response to a SASL token, whose meaning is `step`: change the principal after
     success, count a failure.
     """
-    if step is Step.SUCCEEDED:
+    if step is SaslStep.SUCCEEDED:
         succeeded(context, exchange)
-    elif step is Step.FAILED:
+    elif step is SaslStep.FAILED:
         _failed(context, exchange, error_code)
 
 
-def succeeded(context: Context, exchange: Exchange) -> None:
+def succeeded(context: Context, exchange: SaslExchange) -> None:
     """Change the principal, because the broker has accepted the client."""
     context.client.follow(None)
     context.client.become(_principal(context, exchange))
@@ -180,7 +182,7 @@ def succeeded(context: Context, exchange: Exchange) -> None:
     log.debug("authenticated", user=client.user, mechanism=exchange.mechanism, client=client.peer)
 
 
-def _failed(context: Context, exchange: Exchange, error_code: int) -> None:
+def _failed(context: Context, exchange: SaslExchange, error_code: int) -> None:
     """Keep the principal, because the broker has refused the client, and count the failure."""
     context.counters.authentications_failed[exchange.mechanism] += 1
     log.debug(
@@ -192,7 +194,7 @@ def _failed(context: Context, exchange: Exchange, error_code: int) -> None:
     )
 
 
-def _principal(context: Context, exchange: Exchange) -> str:
+def _principal(context: Context, exchange: SaslExchange) -> str:
     identities, claimed, mechanism = context.identities, exchange.claimed, exchange.mechanism
     if exchange.hidden:
         return _hidden(context, mechanism, identities.rules.hidden, "the mechanism does not show it")

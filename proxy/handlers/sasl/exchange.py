@@ -40,7 +40,7 @@ mechanisms whose tokens Weir cannot read.
 """
 
 
-class Step(Enum):
+class SaslStep(Enum):
     """Meaning of a broker's response to a SASL token: the exchange goes on, has succeeded or has failed."""
 
     GOES_ON = auto()
@@ -48,7 +48,7 @@ class Step(Enum):
     FAILED = auto()
 
 
-class Exchange:
+class SaslExchange:
     """A SASL exchange, from the client's SaslHandshake on."""
 
     __slots__ = (
@@ -63,7 +63,7 @@ class Exchange:
         "unreadable",
     )
 
-    def __init__(self, mechanism: str, claim: str, *, raw: bool, before: Exchange | None = None) -> None:
+    def __init__(self, mechanism: str, claim: str, *, raw: bool, before: SaslExchange | None = None) -> None:
         """Begin with the client's SaslHandshake.
 
         `claim` is the claim of OAUTHBEARER tokens that has the name. `raw` is True if tokens have no Kafka
@@ -123,16 +123,16 @@ class Exchange:
         else:
             self.claimed, self.unreadable, self._tokens = claimed, "", 1
 
-    def answer(self, error_code: int, token: bytes, session_lifetime_ms: int = 0) -> Step:
+    def answer(self, error_code: int, token: bytes, session_lifetime_ms: int = 0) -> SaslStep:
         """Process the broker's response to the latest token: its error code and its token. Return its meaning
         for the exchange (goes on, has succeeded, has failed).
         """
         if error_code != ErrorCode.NONE or (self.mechanism in SCRAM and token.startswith(SCRAM_ERROR)):
             succeeded_before = self.has_succeeded(error_code)
             self.claimed, self._tokens, self.answers = None, 0, 0
-            return Step.SUCCEEDED if succeeded_before else Step.FAILED
+            return SaslStep.SUCCEEDED if succeeded_before else SaslStep.FAILED
         self.answers += 1
-        return Step.SUCCEEDED if self._is_last(token, session_lifetime_ms) else Step.GOES_ON
+        return SaslStep.SUCCEEDED if self._is_last(token, session_lifetime_ms) else SaslStep.GOES_ON
 
     def _is_last(self, token: bytes, session_lifetime_ms: int) -> bool:
         if self.hidden:

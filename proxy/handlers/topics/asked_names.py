@@ -9,7 +9,7 @@ from weir.protocol.errors import ProtocolError
 from weir.protocol.pieces import each
 from weir.proxy.handlers.broker_query import BrokerQuery
 from weir.proxy.handlers.decisions import Query
-from weir.proxy.handlers.mutations.topic_queries import Found, broker_topics
+from weir.proxy.handlers.mutations.topic_queries import ExistingTopic, broker_topics
 from weir.proxy.handlers.plan import Context
 
 
@@ -31,7 +31,7 @@ def _ask_names(context: Context, wanted: Collection[bytes]) -> BrokerQuery:
     """
     names = context.cluster.names_by_id
 
-    def learn(found: Found) -> None:
+    def learn(found: ExistingTopic) -> None:
         names.learn(found.topic_id.bytes, found.name.encode())
 
     try:

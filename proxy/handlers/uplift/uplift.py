@@ -32,7 +32,7 @@ from weir.proxy.handlers.broker_query import Asking, BrokerQuery, ask
 from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Forward, Query, Wait
 from weir.proxy.handlers.plan import Admit, Context, Plan, ResponseEdit, Rewrite
 from weir.proxy.handlers.uplift.error_response import error_response
-from weir.proxy.handlers.uplift.uplift_rule import Kind, Route, beyond
+from weir.proxy.handlers.uplift.uplift_rule import Route, UpliftKind, beyond
 from weir.proxy.handlers.whole_requests import whole_request
 
 R = TypeVar("R", bound=Message)
@@ -75,13 +75,13 @@ def raised(plan: Plan, version: int, route: Route) -> Plan:
     for a version that the broker has.
     """
     taller = replace(plan, version=version, broker_version=plan.version, broker_waits=route.broker_waits)
-    if route.kind is Kind.TRANSLATE:
+    if route.kind is UpliftKind.TRANSLATE:
         taller.flexible_request = request_header_version(plan.api_key, version) == 2
         taller.throttle, taller.rewrite = None, None
         taller.admit, taller.whole = _translate(taller), True
         return taller
     taller.admit = _renumbered(plan.admit, plan.version)
-    if route.kind is Kind.THROTTLE:
+    if route.kind is UpliftKind.THROTTLE:
         taller.throttle = None
         taller.rewrite = _inserted(plan.rewrite, last=route.throttle is Position.LAST)
     elif route.broker_waits and plan.throttle is not None:

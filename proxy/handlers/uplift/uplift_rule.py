@@ -22,12 +22,12 @@ from weir.protocol.codec import response_type
 from weir.protocol.messages import CreateTopicsRequest
 from weir.protocol.scanning.field_offsets import field_offset
 from weir.protocol.values import Message
-from weir.protocol.version_differences import THROTTLE_FIELD, Change, Position, version_difference
+from weir.protocol.version_differences import THROTTLE_FIELD, DifferenceKind, Position, version_difference
 from weir.protocol.versions import VersionRange
 from weir.proxy.handlers.api_versions import node_check
 
 
-class Kind(IntEnum):
+class UpliftKind(IntEnum):
     """Kind of change by which Weir turns a request and its response from the client's version to one that the
     broker has, and back. Each kind includes the kinds before it.
     """
@@ -46,7 +46,7 @@ class Route(NamedTuple):
     """Way in which Weir passes on a request in a version that the broker lacks."""
 
     broker_version: int
-    kind: Kind
+    kind: UpliftKind
     throttle: Position | None
     """Position (first or last) in the response at which the kind THROTTLE inserts throttle_time_ms; None for
     the other kinds.
@@ -62,7 +62,7 @@ class Taken(NamedTuple):
     and responses need, and the difference between the two versions in words.
     """
 
-    kind: Kind
+    kind: UpliftKind
     reason: str
 
 
@@ -117,39 +117,40 @@ _MAY_REFUSE: Final = "topics may be refused with error 89, which Weir does (KIP-
 
 BY_HAND: Final[Mapping[tuple[int, int], Taken]] = {
     (ApiKey.FIND_COORDINATOR, 1): Taken(
-        Kind.TRANSLATE,
+        UpliftKind.TRANSLATE,
         "key_type must be 0 (a group), else UNSUPPORTED_VERSION; the response has throttle_time_ms and "
         "error_message, which is null",
     ),
     (ApiKey.METADATA, 6): Taken(
-        Kind.PATCH,
+        UpliftKind.PATCH,
         f"{_BACKS_OFF}; LISTENER_NOT_FOUND may be the answer, an older broker says LEADER_NOT_AVAILABLE",
     ),
     (ApiKey.CREATE_TOPICS, 1): Taken(
-        Kind.TRANSLATE,
+        UpliftKind.TRANSLATE,
         "validate_only must be false, else UNSUPPORTED_VERSION; error_message is null",
     ),
     (ApiKey.CREATE_TOPICS, 4): Taken(
-        Kind.TRANSLATE,
+        UpliftKind.TRANSLATE,
         "the broker's default number of partitions or replicas (-1) cannot be asked for: UNSUPPORTED_VERSION "
         "(KIP-464)",
     ),
     (ApiKey.CREATE_TOPICS, 5): Taken(
-        Kind.TRANSLATE,
+        UpliftKind.TRANSLATE,
         "flexible encoding; the response's num_partitions and replication_factor are -1, configs null: not "
         "known (KIP-525)",
     ),
-    (ApiKey.CREATE_TOPICS, 6): Taken(Kind.PATCH, _MAY_REFUSE),
+    (ApiKey.CREATE_TOPICS, 6): Taken(UpliftKind.PATCH, _MAY_REFUSE),
     (ApiKey.DELETE_TOPICS, 3): Taken(
-        Kind.PATCH,
+        UpliftKind.PATCH,
         "TOPIC_DELETION_DISABLED may be the answer; an older broker gives the error that it has for it",
     ),
-    (ApiKey.DELETE_TOPICS, 4): Taken(Kind.TRANSLATE, "flexible encoding"),
+    (ApiKey.DELETE_TOPICS, 4): Taken(UpliftKind.TRANSLATE, "flexible encoding"),
     (ApiKey.DELETE_TOPICS, 5): Taken(
-        Kind.TRANSLATE, f"{_MAY_REFUSE}; error_message is null where the broker's own errors are passed on"
+        UpliftKind.TRANSLATE,
+        f"{_MAY_REFUSE}; error_message is null where the broker's own errors are passed on",
     ),
-    (ApiKey.CREATE_PARTITIONS, 2): Taken(Kind.TRANSLATE, "flexible encoding"),
-    (ApiKey.CREATE_PARTITIONS, 3): Taken(Kind.PATCH, _MAY_REFUSE),
+    (ApiKey.CREATE_PARTITIONS, 2): Taken(UpliftKind.TRANSLATE, "flexible encoding"),
+    (ApiKey.CREATE_PARTITIONS, 3): Taken(UpliftKind.PATCH, _MAY_REFUSE),
 }
 """Versions that Weir can supply although they change more than throttle_time_ms and the wait for it, each
 with the kind of change and the reason.
@@ -168,10 +169,10 @@ def taken(api_key: int, version: int) -> Taken | None:
     if by_hand is not None or (api_key, version) in EXCEPTIONS:
         return by_hand
     change = version_difference(api_key, version).change
-    if change is Change.THROTTLE:
-        return Taken(Kind.THROTTLE, _HAS_THROTTLE)
-    if change is Change.SAME and BACKS_OFF_FROM.get(api_key) == version:
-        return Taken(Kind.PATCH, _BACKS_OFF)
+    if change is DifferenceKind.THROTTLE:
+        return Taken(UpliftKind.THROTTLE, _HAS_THROTTLE)
+    if change is DifferenceKind.SAME and BACKS_OFF_FROM.get(api_key) == version:
+        return Taken(UpliftKind.PATCH, _BACKS_OFF)
     return None
 
 
@@ -207,7 +208,7 @@ def route(api_key: int, version: int, broker: VersionRange) -> Route | None:
     return Route(
         broker_version=broker.max,
         kind=kind,
-        throttle=positions[0] if kind is Kind.THROTTLE else None,
+        throttle=positions[0] if kind is UpliftKind.THROTTLE else None,
         broker_waits=BACKS_OFF_FROM.get(api_key) in crossed and _has_throttle(api_key, broker.max),
     )
 

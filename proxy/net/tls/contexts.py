@@ -39,7 +39,7 @@ At: TypeAlias = "Callable[[Path], Path]"
 """Function that returns the path at which to read the content of a configured path."""
 
 
-class Pair(NamedTuple):
+class KeyPair(NamedTuple):
     """A certificate chain and its private key, both PEM; they may be one file."""
 
     cert: Path
@@ -47,9 +47,9 @@ class Pair(NamedTuple):
     name: str
     """Name of the setting that has the certificate's path: tls_cert or upstream_cert."""
 
-    def read_at(self, at: At) -> Pair:
+    def read_at(self, at: At) -> KeyPair:
         """Return this pair with the paths at which to read it."""
-        return Pair(at(self.cert), at(self.key), self.name)
+        return KeyPair(at(self.cert), at(self.key), self.name)
 
 
 class FileContents(NamedTuple):
@@ -218,7 +218,7 @@ def expiry_s(path: Path) -> float:
 
 
 def server_context(
-    pair: Pair, client_auth: ssl.VerifyMode, client_ca: Path | None, *, by_name: bool = False
+    pair: KeyPair, client_auth: ssl.VerifyMode, client_ca: Path | None, *, by_name: bool = False
 ) -> ssl.SSLContext:
     """Return the SSL context of a listener. With `by_name`, the context stores the server name that each
     client sends, for `server_name_of`. Raises ConfigError.
@@ -234,7 +234,7 @@ def server_context(
     return context
 
 
-def client_context(ca: Path | None, pair: Pair | None, *, verify_host: bool) -> ssl.SSLContext:
+def client_context(ca: Path | None, pair: KeyPair | None, *, verify_host: bool) -> ssl.SSLContext:
     """Return the SSL context for connections to brokers. Without `ca`, the system's authorities are trusted.
     Raises ConfigError.
     """
@@ -298,7 +298,7 @@ def _plain(context: ssl.SSLContext) -> ssl.SSLContext:
     return context
 
 
-def _show(context: ssl.SSLContext, pair: Pair) -> None:
+def _show(context: ssl.SSLContext, pair: KeyPair) -> None:
     key_name = f"{pair.name.removesuffix('cert')}key"
     content = _read(pair.cert, pair.name)
     key = content if pair.cert == pair.key else _read(pair.key, key_name)

@@ -27,7 +27,7 @@ from weir.proxy.net.tls.contexts import server_name_of
 from weir.proxy.net.tls.distinguished_name import subject_of
 from weir.proxy.net.tls.principal_mapping import UnmappedError
 from weir.proxy.net.tls.rules import ListenerRules
-from weir.proxy.net.tls.turns import Turns
+from weir.proxy.net.tls.turns import HandshakeTurns
 from weir.proxy.net.tls_socket import TlsSocket
 
 FIRST_FLIGHT_S: Final = 2.0
@@ -40,7 +40,7 @@ THREADS: Final = 2
 """Number of threads that compute clients' handshakes at the same time; as many compute brokers'."""
 
 
-class RefusedError(Exception):
+class HandshakeRefusedError(Exception):
     """Error: the client cannot be served. Its socket is still open, so that the client can be held for a
     moment, and does not reconnect at once.
     """
@@ -75,13 +75,13 @@ class TlsAcceptor:
         """
         self._rules = rules
         self._free_places = free_places
-        self._turns = Turns(THREADS)
+        self._turns = HandshakeTurns(THREADS)
         self._unfinished: Counter[str] = Counter()
         """Number of clients whose handshake has not ended, by address."""
 
     async def enter(self, sock: socket.socket, node_id: int | None, host: str) -> AcceptedClient:
         """Perform the TLS handshake with a client at address `host`, at the listener of broker `node_id`
-        (None: bootstrap). Return the client. Raises RefusedError. The caller owns the socket.
+        (None: bootstrap). Return the client. Raises HandshakeRefusedError. The caller owns the socket.
         """
         context = self._rules.files.context
         with self._unfinished_handshake(sock, host):
@@ -91,23 +91,23 @@ class TlsAcceptor:
                     sock, server_side=True, do_handshake_on_connect=False, suppress_ragged_eofs=False
                 )
             except OSError as error:  # the client has gone
-                raise RefusedError(CloseReason.CLIENT_RESET, str(error), sock) from None
+                raise HandshakeRefusedError(CloseReason.CLIENT_RESET, str(error), sock) from None
             certificate = await self._shake(secured, host)
         established = TlsSocket(secured, problems.of_established_client)
         try:
             user = ANONYMOUS if certificate is None else self._rules.mapping.name(subject_of(certificate))
         except (UnmappedError, ValueError) as error:  # ValueError: an unreadable certificate
-            raise RefusedError(CloseReason.PRINCIPAL_UNMAPPED, str(error), established) from None
+            raise HandshakeRefusedError(CloseReason.PRINCIPAL_UNMAPPED, str(error), established) from None
         names = self._rules.names
         named = names.node_id(server_name_of(secured)) if names is not None else None
         return AcceptedClient(established, user, node_id if named is None else named)
 
     @contextmanager
     def _unfinished_handshake(self, sock: socket.socket, host: str) -> Iterator[None]:
-        """Count a handshake while it lasts. Raises RefusedError if the address has too many."""
+        """Count a handshake while it lasts. Raises HandshakeRefusedError if the address has too many."""
         if self._unfinished[host] > self._free_places():  # no address may take more than half of the places
             detail = f"{host} has {self._unfinished[host]} unfinished handshakes, half of all places"
-            raise RefusedError(CloseReason.UNFINISHED_HANDSHAKES, detail, sock)
+            raise HandshakeRefusedError(CloseReason.UNFINISHED_HANDSHAKES, detail, sock)
         self._unfinished[host] += 1
         try:
             yield
@@ -118,7 +118,7 @@ class TlsAcceptor:
 
     async def _shake(self, secured: ssl.SSLSocket, host: str) -> bytes | None:
         """Perform the handshake and return the client's certificate (DER); None if the client has shown none.
-        Raises RefusedError.
+        Raises HandshakeRefusedError.
         """
         try:
             await _shake(secured, partial(self._turns.run, host, secured.do_handshake), TIMEOUT_S)
@@ -126,9 +126,9 @@ class TlsAcceptor:
         except trio.TooSlowError:
             raise _too_slow(secured, "TLS handshake", TIMEOUT_S) from None
         except ssl.SSLError as error:
-            raise RefusedError(*problems.of_client(error), secured) from None
+            raise HandshakeRefusedError(*problems.of_client(error), secured) from None
         except OSError as error:
-            raise RefusedError(CloseReason.CLIENT_RESET, str(error), secured) from None
+            raise HandshakeRefusedError(CloseReason.CLIENT_RESET, str(error), secured) from None
         except BaseException:
             secured.close()
             raise
@@ -160,8 +160,8 @@ async def shake_with_broker(
 
 
 async def _hello(sock: socket.socket) -> None:
-    """Wait until the client's first TLS record has arrived. Raises RefusedError if the client closes, speaks
-    no TLS, or takes longer than `FIRST_FLIGHT_S`.
+    """Wait until the client's first TLS record has arrived. Raises HandshakeRefusedError if the client
+    closes, speaks no TLS, or takes longer than `FIRST_FLIGHT_S`.
     """
     head: bytes | None = None
     try:
@@ -170,11 +170,11 @@ async def _hello(sock: socket.socket) -> None:
         if patience.cancelled_caught:  # Weir may have been slow, not the client
             head = first_flight.peek(sock)
     except OSError as error:
-        raise RefusedError(CloseReason.CLIENT_RESET, str(error), sock) from None
+        raise HandshakeRefusedError(CloseReason.CLIENT_RESET, str(error), sock) from None
     if head == b"":
-        raise RefusedError(CloseReason.CLIENT_CLOSED, "before the TLS handshake", sock)
+        raise HandshakeRefusedError(CloseReason.CLIENT_CLOSED, "before the TLS handshake", sock)
     if head and head[0] != first_flight.HANDSHAKE_RECORD:
-        raise RefusedError(CloseReason.PLAIN_ON_TLS_PORT, problems.PLAIN_CLIENT, sock)
+        raise HandshakeRefusedError(CloseReason.PLAIN_ON_TLS_PORT, problems.PLAIN_CLIENT, sock)
     if patience.cancelled_caught and (head is None or first_flight.needed_bytes(head)):
         raise _too_slow(sock, "ClientHello", FIRST_FLIGHT_S)
 
@@ -201,5 +201,7 @@ async def _shake(
         timeout_s = max(timeout_s - (trio.current_time() - began), 0.0)
 
 
-def _too_slow(sock: socket.socket, what: str, limit_s: float) -> RefusedError:
-    return RefusedError(CloseReason.CLIENT_HANDSHAKE_TIMEOUT, f"no {what} within {limit_s:g} s", sock)
+def _too_slow(sock: socket.socket, what: str, limit_s: float) -> HandshakeRefusedError:
+    return HandshakeRefusedError(
+        CloseReason.CLIENT_HANDSHAKE_TIMEOUT, f"no {what} within {limit_s:g} s", sock
+    )

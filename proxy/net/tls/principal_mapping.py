@@ -33,7 +33,7 @@ class UnmappedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class MappingRule:
     """A mapping rule. A rule without a pattern is DEFAULT, which takes the subject unchanged."""
 
     pattern: re.Pattern[str] | None = None
@@ -63,14 +63,14 @@ class PrincipalMapping:
     tried.
     """
 
-    rules: tuple[Rule, ...]
+    rules: tuple[MappingRule, ...]
 
     @classmethod
     def parse(cls, text: str) -> Self:
         """Return the mapping that this text, with rules separated by commas, describes. Raises
         ConfigError.
         """
-        rules: list[Rule] = []
+        rules: list[MappingRule] = []
         start = _skip(text, 0)
         while start < len(text):
             match = _RULE.match(text, start)
@@ -101,15 +101,15 @@ def _skip(text: str, start: int) -> int:
     return match.end() if match else start
 
 
-def _rule(match: re.Match[str]) -> Rule:
+def _rule(match: re.Match[str]) -> MappingRule:
     if match["pattern"] is None:
-        return Rule()
+        return MappingRule()
     try:
         pattern = translate(match["pattern"])
         replacement = _pieces(_with_literal_references(match["replacement"], pattern.groups), pattern)
     except ValueError as error:
         raise ConfigError(f"{NAME}: {error}") from None
-    return Rule(pattern, replacement, match["case"])
+    return MappingRule(pattern, replacement, match["case"])
 
 
 def _with_literal_references(replacement: str, groups: int) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from weir.proxy.addresses import ServerNames
 from weir.proxy.config.settings import ConfigError
-from weir.proxy.net.tls.contexts import ContextOfFiles, Pair, client_context, server_context
+from weir.proxy.net.tls.contexts import ContextOfFiles, KeyPair, client_context, server_context
 from weir.proxy.net.tls.principal_mapping import PrincipalMapping
 
 if TYPE_CHECKING:
@@ -105,13 +105,13 @@ def upstream_rules(settings: Settings) -> ContextOfFiles | None:
     )
 
 
-def pair_of(cert: str, key: str, side: str) -> Pair | None:
+def pair_of(cert: str, key: str, side: str) -> KeyPair | None:
     """Return the certificate and the key of the settings `{side}_cert` and `{side}_key`; None if neither is
     set. Raises ConfigError for a key without a certificate.
     """
     if key and not cert:
         raise ConfigError(f"{side}_key is set without {side}_cert: set both")
-    return Pair(Path(cert), Path(key or cert), f"{side}_cert") if cert else None
+    return KeyPair(Path(cert), Path(key or cert), f"{side}_cert") if cert else None
 
 
 def _names(settings: Settings, listen: Address) -> ServerNames | None:

@@ -16,7 +16,7 @@ T = TypeVar("T")
 Waiting: TypeAlias = dict[str, deque[trio.Event]]
 
 
-class Turns:
+class HandshakeTurns:
     """The threads that compute handshakes, and the steps that wait for a thread, by the client's address."""
 
     def __init__(self, threads: int) -> None:

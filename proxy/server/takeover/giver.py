@@ -21,12 +21,12 @@ from weir.proxy.server.takeover.messages import (
     FDS_MAX,
     PROTOCOL,
     USED_MAX,
-    Brokers,
+    CarriedUnits,
     Hello,
-    LinkError,
+    KnownBrokers,
     Sockets,
+    TakeoverError,
     TakeoverLink,
-    Usage,
     Word,
     is_trusted,
     user_of,
@@ -124,9 +124,9 @@ class Giver:
             except BaseException:
                 self._estate.resume()
                 raise
-        except LinkError as error:
+        except TakeoverError as error:
             log.warning("take-over abandoned, serving on", reason=str(error))
-            with suppress(LinkError), trio.move_on_after(HELLO_S):
+            with suppress(TakeoverError), trio.move_on_after(HELLO_S):
                 await link.send(Word("kept"))
             return False
         log.info("listeners handed over, stopping")
@@ -138,16 +138,16 @@ class Giver:
             for sock in received:
                 sock.close()
             if message != Hello(PROTOCOL):
-                raise LinkError("the new Weir speaks another version of the take-over: restart instead")
+                raise TakeoverError("the new Weir speaks another version of the take-over: restart instead")
             fds = [sock.fileno() for sock in self._estate.sockets() if sock.fileno() >= 0]
             for first in range(0, len(fds), FDS_MAX):
                 await link.send(Sockets(), fds[first : first + FDS_MAX])
             brokers = [(node_id, *address) for node_id, address in self._estate.brokers().items()]
             for first in range(0, len(brokers), BROKERS_MAX):
-                await link.send(Brokers(brokers[first : first + BROKERS_MAX]))
+                await link.send(KnownBrokers(brokers[first : first + BROKERS_MAX]))
             await link.send(Word("sent"))
             return
-        raise LinkError(f"no message within {HELLO_S:g} s")
+        raise TakeoverError(f"no message within {HELLO_S:g} s")
 
     async def _take_leave(self, link: TakeoverLink) -> None:
         with trio.move_on_after(PATIENCE_S):  # the new Weir starts with the usage told by then
@@ -155,7 +155,7 @@ class Giver:
             await self._tell_usage(link)
         await link.send(Word("paused"))
         await _expect(link, "take", PATIENCE_S)
-        with suppress(LinkError):  # the new Weir has ended since, and its supervisor starts another one
+        with suppress(TakeoverError):  # the new Weir has ended since, and its supervisor starts another one
             await link.send(Word("yours"))
 
     async def _tell_usage(self, link: TakeoverLink) -> None:
@@ -164,19 +164,19 @@ class Giver:
             if step is not None:
                 some.append(step)
             if some and (step is None or len(some) == USED_MAX):
-                await link.send(Usage(some))
+                await link.send(CarriedUnits(some))
                 some = []
             elif step is None:
                 await trio.lowlevel.checkpoint()
 
 
 async def _expect(link: TakeoverLink, word: str, timeout_s: float) -> None:
-    """Wait for this word. Raises LinkError."""
+    """Wait for this word. Raises TakeoverError."""
     with trio.move_on_after(timeout_s):
         message, received = await link.receive()
         for sock in received:
             sock.close()
         if not isinstance(message, Word) or message.word != word:
-            raise LinkError(f"unexpected message {message}")
+            raise TakeoverError(f"unexpected message {message}")
         return
-    raise LinkError(f"the new Weir was not {word!r} within {timeout_s:g} s")
+    raise TakeoverError(f"the new Weir was not {word!r} within {timeout_s:g} s")

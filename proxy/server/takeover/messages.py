@@ -36,13 +36,13 @@ class Sockets(msgspec.Struct, tag=True, frozen=True):
     """Listening sockets, as descriptors of the packet."""
 
 
-class Brokers(msgspec.Struct, tag=True, frozen=True):
+class KnownBrokers(msgspec.Struct, tag="Brokers", frozen=True):
     """Known brokers: (node id, host, port)."""
 
     brokers: list[tuple[int, str, Annotated[int, msgspec.Meta(ge=1, le=65535)]]]
 
 
-class Usage(msgspec.Struct, tag=True, frozen=True):
+class CarriedUnits(msgspec.Struct, tag="Usage", frozen=True):
     """Units that clients have used, and that still count."""
 
     used: list[UsedUnits]
@@ -54,11 +54,11 @@ class Word(msgspec.Struct, tag=True, frozen=True):
     word: Literal["sent", "ready", "paused", "take", "yours", "kept"]
 
 
-Message: TypeAlias = Hello | Sockets | Brokers | Usage | Word
+Message: TypeAlias = Hello | Sockets | KnownBrokers | CarriedUnits | Word
 _DECODER: Final[msgspec.json.Decoder[Message]] = msgspec.json.Decoder(Message)
 
 
-class LinkError(Exception):
+class TakeoverError(Exception):
     """The other Weir has gone, or has sent no message of this protocol."""
 
 
@@ -72,33 +72,33 @@ class TakeoverLink:
         """True once the other end has closed the connection."""
 
     async def send(self, message: Message, fds: Sequence[int] = ()) -> None:
-        """Send a message with these descriptors. Raises LinkError."""
+        """Send a message with these descriptors. Raises TakeoverError."""
         ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
         try:
             await self._sock.sendmsg([msgspec.json.encode(message)], ancillary)
         except OSError as error:
             self.gone = True
-            raise LinkError(error.strerror or str(error)) from None
+            raise TakeoverError(error.strerror or str(error)) from None
 
     async def receive(self) -> tuple[Message, list[socket.socket]]:
-        """Return the next message, and the sockets sent with it. Raises LinkError."""
+        """Return the next message, and the sockets sent with it. Raises TakeoverError."""
         try:
             data, ancillary, _flags, _address = await self._sock.recvmsg(
                 PACKET_BYTES_MAX, socket.CMSG_SPACE(FDS_MAX * array.array("i").itemsize), _CLOEXEC
             )
         except OSError as error:
             self.gone = True
-            raise LinkError(error.strerror or str(error)) from None
+            raise TakeoverError(error.strerror or str(error)) from None
         received = _sockets(ancillary)
         self.gone = not data
         try:
             if not data:
-                raise LinkError("it has ended")
+                raise TakeoverError("it has ended")
             return _DECODER.decode(data), received
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, LinkError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TakeoverError) as error:
             for sock in received:
                 sock.close()
-            raise LinkError(str(error)) from None
+            raise TakeoverError(str(error)) from None
 
     def close(self) -> None:
         """Close this end."""

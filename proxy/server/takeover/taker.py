@@ -14,13 +14,13 @@ from weir.proxy.addresses import Address
 from weir.proxy.config.settings import ConfigError
 from weir.proxy.net import sockets
 from weir.proxy.server.takeover.messages import (
-    Brokers,
+    CarriedUnits,
     Hello,
-    LinkError,
+    KnownBrokers,
     Message,
     Sockets,
+    TakeoverError,
     TakeoverLink,
-    Usage,
     Word,
     is_trusted,
 )
@@ -44,14 +44,14 @@ class Taker:
         """Brokers that the running Weir knows."""
 
     async def begin(self) -> None:
-        """Receive sockets and brokers. Raises LinkError."""
+        """Receive sockets and brokers. Raises TakeoverError."""
         try:
             await self._link.send(Hello())
             while (message := await self._next()) != Word("sent"):
-                if isinstance(message, Brokers):
+                if isinstance(message, KnownBrokers):
                     self.brokers |= {node_id: Address(host, port) for node_id, host, port in message.brokers}
                 elif not isinstance(message, Sockets):
-                    raise LinkError(f"unexpected message {message}")
+                    raise TakeoverError(f"unexpected message {message}")
         except BaseException:
             sockets.close_all(self.sockets)
             self._link.close()
@@ -64,11 +64,11 @@ class Taker:
         try:
             await self._link.send(Word("ready"))
             while (message := await self._next()) != Word("paused"):
-                if isinstance(message, Usage):
+                if isinstance(message, CarriedUnits):
                     absorb(message.used)
             await self._link.send(Word("take"))
             await self._next()
-        except LinkError as error:
+        except TakeoverError as error:
             if not self._link.gone:
                 raise ConfigError(f"takeover_socket: the running Weir keeps its listeners: {error}") from None
             log.warning("the former Weir has ended, its listeners are taken", reason=str(error))
@@ -77,14 +77,14 @@ class Taker:
         log.info("listeners taken over", brokers=len(self.brokers))
 
     async def _next(self) -> Message:
-        """Return the next message; keep its sockets. Raises LinkError, also for the message Kept."""
+        """Return the next message; keep its sockets. Raises TakeoverError, also for the message Kept."""
         with trio.move_on_after(PATIENCE_S):
             message, received = await self._link.receive()
             self.sockets += received
             if message == Word("kept"):
-                raise LinkError("it does not hand over")
+                raise TakeoverError("it does not hand over")
             return message
-        raise LinkError(f"no message within {PATIENCE_S:g} s")
+        raise TakeoverError(f"no message within {PATIENCE_S:g} s")
 
 
 async def begin(path: Path) -> Taker | None:
@@ -106,7 +106,7 @@ async def begin(path: Path) -> Taker | None:
     taker = Taker(TakeoverLink(sock))
     try:
         await taker.begin()
-    except LinkError as error:
+    except TakeoverError as error:
         raise ConfigError(f"takeover_socket {path}: the running Weir does not hand over: {error}") from None
     log.info("taking over", sockets=len(taker.sockets), brokers=len(taker.brokers))
     return taker

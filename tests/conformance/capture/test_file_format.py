@@ -38,7 +38,6 @@ EVENTS = st.lists(
 
 
 def some_events(count: int, first: int = 0) -> list[Event]:
-    """Events of two connections."""
     opened: list[Event] = [Opened(first, 10, "c:1", "s:2", "a"), Opened(first + 1, 10, "c:2", "s:2", "b")]
     sent = [Bytes(first + n % 2, 11 + n, Side(n // 2 % 2), bytes([n % 256]) * 20) for n in range(count)]
     return [*opened, *sent]
@@ -149,7 +148,7 @@ def test_blocks_of_unknown_kinds_are_skipped(tmp_path: Path) -> None:
 
 
 def test_a_block_that_unpacks_to_more_than_it_says_is_damaged(tmp_path: Path) -> None:
-    good = blocks.block(blocks.Kind.EVENTS, b"\0" * 100_000)
+    good = blocks.block(blocks.BlockKind.EVENTS, b"\0" * 100_000)
     bomb = blocks.BLOCK_HEAD.pack(*blocks.BLOCK_HEAD.unpack(good[:16])[:4], 10, 0)
     crc = blocks._crc(bomb[:12], good[16:])
     bomb = bomb[:12] + crc.to_bytes(4, "big") + good[16:]
@@ -162,7 +161,7 @@ def test_a_block_that_unpacks_to_more_than_it_says_is_damaged(tmp_path: Path) ->
 def test_a_small_block_of_millions_of_events_is_damaged_and_costs_nothing() -> None:
     count = 3_000_000
     bomb = b"\xdd" + count.to_bytes(4) + b"\x94\2\0\1\0" * count  # Closed(0, 1, Side.CLIENT)
-    data = blocks.file_head() + blocks.block(blocks.Kind.EVENTS, bomb)
+    data = blocks.file_head() + blocks.block(blocks.BlockKind.EVENTS, bomb)
     assert len(data) < len(bomb) // 100
     tracemalloc.start()
     with pytest.raises(DamagedCaptureError, match="more than 100000 events"):

@@ -23,7 +23,6 @@ from weir.protocol.messages import (
 
 
 def lines(*events: Event) -> list[dict[str, Any]]:
-    """The lines of these events."""
     return [msgspec.json.decode(line) for line in json_lines(events)]
 
 

@@ -19,11 +19,11 @@ from tests.conformance.capture.pcaps import ethernet
 from weir.conformance.capture import CaptureError, DamagedCaptureError
 from weir.conformance.capture.packets import Packet, segment_of
 from weir.conformance.capture.pcap import PACKET_BYTES_MAX, read_pcap
-from weir.conformance.capture.tcp import Endpoint, Segment
+from weir.conformance.capture.tcp import Segment, TcpEndpoint
 from weir.conformance.events import Bytes, Side
 
 START_S = 1_700_000_000
-CLIENT, BROKER = Endpoint("10.0.0.1", 50_000), Endpoint("10.0.0.2", 9092)
+CLIENT, BROKER = TcpEndpoint("10.0.0.1", 50_000), TcpEndpoint("10.0.0.2", 9092)
 SYN = Segment(0, CLIENT, BROKER, 10, syn=True)
 ASK = Segment(0, CLIENT, BROKER, 11, b"ask", acknowledged=21)
 ETHERNET, RAW, WIFI = 1, 101, 105
@@ -56,7 +56,6 @@ def raw(segment: Segment) -> bytes:
 
 
 def asked(path: Path) -> list[tuple[int, bytes]]:
-    """The time (ns) and data of the bytes of clients."""
     return [(event.time_ns, event.data) for event in read_pcap(path) if isinstance(event, Bytes)]
 
 
@@ -180,7 +179,7 @@ def packets() -> dict[str, tuple[int, bytes]]:
     """The segment in packets of other forms, by name, with their link types."""
     frame, ip = ethernet(ASK), raw(ASK)
     six = ethernet(
-        Segment(0, Endpoint("fd00::1", 50_000), Endpoint("fd00::2", 9092), 11, b"ask", acknowledged=21)
+        Segment(0, TcpEndpoint("fd00::1", 50_000), TcpEndpoint("fd00::2", 9092), 11, b"ask", acknowledged=21)
     )
     tcp = bytes(six.data.data)
     vlan = dpkt.ethernet.Ethernet(bytes(frame)[:12] + b"\x81\0\0\7" + bytes(frame)[12:])

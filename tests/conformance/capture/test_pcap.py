@@ -10,7 +10,7 @@ import pytest
 from tests.conformance.capture.pcaps import write_pcap
 from weir.conformance.capture import CaptureError, DamagedCaptureError
 from weir.conformance.capture.pcap import read_pcap
-from weir.conformance.capture.tcp import Endpoint, Segment
+from weir.conformance.capture.tcp import Segment, TcpEndpoint
 from weir.conformance.events import Bytes, Closed, Event, Opened, Side
 
 HOSTS = {"ipv4": ("10.0.0.1", "10.0.0.2"), "ipv6": ("fd00::1", "fd00::2")}
@@ -18,7 +18,7 @@ HOSTS = {"ipv4": ("10.0.0.1", "10.0.0.2"), "ipv6": ("fd00::1", "fd00::2")}
 
 def conversation(hosts: tuple[str, str]) -> list[Segment]:
     """A connection whose second request is retransmitted and comes before its first."""
-    client, broker = Endpoint(hosts[0], 50_000), Endpoint(hosts[1], 9092)
+    client, broker = TcpEndpoint(hosts[0], 50_000), TcpEndpoint(hosts[1], 9092)
     return [
         Segment(1_000_000_000, client, broker, 10, syn=True),
         Segment(1_000_001_000, broker, client, 20, syn=True, acknowledged=11),

@@ -25,13 +25,11 @@ RAW = Run(1, redacted=False)
 
 
 def stop(recorder: Recorder) -> None:
-    """Stop the process that writes, until SIGCONT."""
     os.kill(recorder.pid, signal.SIGSTOP)
     assert os.waitid(os.P_PID, recorder.pid, os.WSTOPPED | os.WNOWAIT) is not None
 
 
 def go_on(recorder: Recorder) -> None:
-    """Let the process that writes continue."""
     os.kill(recorder.pid, signal.SIGCONT)
 
 
@@ -41,12 +39,10 @@ def fill_disk(recorder: Recorder, size: int) -> None:
 
 
 def has_room(recorder: Recorder, count: int) -> bool:
-    """True if the queue takes `count` more bytes now."""
     return recorder.has_room(count, recorder.now_ns())
 
 
 def data_in(path: Path) -> bytes:
-    """The bytes of all connections in a capture."""
     return b"".join(event.data for event in read(path) if isinstance(event, Bytes))
 
 

@@ -9,31 +9,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weir.conformance.capture import tcp
-from weir.conformance.capture.tcp import Endpoint, Reassembly, Segment
+from weir.conformance.capture.tcp import Reassembly, Segment, TcpEndpoint
 from weir.conformance.events import Bytes, Closed, Dropped, Event, Opened, Side
 
-CLIENT, BROKER = Endpoint("10.0.0.1", 50_000), Endpoint("10.0.0.2", 9092)
+CLIENT, BROKER = TcpEndpoint("10.0.0.1", 50_000), TcpEndpoint("10.0.0.2", 9092)
 
 
 def run(segments: list[Segment], ports: frozenset[int] = frozenset()) -> list[Event]:
-    """The events of these segments."""
     reassembly = Reassembly(ports)
     events = [event for segment in segments for event in reassembly.feed(segment)]
     return [*events, *reassembly.finish()]
 
 
 def sent(events: list[Event], side: Side) -> bytes:
-    """The bytes of a side."""
     return b"".join(event.data for event in events if isinstance(event, Bytes) and event.side is side)
 
 
 def dropped(events: list[Event]) -> list[int]:
-    """The counts of missing bytes."""
     return [event.count for event in events if isinstance(event, Dropped)]
 
 
 def handshake(first: int = 1000, second: int = 9000) -> list[Segment]:
-    """The opening of a connection."""
     return [
         Segment(1, CLIENT, BROKER, first, syn=True),
         Segment(2, BROKER, CLIENT, second, syn=True, acknowledged=(first + 1) % 2**32),
@@ -238,7 +234,7 @@ def test_the_connection_that_is_silent_longest_ends_for_one_above_the_maximum(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(tcp, "CONNECTIONS_MAX", 2)
-    ends = [Endpoint("10.0.0.1", 50_000 + number) for number in range(3)]
+    ends = [TcpEndpoint("10.0.0.1", 50_000 + number) for number in range(3)]
     order = [0, 1, 0, 2]
     reassembly = Reassembly()
     events = [
@@ -304,8 +300,8 @@ def test_a_connection_without_its_beginning_has_missing_bytes() -> None:
 
 
 def test_only_connections_of_the_named_ports_are_read() -> None:
-    other = Segment(1, CLIENT, Endpoint("10.0.0.3", 443), 1, b"https")
-    odd = Endpoint("10.0.0.2", 60_000)
+    other = Segment(1, CLIENT, TcpEndpoint("10.0.0.3", 443), 1, b"https")
+    odd = TcpEndpoint("10.0.0.2", 60_000)
     events = run([other, Segment(2, odd, CLIENT, 1, b"answer")], frozenset({60_000}))
     assert events[0] == Opened(0, 2, str(CLIENT), str(odd))
     assert sent(events, Side.SERVER) == b"answer"
@@ -313,4 +309,4 @@ def test_only_connections_of_the_named_ports_are_read() -> None:
 
 
 def test_addresses_of_ipv6_have_brackets() -> None:
-    assert str(Endpoint("::1", 9092)) == "[::1]:9092"
+    assert str(TcpEndpoint("::1", 9092)) == "[::1]:9092"

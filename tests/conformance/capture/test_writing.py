@@ -20,7 +20,6 @@ EVENTS: list[Opened | Closed | Dropped] = [
 
 
 def queue() -> tuple[QueueSender, QueueReceiver]:
-    """Both ends of a queue."""
     sender = QueueSender(SIZE_MIN)
     return sender, QueueReceiver(sender.memory, sender.size, sender.messages)
 

@@ -5,22 +5,22 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from weir.conformance.probe.case import Outcome, Result
+from weir.conformance.probe.case import CaseOutcome, Result
 from weir.conformance.probe.expectations import expectations, parse_expectations
 
 
-def result(case: str, outcome: Outcome = Outcome.ANSWER, *errors: int) -> Result:
+def result(case: str, outcome: CaseOutcome = CaseOutcome.ANSWER, *errors: int) -> Result:
     return Result(case, case.split("/")[0], 0, outcome, list(errors), True, "")
 
 
 RESULTS = [
-    result("Metadata/v10/minimal", Outcome.ERROR, 3, 17),
+    result("Metadata/v10/minimal", CaseOutcome.ERROR, 3, 17),
     result("Metadata/v2/minimal"),
     result("Metadata/v0/minimal"),
     result("Metadata/v1/minimal"),
     result("Metadata/v4/minimal"),
-    result("Metadata/version-below", Outcome.CLOSED),
-    result("Fetch/v1/array-beyond/topics.partitions", Outcome.CLOSED),
+    result("Metadata/version-below", CaseOutcome.CLOSED),
+    result("Fetch/v1/array-beyond/topics.partitions", CaseOutcome.CLOSED),
     result("quotas/request-time/Metadata/v9/mute"),
 ]
 

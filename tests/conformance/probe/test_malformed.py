@@ -19,9 +19,9 @@ from tests.conformance.probe.bases import (
 from tests.matrix import check_each
 from tests.protocol.kio_side import kio_class
 from tests.tools.compiled_only import ROOT
-from weir.conformance.probe.case import Case, Outcome
-from weir.conformance.probe.malformed.classes import CLASSES, Expected, Group, table
-from weir.conformance.probe.malformed.marks import Role, mark
+from weir.conformance.probe.case import Case, CaseOutcome
+from weir.conformance.probe.malformed.classes import CLASSES, ClassGroup, Expected, table
+from weir.conformance.probe.malformed.marks import MarkKind, mark
 from weir.conformance.probe.malformed.versions import version_cases
 from weir.conformance.probe.requests import HARMFUL
 from weir.protocol.api import ApiKey
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 BY_NAME: Final = {cls.name: cls for cls in CLASSES}
-BODY: Final = {Group.TRUNCATED, Group.LENGTH, Group.NULL, Group.TAG, Group.VALUE}
+BODY: Final = {ClassGroup.TRUNCATED, ClassGroup.LENGTH, ClassGroup.NULL, ClassGroup.TAG, ClassGroup.VALUE}
 PAGE: Final = ROOT / "docs" / "reference" / "malformed-requests.md"
 BEGIN, END = "<!-- classes -->", "<!-- end of classes -->"
 
@@ -55,7 +55,7 @@ KIO_READS: Final = {"varint-padded", "byte-by-byte"}
 """Classes whose requests kio reads like the well-formed ones."""
 
 
-def of_group(*groups: Group) -> list[Case]:
+def of_group(*groups: ClassGroup) -> list[Case]:
     return [
         case
         for case in malformed_cases()
@@ -78,7 +78,7 @@ def test_a_malformed_body_differs_from_the_well_formed_one_at_the_named_field_on
             return
         places = [found for found in mark(frame).marks if found.path == place_of(case)]
         assert any(data[4 : found.start] == frame[4 : found.start] for found in places)
-        if BY_NAME[class_of(case)].group is not Group.TRUNCATED:
+        if BY_NAME[class_of(case)].group is not ClassGroup.TRUNCATED:
             assert any(data.endswith(frame[found.end :]) for found in places)
         assert data != frame
 
@@ -93,7 +93,7 @@ def read_by_kio(case: Case, data: bytes) -> tuple[Any, int]:
 
 
 def known_to_kio(*names: str) -> Iterator[Case]:
-    for case in of_group(*Group):
+    for case in of_group(*ClassGroup):
         if class_of(case) in names and kio_class(case.api_key, "request", case.version) is not None:
             yield case
 
@@ -123,28 +123,28 @@ def _left(case: Case) -> int:
 
 
 def test_every_group_that_fits_occurs_in_each_api_and_every_class_in_some() -> None:
-    groups: defaultdict[int, set[Group]] = defaultdict(set)
-    fitting: defaultdict[int, set[Group]] = defaultdict(set)
-    for case in of_group(*Group):
+    groups: defaultdict[int, set[ClassGroup]] = defaultdict(set)
+    fitting: defaultdict[int, set[ClassGroup]] = defaultdict(set)
+    for case in of_group(*ClassGroup):
         groups[case.api_key].add(BY_NAME[class_of(case)].group)
         marked = mark(well_formed_of(case).data)
-        fitting[case.api_key] |= {Group.FRAME, Group.HEADER, Group.VALUE, Group.PACE}
-        fitting[case.api_key] |= {Group.TRUNCATED} if marked.marks[-1].start >= marked.body else set()
-        sized = marked.of(Role.STRING, Role.BYTES, Role.ARRAY)
-        fitting[case.api_key] |= {Group.LENGTH} if any(not found.nullable for found in sized) else set()
-        fitting[case.api_key] |= {Group.NULL} if any(not found.nullable for found in sized) else set()
-        fitting[case.api_key] |= {Group.TAG} if marked.of(Role.TAGS) else set()
+        fitting[case.api_key] |= {ClassGroup.FRAME, ClassGroup.HEADER, ClassGroup.VALUE, ClassGroup.PACE}
+        fitting[case.api_key] |= {ClassGroup.TRUNCATED} if marked.marks[-1].start >= marked.body else set()
+        sized = marked.of(MarkKind.STRING, MarkKind.BYTES, MarkKind.ARRAY)
+        fitting[case.api_key] |= {ClassGroup.LENGTH} if any(not found.nullable for found in sized) else set()
+        fitting[case.api_key] |= {ClassGroup.NULL} if any(not found.nullable for found in sized) else set()
+        fitting[case.api_key] |= {ClassGroup.TAG} if marked.of(MarkKind.TAGS) else set()
     assert groups.keys() == {case.api_key for case in well_formed_by_name().values()}
     assert {key: fitting[key] - groups[key] for key in groups if fitting[key] - groups[key]} == {}
     assert {class_of(case) for case in malformed_cases()} - {""} == BY_NAME.keys()
 
 
 def test_a_version_with_fields_has_ten_to_fifteen_malformed_requests() -> None:
-    counts = Counter((case.api_key, case.version) for case in of_group(*Group))
+    counts = Counter((case.api_key, case.version) for case in of_group(*ClassGroup))
     with_strings = {
         (case.api_key, case.version)
         for case in well_formed_by_name().values()
-        if case.name.endswith("maximal") and mark(case.data).of(Role.STRING, Role.ARRAY)
+        if case.name.endswith("maximal") and mark(case.data).of(MarkKind.STRING, MarkKind.ARRAY)
     }
     assert max(counts.values()) <= 15
     assert [key for key in with_strings if counts[key] < 10] == []
@@ -163,7 +163,7 @@ def test_apis_without_a_harmless_request_get_no_request_that_a_target_could_exec
     assert {case.api_key for case in cases} == HARMFUL.keys()
     for case in cases:
         cls = BY_NAME[class_of(case)]
-        assert cls.group in (Group.FRAME, Group.HEADER)
+        assert cls.group in (ClassGroup.FRAME, ClassGroup.HEADER)
         assert cls.expected in (Expected.CLOSED, Expected.REFUSED)
 
 
@@ -179,9 +179,9 @@ def test_versions_around_the_offered_range_and_unknown_apis_are_requested() -> N
     assert above.data[4:8] == (3).to_bytes(2) + (offered()[3].max + 1).to_bytes(2)
     assert cases["Metadata/version-below"].data[6:8] == b"\xff\xff"
     negotiation = cases["ApiVersions/version-above"]
-    assert (negotiation.version, negotiation.permitted) == (0, frozenset({Outcome.ERROR}))
+    assert (negotiation.version, negotiation.permitted) == (0, frozenset({CaseOutcome.ERROR}))
     assert negotiation.errors == frozenset({35})
-    assert cases["API 999/unknown-api"].permitted == {Outcome.CLOSED}
+    assert cases["API 999/unknown-api"].permitted == {CaseOutcome.CLOSED}
 
 
 @pytest.mark.parametrize("api_key", [ApiKey.API_VERSIONS, ApiKey.METADATA])

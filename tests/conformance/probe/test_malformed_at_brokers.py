@@ -6,10 +6,10 @@ import pytest
 
 from tests.kafka.fixtures import StartCluster
 from tests.kafka.sasl import ALICE
-from weir.conformance.probe.case import Outcome, Result
-from weir.conformance.probe.link import Target
+from weir.conformance.probe.case import CaseOutcome, Result
+from weir.conformance.probe.link import ProbeTarget
 from weir.conformance.probe.login import Login
-from weir.conformance.probe.runner import Options, Run
+from weir.conformance.probe.runner import ProbeOptions, ProbeRun
 
 HANGS = {"3.9.1": {"bytes-negative-nullable"}, "2.8.2": set[str]()}
 """Release → classes that it never answers, see docs/reference/malformed-requests.md."""
@@ -18,7 +18,9 @@ MALFORMED = ("Produce/*/*/*", "Metadata/*/*/*", "*/version-*", "*/unknown-api", 
 
 def results(bootstrap: str, *only: str, login: Login | None = None) -> list[Result]:
     host, port = bootstrap.split(":")
-    return list(Run(Options(Target(host, int(port), timeout_s=5.0), login, only=only)).results())
+    return list(
+        ProbeRun(ProbeOptions(ProbeTarget(host, int(port), timeout_s=5.0), login, only=only)).results()
+    )
 
 
 @pytest.mark.broker
@@ -28,7 +30,7 @@ def test_a_broker_answers_malformed_requests_or_closes(kafka_cluster: StartClust
     assert len(found) > 300
     failed = [result for result in found if not result.passed]
     assert {result.case.split("/")[2] for result in failed} == HANGS[version]
-    assert {result.outcome for result in failed} <= {Outcome.HUNG}
+    assert {result.outcome for result in failed} <= {CaseOutcome.HUNG}
 
 
 @pytest.mark.broker

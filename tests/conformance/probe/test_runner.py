@@ -12,12 +12,12 @@ from tests.conformance.probe.stub_target import stub_target
 from tests.kfake.threads import Brokers
 from tests.wire.frames import framed
 from weir.conformance.probe import runner, scratch
-from weir.conformance.probe.case import Outcome, Result
-from weir.conformance.probe.link import Target, UnreadableError, decode
+from weir.conformance.probe.case import CaseOutcome, Result
+from weir.conformance.probe.link import ProbeTarget, UnreadableError, decode
 from weir.conformance.probe.login import Login
 from weir.conformance.probe.requests import Names
-from weir.conformance.probe.runner import GoneError, Options, Run
-from weir.conformance.probe.scratch import Cluster, UnusableError
+from weir.conformance.probe.runner import GoneError, ProbeOptions, ProbeRun
+from weir.conformance.probe.scratch import TargetCluster, UnusableError
 from weir.protocol.api import ApiKey
 from weir.protocol.codec import codec
 from weir.protocol.messages import (
@@ -41,9 +41,11 @@ def stub() -> Iterator[Brokers]:
         yield target
 
 
-def run(stub: Brokers, *only: str, timeout_s: float = 5.0) -> Run:
-    return Run(
-        Options(Target("127.0.0.1", stub.ports[0], timeout_s), only=only, randoms=1, command="weir probe")
+def run(stub: Brokers, *only: str, timeout_s: float = 5.0) -> ProbeRun:
+    return ProbeRun(
+        ProbeOptions(
+            ProbeTarget("127.0.0.1", stub.ports[0], timeout_s), only=only, randoms=1, command="weir probe"
+        )
     )
 
 
@@ -56,7 +58,7 @@ def test_every_offered_version_gets_each_shape(stub: Brokers) -> None:
     versions = sum(len(list(offered)) for offered in stub.cluster.spoken.values())
     assert len(found) == versions * 3
     assert [result.message for result in found if not result.passed] == []
-    assert {result.outcome for result in found} == {Outcome.ANSWER, Outcome.ERROR}
+    assert {result.outcome for result in found} == {CaseOutcome.ANSWER, CaseOutcome.ERROR}
 
 
 def test_the_scratch_topic_is_created_and_removed(stub: Brokers) -> None:
@@ -118,7 +120,7 @@ def test_a_closed_connection_fails_the_case_and_no_other(stub: Brokers) -> None:
         None if version == 2 else usual(request, version, 0)
     )
     failed = [result for result in results(stub, "DeleteTopics/*/minimal") if not result.passed]
-    assert {(result.version, result.outcome) for result in failed} == {(2, Outcome.CLOSED)}
+    assert {(result.version, result.outcome) for result in failed} == {(2, CaseOutcome.CLOSED)}
     assert failed[0].message.startswith("The target closes the connection without a response.")
     assert failed[0].repeat == "weir probe --only 'DeleteTopics/v2/minimal' --seed 0"
 
@@ -129,7 +131,7 @@ def test_a_response_that_does_not_decode_is_unreadable(stub: Brokers) -> None:
         b"\0" if version == 2 else usual(request, version, 0)
     )
     (found, *_) = results(stub, DELETE)
-    assert (found.outcome, found.passed) == (Outcome.UNREADABLE, False)
+    assert (found.outcome, found.passed) == (CaseOutcome.UNREADABLE, False)
     assert "does not decode at version 2" in found.message
     assert "throttle_time_ms: The message ends within a field" in found.message
     assert "[00]" in found.message
@@ -291,9 +293,9 @@ def test_sasl_requests_go_to_targets_with_newer_versions_and_without_list_groups
         {ApiKey.LIST_GROUPS: VersionRange(98, 99)},
     ]
     for number, more in enumerate(groups):
-        target = Target("127.0.0.1", 1)
-        cluster = Cluster(target, login, offered | more)
-        cases = list(runner.sasl_of(cluster, Names.fresh(), Options(target, login)))
+        target = ProbeTarget("127.0.0.1", 1)
+        cluster = TargetCluster(target, login, offered | more)
+        cases = list(runner.sasl_of(cluster, Names.fresh(), ProbeOptions(target, login)))
         assert {case.version for case in cases if case.api_key == ApiKey.SASL_AUTHENTICATE} == {0, 1, 2}
         asking = [case.name for case in cases if "/sasl-authenticated-v" in case.name]
         assert len(asking) == (3 if login and number == 1 else 0)

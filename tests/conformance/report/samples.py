@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weir.conformance.events import Side
-from weir.conformance.probe.case import Outcome, Result
+from weir.conformance.probe.case import CaseOutcome, Result
 from weir.conformance.probe.outcomes import ProbeOutcomes
 from weir.conformance.verify import RULES, Finding, R
 
@@ -38,7 +38,7 @@ def finding(
 
 
 def result(
-    name: str, outcome: Outcome = Outcome.ANSWER, errors: Sequence[int] = (), message: str = ""
+    name: str, outcome: CaseOutcome = CaseOutcome.ANSWER, errors: Sequence[int] = (), message: str = ""
 ) -> Result:
     """The result of a case, such as "Fetch/v9/minimal"; it failed if it has a message."""
     api, version, _ = name.split("/", 2)
@@ -47,5 +47,4 @@ def result(
 
 
 def run(*results: Result, notes: Sequence[str] = ()) -> ProbeOutcomes:
-    """A run with seed 7."""
     return ProbeOutcomes("kafka-1:9092", 7, [*results], [*notes])

@@ -8,27 +8,31 @@ import pytest
 
 from tests.conformance.report.pages import Parsed
 from tests.conformance.report.samples import result, run
-from weir.conformance.probe.case import Outcome
+from weir.conformance.probe.case import CaseOutcome
 from weir.conformance.probe.expectations import differences
-from weir.conformance.report import Verdict, probe_junit, probe_page, probe_report, render
+from weir.conformance.report import CaseVerdict, probe_junit, probe_page, probe_report, render
 from weir.conformance.report.page import PAGE_MAX
 
 FINE = result("Fetch/v9/minimal")
-HANGS = result("Fetch/v9/lying-length", Outcome.HUNG, message="The target hangs; it should close.")
-ERRS = result("Metadata/v4/minimal", Outcome.ERROR, [3, 17], "The target answers error 17.")
+HANGS = result("Fetch/v9/lying-length", CaseOutcome.HUNG, message="The target hangs; it should close.")
+ERRS = result("Metadata/v4/minimal", CaseOutcome.ERROR, [3, 17], "The target answers error 17.")
 
 
 def test_failures_of_the_baseline_are_known_unless_their_outcome_differs() -> None:
     known = {(HANGS.case, "hung"), (ERRS.case, "error 3")}
     report = probe_report(run(FINE, HANGS, ERRS), known)
-    assert [one.verdict for one in report.cases] == [Verdict.PASSED, Verdict.KNOWN, Verdict.FAILED]
+    assert [one.verdict for one in report.cases] == [
+        CaseVerdict.PASSED,
+        CaseVerdict.KNOWN,
+        CaseVerdict.FAILED,
+    ]
 
 
 def test_expected_outcomes_decide_alone() -> None:
     expected = {FINE.case: "closed", HANGS.case: "hung", "Fetch/v9/gone": "answer", ERRS.case: "error 3 17"}
     found = run(FINE, HANGS, ERRS)
     report = probe_report(found, wrong=differences(found.results, expected))
-    assert [one.verdict for one in report.cases] == [Verdict.FAILED, Verdict.KNOWN, Verdict.KNOWN]
+    assert [one.verdict for one in report.cases] == [CaseVerdict.FAILED, CaseVerdict.KNOWN, CaseVerdict.KNOWN]
     assert report.cases[0].message == "The outcome is answer, the expected one is closed."
     assert report.missing == ["Fetch/v9/gone"]
 
@@ -45,7 +49,7 @@ def test_junit_has_a_test_per_case_and_the_command_that_repeats_a_failure() -> N
 
 
 def test_junit_of_hostile_texts_is_xml() -> None:
-    hostile = result("Fetch/v9/\x00<&\ud800", Outcome.CLOSED, message="\x1b]]>\x00")
+    hostile = result("Fetch/v9/\x00<&\ud800", CaseOutcome.CLOSED, message="\x1b]]>\x00")
     (case,) = ET.fromstring(probe_junit(probe_report(run(hostile))))  # noqa: S314  # our own text
     assert case.get("name") == r"Fetch/v9/\x00<&\ud800"
 
@@ -61,7 +65,8 @@ def test_cells_of_the_matrix_have_the_numbers_of_cases() -> None:
 
 def test_page_shows_failures_with_their_versions_and_commands() -> None:
     others = [
-        result(f"Fetch/v{version}/lying-length", Outcome.HUNG, message=HANGS.message) for version in (10, 12)
+        result(f"Fetch/v{version}/lying-length", CaseOutcome.HUNG, message=HANGS.message)
+        for version in (10, 12)
     ]
     parsed = Parsed(render(probe_page(probe_report(run(FINE, HANGS, *others)))))
     assert "3 of 4 cases failed" in parsed.text
@@ -72,7 +77,7 @@ def test_page_shows_failures_with_their_versions_and_commands() -> None:
 
 def test_page_shows_the_cases_of_a_cell_that_passed() -> None:
     parsed = Parsed(
-        render(probe_page(probe_report(run(FINE, result("Fetch/v9/maximal", Outcome.ERROR, [3])))))
+        render(probe_page(probe_report(run(FINE, result("Fetch/v9/maximal", CaseOutcome.ERROR, [3])))))
     )
     assert "All 2 cases passed" in parsed.text
     assert ("details", "id", "Fetch-v9") in parsed.attributes
@@ -81,7 +86,7 @@ def test_page_shows_the_cases_of_a_cell_that_passed() -> None:
 
 
 def test_page_escapes_texts_of_the_target() -> None:
-    hostile = result("Fetch/v9/x", Outcome.CLOSED, message="</script><script>alert(1)\u202e")
+    hostile = result("Fetch/v9/x", CaseOutcome.CLOSED, message="</script><script>alert(1)\u202e")
     parsed = Parsed(render(probe_page(probe_report(run(hostile, notes=["<b>note</b>"])))))
     assert parsed.tags.count("script") == 1
     assert r"alert(1)\u202e" in parsed.text
@@ -93,7 +98,9 @@ def test_page_escapes_texts_of_the_target() -> None:
 def test_page_of_many_cases_stays_small() -> None:
     results = [
         result(
-            f"Fetch/v{number % 18}/{'x' * 30}-{number}", Outcome.HUNG, message=chr(97 + number % 26) * number
+            f"Fetch/v{number % 18}/{'x' * 30}-{number}",
+            CaseOutcome.HUNG,
+            message=chr(97 + number % 26) * number,
         )
         for number in range(6000)
     ]

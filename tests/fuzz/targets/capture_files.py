@@ -17,15 +17,15 @@ import dpkt
 from tests.conformance.capture.pcaps import ethernet, write_pcap
 from tests.fuzz.target import Grow, Target
 from weir.conformance.capture import CaptureError, CaptureReader, CaptureWriter, Run, read
-from weir.conformance.capture.blocks import Kind, block, file_head
+from weir.conformance.capture.blocks import BlockKind, block, file_head
 from weir.conformance.capture.pcap import read_pcap
 from weir.conformance.capture.reader import read_index, read_selected
-from weir.conformance.capture.tcp import Endpoint, Reassembly, Segment
+from weir.conformance.capture.tcp import Reassembly, Segment, TcpEndpoint
 from weir.conformance.events import Bytes, Closed, Dropped, Event, Opened, Side
 from weir.conformance.verify import verify
 
-CLIENT: Final = Endpoint("10.0.0.1", 50_000)
-BROKER: Final = Endpoint("10.0.0.2", 9092)
+CLIENT: Final = TcpEndpoint("10.0.0.1", 50_000)
+BROKER: Final = TcpEndpoint("10.0.0.2", 9092)
 LINKS: Final = (1, 101, 113, 0, 276, 12)
 """Link types of pcap files: Ethernet, raw, Linux cooked, BSD loopback, Linux cooked 2, raw."""
 FRAME: Final = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
@@ -74,7 +74,9 @@ def run_file(data: bytes) -> None:
 
 def run_blocks(data: bytes) -> None:
     """Read a file whose blocks have right checksums: each part of the input is the payload of one."""
-    parts = [block(Kind(1 + part[0] % len(Kind)), part[1:]) for part in data.split(b"\xfe\xfe") if part]
+    parts = [
+        block(BlockKind(1 + part[0] % len(BlockKind)), part[1:]) for part in data.split(b"\xfe\xfe") if part
+    ]
     run_file(file_head() + b"".join(parts))
 
 
@@ -232,7 +234,7 @@ def _segments() -> list[Segment]:
         Segment(1000, CLIENT, BROKER, 10, syn=True),
         Segment(2000, CLIENT, BROKER, 11, FRAME),
         Segment(3000, BROKER, CLIENT, 5, FRAME, fin=True),
-        Segment(4000, Endpoint("::1", 50_000), Endpoint("::2", 9092), 5, FRAME),
+        Segment(4000, TcpEndpoint("::1", 50_000), TcpEndpoint("::2", 9092), 5, FRAME),
     ]
 
 

@@ -16,7 +16,7 @@ from weir.protocol.errors import ProtocolError
 from weir.protocol.messages import DescribeClientQuotasResponse
 from weir.proxy.control.stores import replication_records
 from weir.proxy.control.stores.record import RecordError
-from weir.proxy.control.stores.records import Slot, Stored, read_key, write
+from weir.proxy.control.stores.records import EntityMode, StoredQuotas, read_key, write
 from weir.proxy.control.stores.wire_quotas import imported
 from weir.quotas import Entity, QuotaKey
 from weir.quotas.replication.throttles import ResourceType, Role
@@ -29,7 +29,7 @@ BETWEEN: Final = b"\xff"
 
 def run(data: bytes) -> None:
     """Apply records: key, value, key, … A key that is read is written back as the same bytes."""
-    stored, parts = Stored(), data.split(BETWEEN, 16)
+    stored, parts = StoredQuotas(), data.split(BETWEEN, 16)
     for key, value in zip(parts[::2], parts[1::2], strict=False):
         before = stored.table()
         try:
@@ -60,10 +60,10 @@ def seeds() -> Sequence[bytes]:
     """Return a record of each kind of entity, and of throttles of a broker and a topic."""
     quotas = {QuotaKey.PRODUCER_BYTE_RATE: 1e6}
     slots = [
-        Slot(Entity("alice"), False),
-        Slot(Entity(DEFAULT, "app"), True),
-        Slot(Entity(None, Prefix("etl-")), False),
-        Slot(Entity(topic="t"), False),
+        EntityMode(Entity("alice"), False),
+        EntityMode(Entity(DEFAULT, "app"), True),
+        EntityMode(Entity(None, Prefix("etl-")), False),
+        EntityMode(Entity(topic="t"), False),
     ]
     made = [write(slot, quotas) for slot in slots]
     for kind, name, config, value in (

@@ -173,7 +173,6 @@ def malformed_seeds() -> tuple[bytes, ...]:
 
 
 def growing() -> dict[str, Grow]:
-    """Return endless frames of one byte each, and long ones."""
     return {name: (lambda count, one=one: b"\0\0\1" + one * count) for name, one in FRAMES.items()} | fillers(
         b"\0\0\0"
     )

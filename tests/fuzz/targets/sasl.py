@@ -11,7 +11,7 @@ from tests.fuzz.target import Grow, Target, chosen
 from tests.proxy.sasl import AP_REQ, PROOF, SALT, VERIFIED, WRAPPED, bearer, plain, scram_first
 from weir.protocol.errors import TokenError
 from weir.protocol.sasl import GSSAPI, NAME_BYTES_MAX, OAUTHBEARER, PLAIN, SCRAM, SUBJECT, oauthbearer_name
-from weir.proxy.handlers.sasl.exchange import Exchange
+from weir.proxy.handlers.sasl.exchange import SaslExchange
 
 MECHANISMS: Final = (PLAIN, *SCRAM, OAUTHBEARER, GSSAPI, "x")
 
@@ -19,7 +19,7 @@ MECHANISMS: Final = (PLAIN, *SCRAM, OAUTHBEARER, GSSAPI, "x")
 def run(data: bytes) -> None:
     """Follow an exchange of one to four tokens: a claimed name is one that Kafka's protocol can hold."""
     index, rest = chosen(data, len(MECHANISMS))
-    exchange = Exchange(MECHANISMS[index], SUBJECT, raw=False)
+    exchange = SaslExchange(MECHANISMS[index], SUBJECT, raw=False)
     for token in rest.split(b"\xfe\xfe", 3):
         exchange.token(token)
         if exchange.claimed is not None:

@@ -44,7 +44,6 @@ NAMES: Final = {bytes(16): b"t", SAMPLE_ID.bytes: "käse".encode(), b"\1" * 16: 
 
 
 def chunks(data: bytes, length: int) -> Iterator[bytes]:
-    """Cut into pieces of this length (bytes)."""
     return (data[start : start + length] for start in range(0, len(data), length))
 
 

@@ -88,7 +88,6 @@ def many_values(value: bytes) -> bytes:
 
 
 def der(tag: int, content: bytes) -> bytes:
-    """Return an element with a length of four bytes."""
     return bytes([tag, 0x84]) + len(content).to_bytes(4) + content
 
 

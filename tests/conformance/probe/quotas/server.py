@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from tests.kfake.cluster import Asked, Cluster
 from tests.kfake.threads import Brokers
 from tests.wire.frames import head_of, response
-from weir.conformance.probe.link import Target
+from weir.conformance.probe.link import ProbeTarget
 from weir.conformance.probe.quotas import bandwidth, mutations
-from weir.conformance.probe.quotas.client import Endpoint
+from weir.conformance.probe.quotas.client import BrokerEndpoint
 from weir.conformance.probe.quotas.jobs import Stage, has_throttle_field
 from weir.protocol.api import ApiKey
 from weir.protocol.codec import response_type
@@ -71,7 +71,7 @@ class Server(Brokers):
     def stage(self, **versions: str) -> Stage:
         """A stage for jobs; versions by the name of the API, Produce v9 among them."""
         offered = {"PRODUCE": "9", "METADATA": "1"} | versions
-        endpoint = Endpoint(Target("127.0.0.1", self.ports[0], 10.0))
+        endpoint = BrokerEndpoint(ProbeTarget("127.0.0.1", self.ports[0], 10.0))
         parsed = {int(ApiKey[name]): VersionRange.parse(text) for name, text in offered.items()}
         return Stage(endpoint, endpoint, parsed, "scratch", ZERO_UUID, PREFIX)
 
@@ -114,7 +114,6 @@ class Server(Brokers):
         return response_type(key)(), throttle_ms
 
     def _time(self, client_id: str) -> int:
-        """Throttle time (ms) for the time of a request."""
         limited = client_id.startswith(PREFIX + "request-") and not self.wrong.no_quotas
         return REQUEST_THROTTLE_MS if limited or self.wrong.everybody else 0
 

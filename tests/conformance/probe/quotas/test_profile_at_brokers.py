@@ -10,11 +10,11 @@ import pytest
 from tests.integration.conftest import StartWeir, start_weir
 from tests.kafka.fixtures import StartCluster, kafka_cluster
 from weir.conformance.probe.case import Result
-from weir.conformance.probe.link import ProbeLink, Target
+from weir.conformance.probe.link import ProbeLink, ProbeTarget
 from weir.conformance.probe.quotas import QuotaProfile
 from weir.conformance.probe.quotas.waiting import until
 from weir.conformance.probe.requests.names import PREFIX
-from weir.conformance.probe.runner import Options, Run
+from weir.conformance.probe.runner import ProbeOptions, ProbeRun
 from weir.protocol.api import ApiKey
 from weir.protocol.messages import (
     DescribeClientQuotasRequest,
@@ -36,9 +36,9 @@ INTENDED = re.compile(
 
 def run(bootstrap: str, only: Sequence[str] = (), quotas_set: str | None = None) -> list[Result]:
     host, port = bootstrap.split(",")[0].rsplit(":", 1)
-    target = Target(host, int(port))
-    options = Options(target, protocol=False, quotas=True, quotas_set=quotas_set, only=tuple(only))
-    return list(Run(options).results())
+    target = ProbeTarget(host, int(port))
+    options = ProbeOptions(target, protocol=False, quotas=True, quotas_set=quotas_set, only=tuple(only))
+    return list(ProbeRun(options).results())
 
 
 def failures(results: Sequence[Result]) -> dict[str, str]:
@@ -57,7 +57,7 @@ def left_behind(bootstrap: str) -> list[str]:
     host, port = bootstrap.split(",")[0].rsplit(":", 1)
     component = DescribeClientQuotasRequest.ComponentData(entity_type="client-id", match_type=2, match=None)
     quotas = DescribeClientQuotasRequest(components=[component], strict=True)
-    with ProbeLink(Target(host, int(port))) as link:
+    with ProbeLink(ProbeTarget(host, int(port))) as link:
         described = link.ask(quotas, ApiKey.DESCRIBE_CLIENT_QUOTAS, 1)
         assert isinstance(described, DescribeClientQuotasResponse)
         listed = link.ask(MetadataRequest(topics=None), ApiKey.METADATA, 1)
@@ -85,7 +85,7 @@ def test_weir_with_quotas_of_its_file_passes_the_checks_that_alter_nothing(
     cluster, name = kafka_cluster("2.8.2"), "beforehand"
     only = ("quotas/produce/v8", "quotas/create-topics/v6", "quotas/request-time/Metadata")
     host, port = cluster.bootstrap.rsplit(":", 1)
-    profile = QuotaProfile(Target(host, int(port)), set_for_run=name)
+    profile = QuotaProfile(ProbeTarget(host, int(port)), set_for_run=name)
     file = "\n".join(
         f'[[quota]]\nclient_id = "{quota.client_id}"\n{quota.key} = {quota.value:.8f}\n'.replace(
             ".00000000", ""

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.conformance.probe.quotas.server import Server, Wrong
-from weir.conformance.probe.case import Outcome
+from weir.conformance.probe.case import CaseOutcome
 from weir.conformance.probe.quotas import bandwidth, mutations, request_time
 from weir.conformance.probe.quotas.jobs import Stage, results
 
@@ -85,5 +85,5 @@ def test_all_checks_of_a_job_fail_if_the_target_is_gone() -> None:
     with Server() as server:
         stage = server.stage(HEARTBEAT="1-2")
     found = [result for job in request_time.jobs(stage) for result in results(job, stage)]
-    assert {result.outcome for result in found} == {Outcome.REFUSED}
+    assert {result.outcome for result in found} == {CaseOutcome.REFUSED}
     assert not any(result.passed for result in found)
