@@ -291,7 +291,7 @@ def plan_fetch(plan: Plan) -> None:
 
 
 def _rates_of_client(context: Context, data: bytearray, frame: int, end: int) -> TopicRates | None:
-    """Return the topic rates that apply to the client of the fetch `data[frame:end]`; None if there are none,
+    """Return the topic rates that apply to the client of the fetch `data[frame:end]`; None without such rates,
     or if more bytes are needed.
     """
     if context.quotas.topics is None:
