@@ -22,7 +22,6 @@ class LazyCommand(NamedTuple):
     """Line of the group's help. click would cut off a first sentence that does not fit into 80 columns."""
 
     def load(self) -> click.Command:
-        """Return the command."""
         module, _, variable = self.place.partition(":")
         thresholds = gc.get_threshold()
         gc.set_threshold(*thresholds[:2], 2**31 - 1)  # modules live on; a look at all of them takes 30 ms

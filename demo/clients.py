@@ -179,7 +179,6 @@ class ConsumerLoop:
                 raise DemoError(f"cannot read {self._start.topic}: {error.str()}")
 
     def close(self) -> None:
-        """Close the consumer."""
         self._consumer.close()
 
 

@@ -86,7 +86,6 @@ class ClientResult:
 
     @property
     def now(self) -> ClientReading:
-        """The latest reading."""
         return (self.after or self.before).ended
 
     @property

@@ -256,7 +256,6 @@ class AddressBook:
             self._changed()
 
     def misdirect(self, misdirected: Mapping[Address, str]) -> None:
-        """Replace `misdirected`."""
         if misdirected != self.misdirected:
             self.misdirected = misdirected
             self._changed()

@@ -80,7 +80,6 @@ class Outage:
         """Details of the latest line."""
 
     def __bool__(self) -> bool:
-        """Return True during an outage."""
         return self._count > 0
 
     def failed(self, **details: object) -> None:

@@ -50,7 +50,6 @@ class LimiterTotals:
     """Number of topics that mutation budgets have refused; 0 for other limiters."""
 
     def add(self, limiter: Limiter) -> None:
-        """Add the counters of one limiter."""
         self.charged += limiter.charged
         self.throttled += limiter.throttled
         self.throttle_ms += limiter.throttle_ms_total
@@ -77,7 +76,6 @@ class LimiterRegistry(Generic[A]):
     )
 
     def __init__(self) -> None:
-        """Begin without limiters."""
         self._limiters: dict[Tags, A] = {}
         self._overflow: dict[Tags, A] = {}
         """Limiters, by their tags, that new clients share while the registry is full: one per user, and one

@@ -45,7 +45,6 @@ class Hours:
     __slots__ = ("_hour", "_hours", "_waiting_until_ms", "until_ms")
 
     def __init__(self) -> None:
-        """Begin without hours."""
         self._hours: dict[int, Hour] = {}
         self._hour = Hour(0)
         self.until_ms = 0

@@ -71,7 +71,6 @@ class Fetching:
     """A follower, Weir's connection, and a leader."""
 
     def __init__(self, row: FollowerRow, connection: Connection) -> None:
-        """Begin with a full fetch."""
         full, incremental = row.frames(TOPICS)
         Wire(connection).exchange(0, full, ANSWERS.frame(full))
         self._connection = connection

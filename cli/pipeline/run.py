@@ -92,7 +92,6 @@ def job_options(command: C) -> C:
 
 
 def cluster_option(command: C) -> C:
-    """Return the command with the option `--cluster`."""
     option = click.option(
         "--cluster",
         default="default",

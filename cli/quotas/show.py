@@ -64,7 +64,6 @@ class ChangeEntry(msgspec.Struct):
 
 
 def echo_json(report: object) -> None:
-    """Print one JSON object."""
     click.echo(msgspec.json.format(msgspec.json.encode(report), indent=2).decode())
 
 

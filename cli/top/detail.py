@@ -63,7 +63,6 @@ def _entity(entity: EntityRecord, now_ms: int) -> Iterator[tuple[str, str]]:
 
 
 def _connections(connections: Connections, reading: TopReading) -> Iterator[str]:
-    """Yield a table of connections."""
     titles = tuple(column.title for column in COLUMNS[View.CONNECTIONS])
     found = rows(TopReading(reading.status, connections=connections))
     yield from columns([titles, *(row.cells for row in found)])

@@ -35,7 +35,6 @@ class Passed:
     """No change."""
 
     def feed(self, part: bytearray, *, is_last: bool) -> bytes | bytearray:  # noqa: ARG002  # an Edit
-        """Return the part."""
         return part
 
     def cut(self) -> bytes:

@@ -103,7 +103,6 @@ def requests_of(cluster: TargetCluster, names: Names, options: ProbeOptions) -> 
 
 
 def malformed_of(cluster: TargetCluster, names: Names, options: ProbeOptions) -> Iterator[Case]:
-    """Yield the malformed requests."""
     yield from malformed(cluster.offered, names, options.seed)
 
 

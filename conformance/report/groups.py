@@ -103,7 +103,6 @@ def totals(groups: Iterable[FindingGroup]) -> dict[Severity, int]:
 
 
 def report_json(report: msgspec.Struct) -> bytes:
-    """Return a report as indented JSON."""
     return msgspec.json.format(msgspec.json.encode(report), indent=2)
 
 

@@ -62,7 +62,6 @@ def clusters(spark: SparkSession, lake: Lake) -> list[str]:
 
 
 def _of(rows: DataFrame, wanted: model.ReportOptions) -> DataFrame:
-    """Return the rows of the wanted cluster."""
     return rows.where(fn.col("cluster") == wanted.cluster)
 
 

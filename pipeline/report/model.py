@@ -51,7 +51,6 @@ class Columns:
 
     @property
     def count(self) -> int:
-        """Number of columns."""
         return len(self.recorded_s)
 
     @property

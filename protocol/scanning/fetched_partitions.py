@@ -87,7 +87,6 @@ class _ReportingSource(PausingSource):
     """
 
     def __init__(self, layout: Layout) -> None:
-        """Begin with empty source."""
         super().__init__(layout, when_short=None)
         self.readers: dict[str, Callable[..., object]] = {}
         """Functions that the generated source calls, by name. Each decodes adjacent fields."""

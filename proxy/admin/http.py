@@ -157,7 +157,6 @@ def _headers() -> list[tuple[bytes, bytes]]:
 
 
 def _scope(request: h11.Request, stream: AdminStream, base_path: str) -> Scope:
-    """Return the ASGI scope of a request."""
     target, headers = _origin_form(request.target, list(request.headers))
     path, _, query = target.partition(b"?")
     text = unquote(path.decode("ascii"))

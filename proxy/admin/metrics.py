@@ -386,7 +386,6 @@ def _tls(all_files: list[ContextOfFiles]) -> Iterator[Metric]:
 
 
 def _events(hub: Hub) -> Iterator[Metric]:
-    """Yield the metrics of events and of their readers."""
     yield WEIR.counter("events", "Published events.", {kind: hub.published[kind] for kind in KINDS}, "kind")
     yield WEIR.gauge("event_readers", "Readers of /api/events now.", hub.readers)
     yield WEIR.counter(
@@ -397,7 +396,6 @@ def _events(hub: Hub) -> Iterator[Metric]:
 
 
 def _events_topic(tally: Tally) -> Iterator[Metric]:
-    """Yield the metrics of the events topic."""
     yield WEIR.gauge("events_topic_available", "0 while events cannot be written.", not tally.failure)
     yield WEIR.counter(
         "events_topic_written", "Events that the cluster has acknowledged.", tally.written[Kind.EVENT]
@@ -406,7 +404,6 @@ def _events_topic(tally: Tally) -> Iterator[Metric]:
 
 
 def usage_records(tally: Tally) -> Iterator[Metric]:
-    """Yield the metrics of usage records."""
     yield WEIR.counter(
         "usage_records",
         "Usage records written, or acknowledged by the cluster.",

@@ -13,7 +13,6 @@ from weir.quotas.sharing.others import REASONS
 
 
 def families(sharing: UsageSharing) -> Iterator[Metric]:
-    """Yield the metrics of shared quotas."""
     yield WEIR.counter(
         "share_units",
         "Units charged to shared quotas, by own clients and by those of other Weirs.",

@@ -27,7 +27,6 @@ class ProcessUsage(NamedTuple):
 
 
 def families(server: Server, workers: Workers) -> Iterator[Metric]:
-    """Yield the metrics of worker processes."""
     yield WEIR.counter(
         "worker_restarts",
         "Workers that were replaced.",

@@ -46,7 +46,6 @@ class ParseCache:
     __slots__ = ("generation", "head", "parsed", "plan", "unless")
 
     def __init__(self) -> None:
-        """Begin without a request."""
         self.plan: Plan | None = None
         self.head = b""
         """Bytes of the request from its client-id to the last field that the decision depends on."""

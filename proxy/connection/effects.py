@@ -30,7 +30,6 @@ class Effects:
     )
 
     def __init__(self) -> None:
-        """Begin with no bytes to send and both sides to be read."""
         self.to_broker: list[memoryview | bytes] = []
         """Bytes to send to the broker now, in order: views of the buffer that the connection processed last.
         """
@@ -77,7 +76,6 @@ class End:
     __slots__ = ("eof", "first_bytes", "kept", "left", "rest_bytes", "unsent")
 
     def __init__(self) -> None:
-        """Begin with an open socket and no bytes in either direction."""
         self.kept: bytes | memoryview = b""
         """Bytes that were read from the socket and that the connection has not consumed."""
         self.unsent: memoryview = NOTHING

@@ -92,7 +92,6 @@ class RequestInFlight:
         kind: int = PLAIN,
         usage_counters: UsageCounters | None = None,
     ) -> None:
-        """Begin with a request that has cost no request time yet."""
         self.kind = kind
         self.correlation_id = correlation_id
         self.plan = plan

@@ -91,7 +91,6 @@ class Inbound:
     )
 
     def __init__(self, connection: Connection) -> None:
-        """Begin with no bytes read from the client."""
         self._connection = connection
         self._arriving: RequestInFlight | None = None
         """The request that is being forwarded while its remaining bytes arrive; None between requests."""

@@ -56,7 +56,6 @@ class Outbound:
     )
 
     def __init__(self, connection: Connection) -> None:
-        """Begin with no bytes read from the broker."""
         self._connection = connection
         self._begun = False
         """True if the response that is being processed was counted as usage, and its request's time was

@@ -38,7 +38,6 @@ class RateLimitedLog:
     """
 
     def __init__(self) -> None:
-        """Begin with no events."""
         self._pending: dict[Hashable, _Pending] = {}
 
     def note(self, kind: Hashable, write: Write, details: Mapping[str, object]) -> None:

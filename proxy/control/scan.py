@@ -74,7 +74,6 @@ class Scan:
     """Reads the budgets of all quotas, enforced and shadow ones."""
 
     def __init__(self, registry: QuotaRegistry) -> None:
-        """Begin without any reading."""
         self.registry: Final = registry
         self.number = 0
         """Number of complete scans."""

@@ -64,7 +64,6 @@ class Pending:
     __slots__ = ("_resume", "is_done")
 
     def __init__(self) -> None:
-        """Begin with work that is not done."""
         self.is_done = False
         self._resume: Callable[[], None] | None = None
 

@@ -148,7 +148,6 @@ class Deferred:
     __slots__ = ("_arrived", "frame")
 
     def __init__(self) -> None:
-        """Begin without a response."""
         self.frame: bytes | None = None
         """The whole response frame; None until the response is ready."""
         self._arrived: Callable[[], None] | None = None

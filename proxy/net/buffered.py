@@ -58,7 +58,6 @@ class BufferedBytes:
     """The number of bytes that all relays of a process hold."""
 
     def __init__(self, reactor: Reactor) -> None:
-        """Begin with no relays, and the default limit."""
         self.bytes = 0
         """Number of bytes that all relays together keep or have not sent."""
         self.full = False

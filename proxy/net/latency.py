@@ -60,7 +60,6 @@ class Latencies:
     __slots__ = ("answers", "forward")
 
     def __init__(self) -> None:
-        """Begin with no requests."""
         self.forward = Histogram(FORWARD_BOUNDS_US)
         """Time to forward a request: from the beginning of the reactor's turn (one pass of its loop) that
         reads the request, until the request was sent to the broker.

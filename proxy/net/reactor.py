@@ -104,7 +104,6 @@ class Turns:
     __slots__ = ("busy_us", "longer", "longest_us", "number", "within")
 
     def __init__(self) -> None:
-        """Begin with no turns."""
         self.number = 0
         self.busy_us = 0
         """Sum of the lengths (µs) of all turns."""

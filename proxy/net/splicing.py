@@ -29,7 +29,6 @@ class Splicer:
     __slots__ = ("_into", "_out", "works")
 
     def __init__(self) -> None:
-        """Begin without a pipe; the first call makes it."""
         self.works = True
         """False if the kernel refuses to splice; then the bytes must be copied."""
         self._out = self._into = -1

@@ -55,7 +55,6 @@ class Acceptor:
     """Accepts the clients of listening sockets, which other processes may share."""
 
     def __init__(self, limiter: ConnectionLimiter, supervisor: Supervisor) -> None:
-        """Begin without sockets."""
         self._limiter = limiter
         self._supervisor = supervisor
         self._token: trio.lowlevel.TrioToken | None = None

@@ -37,7 +37,6 @@ class Lifetimes:
 
     @property
     def limits(self) -> LifetimeLimits:
-        """The limits in force."""
         settings = self._settings()
         in_s = settings.connection_age_max_s, settings.connection_idle_max_s, settings.login_timeout_s
         return LifetimeLimits(*(round(limit_s * 1000) for limit_s in in_s))

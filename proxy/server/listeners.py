@@ -38,7 +38,6 @@ class Listeners:
 
     @property
     def all_sockets(self) -> list[socket.socket]:
-        """Sockets of all listeners."""
         return list(chain.from_iterable(self.sockets.values()))
 
     def close(self) -> None:

@@ -99,7 +99,6 @@ def increase(now: WorkerCounts, before: WorkerCounts | None) -> WorkerCounts:
 
 
 def add(counts: WorkerCounts, totals: CounterSums) -> None:
-    """Add an increase to the totals."""
     for name, grown in counts.counters.items():
         if isinstance(grown, int):
             setattr(totals.counters, name, getattr(totals.counters, name) + grown)

@@ -81,7 +81,6 @@ class Handle:
     """A worker: the same one after its process was replaced."""
 
     def __init__(self, number: int, plan: PoolFunctions) -> None:
-        """Begin without a process."""
         self.number = number
         self.pid = 0
         """Id of the present process; 0 for none."""

@@ -70,7 +70,6 @@ class Life:
     """One worker's state, and the number of looks since it has said something."""
 
     def __init__(self) -> None:
-        """Begin without a process."""
         self.state = WorkerState.AWAY
         self.is_ready = False
         """True while a process runs that has been ready."""

@@ -164,7 +164,6 @@ class Link:
             self._sock.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """Close this end."""
         self._sock.close()
         while self._unsent:
             _sent(self._unsent.popleft())

@@ -58,7 +58,6 @@ class LocalProcess:
     """One worker, as a `handle.Process`."""
 
     def __init__(self) -> None:
-        """Begin with a worker that starts."""
         self.pid = os.getpid()
         self.scope = trio.CancelScope()
         self.ended = trio.Event()

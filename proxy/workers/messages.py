@@ -332,7 +332,6 @@ _DECODER: Final[msgspec.msgpack.Decoder[Message | Pickled]] = msgspec.msgpack.De
 
 
 def encoded(message: Message) -> bytes:
-    """Return the bytes of a message."""
     try:
         return msgspec.msgpack.encode(message)
     except UnicodeEncodeError:

@@ -155,7 +155,6 @@ class Pool:
         self._send(self._accepts)
 
     def records(self) -> tuple[WorkerRecord, ...]:
-        """Return the states of all workers."""
         now_ms = time.time_ns() // 1_000_000
         return tuple(
             WorkerRecord(
@@ -174,7 +173,6 @@ class Pool:
         self._send(messages.Listen(*target, len(listening)), listening)
 
     def _listeners(self) -> Iterator[tuple[messages.Listen, Sequence[socket.socket]]]:
-        """Yield all listeners with their sockets."""
         for target, listening in self._server.listeners.sockets.items():
             yield messages.Listen(*target, len(listening)), listening
 

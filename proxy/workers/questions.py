@@ -113,7 +113,6 @@ class ConnectionLists:
     """Lists of the open connections of all workers."""
 
     def __init__(self, handles: Sequence[Handle]) -> None:
-        """Begin without a list."""
         self.questions: Questions[Connections] = Questions(handles)
         self._handles = handles
 
@@ -128,7 +127,6 @@ class PeerLists:
     """Peers of entities at all workers."""
 
     def __init__(self, handles: Sequence[Handle]) -> None:
-        """Begin without a list."""
         self.questions: Questions[list[Peers]] = Questions(handles)
 
     async def read(self, wanted: WantedPeers) -> list[Peers]:

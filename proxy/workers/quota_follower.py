@@ -54,13 +54,11 @@ class QuotaFollower:
 
 
 def table_of(message: QuotasInForce) -> QuotaTable:
-    """Return the table in a message."""
     values, shadow, options, shadow_options, replication = pickle.loads(message.pickled)  # noqa: S301  # ours
     return QuotaTable(values, shadow, options, shadow_options, replication=ReplicationThrottles(replication))
 
 
 def message_of(table: QuotaTable, *, in_shadow: bool) -> QuotasInForce:
-    """Return a message with this table."""
     parts = (
         dict(table.values),
         dict(table.shadow),

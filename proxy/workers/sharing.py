@@ -29,7 +29,6 @@ class SharingFollower:
     """The worker's side: absorbs charges of other Weirs; uses parts of limits while none is heard."""
 
     def __init__(self, registry: QuotaRegistry, settings: Settings, now_ms: int) -> None:
-        """Begin without news of other Weirs."""
         self._registry = registry
         self._every_broker = settings.share_usage
         self._blindness = GivenBlindness(now_ms, open_on_loss=settings.share_on_loss == "open")

@@ -114,7 +114,6 @@ class UsageCollector:
             )
 
     def take(self, used: UsageRecords) -> None:
-        """Take records of a worker."""
         self.traces_dropped += used.traces_dropped
         if used.rest:
             self._usage += used.usage

@@ -74,7 +74,6 @@ class ReplicaProgress:
     )
 
     def __init__(self, leader: int, next_offset: int, now_ms: int) -> None:
-        """Begin at the replica's first fetch."""
         self.leader = leader
         """Node id of the leader that was fetched from last."""
         self.next_offset = next_offset
@@ -264,7 +263,6 @@ class ReplicationQuotas:
 
     @property
     def number(self) -> int:
-        """Number of budgets."""
         return len(self._budgets)
 
     def named(self) -> Iterator[tuple[tuple[int | None, str, bool], SingleLimiter[ReplicationBudget]]]:

@@ -188,7 +188,6 @@ class ReplicationThrottles:
         return self._values == other._values if isinstance(other, ReplicationThrottles) else NotImplemented
 
     def __hash__(self) -> int:
-        """Return the hash of the values."""
         return hash(frozenset(self._values.items()))
 
     def __repr__(self) -> str:

@@ -26,7 +26,6 @@ class RepaymentAccount:
     __slots__ = ("_at_ms", "_began_ms", "_owed", "_owed_min")
 
     def __init__(self, now_ms: int) -> None:
-        """Begin with nothing owed."""
         self._at_ms = self._began_ms = now_ms
         self._owed = 0.0
         """Units used until `_at_ms` that the limit had not allowed since."""

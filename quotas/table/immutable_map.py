@@ -82,11 +82,9 @@ class ImmutableMap(Mapping[K, V]):
         return self._base.get(key, default)
 
     def __contains__(self, key: object) -> bool:
-        """Return True if the mapping has this key."""
         return self.get(key) is not None  # type: ignore[arg-type]  # a key of another type is not found
 
     def __iter__(self) -> Iterator[K]:
-        """Return an iterator of the keys."""
         return iter(self._all())
 
     def items(self) -> ItemsView[K, V]:

@@ -102,7 +102,6 @@ class QuotaEntries:
         return self is other or (self.values == other.values and self.options == other.options)
 
     def __hash__(self) -> int:
-        """Return the hash of the values."""
         return hash(frozenset(self.values.items()))
 
 

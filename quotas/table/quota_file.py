@@ -87,7 +87,6 @@ def parse(text: str) -> QuotaTable:
 
 
 def table_of(entries: Entries) -> QuotaTable:
-    """Return the table with these entries."""
     values: tuple[dict[Quota, float], dict[Quota, float]] = ({}, {})
     options: tuple[dict[Quota, Options], dict[Quota, Options]] = ({}, {})
     quotas, replication = entries

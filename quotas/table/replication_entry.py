@@ -132,7 +132,6 @@ def grouped(values: Mapping[ConfigKey, str]) -> list[ReplicationEntry]:
 
 
 def throttles_of(entries: Iterable[ReplicationEntry]) -> ReplicationThrottles:
-    """Return the throttles in these entries."""
     return ReplicationThrottles(
         {ConfigKey(*resource, name): value for resource, values in entries for name, value in values.items()}
     )

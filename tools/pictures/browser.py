@@ -45,7 +45,6 @@ class Link:
             self._receive()
 
     def send(self, message: dict[str, Any]) -> None:
-        """Send one message."""
         self._send(TextMessage(data=json.dumps(message)))
 
     def message(self) -> dict[str, Any]:
@@ -56,7 +55,6 @@ class Link:
         return message
 
     def close(self) -> None:
-        """Close the socket."""
         self._socket.close()
 
     def _send(self, event: Any) -> None:
@@ -166,7 +164,6 @@ class Browser:
         return str(self.read(f"document.querySelector({json.dumps(selector)}).innerText"))
 
     def click(self, selector: str) -> None:
-        """Click on an element."""
         self.read(f"document.querySelector({json.dumps(selector)}).click()")
 
     def press(self, key: str) -> None:

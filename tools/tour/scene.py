@@ -44,7 +44,6 @@ class Scene:
 
     @property
     def url(self) -> str:
-        """The URL of the page."""
         return f"http://{self.address}/"
 
     def read(self, path: str) -> Any:

@@ -33,7 +33,6 @@ SETTLING_S: Final = 2.0
 
 
 def jobs(stage: Stage) -> Iterator[Job]:
-    """Return the two jobs."""
     for kind, api_key, key in (
         ("produce", ApiKey.PRODUCE, "producer_byte_rate"),
         ("fetch", ApiKey.FETCH, "consumer_byte_rate"),

@@ -84,7 +84,6 @@ def create_partitions(topic: str, count: int) -> CreatePartitionsRequest:
 
 
 def delete_topics(version: int, topics: list[str]) -> DeleteTopicsRequest:
-    """Delete topics by name."""
     if version >= NAMED_TOPICS_IN_DELETE:
         states = [DeleteTopicsRequest.DeleteTopicState(name=name) for name in topics]
         return DeleteTopicsRequest(topics=states, timeout_ms=TIMEOUT_MS)

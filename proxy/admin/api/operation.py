@@ -49,7 +49,6 @@ class ApiState:
 
     @property
     def server(self) -> Server:
-        """The proxy."""
         return self.sources.server
 
     async def read(self, steps: Generator[None, None, T]) -> T:

@@ -51,7 +51,6 @@ def contents() -> dict[str, bytes]:
 
 
 def path_of(name: str) -> str:
-    """Return the path of a file."""
     return "/" if name == INDEX else f"/page/{name}"
 
 

@@ -52,7 +52,6 @@ class BrokerMap:
     period_s: Final = PERIOD_S
 
     def __init__(self, state: StateDirectory, upstream: Sequence[Address], address_book: AddressBook) -> None:
-        """Begin without reading the file."""
         self._state = state
         self._upstream = [str(address) for address in upstream]
         self._address_book = address_book

@@ -25,7 +25,6 @@ class BrokerStates:
     """The state of each broker by node id: up or down. Logs the changes."""
 
     def __init__(self) -> None:
-        """Begin with all brokers up."""
         self._unlisted: set[int] = set()
         self.outages: dict[int, Outage] = {}
         """Outages of the brokers by node id; brokers that were always up are missing."""

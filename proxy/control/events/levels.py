@@ -82,7 +82,6 @@ class UsageLevels:
     """Publishes and logs levels of usage: of enforced quotas, or with `shadow` of shadow quotas."""
 
     def __init__(self, scan: Scan, publish: Publish, *, shadow: bool = False) -> None:
-        """Begin with no usage."""
         self._scan = scan
         self._round = 0
         """Number of the latest round of scans that was read."""

@@ -21,7 +21,6 @@ class QuotaChanges:
     """Publishes the differences of the table in force, at most one event per call of `look`."""
 
     def __init__(self, registry: QuotaRegistry, publish: Publish) -> None:
-        """Begin with the table that is in force now."""
         self._registry = registry
         self._publish = publish
         self._newest = registry.table

@@ -35,7 +35,6 @@ class EventsTopic:
     """Writes each event of a hub to a topic, and logs failures."""
 
     def __init__(self, writer: Writer, monotonic_s: Callable[[], float] = time.monotonic) -> None:
-        """Begin with a writer that has not started."""
         self.tally: Final = writer.tally
         """Counts of the events in the topic."""
         self._writer = writer

@@ -47,7 +47,6 @@ class ThrottleParser:
     """
 
     def __init__(self, problems: LoggedProblems) -> None:
-        """Begin without values."""
         self._problems = problems
         self._values: Mapping[ConfigKey, str] = {}
         self._throttles = NO_THROTTLES

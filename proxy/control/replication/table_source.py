@@ -20,7 +20,6 @@ class TableSource:
     name = "quota table"
 
     def __init__(self, registry: QuotaRegistry) -> None:
-        """Begin with the table in force."""
         self._registry = registry
         self._altered = trio.Event()
         registry.on_update.append(self._updated)

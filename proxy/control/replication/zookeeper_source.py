@@ -61,7 +61,6 @@ class ThrottleReader:
     """Reads the throttles in ZooKeeper through a connection that stays open. The methods block."""
 
     def __init__(self, place: ZooKeeperAddress, problems: LoggedProblems) -> None:
-        """Begin without a connection."""
         self._place = place
         self._problems = problems
         self._parser = ThrottleParser(problems)

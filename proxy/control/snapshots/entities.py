@@ -67,7 +67,6 @@ Rank: TypeAlias = Callable[[_FoundBudget], float]
 
 
 async def read_entities(sources: SnapshotSources, history: History, wanted: SortedEntities) -> Entities:
-    """Return the chosen entities."""
     now_ms = sources.now_ms()
     ranks: dict[str, Rank] = {
         "usage": lambda found: -usage_of(found.budget.rate(now_ms), found.budget.limit),

@@ -130,7 +130,6 @@ class History:
     """The tracked entities of a process."""
 
     def __init__(self, scan: Scan) -> None:
-        """Begin without entities."""
         self._scan = scan
         self._number = self._rounds = 0
         """Numbers of the latest scan and of the latest round that this history has used."""
@@ -141,7 +140,6 @@ class History:
         return self._tracks.get(key)
 
     def tracks(self) -> list[Track]:
-        """Return all tracks."""
         return list(self._tracks.values())
 
     def throttled_now(self, now_ms: int) -> Counter[Where]:

@@ -143,7 +143,6 @@ class StoredQuotas:
     """
 
     def __init__(self) -> None:
-        """Begin without quotas."""
         self._keys: dict[EntityMode, tuple[QuotaKey, ...]] = {}
         self._changes: tuple[dict[Quota, QuotaValue | None], ...] = ({}, {})
         """Values by quota since `_table` was made: first those of enforced entries, then those of shadow

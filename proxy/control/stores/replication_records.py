@@ -114,7 +114,6 @@ class StoredThrottles:
     """
 
     def __init__(self) -> None:
-        """Begin without throttles."""
         self._values: dict[Resource, dict[str, str]] = {}
         self._throttles: ReplicationThrottles | None = NO_THROTTLES
         """Throttles as in `_values`; None after a record, until they are asked for."""

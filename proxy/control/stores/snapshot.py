@@ -40,7 +40,6 @@ class LastKnown:
     """
 
     def __init__(self, store: QuotaStore, state: StateDirectory) -> None:
-        """Begin with the store to be copied, and the directory of the snapshot."""
         self._store = store
         self._failure: StoreError | None = None
         self.snapshot: Final = Snapshot(state)
@@ -103,7 +102,6 @@ class Snapshot:
     period_s: Final = PERIOD_S
 
     def __init__(self, state: StateDirectory) -> None:
-        """Begin without reading or writing the file."""
         self._state = state
         self.newest: QuotaTable | None = None
         """Quotas to write; None as long as the store was not read."""

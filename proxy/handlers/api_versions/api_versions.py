@@ -59,7 +59,6 @@ class ApiVersionsState:
     __slots__ = ("speaks_3",)
 
     def __init__(self) -> None:
-        """Begin without a request."""
         self.speaks_3 = False
         """True if the client has sent ApiVersions in v3 or later (KIP-511)."""
 

@@ -37,7 +37,6 @@ class HarmlessRequests:
     """
 
     def __init__(self) -> None:
-        """Begin without requests."""
         self._until_ms: dict[Asked, int] = {}
 
     def has(self, asked: Asked, now_ms: int) -> bool:

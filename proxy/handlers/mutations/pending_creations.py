@@ -57,7 +57,6 @@ class PendingCreations:
     """
 
     def __init__(self) -> None:
-        """Begin without pending creations."""
         self._pending: dict[str, PendingCreation] = {}
         self._names: dict[MutationLedger, dict[str, None]] = {}
         self._at_broker: dict[Counted, None] = {}

@@ -34,7 +34,6 @@ class RecentTopics:
     """Topics that were recently changed through Weir, by name; one instance per cluster."""
 
     def __init__(self) -> None:
-        """Begin without topics."""
         self._known: dict[str, Known] = {}
         self._names: dict[UUID, str] = {}
 

@@ -243,7 +243,6 @@ class QuotaApiState:
     __slots__ = ("authorized_again",)
 
     def __init__(self) -> None:
-        """Begin without a confirmation."""
         self.authorized_again = False
         """True if the broker has just confirmed that the client is authenticated, for the request that is
         being processed.

@@ -51,7 +51,6 @@ class FetchedReplica:
         budgets: tuple[ReplicationBudget, ...],
         progress: ReplicaProgress,
     ) -> None:
-        """Begin with what the follower asks for."""
         self.asked = asked
         """The partition as the follower has last named it, with its fetch offset and epochs."""
         self.is_mentioned = True

@@ -104,7 +104,6 @@ class RequestShapes:
     __slots__ = ("fetch_length", "produce")
 
     def __init__(self) -> None:
-        """Begin with no requests."""
         self.fetch_length = 0
         """Length (bytes) of the longest fetch request of the latest fetch session; 0 if none was seen."""
         self.produce: tuple[Plan, bytes, int, float] | None = None

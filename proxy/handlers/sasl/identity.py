@@ -82,7 +82,6 @@ class Identities:
     """
 
     def __init__(self, rules: IdentityRules | None = None) -> None:
-        """Begin with these rules, and no owners of delegation tokens."""
         self.rules = rules or IdentityRules()
         self.behind_sasl: set[int | None] = set()
         """Node ids of brokers that have accepted a SaslHandshake, and so require SASL. Before a login, such a

@@ -35,7 +35,6 @@ class FetchSession:
     __slots__ = ("_head", "id", "is_known", "other", "topics")
 
     def __init__(self) -> None:
-        """Begin without a fetch session."""
         self.id = UNKNOWN
         """Id of the fetch session; UNKNOWN until the broker's first response has told it."""
         self.topics: set[bytes] = set()

@@ -39,7 +39,6 @@ class NamesById:
     __slots__ = ("_half", "_older", "recent")
 
     def __init__(self, names_max: int = NAMES_MAX) -> None:
-        """Begin without names."""
         self._half = max(names_max // 2, 1)
         self._older: dict[bytes, bytes] = {}
         self.recent: dict[bytes, bytes] = {}
@@ -73,7 +72,6 @@ class UnnamedTopics:
     __slots__ = ("_asked_until_ms", "_met_count", "met")
 
     def __init__(self) -> None:
-        """Begin without ids."""
         self._asked_until_ms: dict[tuple[str, bytes], int] = {}
         """(Principal, topic id) → time (ms) until which the broker is not asked again for the name."""
         self.met: dict[str, set[bytes]] = {}

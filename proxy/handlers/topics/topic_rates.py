@@ -124,7 +124,6 @@ class TopicRatesState:
     __slots__ = ("fetched", "produced", "session", "user")
 
     def __init__(self) -> None:
-        """Begin with no topics."""
         self.user = ""
         """Principal that has named the topics."""
         self.produced: set[bytes] = set()
@@ -291,8 +290,8 @@ def plan_fetch(plan: Plan) -> None:
 
 
 def _rates_of_client(context: Context, data: bytearray, frame: int, end: int) -> TopicRates | None:
-    """Return the topic rates that apply to the client of the fetch `data[frame:end]`; None without such rates,
-    or if more bytes are needed.
+    """Return the topic rates that apply to the client of the fetch `data[frame:end]`; None without such
+    rates, or if more bytes are needed.
     """
     if context.quotas.topics is None:
         return None

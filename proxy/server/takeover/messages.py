@@ -101,7 +101,6 @@ class TakeoverLink:
             raise TakeoverError(str(error)) from None
 
     def close(self) -> None:
-        """Close this end."""
         self._sock.close()
 
 

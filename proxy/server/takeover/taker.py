@@ -36,7 +36,6 @@ class Taker:
     """A take-over in progress: the sockets and brokers of the running Weir."""
 
     def __init__(self, link: TakeoverLink) -> None:
-        """Begin with a connected link."""
         self._link = link
         self.sockets: list[socket.socket] = []
         """Listening sockets of the running Weir."""
