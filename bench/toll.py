@@ -74,9 +74,9 @@ def us_per_request(row: Row, table: QuotaTable, used: float = 0.0, traced: float
     budget = quotas.ledger(ANONYMOUS, CLIENT_ID, 0).request
     if budget is not None:
         budget.charge_api(ApiKey.METADATA, used, 0)
-    session = new_connection(quotas=quotas)
+    connection = new_connection(quotas=quotas)
     books = None if traced is None else UsageRegistries(trace_share=traced)
-    session.client.usage = None if books is None else books.of(None)
+    connection.client.usage = None if books is None else books.of(None)
     frame = row.request(TOPICS).frame
     answer = ANSWERS.frame(frame)
     request, response = bytearray(frame), bytearray(answer)
@@ -85,20 +85,20 @@ def us_per_request(row: Row, table: QuotaTable, used: float = 0.0, traced: float
     gc.collect()
     begun_ns = time.process_time_ns()
     for _number in range(REQUESTS):
-        session.clock.now_us += GAP_US
-        now_ms = session.clock.now_us // 1000
-        session.throttled_until_ms = 0  # as if the client had waited for the throttle time
-        session.receive(session.client_end, request, request_view, request_end, now_ms)
-        session.effects.to_broker.clear()
+        connection.clock.now_us += GAP_US
+        now_ms = connection.clock.now_us // 1000
+        connection.throttled_until_ms = 0  # as if the client had waited for the throttle time
+        connection.receive(connection.client_end, request, request_view, request_end, now_ms)
+        connection.effects.to_broker.clear()
         response[:] = answer  # restores the response, which Weir has rewritten in place
-        session.receive(session.broker_end, response, response_view, response_end, now_ms)
-        session.effects.to_client.clear()
+        connection.receive(connection.broker_end, response, response_view, response_end, now_ms)
+        connection.effects.to_client.clear()
     if books is not None:
         list(books.take_traces(0, ""))
         list(books.drain(0, 1000, ""))
     took_ns = time.process_time_ns() - begun_ns
-    if session.violation is not None or session.in_flight:
-        raise AssertionError(f"{row.name}: {session.violation}, {len(session.in_flight)} in flight")
+    if connection.violation is not None or connection.in_flight:
+        raise AssertionError(f"{row.name}: {connection.violation}, {len(connection.in_flight)} in flight")
     return took_ns / 1000 / REQUESTS
 
 

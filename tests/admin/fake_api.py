@@ -350,7 +350,6 @@ class FakeApi:
         return page
 
     def _refusal(self, request: Request) -> Response | None:
-        """Return the response to a request that is not allowed; None if it is."""
         if self.failing:
             return _error(503, "the fake API fails")
         given = request.headers.get("authorization")

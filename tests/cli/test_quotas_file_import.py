@@ -93,7 +93,6 @@ leader.replication.throttled.replicas = "0:1,1:2"
 
 
 def listed(tmp_path: Path, file: Path) -> Path:
-    """The file with what `weir quotas list --json` prints."""
     output = tmp_path / "quotas.json"
     output.write_text(done("list", "--quotas", str(file), "--json"))
     return output

@@ -16,8 +16,8 @@ IDLE, BURST = 10_000, 1_000
 RESERVE = 200
 """Descriptors for everything else."""
 BYTES_PER_IDLE = 8_000
-"""Room for the Python objects of a session and its two sides, which take 3 to 4 KB; a receive buffer of its
-own would take thirty times as much.
+"""Room for the Python objects of a connection and its two sides, which take 3 to 4 KB; a receive buffer of
+its own would take thirty times as much.
 """
 
 

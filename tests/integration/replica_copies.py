@@ -118,7 +118,6 @@ class Copy(Talker):
 
     @property
     def is_whole(self) -> bool:
-        """True if the log is as long as the leader's."""
         return self.size >= self.whole_bytes
 
     def wait_for(self, share: float, within_s: float = PATIENCE_S) -> None:

@@ -44,7 +44,6 @@ PATIENCE_S: Final = 30.0
 
 
 def users(name: str | None = None) -> Call:
-    """A user; the default one; None for all."""
     return ("--entity-type", "users", *_named(name))
 
 

@@ -37,7 +37,6 @@ that describes nothing.
 
 
 def broker(node_id: int | None) -> Call:
-    """A broker; None for the default of all."""
     which = ("--entity-default",) if node_id is None else ("--entity-name", str(node_id))
     return ("--entity-type", "brokers", *which)
 

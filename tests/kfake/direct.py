@@ -9,16 +9,16 @@ from weir.proxy.connection.connection import Connection
 
 
 class Client:
-    def __init__(self, session: Connection, cluster: Cluster) -> None:
-        self.session = session
+    def __init__(self, connection: Connection, cluster: Cluster) -> None:
+        self.connection = connection
         self.cluster = cluster
-        self.wire = Wire(session)
+        self.wire = Wire(connection)
 
     def send(self, now_ms: int, *frames: bytes) -> list[bytes]:
         """Send requests; return the frames of the responses that come of them."""
         self.wire.feed(now_ms, client=b"".join(frames))
         self.answer(now_ms)
-        assert self.session.violation is None, self.session.violation
+        assert self.connection.violation is None, self.connection.violation
         return self.take()
 
     def answer(self, now_ms: int) -> None:

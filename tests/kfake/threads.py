@@ -52,7 +52,6 @@ class Brokers:
         self._stopped.wait()
 
     def answer(self, connection: socket.socket, frame: bytes, node_id: int) -> None:
-        """Answer one request. Raises OSError to close the connection."""
         connection.sendall(self.cluster.answer(frame, int(1000 * time.monotonic()), node_id))
 
     def _server(self, node_id: int) -> socketserver.ThreadingTCPServer:

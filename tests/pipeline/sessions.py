@@ -120,8 +120,8 @@ class World:
                 drained_ms += INTERVAL_MS
             self._happen(one, sent, said, now_ms, until_ms)
         for one in self._connections:
-            assert one.wire.session.idle
-            one.wire.session.end(now_ms)
+            assert one.wire.connection.idle
+            one.wire.connection.end(now_ms)
         for later_ms in (0, INTERVAL_MS, 2 * INTERVAL_MS):
             self._drain(drained_ms + later_ms)
         return self
@@ -131,7 +131,7 @@ class World:
         self.traces += self._registries.take_traces(OFFSET_MS, self._instance)
 
     def _happen(self, one: Connected, sent: bytes, said: bytes, now_ms: int, until_ms: int) -> None:
-        wire, session = one.wire, one.wire.session
+        wire, session = one.wire, one.wire.connection
         session.clock.now_us = 1000 * now_ms
         wire.feed(now_ms, client=sent, broker=said)
         assert session.violation is None, session.violation

@@ -31,7 +31,6 @@ def records(count: int) -> pa.RecordBatch:
 
 
 def buckets(count: int) -> dict[tuple[object, ...], int]:
-    """Return the bucket of each entity."""
     found = dict[tuple[object, ...], int]()
     for batch in compute._packed(iter([records(count)]), 4):
         for bucket, rows in zip(batch.column("bucket").to_pylist(), batch.column("rows"), strict=True):

@@ -1,4 +1,4 @@
-"""A broker query for DeleteTopics: its requests, its responses, and a session that runs it."""
+"""A broker query for DeleteTopics: its requests, its responses, and a connection that runs it."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def questions(count: int) -> BrokerQuery:
     return DeleteTopicsResponse(responses=[result(text)])
 
 
-def session_of(
+def connection_of(
     query: Callable[[], BrokerQuery], *, whole: bool = True, again: bool = False, **kwargs: int | bool
 ) -> Connection:
-    """A session in which DeleteTopics starts this query; if `again`, the first time only."""
+    """A connection in which DeleteTopics starts this query; if `again`, the first time only."""
     plans = Plans(Counters())
     plan = plans.make(20, VERSION)
     plan.whole = True

@@ -1,4 +1,4 @@
-"""DescribeClientQuotas and AlterClientQuotas: requests, a session that answers them, and its quotas."""
+"""DescribeClientQuotas and AlterClientQuotas: requests, a connection that answers them, and its quotas."""
 
 from __future__ import annotations
 
@@ -93,10 +93,14 @@ class Managed:
         self.broker_alterations += 1
 
 
-def session_of(quota_admin: Managed, *, manages: bool = True, user: str = "admin") -> Connection:
-    session = new_connection(plans=Plans(Counters(), manages_quotas=manages))
-    session.quota_admin, session.client.user, session.client.peer = quota_admin, user, "10.9.8.7:4711"
-    return session
+def connection_of(quota_admin: Managed, *, manages: bool = True, user: str = "admin") -> Connection:
+    connection = new_connection(plans=Plans(Counters(), manages_quotas=manages))
+    connection.quota_admin, connection.client.user, connection.client.peer = (
+        quota_admin,
+        user,
+        "10.9.8.7:4711",
+    )
+    return connection
 
 
 def component(
@@ -163,9 +167,9 @@ def vouch(wire: Wire, correlation_id: int = 1) -> None:
     wire.feed(0, broker=response(MetadataResponse(), 1, correlation_id))
 
 
-def answer_of(session: Connection, message: Message, version: int, kind: type[M]) -> M:
-    """What the session answers, with or without asking the broker."""
-    wire = Wire(session)
+def answer_of(connection: Connection, message: Message, version: int, kind: type[M]) -> M:
+    """What the connection answers, with or without asking the broker."""
+    wire = Wire(connection)
     wire.feed(0, client=request(message, version))
     if wire.to_broker:
         vouch(wire)
@@ -174,6 +178,6 @@ def answer_of(session: Connection, message: Message, version: int, kind: type[M]
 
 
 def altered(
-    session: Connection, message: AlterClientQuotasRequest, version: int = 1
+    connection: Connection, message: AlterClientQuotasRequest, version: int = 1
 ) -> AlterClientQuotasResponse:
-    return answer_of(session, message, version, AlterClientQuotasResponse)
+    return answer_of(connection, message, version, AlterClientQuotasResponse)

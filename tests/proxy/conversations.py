@@ -147,16 +147,16 @@ class Conversation:
     script: list[Exchange]
     cuts: Any
     """Draws how many bytes come next: an iterator of positive integers."""
-    session: Connection
+    connection: Connection
     now_ms: int = 0
     outcome: dict[str, object] = field(default_factory=dict)
 
     def run(self) -> dict[str, object]:
         """Let it happen; time passes only when nothing else can."""
-        wire, session = Wire(self.session), self.session
+        wire, connection = Wire(self.connection), self.connection
         sent, answers, answered = b"".join(e.asked for e in self.script), b"", 0
         by_number = {head_of(e.asked).correlation_id: e.answer for e in self.script}
-        while session.violation is None:
+        while connection.violation is None:
             complete = [
                 f for f in split(bytes(wire.to_broker)) if len(f) >= 4 and len(f) == 4 + int.from_bytes(f[:4])
             ]
@@ -168,24 +168,26 @@ class Conversation:
                 wire.feed(self.now_ms, sent[:client], answers[:broker])
                 sent, answers = sent[client:], answers[broker:]
                 continue
-            deadlines = [t for t in (session.throttled_until_ms, session.held_until_ms) if t > self.now_ms]
+            deadlines = [
+                t for t in (connection.throttled_until_ms, connection.held_until_ms) if t > self.now_ms
+            ]
             if not deadlines:
                 break
             self.now_ms = min(deadlines)
             wire.feed(self.now_ms)
         return {
-            "violation": session.violation,
+            "violation": connection.violation,
             "to_broker": bytes(wire.to_broker),
             "to_client": bytes(wire.to_client),
             "left": wire.waiting_bytes,
-            "in_flight": list(session.in_flight),
-            "rest": (session.client_end.rest_bytes, session.broker_end.rest_bytes),
+            "in_flight": list(connection.in_flight),
+            "rest": (connection.client_end.rest_bytes, connection.broker_end.rest_bytes),
             "charged": {
                 (kind, b.tags.client_id): (b.charged, b.throttled)
                 for kind in ("produce", "fetch")
-                for b in getattr(session.quotas, kind)
+                for b in getattr(connection.quotas, kind)
             },
-            "idle": session.idle,
+            "idle": connection.idle,
         }
 
 

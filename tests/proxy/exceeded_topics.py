@@ -16,5 +16,5 @@ def exceeded(until_ms: int) -> BrokerQuotas:
     quotas = BrokerQuotas.create(RATES)
     wire = Wire(new_connection(quotas=quotas))
     wire.feed(0, client=produce_to(a=10_000 + until_ms))
-    assert wire.session.throttled_until_ms == until_ms
+    assert wire.connection.throttled_until_ms == until_ms
     return quotas

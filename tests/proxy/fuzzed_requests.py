@@ -43,5 +43,5 @@ def damaged(data: st.DataObject, frame: bytes) -> bytes:
     return framed(bytes(payload))
 
 
-def closed(session: Connection) -> bool:
-    return session.violation is not None
+def closed(connection: Connection) -> bool:
+    return connection.violation is not None

@@ -1,4 +1,4 @@
-"""A session with a mutation quota, in front of a model of a cluster."""
+"""A connection with a mutation quota, in front of a model of a cluster."""
 
 from __future__ import annotations
 

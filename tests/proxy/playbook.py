@@ -1,4 +1,4 @@
-"""Playbooks: what happens to a session, line by line, and what it does about it.
+"""Playbooks: what happens to a connection, line by line, and what it does about it.
 
     with Playbook(quota_table(produce=1000)) as play:
         play.at(0).forwards(request)
@@ -29,21 +29,21 @@ class Playbook:
         self,
         table: QuotaTable | None = None,
         *,
-        session: Connection | None = None,
+        connection: Connection | None = None,
         hold: bool = False,
         in_flight_max: int = 1000,
         buffer_bytes: int = 256 * 1024,
         first_hold_ms_max: int = FIRST_HOLD_MS,
     ) -> None:
-        """Quotas for a new session, or a session."""
-        self.session = session or new_connection(
+        """Quotas for a new connection, or a connection."""
+        self.connection = connection or new_connection(
             table,
             hold=hold,
             in_flight_max=in_flight_max,
             buffer_bytes=buffer_bytes,
             first_hold_ms_max=first_hold_ms_max,
         )
-        self.wire = Wire(self.session)
+        self.wire = Wire(self.connection)
         self.now_ms = 0
         self._events = 0
         self._muted_until_ms = 0
@@ -94,7 +94,7 @@ class Playbook:
     def drain(self, reason: CloseReason = CloseReason.DRAINED) -> None:
         """The process ends, which lifts all waits; or this connection does, for another reason."""
         self._begin()
-        self.session.drain(reason)
+        self.connection.drain(reason)
         if reason is CloseReason.DRAINED:
             self._muted_until_ms = 0
         self.wire.feed(self.now_ms)
@@ -110,11 +110,11 @@ class Playbook:
         self._same("client", self.wire.to_client, b"".join(frames))
 
     def muted_until(self, until_ms: int) -> None:
-        assert self.session.throttled_until_ms == until_ms
+        assert self.connection.throttled_until_ms == until_ms
         self._muted_until_ms = until_ms
 
     def violation(self, reason: CloseReason, *, saying: str = "") -> None:
-        found = self.session.violation
+        found = self.connection.violation
         assert found is not None, f"no violation, expected {reason}"
         assert (found.reason, saying in found.detail) == (reason, True), found
         self._violation_said = True
@@ -125,7 +125,7 @@ class Playbook:
         self._closed_for = reason
 
     def waits(self, state: State) -> None:
-        assert State(self.session.state) is state
+        assert State(self.connection.state) is state
 
     def silent(self) -> None:
         self._nothing_left()
@@ -157,15 +157,15 @@ class Playbook:
         out.clear()
 
     def _nothing_left(self) -> None:
-        wire, session = self.wire, self.session
+        wire, connection = self.wire, self.connection
         assert not wire.to_broker, f"not asserted: to the broker went {told(bytes(wire.to_broker))}"
         assert not wire.to_client, f"not asserted: to the client went {told(bytes(wire.to_client))}"
-        assert session.throttled_until_ms == self._muted_until_ms, (
-            f"not asserted: muted until {session.throttled_until_ms}"
+        assert connection.throttled_until_ms == self._muted_until_ms, (
+            f"not asserted: muted until {connection.throttled_until_ms}"
         )
-        assert self._violation_said or session.violation is None, f"not asserted: {session.violation}"
+        assert self._violation_said or connection.violation is None, f"not asserted: {connection.violation}"
         reason = wire.closed(self.now_ms)
-        violated = session.violation is not None and reason is session.violation.reason
+        violated = connection.violation is not None and reason is connection.violation.reason
         assert violated or reason is self._closed_for, f"not asserted: closed for {reason}"
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Costs made by hand, and sessions whose requests cost that: what tests of request time have in common."""
+"""Costs made by hand, and connections whose requests cost that: what tests of request time have in common."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def timed(
     brokers: frozenset[str] | None = None,
     **kwargs: Any,
 ) -> Connection:
-    """A session under a quota on request time, with the costs given: by default of `EACH_US`."""
+    """A connection under a quota on request time, with the costs given: by default of `EACH_US`."""
     plans = Plans(
         Counters(),
         costs=costs_ or costs(),
@@ -67,30 +67,30 @@ def timed(
     return new_connection(time_table() if table is None else table, plans=plans, brokers=brokers, **kwargs)
 
 
-def budgets(session: Connection) -> list[RequestBudget]:
-    return list(session.quotas.request)
+def budgets(connection: Connection) -> list[RequestBudget]:
+    return list(connection.quotas.request)
 
 
-def the_budget(session: Connection) -> RequestBudget:
-    (budget,) = budgets(session)
+def the_budget(connection: Connection) -> RequestBudget:
+    (budget,) = budgets(connection)
     return budget
 
 
-def charged_us(session: Connection) -> float:
+def charged_us(connection: Connection) -> float:
     """What has been charged in all, rounded to a thousandth of a microsecond."""
-    return round(10_000 * sum(budget.charged for budget in budgets(session)), 3)
+    return round(10_000 * sum(budget.charged for budget in budgets(connection)), 3)
 
 
-def exempt_us(session: Connection) -> int:
+def exempt_us(connection: Connection) -> int:
     """Time counted as exempt from request quotas."""
-    return session.counters.exempt_us.total()
+    return connection.counters.exempt_us.total()
 
 
 def spend(
-    session: Connection, us: float = LIMIT_US, *, client_id: str = "app", user: str = "ANONYMOUS"
+    connection: Connection, us: float = LIMIT_US, *, client_id: str = "app", user: str = "ANONYMOUS"
 ) -> None:
     """Have somebody use so much time now: by default all that there is."""
-    quotas, now_ms = session.quotas, session.now_ms
+    quotas, now_ms = connection.quotas, connection.now_ms
     quotas.ledger(user, client_id, now_ms).charge_request(3, us, now_ms)
 
 

@@ -83,7 +83,7 @@ class Rig:
         self,
         table: QuotaTable | None = None,
         *,
-        session: Connection | None = None,
+        connection: Connection | None = None,
         pair: NewPair = unix_pair,
         broker_pair: NewPair | None = None,
         hold: bool = False,
@@ -92,12 +92,12 @@ class Rig:
         """Connect it; `tls` names the sides that are: client, broker."""
         self.clock = Clock()
         self.reactor = Reactor(self.clock)
-        self.session = session or new_connection(table, hold=hold)
-        self.session.clock = self.reactor.clock
+        self.connection = connection or new_connection(table, hold=hold)
+        self.connection.clock = self.reactor.clock
         self.client, relay_client = _maybe_secured(pair(), tls="client" in tls, server=True)
         self.broker, relay_broker = _maybe_secured((broker_pair or pair)(), tls="broker" in tls, server=False)
         self.ends: list[tuple[CloseReason, str]] = []
-        self.relay = new_relay(self.reactor, relay_client, relay_broker, self.session, self._ended)
+        self.relay = new_relay(self.reactor, relay_client, relay_broker, self.connection, self._ended)
 
     def _ended(self, _relay: Relay, reason: CloseReason, detail: str) -> None:
         self.ends.append((reason, detail))

@@ -83,7 +83,6 @@ def authenticated(
 
 
 def bare(token: bytes) -> bytes:
-    """A token after SaslHandshake v0."""
     return framed(token)
 
 
@@ -91,7 +90,7 @@ def log_in(play: Playbook, user: str = "alice") -> None:
     """The client authenticates, for the first time or again (KIP-368)."""
     play.relays(handshake("PLAIN"), shaken())
     play.relays(authenticate(plain(user)), authenticated())
-    assert play.session.client.user == user
+    assert play.connection.client.user == user
 
 
 DIALOGUES: Final[dict[str, list[tuple[bytes, bytes]]]] = {

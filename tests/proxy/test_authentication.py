@@ -77,7 +77,7 @@ def shake(play: Playbook, mechanism: str = "PLAIN", error_code: int = 0) -> None
 
 def step(play: Playbook, token: bytes, answer: bytes = b"", error_code: int = 0) -> str:
     play.relays(authenticate(token), authenticated(answer, error_code))
-    return play.session.client.user
+    return play.connection.client.user
 
 
 # Success
@@ -90,25 +90,25 @@ def test_the_principal_is_the_user_that_the_broker_authenticated(mechanism: str,
         shake(play, mechanism)
         for token, answer in DIALOGUES[mechanism]:
             play.forwards(authenticate(token, version))
-            assert play.session.client.user == ANONYMOUS
+            assert play.connection.client.user == ANONYMOUS
             play.returns(authenticated(answer, version=version))
-        assert play.session.client.user == "alice"
-        assert play.session.client.exchange is None
+        assert play.connection.client.user == "alice"
+        assert play.connection.client.exchange is None
         play.relays(PING, PONG)
-    assert play.session.counters.authentications_succeeded == {mechanism: 1}
-    assert play.session.counters.names_hidden == 0
+    assert play.connection.counters.authentications_succeeded == {mechanism: 1}
+    assert play.connection.counters.names_hidden == 0
 
 
 def test_the_oauthbearer_claim_is_configurable() -> None:
-    with Playbook(session=with_rules(Identities(IdentityRules(claim="azp")))) as play:
+    with Playbook(connection=with_rules(Identities(IdentityRules(claim="azp")))) as play:
         shake(play, "OAUTHBEARER")
         assert step(play, bearer({"sub": "7d1f", "azp": "alice"})) == "alice"
 
 
 def test_a_certificates_principal_stays_until_sasl_has_succeeded() -> None:
-    session = new_connection()
-    session.client.become("CN=a")
-    with Playbook(session=session) as play:
+    connection = new_connection()
+    connection.client.become("CN=a")
+    with Playbook(connection=connection) as play:
         shake(play, "SCRAM-SHA-512")
         assert step(play, scram_first("alice"), SALT) == "CN=a"
         assert step(play, PROOF, VERIFIED) == "alice"
@@ -122,10 +122,12 @@ def test_a_client_that_fails_to_authenticate_stays_anonymous() -> None:
         shake(play)
         assert step(play, plain("alice"), error_code=REFUSED) == ANONYMOUS
         play.relays(PING, PONG)
-        assert play.session.client.user == ANONYMOUS
-        assert "alice" not in repr(play.session.client.exchange and play.session.client.exchange.claimed)
-    assert play.session.counters.authentications_failed == {"PLAIN": 1}
-    assert not play.session.counters.authentications_succeeded
+        assert play.connection.client.user == ANONYMOUS
+        assert "alice" not in repr(
+            play.connection.client.exchange and play.connection.client.exchange.claimed
+        )
+    assert play.connection.counters.authentications_failed == {"PLAIN": 1}
+    assert not play.connection.counters.authentications_succeeded
 
 
 def test_an_oauthbearer_challenge_refuses_and_the_next_token_counts() -> None:
@@ -190,35 +192,35 @@ def test_sasl_requests_are_never_charged() -> None:
     with Playbook(table) as play:
         shake(play)
         step(play, plain("a" * 10_000))
-    assert play.session.counters.throttles == 0
+    assert play.connection.counters.throttles == 0
 
 
 # Names that cannot be seen
 
 
 def test_a_gssapi_client_has_the_configured_name_from_its_first_request_on() -> None:
-    with Playbook(session=with_rules(KERBEROS)) as play:
+    with Playbook(connection=with_rules(KERBEROS)) as play:
         shake(play, "GSSAPI")
         assert step(play, AP_REQ, b"\x60reply") == ANONYMOUS
         assert step(play, b"", WRAPPED) == ANONYMOUS
         assert step(play, WRAPPED) == ANONYMOUS
         asked = request(ApiVersionsRequest(), 0, 5)
         play.forwards(asked)
-        assert play.session.client.user == ANONYMOUS
+        assert play.connection.client.user == ANONYMOUS
         play.returns(response(ApiVersionsResponse(), 0, 5))
         play.relays(PING, PONG)
-        assert play.session.client.user == "kerberos"
-        assert not play.session.client.sasl_in_progress
-    assert play.session.counters.authentications_succeeded == {"GSSAPI": 1}
-    assert play.session.counters.names_hidden == 1
+        assert play.connection.client.user == "kerberos"
+        assert not play.connection.client.sasl_in_progress
+    assert play.connection.counters.authentications_succeeded == {"GSSAPI": 1}
+    assert play.connection.counters.names_hidden == 1
 
 
 def test_a_gssapi_exchange_ends_at_a_response_with_a_session_lifetime() -> None:
-    with Playbook(session=with_rules(KERBEROS)) as play:
+    with Playbook(connection=with_rules(KERBEROS)) as play:
         shake(play, "GSSAPI")
         answer = authenticated(session_lifetime_ms=60_000)
         play.relays(authenticate(AP_REQ), answer)
-        assert play.session.client.user == "kerberos"
+        assert play.connection.client.user == "kerberos"
 
 
 @pytest.mark.parametrize("byte_by_byte", [False, True])
@@ -231,20 +233,20 @@ def test_a_gssapi_clients_first_request_may_arrive_in_parts(byte_by_byte: bool) 
     stream = request(ApiVersionsRequest(), 0, 5) + HEAVY
     for part in [stream[at : at + 1] for at in range(len(stream))] if byte_by_byte else [stream]:
         wire.feed(0, client=part)
-    assert wire.session.client.user == "kerberos"
-    assert wire.session.throttled_until_ms > 0
+    assert wire.connection.client.user == "kerberos"
+    assert wire.connection.throttled_until_ms > 0
 
 
 def test_an_authenticated_client_with_an_unreadable_name_is_anonymous_and_logged_once() -> None:
     identities = Identities(IdentityRules(hidden="kerberos"))
     with capture_logs() as lines:
         for _ in range(2):
-            session = with_rules(identities)
-            session.client.become("CN=a")
-            with Playbook(session=session) as play:
+            connection = with_rules(identities)
+            connection.client.become("CN=a")
+            with Playbook(connection=connection) as play:
                 shake(play, "OAUTHBEARER")
                 assert step(play, b"n,,\x01auth=Bearer opaque-" + SECRET + b"\x01\x01") == ANONYMOUS
-            assert session.counters.names_hidden == 1
+            assert connection.counters.names_hidden == 1
     assert [line["event"] for line in lines if line["log_level"] == "warning"] == [
         "cannot see the names of authenticated clients"
     ]
@@ -258,14 +260,14 @@ OPAQUE: Final = b"n,,\x01auth=Bearer opaque-" + SECRET + b"\x01\x01"
 def test_a_client_with_an_unreadable_name_is_closed_once_accepted_if_no_name_is_configured(
     error_code: int,
 ) -> None:
-    session = with_rules(Identities(IdentityRules(unreadable="")))
-    with Playbook(session=session) as play:
+    connection = with_rules(Identities(IdentityRules(unreadable="")))
+    with Playbook(connection=connection) as play:
         shake(play, "OAUTHBEARER")
         play.forwards(authenticate(OPAQUE))
         play.broker(authenticated(b"", error_code))
         if error_code:
             play.to_client(authenticated(b"", error_code))
-            assert session.client.user == ANONYMOUS
+            assert connection.client.user == ANONYMOUS
         else:
             play.wire.to_client.clear()
             play.violation(CloseReason.NAME_UNREADABLE)
@@ -284,15 +286,15 @@ def owner_of(play: Playbook, token_id: str) -> str:
 
 
 def test_a_delegation_tokens_owner_is_not_shown() -> None:
-    with Playbook(session=with_rules(Identities(IdentityRules(unknown_owner="tokens")))) as play:
+    with Playbook(connection=with_rules(Identities(IdentityRules(unknown_owner="tokens")))) as play:
         assert owner_of(play, "token-1") == "tokens"
-    assert play.session.counters.names_hidden == 1
+    assert play.connection.counters.names_hidden == 1
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
 def test_a_delegation_tokens_owner_is_learnt_from_responses_through_weir(version: int) -> None:
     identities = Identities(IdentityRules(unknown_owner="tokens"))
-    with Playbook(session=with_rules(identities)) as play:
+    with Playbook(connection=with_rules(identities)) as play:
         created = CreateDelegationTokenResponse(
             principal_type="User", principal_name="alice", token_id=IDS[0], hmac=SECRET
         )
@@ -310,7 +312,7 @@ def test_a_delegation_tokens_owner_is_learnt_from_responses_through_weir(version
         described.error_code, described.tokens[0].token_id = 65, IDS[4]
         play.relays(request(DescribeDelegationTokenRequest(), version, 3), response(described, version, 3))
     for token_id, owner in zip(IDS, ("alice", "tokens", "carol", "dave", "tokens"), strict=True):
-        with Playbook(session=with_rules(identities)) as play:
+        with Playbook(connection=with_rules(identities)) as play:
             assert owner_of(play, token_id) == owner
 
 
@@ -319,7 +321,7 @@ def test_owners_of_any_number_of_delegation_tokens_are_learnt() -> None:
     tokens = [told(principal_name="a" * 1000, token_id=f"token-{number}") for number in range(3000)]
     answer = response(DescribeDelegationTokenResponse(tokens=tokens), 2, 3)
     identities = Identities()
-    with Playbook(session=with_rules(identities)) as play:
+    with Playbook(connection=with_rules(identities)) as play:
         play.relays(request(DescribeDelegationTokenRequest(), 2, 3), answer)
     assert {identities.owner(token.token_id) for token in tokens} == {"a" * 1000}
 
@@ -334,7 +336,7 @@ def test_a_describedelegationtoken_request_that_no_broker_can_read_is_forwarded(
 
 def test_weir_sends_no_query_during_a_sasl_exchange() -> None:
     """A broker takes ApiVersions once before SASL, and never within."""
-    with Playbook(session=new_connection(plans=Plans(Counters(), uplift=True))) as play:
+    with Playbook(connection=new_connection(plans=Plans(Counters(), uplift=True))) as play:
         shake(play, "SCRAM-SHA-256")
         ping = request(HeartbeatRequest(), 2, 7)
         play.relays(ping, response(HeartbeatResponse(), 2, 7))
@@ -365,14 +367,14 @@ def answered_in_pieces(signature_bytes: int) -> Wire:
 def test_an_answer_to_sasl_below_one_mebibyte_is_read_as_a_whole() -> None:
     wire = answered_in_pieces(1_000_000)
     assert wire.to_client == authenticated(b"v=" + b"x" * 999_998)
-    assert (wire.session.client.user, wire.session.violation) == ("alice", None)
+    assert (wire.connection.client.user, wire.connection.violation) == ("alice", None)
 
 
-def test_an_answer_to_sasl_above_one_mebibyte_closes_the_session() -> None:
+def test_an_answer_to_sasl_above_one_mebibyte_closes_the_connection() -> None:
     wire = answered_in_pieces(1_200_000)
-    assert wire.session.violation is not None
-    assert "more than 1048576 bytes" in wire.session.violation.detail
-    assert (wire.session.client.user, bytes(wire.to_client)) == (ANONYMOUS, b"")
+    assert wire.connection.violation is not None
+    assert "more than 1048576 bytes" in wire.connection.violation.detail
+    assert (wire.connection.client.user, bytes(wire.to_client)) == (ANONYMOUS, b"")
 
 
 @pytest.mark.parametrize(
@@ -384,12 +386,12 @@ def test_an_answer_to_sasl_above_one_mebibyte_closes_the_session() -> None:
         (handshake("PLAIN"), framed(shaken()[4:] + b"more")),
     ],
 )
-def test_garbage_instead_of_a_sasl_response_closes_the_session(asked: bytes, garbage: bytes) -> None:
+def test_garbage_instead_of_a_sasl_response_closes_the_connection(asked: bytes, garbage: bytes) -> None:
     with Playbook() as play:
         play.forwards(asked)
         play.broker(garbage)
         play.violation(CloseReason.RESPONSE_MALFORMED)
-    assert play.session.client.user == ANONYMOUS
+    assert play.connection.client.user == ANONYMOUS
 
 
 @pytest.mark.parametrize("garbage", [b"", b"\0", b"\0\0", b"\0\0\xff\xff", b"\0\0\0\0\x7f\xff\xff\xff"])
@@ -400,7 +402,7 @@ def test_garbage_in_a_sasl_response_sets_no_principal(garbage: bytes, version: i
         play.forwards(authenticate(plain("alice"), version))
         play.broker(framed(b"\0\0\0\2" + b"\0" * (version == 2) + garbage))
         play.violation(CloseReason.RESPONSE_MALFORMED)
-    assert play.session.client.user == ANONYMOUS
+    assert play.connection.client.user == ANONYMOUS
 
 
 ODD_HEADS: Final = {
@@ -428,7 +430,7 @@ def test_a_user_is_known_who_logs_in_with_a_client_id_of_negative_length() -> No
     with Playbook() as play:
         play.relays(framed(struct.pack(">hhih", ApiKey.SASL_HANDSHAKE, 1, 1, -5) + b"\0\5PLAIN"), shaken())
         play.relays(framed(head + token + b"\0"), authenticated(version=2))
-        assert play.session.client.user == "alice"
+        assert play.connection.client.user == "alice"
 
 
 def test_a_saslhandshake_whose_head_weir_cannot_read_closes_the_connection() -> None:
@@ -443,10 +445,10 @@ def test_a_sasl_token_of_a_megabyte_is_refused_and_half_a_megabyte_accepted() ->
     wire.exchange(0, handshake("PLAIN"), shaken())
     token = b"\0alice\0" + b"p" * 500_000
     wire.exchange(0, authenticate(token), authenticated())
-    assert wire.session.client.user == "alice"
+    assert wire.connection.client.user == "alice"
     wire.feed(0, client=authenticate(b"\0bob\0" + b"p" * 2_000_000))
-    assert wire.session.violation is not None
-    assert wire.session.violation.reason is CloseReason.REQUEST_TOO_LARGE
+    assert wire.connection.violation is not None
+    assert wire.connection.violation.reason is CloseReason.REQUEST_TOO_LARGE
 
 
 SASL_BYTES_MAX: Final = 512 * 1024
@@ -477,15 +479,15 @@ def test_a_sasl_request_above_512_kb_is_refused_at_its_head(frame: bytes, before
 def test_before_login_no_request_above_512_kb_is_kept(logged_in: bool, refused: bool) -> None:
     """Requests that must be read whole may have 1 MB after it."""
     large = request(CreateTopicsRequest(), 5)
-    session = with_rules(Identities(IdentityRules()), QuotaTable(MUTATIONS))
-    session.plans.identities.behind_sasl.add(session.node_id)
+    connection = with_rules(Identities(IdentityRules()), QuotaTable(MUTATIONS))
+    connection.plans.identities.behind_sasl.add(connection.node_id)
     if logged_in:
-        session.client.become("alice")
-    wire = Wire(session)
+        connection.client.become("alice")
+    wire = Wire(connection)
     wire.feed(0, client=of_length(large, SASL_BYTES_MAX + 1) + bytes(300_000))
-    assert (session.violation is not None) == refused
-    if session.violation is not None:
-        assert session.violation.reason is CloseReason.REQUEST_TOO_LARGE
+    assert (connection.violation is not None) == refused
+    if connection.violation is not None:
+        assert connection.violation.reason is CloseReason.REQUEST_TOO_LARGE
 
 
 @pytest.mark.parametrize(("logged_in", "refused"), [(False, True), (True, False)])
@@ -493,13 +495,13 @@ def test_before_login_a_request_above_512_kb_that_waits_is_refused_at_its_head(
     logged_in: bool, refused: bool
 ) -> None:
     """A broker refuses it by its length, but gets no byte of a request while Weir waits for more of it."""
-    session = with_rules(Identities(IdentityRules()), QuotaTable(MUTATIONS))
-    session.plans.identities.behind_sasl.add(session.node_id)
+    connection = with_rules(Identities(IdentityRules()), QuotaTable(MUTATIONS))
+    connection.plans.identities.behind_sasl.add(connection.node_id)
     if logged_in:
-        session.client.become("alice")
-    wire = Wire(session)
+        connection.client.become("alice")
+    wire = Wire(connection)
     wire.feed(0, client=of_length(request(CreateTopicsRequest(), 5), SASL_BYTES_MAX + 1))
-    assert (session.violation is not None) == refused
+    assert (connection.violation is not None) == refused
     assert not wire.to_broker
 
 
@@ -513,8 +515,8 @@ def told(
             wire.feed(0, client=asked[at : at + cut])
         for at in range(0, len(answered), cut):
             wire.feed(0, broker=answered[at : at + cut])
-    assert wire.session.violation is None
-    return wire.session.client.user, bytes(wire.to_broker), bytes(wire.to_client)
+    assert wire.connection.violation is None
+    return wire.connection.client.user, bytes(wire.to_broker), bytes(wire.to_client)
 
 
 @in_one_test
@@ -596,7 +598,7 @@ def test_a_principal_needs_a_complete_sasl_exchange(steps: list[Step]) -> None:
     its mechanism.
     """
     model = Model()
-    with Playbook(session=with_rules(Identities(IdentityRules(hidden="kerberos")))) as play:
+    with Playbook(connection=with_rules(Identities(IdentityRules(hidden="kerberos")))) as play:
         for one in steps:
             match one:
                 case ("shake", str(mechanism), int(error_code)):
@@ -608,4 +610,4 @@ def test_a_principal_needs_a_complete_sasl_exchange(steps: list[Step]) -> None:
                 case _:
                     play.relays(PING, PONG)
                     model.ping()
-            assert play.session.client.user == model.user
+            assert play.connection.client.user == model.user

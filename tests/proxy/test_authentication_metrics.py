@@ -1,4 +1,4 @@
-"""Metrics of SASL exchanges, and the way of the operator's rules to the sessions."""
+"""Metrics of SASL exchanges, and the way of the operator's rules to the connections."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_sasl_exchanges_are_counted_by_mechanism_and_result() -> None:
         wire.exchange(0, handshake(mechanism), shaken(error_code))
     for error_code in (REFUSED, 0):
         wire.exchange(0, authenticate(plain("alice")), authenticated(error_code=error_code))
-    counters = wire.session.counters
+    counters = wire.connection.counters
     counters.names_hidden = 3
     assert values(list(families(counters))) == {
         ("weir_authentications_total", "PLAIN", "success"): 1,
@@ -50,7 +50,7 @@ def test_no_sasl_exchange_is_counted_without_sasl() -> None:
 
 
 @pytest.mark.trio
-async def test_sessions_use_the_configured_identity_rules() -> None:
+async def test_connections_use_the_configured_identity_rules() -> None:
     async with running_worker(gssapi_principal="kerberos") as rig:
         plans = rig.worker.plane.plans
         assert plans.identities.rules == IdentityRules(hidden="kerberos")

@@ -82,8 +82,8 @@ def test_a_client_over_its_quota_waits_the_throttle_time_of_auto_creation() -> N
     topic = MetadataRequest.MetadataRequestTopic(name="topic-0")
     (frame,) = connection.send(0, request(MetadataRequest(topics=[topic]), 12))
     assert body_of(frame, MetadataResponse, 12).throttle_time_ms == 2000
-    assert connection.session.throttled_until_ms == 2000
-    assert connection.session.throttled_by is QuotaKey.CONTROLLER_MUTATION_RATE
+    assert connection.connection.throttled_until_ms == 2000
+    assert connection.connection.throttled_by is QuotaKey.CONTROLLER_MUTATION_RATE
 
 
 def test_a_topic_made_by_createtopics_is_not_charged_again_as_auto_created() -> None:
@@ -289,7 +289,7 @@ def test_the_size_of_a_metadata_request_under_a_mutation_quota_is_bounded() -> N
     names = [MetadataRequest.MetadataRequestTopic(name=f"{number:0200}") for number in range(3000)]
     asked = request(MetadataRequest(topics=names), 12)
     quotas = Creating().quotas
-    with Playbook(session=new_connection(quotas=quotas)) as play:
+    with Playbook(connection=new_connection(quotas=quotas)) as play:
         play.forwards(asked)
         told = response(MetadataResponse(), 12)
         play.returns(told)

@@ -39,8 +39,8 @@ ODD_TAGS = b"\x02\x05\x03abc\x81\x01\x00"
 """Two tagged fields in a request's header that nobody knows."""
 
 
-def the_budget(session: Connection, key: str) -> Budget:
-    (budget,) = getattr(session.quotas, key)
+def the_budget(connection: Connection, key: str) -> Budget:
+    (budget,) = getattr(connection.quotas, key)
     return budget  # type: ignore[no-any-return]  # of a ClientQuotas
 
 
@@ -78,8 +78,8 @@ def test_weir_expects_a_produce_response_unless_acks_is_0(version: int, acks: in
             play.forwards(asked, ping(2))
             answers = ([] if acks == 0 else [produced(1, 5, version)]) + [pong(2)]
             play.returns(*answers)
-            assert play.session.idle
-            assert [b.charged for b in play.session.quotas.produce] == [length_of(asked)] * len(table)
+            assert play.connection.idle
+            assert [b.charged for b in play.connection.quotas.produce] == [length_of(asked)] * len(table)
 
 
 @in_one_test
@@ -123,7 +123,7 @@ def test_a_produce_response_in_many_parts_is_searched_once_for_its_throttle_time
     told = response(ProduceResponse(responses=[topic] * 1000, throttle_time_ms=2106), version)
     searches = 0
     with Playbook(quota_table(produce=1000)) as play:
-        plan = play.session.plans.make(ApiKey.PRODUCE, version)
+        plan = play.connection.plans.make(ApiKey.PRODUCE, version)
         offset = plan.throttle
         assert offset is not None
 
@@ -167,7 +167,7 @@ def test_fetch_is_charged_its_response_length_and_holds_later_requests(version: 
         wait_ms = cost - 10_000  # cost / quota - window, in ms
         play.to_client(fetched(1, 20_000, max(wait_ms, brokers_ms) if version else 0, version))
         play.muted_until(40 + wait_ms)
-        assert the_budget(play.session, "fetch").charged == cost
+        assert the_budget(play.connection, "fetch").charged == cost
         play.at(40 + wait_ms)
         play.to_broker(ping(2))
 
@@ -205,10 +205,10 @@ def test_a_fetch_on_a_new_connection_of_a_throttled_client_gets_no_records() -> 
     wait_ms = length_of(answer) - 10_000
     first = new_connection(quota_table(fetch=1000))
     second = new_connection(quotas=first.quotas)
-    with Playbook(session=first) as play:
+    with Playbook(connection=first) as play:
         play.relays(fetch(1), answer, told=fetched(1, 20_000, throttle_ms=wait_ms))
         play.muted_until(wait_ms)
-    with Playbook(session=second) as play:
+    with Playbook(connection=second) as play:
         play.at(5).client(ping(1), fetch(2), ping(3), fetch(4))
         play.to_broker(ping(1), least(2))
         play.broker(pong(1), fetched(2, 900))
@@ -226,7 +226,7 @@ def test_a_response_without_records_tells_a_throttle_that_another_connection_has
     budget = first.quotas.ledger("ANONYMOUS", "app", 0).fetch
     assert budget is not None
     assert budget.charge(11_000, 0) == 1000
-    with Playbook(session=second) as play:
+    with Playbook(connection=second) as play:
         play.client(fetch(1, max_bytes=50_000), fetch(2, max_bytes=50_000))
         play.to_broker(least(1))
         assert budget.charge(1000, 0) == 2000
@@ -241,15 +241,15 @@ def test_a_response_without_records_tells_a_throttle_that_another_connection_has
 def test_a_fetch_request_of_a_throttled_client_asks_for_least_for_any_cut() -> None:
     asked, expected = fetch(1), least(1)
     for cut in range(1, len(asked)):
-        session = new_connection(quota_table(fetch=1000))
-        budget = session.quotas.ledger("ANONYMOUS", "app", 0).fetch
+        connection = new_connection(quota_table(fetch=1000))
+        budget = connection.quotas.ledger("ANONYMOUS", "app", 0).fetch
         assert budget is not None
         assert budget.charge(11_000, 0) == 1000
-        wire = Wire(session)
+        wire = Wire(connection)
         wire.feed(0, client=asked[:cut])
         assert expected.startswith(bytes(wire.to_broker))
         wire.feed(0, client=asked[cut:])
-        assert (bytes(wire.to_broker), session.throttled_until_ms) == (expected, 0), cut
+        assert (bytes(wire.to_broker), connection.throttled_until_ms) == (expected, 0), cut
 
 
 # Hold mode
@@ -277,8 +277,8 @@ def asked_by(client_id: bytes | None, length: int = 1000) -> bytes:
     return padded(request(ProduceRequest(acks=0), 7, client_id=client_id), length)
 
 
-def charged(session: Connection) -> dict[str, float]:
-    return {budget.tags.client_id: budget.charged for budget in session.quotas.produce}
+def charged(connection: Connection) -> dict[str, float]:
+    return {budget.tags.client_id: budget.charged for budget in connection.quotas.produce}
 
 
 def test_the_cached_client_id_never_comes_from_bytes_of_an_older_frame() -> None:
@@ -291,7 +291,7 @@ def test_the_cached_client_id_never_comes_from_bytes_of_an_older_frame() -> None
             play.wire.to_broker.clear()
             play.client(long[cut:])
             play.wire.to_broker.clear()
-        assert charged(play.session) == {"app": 1000}
+        assert charged(play.connection) == {"app": 1000}
 
 
 def test_client_ids_that_are_not_utf_8_are_charged_as_by_a_broker() -> None:
@@ -302,7 +302,7 @@ def test_client_ids_that_are_not_utf_8_are_charged_as_by_a_broker() -> None:
     with Playbook(table) as play:
         for client_id in (b"\xff", b"\\xff", b"\xfe"):
             play.forwards(asked_by(client_id))
-        assert charged(play.session) == {"\ufffd": 2000, "\\xff": 1000}
+        assert charged(play.connection) == {"\ufffd": 2000, "\\xff": 1000}
 
 
 @given(
@@ -323,11 +323,11 @@ def test_the_parse_cache_gives_the_results_of_a_fresh_parse(
 ) -> None:
     """Requests alike and not alike, cut anywhere, quotas changed in between: as if each came alone."""
     default = Entity(client_id=DEFAULT)
-    session = new_connection(quota_table(produce=1e9, entity=default))
-    wire, expected, answered = Wire(session), Counter[str](), []
+    connection = new_connection(quota_table(produce=1e9, entity=default))
+    wire, expected, answered = Wire(connection), Counter[str](), []
     for number, (client_id, acks, transactional_id, version) in enumerate(asked):
         if number == change:
-            put_in_force(session.quotas, quota_table(produce=1e9, entity=Entity(client_id="a")))
+            put_in_force(connection.quotas, quota_table(produce=1e9, entity=Entity(client_id="a")))
         message = ProduceRequest(acks=acks, transactional_id=transactional_id if version > 2 else None)
         frame = request(message, version, number, client_id=client_id)
         wire.feed(0, frame[:cut])
@@ -337,15 +337,15 @@ def test_the_parse_cache_gives_the_results_of_a_fresh_parse(
             expected[name] += length_of(frame)
         if acks:
             answered.append(number)
-    assert {name: spent for name, spent in charged(session).items() if spent} == expected
-    assert [request.correlation_id for request in session.in_flight] == answered
+    assert {name: spent for name, spent in charged(connection).items() if spent} == expected
+    assert [request.correlation_id for request in connection.in_flight] == answered
 
 
 def test_a_cached_fetch_is_capped_by_a_lowered_quota() -> None:
     with Playbook(quota_table(fetch=1000)) as play:
         play.relays(fetch(1, max_bytes=10_000), fetched(1, 10))
-        assert play.session.client.parse_cache.plan is not None
-        put_in_force(play.session.quotas, quota_table(fetch=100))
+        assert play.connection.client.parse_cache.plan is not None
+        put_in_force(play.connection.quotas, quota_table(fetch=100))
         play.client(fetch(2, max_bytes=10_000))
         play.to_broker(fetch(2, max_bytes=1000))
 
@@ -353,9 +353,9 @@ def test_a_cached_fetch_is_capped_by_a_lowered_quota() -> None:
 def test_a_cached_fetch_asks_for_least_while_its_client_is_throttled() -> None:
     with Playbook(quota_table(fetch=1000)) as play:
         play.relays(fetch(1), fetched(1, 10))
-        assert play.session.client.parse_cache.plan is not None
-        the_budget(play.session, "fetch").charge(11_000, 0)
-        until_ms = the_budget(play.session, "fetch").throttled_until_ms
+        assert play.connection.client.parse_cache.plan is not None
+        the_budget(play.connection, "fetch").charge(11_000, 0)
+        until_ms = the_budget(play.connection, "fetch").throttled_until_ms
         play.client(fetch(2), fetch(3))
         play.to_broker(least(2))
         play.returns(fetched(2, 10), told=emptied(2, until_ms))
@@ -371,8 +371,8 @@ def test_a_long_client_id_is_charged_and_not_cached() -> None:
         for client_id in (long, b"other", long):
             asked = request(ProduceRequest(acks=1), 7, client_id=client_id)
             play.forwards(asked)
-        assert the_budget(play.session, "produce").charged == 2 * length_of(asked)
-        assert len(play.session.client._cached_client_id) < 1000
+        assert the_budget(play.connection, "produce").charged == 2 * length_of(asked)
+        assert len(play.connection.client._cached_client_id) < 1000
 
 
 # What cannot be
@@ -390,7 +390,7 @@ def test_a_long_client_id_is_charged_and_not_cached() -> None:
         (b"\x16\x03\x01\x02\x00\x01" + bytes(20), CloseReason.TLS_ON_PLAIN_PORT),
     ],
 )
-def test_malformed_requests_close_the_session_with_a_reason(sent: bytes, reason: CloseReason) -> None:
+def test_malformed_requests_close_the_connection_with_a_reason(sent: bytes, reason: CloseReason) -> None:
     with Playbook(quota_table(produce=1000)) as play:
         play.client(ping(1), sent, ping(2))
         play.to_broker(ping(1))
@@ -416,7 +416,7 @@ NEVER_UNREAD: Final = (
 
 
 @pytest.mark.parametrize("api_key", NEVER_UNREAD, ids=lambda key: key.name)
-def test_unknown_versions_of_apis_that_are_read_close_the_session(api_key: ApiKey) -> None:
+def test_unknown_versions_of_apis_that_are_read_close_the_connection(api_key: ApiKey) -> None:
     newest = max(versions(api_key) or ())
     with Playbook(quota_table(produce=1000)) as play:
         play.client(ping(1), unknown_request(api_key, newest + 1), ping(2))
@@ -440,7 +440,7 @@ def test_a_request_whose_first_fields_fill_the_buffer_is_refused() -> None:
         (framed(b"\0\0\0\x01"), CloseReason.RESPONSE_MALFORMED),
     ],
 )
-def test_malformed_responses_close_the_session_with_a_reason(sent: bytes, reason: CloseReason) -> None:
+def test_malformed_responses_close_the_connection_with_a_reason(sent: bytes, reason: CloseReason) -> None:
     with Playbook(quota_table(fetch=1000)) as play:
         play.forwards(fetch(1, 12))
         play.broker(sent)

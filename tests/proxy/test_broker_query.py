@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 from structlog.testing import capture_logs
 
-from tests.proxy.broker_query import answer, asked, delete, deleted, questions, result, session_of
+from tests.proxy.broker_query import answer, asked, connection_of, delete, deleted, questions, result
 from tests.proxy.playbook import Playbook
 from tests.proxy.rigs import Rig
 from tests.proxy.wire import Wire
@@ -31,7 +31,7 @@ def two() -> BrokerQuery:
 
 
 def test_later_requests_wait_behind_a_broker_query() -> None:
-    with Playbook(session=session_of(two)) as play:
+    with Playbook(connection=connection_of(two)) as play:
         play.client(ping(1), ping(2), delete(3), ping(4), delete(5))
         play.to_broker(ping(1), ping(2), asked(3, 0))
         play.returns(pong(1))
@@ -51,7 +51,7 @@ def test_a_request_is_decided_again_after_an_informative_broker_query() -> None:
         yield from questions(1)
         return None
 
-    with Playbook(session=session_of(find_out, again=True)) as play:
+    with Playbook(connection=connection_of(find_out, again=True)) as play:
         play.client(delete(1), ping(2))
         play.to_broker(asked(1))
         play.broker(answer(1))
@@ -61,13 +61,13 @@ def test_a_request_is_decided_again_after_an_informative_broker_query() -> None:
 
 @pytest.mark.parametrize("client_id", [None, b"", b"\xff\xfe", b"x" * 20_000])
 def test_broker_queries_carry_the_clients_client_id(client_id: bytes | None) -> None:
-    with Playbook(session=session_of(two)) as play:
+    with Playbook(connection=connection_of(two)) as play:
         play.client(delete(1, client_id=client_id))
         play.to_broker(asked(1, 0, client_id))
 
 
 def test_broker_queries_count_towards_the_in_flight_limit() -> None:
-    with Playbook(session=session_of(two, in_flight_max=2)) as play:
+    with Playbook(connection=connection_of(two, in_flight_max=2)) as play:
         play.client(ping(1), delete(2), ping(3))
         play.to_broker(ping(1), asked(2, 0))
         play.broker(pong(1), answer(2))
@@ -84,7 +84,7 @@ def test_broker_queries_work_with_frames_cut_anywhere() -> None:
     from_client = ping(1) + delete(2) + ping(3)
     from_broker = pong(1) + answer(2) + answer(2, "second")
     for at in range(1, len(from_client)):
-        wire = Wire(session_of(two))
+        wire = Wire(connection_of(two))
         wire.feed(0, client=from_client[:at])
         wire.feed(0, client=from_client[at:])
         assert bytes(wire.to_broker) == ping(1) + asked(2, 0)
@@ -103,7 +103,7 @@ def test_broker_queries_work_with_frames_cut_anywhere() -> None:
 def test_a_request_with_broker_queries_is_buffered_up_to_a_bound(beyond: int) -> None:
     most = 2000
     large = padded(delete(1), most + beyond)
-    with Playbook(session=session_of(two, buffer_bytes=SMALL_BYTES, held_bytes_max=most)) as play:
+    with Playbook(connection=connection_of(two, buffer_bytes=SMALL_BYTES, held_bytes_max=most)) as play:
         play.client(large)
         if beyond:
             play.violation(CloseReason.REQUEST_TOO_LARGE, saying="limit 2000")
@@ -127,7 +127,7 @@ def test_a_request_with_broker_queries_is_buffered_up_to_a_bound(beyond: int) ->
     ],
 )
 def test_a_malformed_query_response_is_the_brokers_violation(broken: bytes, reason: CloseReason) -> None:
-    with Playbook(session=session_of(two)) as play:
+    with Playbook(connection=connection_of(two)) as play:
         play.client(delete())
         play.to_broker(asked())
         play.broker(broken)
@@ -135,7 +135,7 @@ def test_a_malformed_query_response_is_the_brokers_violation(broken: bytes, reas
 
 
 def test_an_unexpected_query_response_is_the_brokers_violation() -> None:
-    with Playbook(session=session_of(lambda: questions(1))) as play:
+    with Playbook(connection=connection_of(lambda: questions(1))) as play:
         play.client(delete())
         play.to_broker(asked())
         play.broker(answer(), answer())
@@ -151,7 +151,7 @@ def test_a_broker_query_that_its_version_cannot_encode_raises_an_error() -> None
             return DeleteTopicsResponse(responses=[result(error.field)])
         raise AssertionError("version 0 cannot ask for all by null")
 
-    with Playbook(session=session_of(unspeakable)) as play:
+    with Playbook(connection=connection_of(unspeakable)) as play:
         play.client(delete())
         play.to_client(deleted(1, "topics"))
 
@@ -161,7 +161,7 @@ def test_a_request_is_decided_again_while_draining() -> None:
         yield from questions(1)
         return None
 
-    with Playbook(session=session_of(find_out, again=True)) as play:
+    with Playbook(connection=connection_of(find_out, again=True)) as play:
         play.client(delete(1))
         play.to_broker(asked(1))
         play.drain()
@@ -174,12 +174,12 @@ def test_a_request_is_decided_again_while_draining() -> None:
 # On sockets
 
 
-def test_a_bug_in_a_broker_query_ends_only_its_session(new_rig: Callable[..., Rig]) -> None:
+def test_a_bug_in_a_broker_query_ends_only_its_connection(new_rig: Callable[..., Rig]) -> None:
     def broken() -> BrokerQuery:
         yield from questions(1)
         raise ZeroDivisionError("a bug")
 
-    rig = new_rig(session=session_of(broken))
+    rig = new_rig(connection=connection_of(broken))
     rig.send(rig.client, delete())
     rig.expect(rig.broker, asked(1, 0))
     with capture_logs() as logs:
@@ -188,7 +188,7 @@ def test_a_bug_in_a_broker_query_ends_only_its_session(new_rig: Callable[..., Ri
     assert [entry["log_level"] for entry in logs] == ["error"]
 
 
-def test_an_unfinished_broker_query_is_closed_with_its_session(new_rig: Callable[..., Rig]) -> None:
+def test_an_unfinished_broker_query_is_closed_with_its_connection(new_rig: Callable[..., Rig]) -> None:
     heard = []
 
     def listening() -> BrokerQuery:
@@ -197,10 +197,10 @@ def test_an_unfinished_broker_query_is_closed_with_its_session(new_rig: Callable
         finally:
             heard.append("end")
 
-    rig = new_rig(session=session_of(listening))
+    rig = new_rig(connection=connection_of(listening))
     rig.send(rig.client, delete())
     rig.expect(rig.broker, asked(1, 0))
     rig.broker.close()
     rig.end()
-    rig.session.in_flight.clear()
+    rig.connection.in_flight.clear()
     assert heard == ["end"]

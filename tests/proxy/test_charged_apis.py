@@ -187,7 +187,7 @@ def test_an_envelope_is_not_offered_and_closes_the_connection() -> None:
     broker = {int(K.ENVELOPE): VersionRange(0, 0), int(K.STOP_REPLICA): VersionRange(0, 4)}
     plans = Plans(Counters()).for_broker(broker)
     assert plans.offered() == {int(K.STOP_REPLICA): VersionRange(0, 4)}
-    with Playbook(session=new_connection(plans=plans)) as play:
+    with Playbook(connection=new_connection(plans=plans)) as play:
         play.client(request(EnvelopeRequest(request_data=b"x" * 40), 0))
         play.violation(CloseReason.REQUEST_VERSION_UNKNOWN, saying="ENVELOPE")
 
@@ -199,9 +199,9 @@ def test_a_clients_request_between_brokers_passes_and_costs_request_time(
     message: type[Message], version: int
 ) -> None:
     """Brokers decide who may send it: ClusterAction."""
-    session = timed(time_table(1e9))
-    with Playbook(session=session) as play:
+    connection = timed(time_table(1e9))
+    with Playbook(connection=connection) as play:
         play.forwards(request(message(), version))
         play.wire.closed(0)
-        session.end(0)
-        assert charged_us(session) > 0
+        connection.end(0)
+        assert charged_us(connection) > 0

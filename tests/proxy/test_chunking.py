@@ -83,18 +83,18 @@ def test_hostile_bytes_from_a_client_end_in_a_violation_or_pass(
     stream = b"".join(e.asked for e in script)
     at %= len(stream)
     stream = stream[:at] + with_ + stream[at + len(with_) :]
-    session = (
+    connection = (
         timed(time_table(0.001), VARIOUS, buffer_bytes=SMALL_BYTES, frame_bytes_max=100_000)
         if is_timed
         else new_connection(TABLE, buffer_bytes=SMALL_BYTES, frame_bytes_max=100_000)
     )
-    wire = Wire(session)
-    while stream and session.violation is None:
+    wire = Wire(connection)
+    while stream and connection.violation is None:
         for cut in cuts:
             wire.feed(0, client=stream[:cut])
             stream = stream[cut:]
-    if session.violation is not None:
-        assert session.violation.reason.startswith(("request_", "tls_"))
+    if connection.violation is not None:
+        assert connection.violation.reason.startswith(("request_", "tls_"))
 
 
 @PROPERTY
@@ -110,15 +110,15 @@ def test_hostile_bytes_from_a_broker_end_in_a_violation_or_pass(
     answers = b"".join(e.answer or b"" for e in script)
     at %= len(answers) or 1
     answers = answers[:at] + with_ + answers[at + len(with_) :]
-    session = new_connection(buffer_bytes=SMALL_BYTES, response_bytes_max=100_000)
-    wire = Wire(session)
+    connection = new_connection(buffer_bytes=SMALL_BYTES, response_bytes_max=100_000)
+    wire = Wire(connection)
     wire.feed(0, client=b"".join(e.asked for e in script))
-    while answers and session.violation is None:
+    while answers and connection.violation is None:
         for cut in cuts:
             wire.feed(0, broker=answers[:cut])
             answers = answers[cut:]
-    if session.violation is not None:
-        assert session.violation.reason in {
+    if connection.violation is not None:
+        assert connection.violation.reason in {
             CloseReason.RESPONSE_MALFORMED,
             CloseReason.RESPONSE_LENGTH_WRONG,
             CloseReason.RESPONSE_UNEXPECTED,

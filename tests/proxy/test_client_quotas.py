@@ -1,4 +1,4 @@
-"""DescribeClientQuotas and AlterClientQuotas as a session answers them.
+"""DescribeClientQuotas and AlterClientQuotas as a connection answers them.
 
 Codes and texts are those of Kafka's ClientQuotaControlManager, ClientQuotasImage and KafkaApis (3.9, 4.2).
 """
@@ -26,10 +26,10 @@ from tests.proxy.client_quotas import (
     altered,
     answer_of,
     component,
+    connection_of,
     describe,
     entry,
     results,
-    session_of,
     shown,
     vouch,
 )
@@ -66,9 +66,9 @@ FAILED: Final = -1
 
 
 def asked(
-    session: Connection, message: DescribeClientQuotasRequest, version: int = 1
+    connection: Connection, message: DescribeClientQuotasRequest, version: int = 1
 ) -> DescribeClientQuotasResponse:
-    return answer_of(session, message, version, DescribeClientQuotasResponse)
+    return answer_of(connection, message, version, DescribeClientQuotasResponse)
 
 
 def checked(request: AlterClientQuotasRequest) -> Alterations:
@@ -82,7 +82,7 @@ def checked(request: AlterClientQuotasRequest) -> Alterations:
 @pytest.mark.parametrize("name", FILTERS)
 def test_describeclientquotas_returns_the_matching_entities(name: str, version: int) -> None:
     message, count = FILTERS[name]
-    assert len(shown(asked(session_of(Managed()), message, version))) == count
+    assert len(shown(asked(connection_of(Managed()), message, version))) == count
 
 
 @pytest.mark.parametrize("version", [0, 1])
@@ -90,7 +90,7 @@ def test_describeclientquotas_returns_the_matching_entities(name: str, version: 
 def test_describeclientquotas_refuses_invalid_filters_as_kafka(
     message: DescribeClientQuotasRequest, code: int, text: str, version: int
 ) -> None:
-    answer = asked(session_of(Managed()), message, version)
+    answer = asked(connection_of(Managed()), message, version)
     assert (answer.error_code, answer.error_message, answer.entries) == (code, text, None)
 
 
@@ -108,7 +108,7 @@ def test_prefixes_have_the_entity_type_that_redpanda_gives_them() -> None:
     }
     assert [refused for _wire, refused in changes.outcomes.values()] == [None, None]
     table = QuotaTable({(Entity(client_id="ap"), key): 3.0}).altered(changes.changes)
-    session = session_of(Managed(table))
+    connection = connection_of(Managed(table))
     for components, rates in {
         (): [1.0, 2.0, 3.0],
         (("client-id-prefix", 2, None),): [1.0, 2.0],
@@ -116,7 +116,7 @@ def test_prefixes_have_the_entity_type_that_redpanda_gives_them() -> None:
         (("client-id-prefix", 1, None),): [],
         (("client-id", 2, None),): [3.0],
     }.items():
-        answer = asked(session, describe(*(component(*each) for each in components)))
+        answer = asked(connection, describe(*(component(*each) for each in components)))
         assert sorted(values["producer_byte_rate"] for values in shown(answer).values()) == rates, components
 
 
@@ -173,8 +173,8 @@ def test_describeclientquotas_matches_entities_as_kafka(
 def test_a_large_quota_table_is_described_in_a_thread_while_later_requests_wait() -> None:
     quotas = {(Entity(user=f"u{number}"), PRODUCE): 1.0 for number in range(AT_ONCE_MAX + 1)}
     quota_admin = Managed(QuotaTable(quotas))
-    session = session_of(quota_admin)
-    with Playbook(session=session) as play:
+    connection = connection_of(quota_admin)
+    with Playbook(connection=connection) as play:
         play.client(request(describe(), 1, 1) + unknown_request(999, 0, 2))
         play.to_broker(request(QUESTION, 1, 1))
         play.broker(response(MetadataResponse(), 1, 1))
@@ -189,8 +189,8 @@ def test_a_large_quota_table_is_described_in_a_thread_while_later_requests_wait(
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_describing_a_name_too_long_for_the_version_is_an_error_code(version: int) -> None:
-    session = session_of(Managed(QuotaTable({(Entity(user="x" * 40_000), PRODUCE): 1.0})))
-    assert asked(session, describe(), version).error_code == FAILED
+    connection = connection_of(Managed(QuotaTable({(Entity(user="x" * 40_000), PRODUCE): 1.0})))
+    assert asked(connection, describe(), version).error_code == FAILED
 
 
 # Alter: what it comes to
@@ -207,7 +207,7 @@ def test_alterclientquotas_sets_and_removes_quotas_of_several_entities(version: 
         entry({"ip": None}, {"connection_creation_rate": 5.0}),
         entry({"ip": "::1"}, {"connection_creation_rate": None}),
     )
-    answer = altered(session_of(quota_admin), message, version)
+    answer = altered(connection_of(quota_admin), message, version)
     assert [code for _entity, code, _text in results(answer)] == [0, 0, 0, 0]
     assert [text for _entity, _code, text in results(answer)] == [None] * 4
     assert [entity for entity, _code, _text in results(answer)] == [
@@ -230,7 +230,7 @@ def test_alterclientquotas_sets_and_removes_quotas_of_several_entities(version: 
 
 def test_the_alterclientquotas_response_waits_for_the_quota_store() -> None:
     quota_admin = Managed(answers=False)
-    with Playbook(session=session_of(quota_admin)) as play:
+    with Playbook(connection=connection_of(quota_admin)) as play:
         message = alter(entry({"user": "alice"}, {"producer_byte_rate": 10.0}))
         play.client(unknown_request(999, 0, 1) + request(message, 1, 2) + unknown_request(999, 0, 3))
         play.to_broker(unknown_request(999, 0, 1), request(QUESTION, 1, 2))
@@ -246,7 +246,7 @@ def test_the_alterclientquotas_response_waits_for_the_quota_store() -> None:
 
 def test_a_failing_quota_store_is_an_error_of_every_valid_entry() -> None:
     quota_admin = Managed(answers=False)
-    wire = Wire(session_of(quota_admin))
+    wire = Wire(connection_of(quota_admin))
     message = alter(
         entry({"user": "alice"}, {"producer_byte_rate": 10.0}), entry({}, {"producer_byte_rate": 1.0})
     )
@@ -254,7 +254,7 @@ def test_a_failing_quota_store_is_an_error_of_every_valid_entry() -> None:
     vouch(wire)
     quota_admin.waiting.pop()("the disk is full")
     wire.feed(1)
-    answer = body_of(b"".join(map(bytes, wire.session.effects.to_client)), AlterClientQuotasResponse, 1)
+    answer = body_of(b"".join(map(bytes, wire.connection.effects.to_client)), AlterClientQuotasResponse, 1)
     assert results(answer) == [
         ({"user": "alice"}, FAILED, "the disk is full"),
         ({}, INVALID, "Invalid empty client quota entity"),
@@ -268,7 +268,7 @@ def test_alterclientquotas_with_validate_only_changes_nothing() -> None:
         entry({"user": "bob"}, {"producer_byte_rate": 0.0}),
         validate_only=True,
     )
-    assert results(altered(session_of(quota_admin), message)) == [
+    assert results(altered(connection_of(quota_admin), message)) == [
         ({"user": "alice"}, 0, None),
         ({"user": "bob"}, INVALID, "Quota producer_byte_rate must be greater than 0"),
     ]
@@ -278,9 +278,9 @@ def test_alterclientquotas_with_validate_only_changes_nothing() -> None:
 def test_ip_entities_are_normalized_and_returned_in_the_clients_spelling() -> None:
     quota_admin = Managed(QuotaTable({(Entity(ip="::1"), CONNECT): 1.0}))
     message = alter(entry({"ip": "0:0::0001"}, {"connection_creation_rate": 5.0}))
-    assert results(altered(session_of(quota_admin), message)) == [({"ip": "0:0::0001"}, 0, None)]
+    assert results(altered(connection_of(quota_admin), message)) == [({"ip": "0:0::0001"}, 0, None)]
     assert [changes for changes, *_ in quota_admin.asked] == [{(Entity(ip="::1"), CONNECT): 5.0}]
-    found = shown(asked(session_of(quota_admin), describe(component("ip", 0, "0::1"))))
+    found = shown(asked(connection_of(quota_admin), describe(component("ip", 0, "0::1"))))
     assert found == {frozenset({("ip", "::1")}): {"connection_creation_rate": 1.0}}
 
 
@@ -291,7 +291,7 @@ def test_alterclientquotas_refuses_an_invalid_entry_and_applies_valid_ones(
     quota_admin = Managed()
     good = entry({"user": "good"}, {"producer_byte_rate": 5.0})
     bad = entry(entity, {"consumer_byte_rate": None, **ops})
-    answer = altered(session_of(quota_admin), alter(bad, good))
+    answer = altered(connection_of(quota_admin), alter(bad, good))
     assert results(answer) == [(entity, INVALID, text), ({"user": "good"}, 0, None)]
     assert [changes for changes, *_ in quota_admin.asked] == [{(Entity(user="good"), PRODUCE): 5.0}]
 
@@ -315,15 +315,15 @@ def test_a_repeated_entity_is_altered_once_and_reported_as_in_kafka() -> None:
 @pytest.mark.parametrize("version", [0, 1])
 def test_a_user_who_is_no_admin_is_denied_and_changes_no_quota(version: int) -> None:
     quota_admin = Managed(denies="{} is no admin")
-    session = session_of(quota_admin, user="mallory")
-    answer = asked(session, describe(), version)
+    connection = connection_of(quota_admin, user="mallory")
+    answer = asked(connection, describe(), version)
     assert (answer.error_code, answer.error_message, answer.entries) == (
         NOT_ALLOWED,
         "mallory is no admin",
         None,
     )
     message = alter(entry({"user": "alice", "client-id": None}, {"producer_byte_rate": None}))
-    told = altered(session, message, version)
+    told = altered(connection, message, version)
     assert results(told) == [({"user": "alice", "client-id": None}, NOT_ALLOWED, "mallory is no admin")]
     assert quota_admin.asked == []
 
@@ -353,7 +353,7 @@ def test_a_refused_alteration_is_one_error_for_an_unread_body(
     count: int, denies: str | None, code: int, text: str, version: int
 ) -> None:
     management = Managed(denies=denies)
-    wire = Wire(session_of(management))
+    wire = Wire(connection_of(management))
     wire.feed(0, client=header_of(49, 0, version=version, body=array_of(count, version) + UNREADABLE))
     assert results(body_of(bytes(wire.to_client), AlterClientQuotasResponse, version)) == [({}, code, text)]
     assert management.asked == []
@@ -361,7 +361,7 @@ def test_a_refused_alteration_is_one_error_for_an_unread_body(
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_a_denied_description_is_one_error_for_an_unread_body(version: int) -> None:
-    wire = Wire(session_of(Managed(denies="no")))
+    wire = Wire(connection_of(Managed(denies="no")))
     wire.feed(0, client=header_of(48, 0, version=version, body=UNREADABLE))
     told = body_of(bytes(wire.to_client), DescribeClientQuotasResponse, version)
     assert (told.error_code, told.error_message, told.entries) == (NOT_ALLOWED, "no", None)
@@ -369,7 +369,7 @@ def test_a_denied_description_is_one_error_for_an_unread_body(version: int) -> N
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_an_admins_filter_of_many_components_is_refused_unread(version: int) -> None:
-    wire = Wire(session_of(Managed()))
+    wire = Wire(connection_of(Managed()))
     wire.feed(0, client=header_of(48, 0, version=version, body=array_of(5000, version) + UNREADABLE))
     assert body_of(bytes(wire.to_client), DescribeClientQuotasResponse, version).error_code == INVALID
 
@@ -377,17 +377,17 @@ def test_an_admins_filter_of_many_components_is_refused_unread(version: int) -> 
 def test_an_admin_may_make_ten_thousand_changes_with_a_request_and_no_more() -> None:
     management = Managed()
     changes = [(f"{number}", None) for number in range(10_000)]
-    assert results(altered(session_of(management), alter(entry({"user": "a"}, changes)))) == [
+    assert results(altered(connection_of(management), alter(entry({"user": "a"}, changes)))) == [
         ({"user": "a"}, 0, None)
     ]
-    answer = altered(session_of(management), alter(entry({"user": "a"}, [*changes, ("one more", None)])))
+    answer = altered(connection_of(management), alter(entry({"user": "a"}, [*changes, ("one more", None)])))
     assert [code for _entity, code, _text in results(answer)] == [TOO_LARGE]
 
 
 def test_client_quota_requests_are_denied_without_admins() -> None:
-    """A session that is given no quota_admin."""
-    session = new_connection(plans=Plans(Counters(), manages_quotas=True))
-    assert asked(session, describe()).error_code == NOT_ALLOWED
+    """A connection that is given no quota_admin."""
+    connection = new_connection(plans=Plans(Counters(), manages_quotas=True))
+    assert asked(connection, describe()).error_code == NOT_ALLOWED
 
 
 def test_client_quota_requests_are_authorized_for_the_current_principal() -> None:
@@ -397,18 +397,18 @@ def test_client_quota_requests_are_authorized_for_the_current_principal() -> Non
         def rejection(self, user: str, _peer: str) -> str | None:
             return None if user == "admin" else "no"
 
-    session = session_of(OnlyAdmin(), user="mallory")
-    assert asked(session, describe()).error_code == NOT_ALLOWED
-    session.client.become("admin")
-    assert asked(session, describe()).error_code == 0
-    session.client.become("mallory")
-    assert asked(session, describe()).error_code == NOT_ALLOWED
+    connection = connection_of(OnlyAdmin(), user="mallory")
+    assert asked(connection, describe()).error_code == NOT_ALLOWED
+    connection.client.become("admin")
+    assert asked(connection, describe()).error_code == 0
+    connection.client.become("mallory")
+    assert asked(connection, describe()).error_code == NOT_ALLOWED
 
 
 def test_each_client_quota_request_waits_for_a_response_of_the_broker() -> None:
     """It closes connections that have not authenticated, or whose session has expired."""
     quota_admin = Managed()
-    with Playbook(session=session_of(quota_admin)) as play:
+    with Playbook(connection=connection_of(quota_admin)) as play:
         for number in (1, 2):
             play.client(request(describe(component("user", 0, "bob")), 1, number))
             play.to_broker(request(QUESTION, 1, number))
@@ -432,16 +432,16 @@ def test_client_quota_requests_are_buffered_up_to_a_megabyte() -> None:
     entries = [entry({"user": f"user {number:05}"}, {"producer_byte_rate": 1.0}) for number in range(8000)]
     message = request(alter(*entries), 0)
     assert 256 * 1024 < len(message) < 1024 * 1024
-    answer = altered(session_of(quota_admin), alter(*entries), 0)
+    answer = altered(connection_of(quota_admin), alter(*entries), 0)
     assert len(answer.entries) == 8000
-    with Playbook(session=session_of(Managed())) as play:
+    with Playbook(connection=connection_of(Managed())) as play:
         play.client(request(alter(*entries, *entries, *entries), 0))
         play.violation(CloseReason.REQUEST_TOO_LARGE)
 
 
 @pytest.mark.parametrize("api_key", [48, 49])
-def test_a_large_client_quota_request_of_a_denied_user_closes_the_session(api_key: int) -> None:
-    with Playbook(session=session_of(Managed(denies="no"))) as play:
+def test_a_large_client_quota_request_of_a_denied_user_closes_the_connection(api_key: int) -> None:
+    with Playbook(connection=connection_of(Managed(denies="no"))) as play:
         play.client(header_of(api_key, DENIED_BYTES_MAX + 1))
         play.violation(CloseReason.REQUEST_TOO_LARGE)
 
@@ -449,7 +449,7 @@ def test_a_large_client_quota_request_of_a_denied_user_closes_the_session(api_ke
 @pytest.mark.parametrize("message", [describe(), alter(entry({"user": "u"}, {"producer_byte_rate": 1.0}))])
 def test_a_denied_client_quota_request_in_pieces_is_answered_once(message: Message) -> None:
     quota_admin = Managed(denies="no")
-    wire = Wire(session_of(quota_admin))
+    wire = Wire(connection_of(quota_admin))
     frame = request(message, 1)
     for position in range(len(frame)):
         wire.feed(0, client=frame[position : position + 1])
@@ -482,7 +482,7 @@ def offered(
             for key, (least, most) in spoken.items()
         ]
     )
-    wire = Wire(session_of(Managed(), manages=manages))
+    wire = Wire(connection_of(Managed(), manages=manages))
     if newest:
         wire.feed(0, client=request(ApiVersionsRequest(), 3))
         wire.feed(0, broker=response(ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION), 0))
@@ -500,7 +500,7 @@ def test_client_quota_apis_are_offered_in_front_of_every_broker() -> None:
 
 def test_client_quota_requests_pass_to_brokers_that_store_quotas() -> None:
     quota_admin = Managed()
-    with Playbook(session=session_of(quota_admin, manages=False)) as play:
+    with Playbook(connection=connection_of(quota_admin, manages=False)) as play:
         asks = request(describe(), 1, 1)
         play.forwards(asks)
         told = response(DescribeClientQuotasResponse(entries=[]), 1, 1)

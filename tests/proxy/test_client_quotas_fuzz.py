@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.properties import examples
 from tests.protocol.generate import messages
-from tests.proxy.client_quotas import TABLE, Managed, altered, entry, session_of, vouch
+from tests.proxy.client_quotas import TABLE, Managed, altered, connection_of, entry, vouch
 from tests.proxy.client_quotas import alter as alter_request
 from tests.proxy.client_quotas import describe as describe_request
 from tests.proxy.fuzzed_requests import damaged
@@ -60,7 +60,7 @@ def test_accepted_quota_alterations_can_be_written_to_the_quota_file(
 def test_alterclientquotas_answers_every_entity_once(
     entries: list[AlterClientQuotasRequest.EntryData], version: int
 ) -> None:
-    answer = altered(session_of(Managed()), alter_request(*entries), version)
+    answer = altered(connection_of(Managed()), alter_request(*entries), version)
     asked = {
         frozenset({part.entity_type: part.entity_name for part in each.entity}.items()) for each in entries
     }
@@ -85,8 +85,8 @@ def test_any_client_quota_request_ends_in_one_response_or_a_violation(
 ) -> None:
     message, version = question
     frame = damaged(data, request(message, version, 7))
-    session = session_of(Managed(TABLE))
-    wire = Wire(session)
+    connection = connection_of(Managed(TABLE))
+    wire = Wire(connection)
     wire.feed(0, client=frame)
     if wire.to_broker and frame == request(message, version, 7):
         vouch(wire, 7)
@@ -94,4 +94,4 @@ def test_any_client_quota_request_ends_in_one_response_or_a_violation(
         body_of(
             answer, response_type(48 if isinstance(message, DescribeClientQuotasRequest) else 49), version
         )
-    assert session.violation is not None or wire.to_client or wire.to_broker or wire.waiting_bytes
+    assert connection.violation is not None or wire.to_client or wire.to_broker or wire.waiting_bytes

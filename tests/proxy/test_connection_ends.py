@@ -87,7 +87,7 @@ def test_a_request_that_its_client_has_cut_is_not_waited_for() -> None:
 def test_a_held_first_produce_request_reaches_the_broker_though_its_client_has_ended(acks: int) -> None:
     """Fault 2 of issue 16: none of its bytes did. It is charged, too."""
     asked, quotas = produce(1, 500, acks=acks), throttled_quotas(produce_s=60)
-    with Playbook(session=new_connection(quotas=quotas)) as play:
+    with Playbook(connection=new_connection(quotas=quotas)) as play:
         play.client(asked)
         play.muted_until(FIRST_HOLD_MS)
         play.at(10).client_ends()
@@ -108,14 +108,14 @@ def test_a_held_first_produce_request_in_two_parts_reaches_the_broker_though_its
     """The first part ends within what decides about the request, or behind that."""
     for cut in (5, 20, 400):
         asked = produce(1, 500, acks=0)
-        with Playbook(session=new_connection(quotas=throttled_quotas(produce_s=3))) as play:
+        with Playbook(connection=new_connection(quotas=throttled_quotas(produce_s=3))) as play:
             play.client(asked[:cut])
-            play.muted_until(play.session.throttled_until_ms)
+            play.muted_until(play.connection.throttled_until_ms)
             play.client_ends(asked[cut:])
             play.muted_until(3000)
             play.at(3000)
             play.to_broker(asked)
-            play.muted_until(play.session.throttled_until_ms)
+            play.muted_until(play.connection.throttled_until_ms)
             play.closed(CLOSED)
 
 
@@ -126,12 +126,12 @@ def test_all_acks_0_requests_behind_a_throttle_reach_the_broker_though_their_cli
         play.client_ends(*asked)
         play.to_broker(asked[0])
         for frame in asked[1:]:
-            play.muted_until(play.session.throttled_until_ms)
-            play.at(play.session.throttled_until_ms)
+            play.muted_until(play.connection.throttled_until_ms)
+            play.at(play.connection.throttled_until_ms)
             play.to_broker(frame)
-        play.muted_until(play.session.throttled_until_ms)
+        play.muted_until(play.connection.throttled_until_ms)
         play.closed(CLOSED)
-        (budget,) = play.session.quotas.produce
+        (budget,) = play.connection.quotas.produce
         assert budget.charged == 5 * 30_000
 
 
@@ -173,7 +173,7 @@ def test_requests_that_came_after_a_throttle_reach_the_broker_though_their_clien
         play.silent()
         assert play.tick() == 2106
         play.to_broker(second)
-        play.muted_until(play.session.throttled_until_ms)
+        play.muted_until(play.connection.throttled_until_ms)
         play.closed(CLOSED)
 
 
@@ -217,22 +217,22 @@ def querying() -> Connection:
         yield from ask(TOPICS, 4, MetadataResponse)
         return DeleteTopicsResponse()
 
-    session = new_connection()
-    session.plans.make(20, 1).admit = lambda *_arguments: Query(query())
-    return session
+    connection = new_connection()
+    connection.plans.make(20, 1).admit = lambda *_arguments: Query(query())
+    return connection
 
 
 def deferring() -> tuple[Connection, Callable[[], None]]:
     """A connection whose response to DeleteTopics is prepared elsewhere, and the event that it is ready."""
     deferred = Deferred()
-    session = new_connection()
-    session.plans.make(20, 1).admit = lambda *_arguments: Defer(deferred)
-    return session, lambda: deferred.answer(DELETED)
+    connection = new_connection()
+    connection.plans.make(20, 1).admit = lambda *_arguments: Defer(deferred)
+    return connection, lambda: deferred.answer(DELETED)
 
 
 def test_a_client_that_ends_while_its_response_is_prepared_gets_it() -> None:
-    session, ready = deferring()
-    with Playbook(session=session) as play:
+    connection, ready = deferring()
+    with Playbook(connection=connection) as play:
         play.client_ends(DELETE, ping(2))
         play.waits(State.QUERYING)
         play.at(20_000).wake(ready)
@@ -243,19 +243,19 @@ def test_a_client_that_ends_while_its_response_is_prepared_gets_it() -> None:
 
 
 def test_a_client_that_ends_is_closed_after_30_seconds_if_its_response_is_not_prepared() -> None:
-    session, ready = deferring()
-    with Playbook(session=session) as play:
+    connection, ready = deferring()
+    with Playbook(connection=connection) as play:
         play.client_ends(DELETE)
         assert play.tick() == LINGER_MS
         play.closed(CLOSED, saying="1 requests unanswered")
-        session.end(LINGER_MS)
+        connection.end(LINGER_MS)
         play.wake(ready)
         play.silent()
 
 
 def test_a_response_that_is_prepared_waits_for_the_one_before_it() -> None:
-    session, ready = deferring()
-    with Playbook(session=session) as play:
+    connection, ready = deferring()
+    with Playbook(connection=connection) as play:
         play.client(ping(1), DELETE, ping(2))
         play.to_broker(ping(1))
         play.wake(ready)
@@ -266,9 +266,9 @@ def test_a_response_that_is_prepared_waits_for_the_one_before_it() -> None:
 
 
 def test_a_throttle_lasts_beyond_a_response_that_is_prepared() -> None:
-    session, ready = deferring()
-    put_in_force(session.quotas, quota_table(produce=1000))
-    with Playbook(session=session) as play:
+    connection, ready = deferring()
+    put_in_force(connection.quotas, quota_table(produce=1000))
+    with Playbook(connection=connection) as play:
         play.forwards(produce(1, 12_000, acks=0))
         play.muted_until(2000)
         play.at(2000).client(DELETE, produce(2, 2000, acks=0), ping(3))
@@ -276,7 +276,7 @@ def test_a_throttle_lasts_beyond_a_response_that_is_prepared() -> None:
         play.at(2500).wake(ready)
         play.to_client(DELETED)
         play.to_broker(produce(2, 2000, acks=0))
-        play.muted_until(play.session.throttled_until_ms)
+        play.muted_until(play.connection.throttled_until_ms)
         play.waits(State.THROTTLED)
         play.tick()
         play.to_broker(ping(3))
@@ -287,14 +287,14 @@ def test_a_throttle_lasts_beyond_a_response_that_is_prepared() -> None:
 
 def test_a_broker_that_ends_while_records_are_taken_out_closes_the_connection() -> None:
     """The client gets nothing of a response that is not known to its end."""
-    session = new_connection(quotas=throttled_quotas(fetch_s=60), buffer_bytes=SMALL_BYTES)
-    with Playbook(session=session) as play:
+    connection = new_connection(quotas=throttled_quotas(fetch_s=60), buffer_bytes=SMALL_BYTES)
+    with Playbook(connection=connection) as play:
         play.client(fetch(1))
         play.to_broker(least(1))
         play.broker_ends(fetched(1, 9000)[:-1])
         play.closed(CloseReason.BROKER_CLOSED)
-        session.end(5)
-        (budget,) = session.quotas.fetch
+        connection.end(5)
+        (budget,) = connection.quotas.fetch
         assert budget.charged == 70_000
 
 
@@ -328,11 +328,11 @@ def in_state(state: State, behind: bytes = b"") -> tuple[Playbook, bytes, bytes]
     elif state is State.AUTHENTICATING:
         play, asked, answer, told = Playbook(), handshake("PLAIN"), shaken(), shaken()
     else:
-        play, asked, answer = Playbook(session=querying()), DELETE, response(MetadataResponse(), 4)
+        play, asked, answer = Playbook(connection=querying()), DELETE, response(MetadataResponse(), 4)
         told = DELETED
     play.client(asked, behind)
     play.to_broker(request(TOPICS, 4) if state is State.QUERYING else asked)
-    play.muted_until(play.session.throttled_until_ms)
+    play.muted_until(play.connection.throttled_until_ms)
     play.waits(state)
     return play, answer, told
 
@@ -380,8 +380,8 @@ def test_a_client_and_a_broker_may_end_while_draining_in_every_state() -> None:
 
 
 def test_draining_completes_a_response_that_is_prepared() -> None:
-    session, ready = deferring()
-    with Playbook(session=session) as play:
+    connection, ready = deferring()
+    with Playbook(connection=connection) as play:
         play.client(DELETE)
         play.drain()
         play.wake(ready)
@@ -398,13 +398,13 @@ def test_what_a_process_that_ends_has_read_of_acks_0_goes_on_at_once_and_is_char
     with Playbook(quota_table(produce=1000)) as play:
         play.client(*BEHIND[:-1], BEHIND[-1][:9000])
         play.to_broker(BEHIND[0])
-        play.muted_until(play.session.throttled_until_ms)
+        play.muted_until(play.connection.throttled_until_ms)
         play.at(50).drain()
         play.to_broker(*BEHIND[1:-1], BEHIND[-1][:9000])
         play.client(BEHIND[-1][9000:], produce(5, 100, acks=0))
         play.to_broker(BEHIND[-1][9000:])
         play.closed(CloseReason.DRAINED)
-        (budget,) = play.session.quotas.produce
+        (budget,) = play.connection.quotas.produce
         assert budget.charged == 4 * 30_000
         assert budget.throttled_until_ms > 100_000, "the client's next connection waits for all of it"
 
@@ -413,19 +413,19 @@ def test_what_was_read_of_acks_0_obeys_its_throttles_if_only_its_connection_ends
     with Playbook(quota_table(produce=1000)) as play:
         play.client(*BEHIND)
         play.to_broker(BEHIND[0])
-        play.muted_until(play.session.throttled_until_ms)
+        play.muted_until(play.connection.throttled_until_ms)
         play.drain(CloseReason.CONNECTION_AGE)
         for frame in BEHIND[1:]:
-            due_ms = play.session.throttled_until_ms
+            due_ms = play.connection.throttled_until_ms
             assert play.tick() == due_ms
             play.to_broker(frame)
-            play.muted_until(play.session.throttled_until_ms)
+            play.muted_until(play.connection.throttled_until_ms)
         play.closed(CloseReason.CONNECTION_AGE)
 
 
 def test_first_requests_that_are_held_go_on_if_the_process_ends() -> None:
     asked = [produce(1, 500, acks=0), produce(2, 500)]
-    with Playbook(session=new_connection(quotas=throttled_quotas(produce_s=60))) as play:
+    with Playbook(connection=new_connection(quotas=throttled_quotas(produce_s=60))) as play:
         play.client(*asked)
         play.muted_until(FIRST_HOLD_MS)
         play.drain()

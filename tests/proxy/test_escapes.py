@@ -69,12 +69,12 @@ def fetched(size: int, throttle_ms: int = 0, version: int = 11) -> bytes:
 
 def visit(shared: BrokerQuotas, *asked: bytes, user: str = "alice", now_ms: int = 0) -> Connection:
     """A new connection of a user's that sends these and is answered at once."""
-    session = new_connection(quotas=shared)
-    session.client.become(user)
-    wire = Wire(session)
+    connection = new_connection(quotas=shared)
+    connection.client.become(user)
+    wire = Wire(connection)
     for frame in asked:
         wire.exchange(now_ms, frame, PRODUCED)
-    return session
+    return connection
 
 
 def charged(shared: BrokerQuotas) -> dict[tuple[str, str], float]:
@@ -89,15 +89,15 @@ def charged(shared: BrokerQuotas) -> dict[tuple[str, str], float]:
 def test_a_borrowed_client_id_is_charged_to_the_authenticated_user(user: str, forged: bytes | None) -> None:
     """Bob's client-id has a quota under bob; mallory who takes it has her own."""
     shared = quotas(Entity(user=user), Entity(user="bob", client_id="bobs-app"), Entity(user="bob"))
-    session = visit(shared, produce(40_000, forged), user=user)
+    connection = visit(shared, produce(40_000, forged), user=user)
     assert charged(shared) == {(user, ""): 40_000}
-    assert session.throttled_until_ms == 30_000  # 40,000 bytes are worth 40 s, of which 10 have passed
+    assert connection.throttled_until_ms == 30_000  # 40,000 bytes are worth 40 s, of which 10 have passed
 
 
 def test_a_mute_holds_for_the_next_request_with_any_client_id() -> None:
     shared = quotas(Entity(client_id="app"), Entity(client_id=DEFAULT))
-    session = new_connection(quotas=shared)
-    wire = Wire(session)
+    connection = new_connection(quotas=shared)
+    wire = Wire(connection)
     wire.feed(0, client=produce(11_000, b"app") + produce(100, b"other") + fetch(b"third"))
     assert bytes(wire.to_broker) == produce(11_000, b"app")
     wire.feed(999)
@@ -113,9 +113,9 @@ def test_an_empty_client_id_escapes_default_quotas_only_as_in_kafka(
 ) -> None:
     """Kafka's default client-id means nobody without one; `empty_client_id = "default"`."""
     shared = quotas(Entity(client_id=DEFAULT), unnamed=unnamed)
-    session = visit(shared, produce(40_000, name))
+    connection = visit(shared, produce(40_000, name))
     assert charged(shared) == expected
-    assert session.throttled_until_ms == (30_000 if unnamed else 0)
+    assert connection.throttled_until_ms == (30_000 if unnamed else 0)
 
 
 def test_a_name_spelled_in_broken_utf_8_has_no_budget_of_another_name() -> None:
@@ -136,7 +136,7 @@ def test_a_thousand_connections_of_a_user_share_a_byte_rate() -> None:
     sessions = [visit(shared, produce(100, b"%d" % number)) for number in range(1000)]
     (budget,) = shared.produce
     assert budget.charged == 10_100  # the burst is 100 of them, one more was not known to be too much
-    assert sum(session.throttled_until_ms == 100 for session in sessions) == 900
+    assert sum(connection.throttled_until_ms == 100 for connection in sessions) == 900
 
 
 def visits_in_a_minute(shared: BrokerQuotas, asked: bytes, answered: bytes) -> list[Wire]:
@@ -165,8 +165,8 @@ def test_parallel_long_polls_get_hardly_more_than_the_byte_rate(version: int) ->
     shared = quotas(Entity(user="alice"))
     wires = []
     for _ in range(100):
-        session = visit(shared)
-        wires.append(Wire(session))
+        connection = visit(shared)
+        wires.append(Wire(connection))
         wires[-1].feed(0, client=fetch(version=version))
         assert bytes(wires[-1].to_broker) == fetch(version=version)
     got = 0
@@ -199,11 +199,11 @@ def test_a_connection_per_produce_request_that_waits_gets_one_request_per_hold()
     shared, now_ms, passed = quotas(Entity(user="alice")), 0, 0
     visit(shared, produce(BURST + TEN_MINUTES_MS))
     while now_ms < 60_000:
-        session = visit(shared)
-        wire = Wire(session)
+        connection = visit(shared)
+        wire = Wire(connection)
         wire.feed(now_ms, client=produce(2000))
         assert not wire.to_broker
-        now_ms = session.throttled_until_ms
+        now_ms = connection.throttled_until_ms
         wire.feed(now_ms)
         passed += bytes(wire.to_broker) == produce(2000)
     assert passed == 60_000 / FIRST_HOLD_MS
@@ -244,14 +244,14 @@ DIALOGUES: Final = {
 @pytest.mark.parametrize("raw", [True, False])
 @pytest.mark.parametrize("error_code", [0, REFUSED])
 def test_no_long_lived_object_holds_a_credential(mechanism: str, raw: bool, error_code: int) -> None:
-    session = new_connection(plans=Plans(Counters()))
-    requests, responses = session.client_end, session.broker_end
+    connection = new_connection(plans=Plans(Counters()))
+    requests, responses = connection.client_end, connection.broker_end
 
     def feed(end: End, sent: bytes) -> None:
         data = bytearray(sent)
-        assert session.receive(end, data, memoryview(data), len(data), 0).consumed == len(data)
-        session.effects.to_broker.clear()
-        session.effects.to_client.clear()
+        assert connection.receive(end, data, memoryview(data), len(data), 0).consumed == len(data)
+        connection.effects.to_broker.clear()
+        connection.effects.to_client.clear()
 
     feed(requests, handshake(mechanism, 0 if raw else 1))
     feed(responses, shaken(0, 0 if raw else 1))
@@ -263,7 +263,7 @@ def test_no_long_lived_object_holds_a_credential(mechanism: str, raw: bool, erro
             break  # the broker closes
         else:
             feed(responses, bare(answer))
-    kept = reachable((session, requests, responses))
+    kept = reachable((connection, requests, responses))
     assert any(isinstance(part, Plans) for part in kept)
     for part in kept:
         if isinstance(part, bytes | bytearray | str):

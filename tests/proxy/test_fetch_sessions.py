@@ -60,7 +60,7 @@ def delivers(wire: Wire, asked: Fetch, now_ms: int, session_id: int = OURS, **si
     wire.feed(now_ms, broker=fetched_from(version=asked.version, session_id=session_id, **sizes))
     if not delivered:
         empty = dict.fromkeys(sizes, 0)
-        told_ms = wire.session.throttled_until_ms - now_ms
+        told_ms = wire.connection.throttled_until_ms - now_ms
         assert told_ms > 0
         assert bytes(wire.to_client) == fetched_from(
             throttle_ms=told_ms, version=asked.version, session_id=session_id, **empty
@@ -78,12 +78,12 @@ def test_a_fetch_session_of_another_connection_gets_no_records_of_a_throttled_to
     quotas = BrokerQuotas.create(RATES)
     first = connection(quotas)
     assert delivers(first, fetch("a", version=version), 0, a=70_000)
-    assert first.session.throttled_until_ms == 60_000
+    assert first.connection.throttled_until_ms == 60_000
     for epoch in range(1, 5):
         other = connection(quotas)
         goes_on = fetch(session_id=OURS, epoch=epoch, version=version)
         assert not delivers(other, goes_on, 1000 * epoch, a=5000)
-        assert other.session.throttled_until_ms == 60_000
+        assert other.connection.throttled_until_ms == 60_000
     assert quotas.topics is not None
     assert [budget.charged for budget in quotas.topics.fetch.budgets()] == [70_000, 0]
 
@@ -161,4 +161,4 @@ def test_a_client_that_leaves_during_a_fetch_response_is_charged_for_its_topics(
     session.end(5)
     other = connection(quotas)
     assert not delivers(other, fetch("a", epoch=-1), 10, 0, a=1)
-    assert other.session.throttled_until_ms == 60_005
+    assert other.connection.throttled_until_ms == 60_005

@@ -57,9 +57,9 @@ def throttled(**kwargs: Any) -> Connection:
     return new_connection(quotas=throttled_quotas(fetch_s=UNTIL_MS // 1000), **kwargs)
 
 
-def charged(session: Connection) -> float:
+def charged(connection: Connection) -> float:
     """Return what the client was charged by its fetches, all of them, since it was throttled."""
-    return fetch_budget(session.quotas).charged - UNTIL_MS - 10_000
+    return fetch_budget(connection.quotas).charged - UNTIL_MS - 10_000
 
 
 def without_records(value: FetchResponse, version: int, throttle_ms: int) -> FetchResponse:
@@ -86,14 +86,14 @@ def test_a_fetch_over_the_quota_gets_everything_but_records_in_every_version(
     """Session id, errors, high watermarks, aborted transactions, tagged fields stay; the next fetch after the
     mute is delivered.
     """
-    session = throttled()
+    connection = throttled()
     asked = msgspec.structs.replace(sample(FetchRequest, version), max_wait_ms=500, min_bytes=1)
     asked.max_bytes = 900 if version >= 3 else asked.max_bytes
     as_least = msgspec.structs.replace(asked, max_wait_ms=0, min_bytes=0)
     as_least.max_bytes = 1 if version >= 3 else asked.max_bytes
     answer = sample(FetchResponse, version)
     answer.throttle_time_ms = brokers_ms if version >= 1 else 0
-    with Playbook(session=session) as play:
+    with Playbook(connection=connection) as play:
         play.at(NOW_MS).client(request(asked, version, 1), ping(2), request(asked, version, 3))
         play.to_broker(request(as_least, version, 1))
         play.waits(State.SERIAL)
@@ -102,7 +102,7 @@ def test_a_fetch_over_the_quota_gets_everything_but_records_in_every_version(
         play.to_client(response(told, version, 1, tags=ODD_TAGS))
         play.muted_until(UNTIL_MS)
         play.waits(State.THROTTLED)
-        assert charged(session) == 0
+        assert charged(connection) == 0
         assert play.tick() == UNTIL_MS
         play.to_broker(ping(2), request(asked, version, 3))
         answer.throttle_time_ms = 0
@@ -110,7 +110,7 @@ def test_a_fetch_over_the_quota_gets_everything_but_records_in_every_version(
         delivered = without_records(answer, version, 0)
         delivered.responses = answer.responses
         play.to_client(pong(2), response(delivered, version, 3))
-        assert charged(session) == length_of(response(answer, version, 3)) - (version >= 12)
+        assert charged(connection) == length_of(response(answer, version, 3)) - (version >= 12)
 
 
 @in_one_test
@@ -155,9 +155,9 @@ def large(version: int, record_bytes: int, partitions: int, throttle_ms: int = 0
 @pytest.mark.parametrize("chunk", [31, 699, SMALL_BYTES, 50_000])
 def test_a_response_larger_than_the_buffer_loses_its_records_in_any_chunks(version: int, chunk: int) -> None:
     """Nothing of it is kept meanwhile but its head; the response behind it goes on as it is."""
-    session = throttled(buffer_bytes=SMALL_BYTES)
+    connection = throttled(buffer_bytes=SMALL_BYTES)
     answer = response(large(version, 5000, partitions=3), version, 2) + pong(3)
-    with Playbook(session=session) as play:
+    with Playbook(connection=connection) as play:
         play.client(ping(1), fetch(2, version))
         play.to_broker(ping(1), least(2, version))
         play.broker(pong(1), answer[:5])
@@ -169,13 +169,13 @@ def test_a_response_larger_than_the_buffer_loses_its_records_in_any_chunks(versi
         play.broker(answer[-len(pong(3)) - 1 : -len(pong(3))])
         play.to_client(response(large(version, 0, partitions=3, throttle_ms=UNTIL_MS), version, 2))
         play.muted_until(UNTIL_MS)
-        assert charged(session) == 0
+        assert charged(connection) == 0
 
 
 def test_a_response_that_ends_when_the_throttle_is_over_tells_none() -> None:
     """Its records went away while it began to arrive; its client may ask again at once."""
     answer = fetched(1, 9000)
-    with Playbook(session=throttled(buffer_bytes=SMALL_BYTES)) as play:
+    with Playbook(connection=throttled(buffer_bytes=SMALL_BYTES)) as play:
         play.client(fetch(1), fetch(2))
         play.to_broker(least(1))
         play.at(UNTIL_MS - 1).broker(answer[:-1])
@@ -184,11 +184,11 @@ def test_a_response_that_ends_when_the_throttle_is_over_tells_none() -> None:
 
 
 def test_a_response_to_a_request_for_least_is_delivered_if_the_throttle_is_over() -> None:
-    with Playbook(session=throttled()) as play:
+    with Playbook(connection=throttled()) as play:
         play.at(UNTIL_MS - 1).client(fetch(1))
         play.to_broker(least(1))
         play.at(UNTIL_MS).returns(fetched(1, 900))
-        assert charged(play.session) == length_of(fetched(1, 900))
+        assert charged(play.connection) == length_of(fetched(1, 900))
 
 
 # Addresses of brokers (KIP-951)
@@ -212,8 +212,8 @@ def test_addresses_are_rewritten_in_a_response_whose_records_are_taken_out(
 ) -> None:
     """Whether it fits in the buffer with its records, without them only, or not at all."""
     value = with_endpoints(large(version, record_bytes, partitions), "kafka", "k" * 200)
-    session = throttled(buffer_bytes=SMALL_BYTES)
-    with Playbook(session=session) as play:
+    connection = throttled(buffer_bytes=SMALL_BYTES)
+    with Playbook(connection=connection) as play:
         play.at(NOW_MS).client(fetch(1, version))
         play.to_broker(least(1, version))
         play.broker(response(value, version))
@@ -230,21 +230,21 @@ def test_records_of_many_topics_are_taken_out_over_several_turns_and_addresses_m
     partition = FetchResponse.PartitionData(records=b"r" * 40)
     topics = [FetchResponse.FetchableTopicResponse(partitions=[partition])] * 12_000
     value.responses = topics
-    session = throttled()
-    with Playbook(session=session) as play:
+    connection = throttled()
+    with Playbook(connection=connection) as play:
         play.at(NOW_MS).client(fetch(1, version))
         play.to_broker(least(1, version))
         answer = response(value, version)
-        consumed = in_turns(session, session.broker_end, answer)
+        consumed = in_turns(connection, connection.broker_end, answer)
         assert max(consumed) < len(answer) / 12_000 * SCANNED_ELEMENTS / 2 + 100
-        got = b"".join(session.effects.to_client)
+        got = b"".join(connection.effects.to_client)
         assert b"kafka" not in got
         told = without_records(value, version, UNTIL_MS - NOW_MS)
         read = body_of(got, FetchResponse, version)
         assert read.throttle_time_ms == told.throttle_time_ms
         assert read.responses == told.responses
         assert read.node_endpoints == []
-        session.effects.to_client.clear()
+        connection.effects.to_client.clear()
         play.muted_until(UNTIL_MS)
 
 
@@ -253,7 +253,7 @@ def test_records_of_many_topics_are_taken_out_over_several_turns_and_addresses_m
 
 def test_parallel_long_polls_are_delivered_until_their_client_is_over_its_quota() -> None:
     quotas = BrokerQuotas.create(quota_table(fetch=RATE))
-    plays = [Playbook(session=new_connection(quotas=quotas)) for _ in range(3)]
+    plays = [Playbook(connection=new_connection(quotas=quotas)) for _ in range(3)]
     for play in plays:
         play.client(fetch(1), fetch(2))
         play.to_broker(fetch(1))
@@ -277,7 +277,7 @@ def test_parallel_long_polls_are_delivered_until_their_client_is_over_its_quota(
 
 def test_a_fetch_over_the_quota_is_told_at_most_the_configured_time_again_and_again() -> None:
     """It gets no records until the whole throttle is over."""
-    with Playbook(session=throttled(throttle_ms_max=25_000)) as play:
+    with Playbook(connection=throttled(throttle_ms_max=25_000)) as play:
         for number, now_ms, told_ms in ((1, 0, 25_000), (2, 25_000, 25_000), (3, 50_000, 10_000)):
             play.at(now_ms).client(fetch(number))
             play.to_broker(least(number))
@@ -291,12 +291,12 @@ def test_a_fetch_over_the_quota_is_told_at_most_the_configured_time_again_and_ag
 
 def test_a_replica_gets_its_records_while_its_principal_is_over_the_quota() -> None:
     quotas = BrokerQuotas.create(quota_table(fetch=RATE, entity=Entity(user=DEFAULT)))
-    session = new_connection(quotas=quotas, brokers=frozenset({"kafka"}))
-    session.client.become("kafka")
+    connection = new_connection(quotas=quotas, brokers=frozenset({"kafka"}))
+    connection.client.become("kafka")
     budget = quotas.ledger("kafka", "app", 0).fetch
     assert budget is not None
     assert budget.charge(70_000, 0) == UNTIL_MS
-    with Playbook(session=session) as play:
+    with Playbook(connection=connection) as play:
         asked = request(FetchRequest(replica_id=2, max_bytes=10**6, max_wait_ms=500), 11)
         play.relays(asked, fetched(1, 20_000))
         play.client(fetch(2))
@@ -308,9 +308,9 @@ def test_a_replica_gets_its_records_while_its_principal_is_over_the_quota() -> N
 def test_a_fetch_that_cannot_be_read_gets_no_records_either() -> None:
     """It goes to the broker as it came, which refuses it, or reads it otherwise than Weir."""
     asked = framed(fetch(1, 12)[4:20] + b"\xff" * 6)
-    with Playbook(session=throttled()) as play:
+    with Playbook(connection=throttled()) as play:
         play.forwards(asked)
-        assert play.session.counters.requests_unread == {FETCH_KEY: 1}
+        assert play.connection.counters.requests_unread == {FETCH_KEY: 1}
         play.returns(fetched(1, 900, version=12), told=emptied(1, UNTIL_MS, version=12))
         play.muted_until(UNTIL_MS)
 
@@ -327,13 +327,13 @@ def test_usage_counts_the_bytes_that_a_client_without_records_has_got(
     """And no charged bytes: its quota is not charged, as by a broker."""
     registries = UsageRegistries(trace_share=0.0)
     taken = Taken(registries)
-    session = recorded(throttled(buffer_bytes=SMALL_BYTES), registries)
-    wire = Wire(session)
+    connection = recorded(throttled(buffer_bytes=SMALL_BYTES), registries)
+    wire = Wire(connection)
     value = large(version, record_bytes, partitions=1)
     if version in NODE_ENDPOINTS:
         value = with_endpoints(value, "kafka.example.com")
     wire.exchange(NOW_MS, fetch(1, version), response(value, version))
-    session.end(NOW_MS)
+    connection.end(NOW_MS)
     taken.drain()
     told = response(without_records(value, version, UNTIL_MS - NOW_MS), version)
     assert bytes(wire.to_client) == told
@@ -353,30 +353,30 @@ def test_request_time_is_charged_once_for_a_response_without_records() -> None:
     own = ApiCost(us=10.0, us_per_response_kb=1.0)
     byte_rate = {(APP, QuotaKey.CONSUMER_BYTE_RATE): float(RATE)}
     table = QuotaTable({(APP, QuotaKey.REQUEST_PERCENTAGE): 100.0, **byte_rate})
-    session = timed(table, costs({"Fetch": own}), buffer_bytes=SMALL_BYTES)
-    assert fetch_budget(session.quotas).charge(70_000, 0) == UNTIL_MS
+    connection = timed(table, costs({"Fetch": own}), buffer_bytes=SMALL_BYTES)
+    assert fetch_budget(connection.quotas).charge(70_000, 0) == UNTIL_MS
     answer = fetched(1, 9000)
-    with Playbook(session=session) as play:
+    with Playbook(connection=connection) as play:
         play.client(fetch(1))
         play.to_broker(least(1))
         play.broker(answer[:2000])
-        assert charged_us(session) == 0
+        assert charged_us(connection) == 0
         play.returns(answer[2000:], told=emptied(1, UNTIL_MS))
         play.muted_until(UNTIL_MS)
-        assert charged_us(session) == round(10 + length_of(emptied(1, UNTIL_MS)) / 1000, 3)
-        session.end(5)
-        assert charged_us(session) == round(10 + length_of(emptied(1, UNTIL_MS)) / 1000, 3)
+        assert charged_us(connection) == round(10 + length_of(emptied(1, UNTIL_MS)) / 1000, 3)
+        connection.end(5)
+        assert charged_us(connection) == round(10 + length_of(emptied(1, UNTIL_MS)) / 1000, 3)
 
 
 def test_request_time_is_charged_when_a_client_leaves_while_its_records_are_taken_out() -> None:
     byte_rate = {(APP, QuotaKey.CONSUMER_BYTE_RATE): float(RATE)}
     table = QuotaTable({(APP, QuotaKey.REQUEST_PERCENTAGE): 100.0, **byte_rate})
-    session = timed(table, costs({"Fetch": ApiCost(us=10.0)}), buffer_bytes=SMALL_BYTES)
-    assert fetch_budget(session.quotas).charge(70_000, 0) == UNTIL_MS
-    wire = Wire(session)
+    connection = timed(table, costs({"Fetch": ApiCost(us=10.0)}), buffer_bytes=SMALL_BYTES)
+    assert fetch_budget(connection.quotas).charge(70_000, 0) == UNTIL_MS
+    wire = Wire(connection)
     wire.exchange(0, fetch(1), fetched(1, 9000)[:5000])
-    session.end(5)
-    assert (charged_us(session), charged(session)) == (10, 0)
+    connection.end(5)
+    assert (charged_us(connection), charged(connection)) == (10, 0)
 
 
 # What cannot be
@@ -391,12 +391,12 @@ def test_a_response_that_ends_within_a_field_is_malformed_when_its_records_are_t
     body = codec(FetchResponse, version).encode(large(version, 100, partitions=1))
     head = b"\0\0\0\x01" + (b"\0" if version >= 12 else b"")
     for length in range(version % 7, len(body), 7):  # neighbouring versions end between these
-        session = throttled(buffer_bytes=buffer_bytes)
-        wire = Wire(session)
+        connection = throttled(buffer_bytes=buffer_bytes)
+        wire = Wire(connection)
         wire.exchange(0, fetch(1, version), framed(head + body[:length]))
-        assert session.violation is not None, length
-        assert session.violation.reason is CloseReason.RESPONSE_MALFORMED
-        assert (bytes(wire.to_client), charged(session)) == (b"", 0)
+        assert connection.violation is not None, length
+        assert connection.violation.reason is CloseReason.RESPONSE_MALFORMED
+        assert (bytes(wire.to_client), charged(connection)) == (b"", 0)
         assert wire.closed(0) is CloseReason.RESPONSE_MALFORMED
 
 
@@ -406,7 +406,7 @@ def test_a_response_that_is_large_without_its_records_too_is_malformed(
     """It would have to be kept: a bound of 200,000 partitions."""
     monkeypatch.setattr(emptied_module, "KEPT_BYTES_MAX", 2000)
     answer = response(large(11, 500, partitions=100), 11)
-    with Playbook(session=throttled(buffer_bytes=SMALL_BYTES)) as play:
+    with Playbook(connection=throttled(buffer_bytes=SMALL_BYTES)) as play:
         play.client(fetch(1))
         play.to_broker(least(1))
         play.broker(answer[:-1])

@@ -84,8 +84,8 @@ def test_a_find_coordinator_request_is_kept_up_to_a_megabyte() -> None:
 
 
 def test_a_long_find_coordinator_answer_is_not_remembered() -> None:
-    session = new_connection()
-    wire = Wire(session)
+    connection = new_connection()
+    wire = Wire(connection)
     count = CACHED_BYTES_MAX // 10
     calls = []
     for _ in range(2):
@@ -96,9 +96,9 @@ def test_a_long_find_coordinator_answer_is_not_remembered() -> None:
 
 
 def test_a_find_coordinator_request_that_ends_before_its_keys_goes_to_the_broker() -> None:
-    session = new_connection()
-    with Playbook(session=session) as play:
+    connection = new_connection()
+    with Playbook(connection=connection) as play:
         cut = asked(1, 6)[4:-4]
         frame = len(cut).to_bytes(4, "big") + cut
         play.forwards(frame)
-    assert session.counters.requests_unread == {ApiKey.FIND_COORDINATOR: 1}
+    assert connection.counters.requests_unread == {ApiKey.FIND_COORDINATOR: 1}

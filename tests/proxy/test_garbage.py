@@ -84,9 +84,9 @@ def test_a_closed_connection_leaves_no_reference_cycle(
     plans, registries = Plans(Counters()), UsageRegistries()
 
     def once() -> None:
-        session = new_connection(QUOTAS, plans=plans)
-        session.client.usage = registries.of(1)
-        rig = Rig(session=session, pair=tcp_pair, tls=tls)
+        connection = new_connection(QUOTAS, plans=plans)
+        connection.client.usage = registries.of(1)
+        rig = Rig(connection=connection, pair=tcp_pair, tls=tls)
         use(rig)
         rig.close()
         vars(rig).clear()  # the rig is what the relay tells its end

@@ -39,12 +39,12 @@ def logged_in(play: Playbook, raw: bool) -> None:
             play.relays(bare(token), bare(b"\x60answer"))
         else:
             play.relays(authenticate(token), authenticated(b"answer"))
-    assert play.session.client.user == ANONYMOUS
+    assert play.connection.client.user == ANONYMOUS
 
 
 def new_play() -> Playbook:
     identities = Identities(IdentityRules(hidden="kerberos"))
-    return Playbook(session=new_connection(plans=Plans(Counters(), identities=identities)))
+    return Playbook(connection=new_connection(plans=Plans(Counters(), identities=identities)))
 
 
 @pytest.mark.parametrize("raw", [True, False])
@@ -52,9 +52,9 @@ def test_an_extra_handshake_keeps_a_gssapi_clients_name(raw: bool) -> None:
     with new_play() as play:
         logged_in(play, raw)
         play.relays(handshake("GSSAPI"), shaken(ILLEGAL_STATE))
-        assert play.session.client.user == "kerberos"
+        assert play.connection.client.user == "kerberos"
         play.forwards(PRODUCE)
-        assert play.session.client.user == "kerberos"
+        assert play.connection.client.user == "kerberos"
 
 
 def test_a_refused_token_removes_a_gssapi_clients_name() -> None:
@@ -62,4 +62,4 @@ def test_a_refused_token_removes_a_gssapi_clients_name() -> None:
         logged_in(play, raw=False)
         play.relays(authenticate(b"more"), authenticated(b"", REFUSED))
         play.relays(handshake("GSSAPI"), shaken())
-        assert play.session.client.user == ANONYMOUS
+        assert play.connection.client.user == ANONYMOUS

@@ -189,11 +189,11 @@ def test_a_resumed_tls_session_keeps_its_certificate(tmp_path: Path, version: ss
 
 
 def shake(
-    client: ssl.SSLContext, server: ssl.SSLContext, session: ssl.SSLSession | None
+    client: ssl.SSLContext, server: ssl.SSLContext, connection: ssl.SSLSession | None
 ) -> tuple[ssl.SSLObject, bytes | None]:
     """A handshake in memory; the client, and the certificate that the server has seen."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    ours = client.wrap_bio(to_client, to_server, server_hostname=HOST, session=session)
+    ours = client.wrap_bio(to_client, to_server, server_hostname=HOST, session=connection)
     theirs = server.wrap_bio(to_server, to_client, server_side=True)
     waiting = [ours, theirs]
     while waiting:

@@ -113,7 +113,7 @@ def test_no_sasl_token_is_in_any_log_line_or_violation(mechanism: str, error_cod
             for _ in range(2):
                 wire.feed(0, client=bare(token) if raw else authenticate(token))
                 wire.feed(0, broker=bare(b"") if raw else authenticated(b"", error_code))
-            violation = wire.session.violation
+            violation = wire.connection.violation
             assert violation is None or SECRET.decode() not in violation.detail
     assert SECRET.decode() not in str(lines)
     assert raw or not error_code or lines
@@ -139,6 +139,6 @@ def test_requests_pipelined_behind_a_large_sasl_token_pass_a_relay(size: int) ->
         assert received == token
         rig.send(rig.broker, bare(b""))
         rig.expect(rig.broker, handshake("PLAIN", 1, 5))
-        assert rig.session.client.user == "alice"
+        assert rig.connection.client.user == "alice"
     finally:
         rig.close()

@@ -56,8 +56,8 @@ class Attack:
             self.controller.add(f"t{number}", partitions)
         quotas = quotas_of(limited(rate))
         plans = Plans(Counters(), protected=ProtectedTopics(protected, frozenset()))
-        session = new_connection(quotas=quotas, plans=plans, node_id=NODE)
-        self.rig = Rig(session=session, pair=tcp_pair)
+        connection = new_connection(quotas=quotas, plans=plans, node_id=NODE)
+        self.rig = Rig(connection=connection, pair=tcp_pair)
         self.calls: list[int] = []
 
     def turn(self) -> None:
@@ -221,10 +221,10 @@ def test_a_connection_that_closes_while_its_request_is_decoded_leaves_nothing_be
     far.rig.send(far.rig.client, metadata(COUNT))
     for _ in range(5):
         far.turn()
-    assert far.rig.session.paused is not None
+    assert far.rig.connection.paused is not None
     far.rig.relay.close(CloseReason.STOPPED)
     far.rig.turn(5)
-    assert not far.rig.session.waits_for_turn
+    assert not far.rig.connection.waits_for_turn
     far.rig.close()
 
 
@@ -233,7 +233,7 @@ def test_a_response_that_nobody_awaits_closes_a_connection_whose_query_has_pause
     far.rig.send(far.rig.client, metadata(COUNT))
     for _ in range(5):
         far.turn()
-    assert far.rig.session.paused is not None
+    assert far.rig.connection.paused is not None
     far.rig.send(far.rig.broker, response(MetadataResponse(), 9))
     for _ in range(3):
         far.turn()

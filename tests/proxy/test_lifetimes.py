@@ -34,7 +34,7 @@ def due(rig: Rig, now_ms: int, *, age_ms: int = 0, idle_ms: int = 0, login_ms: i
     """Which limit the rig's connection has reached at this time."""
     rig.until(now_ms)
     limits = LifetimeLimits(age_ms, idle_ms, login_ms)
-    return rig.session.lifetime.due(rig.session, rig.relay.received_bytes, limits, now_ms)
+    return rig.connection.lifetime.due(rig.connection, rig.relay.received_bytes, limits, now_ms)
 
 
 def ages(count: int) -> list[int]:
@@ -82,8 +82,8 @@ def test_a_client_that_waits_for_the_broker_is_not_idle() -> None:
 def test_a_throttled_client_is_not_idle() -> None:
     rig = Rig(quota_table(produce=1))
     rig.pass_on(request(ProduceRequest(acks=0, transactional_id="t" * 200), 7), rig.client, rig.broker)
-    assert rig.session.state == State.THROTTLED
-    until_ms = rig.session.throttled_until_ms
+    assert rig.connection.state == State.THROTTLED
+    until_ms = rig.connection.throttled_until_ms
     assert until_ms > 20_000
     for now_ms in range(0, until_ms, 10_000):
         assert due(rig, now_ms, idle_ms=15_000) is None
@@ -103,8 +103,8 @@ def test_a_client_that_sends_nothing_reaches_the_login_timeout_and_one_that_asks
 
 
 def test_where_clients_must_log_in_a_request_does_not_end_the_login_timeout() -> None:
-    rig = Rig(session=new_connection(node_id=0))
-    rig.session.identities.behind_sasl.add(0)
+    rig = Rig(connection=new_connection(node_id=0))
+    rig.connection.identities.behind_sasl.add(0)
     rig.pass_on(request(ApiVersionsRequest(), 0), rig.client, rig.broker)
     assert due(rig, 10_000, login_ms=10_000) is CloseReason.LOGIN_TIMEOUT
     rig.close()

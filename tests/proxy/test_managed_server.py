@@ -49,7 +49,6 @@ async def manage(stage: Stage, path: Path) -> QuotaManager:
 
 
 def produced(answer: bytes | None) -> int:
-    """How long the client is to wait, in ms."""
     assert answer is not None
     return body_of(answer, ProduceResponse, 7).throttle_time_ms
 

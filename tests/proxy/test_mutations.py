@@ -341,8 +341,8 @@ def test_the_longer_mutation_throttle_time_is_reported_and_weirs_is_enforced(
     asked = Create((Topic("n/w", 1), Topic("d", 1)), 7)
     (frame,) = connection.send(0, asked.frame("app"))
     assert asked.answer(frame).throttle_ms == max(brokers_ms, 5000)
-    assert connection.session.throttled_until_ms == 5000
-    assert connection.session.throttled_by is QuotaKey.CONTROLLER_MUTATION_RATE
+    assert connection.connection.throttled_until_ms == 5000
+    assert connection.connection.throttled_by is QuotaKey.CONTROLLER_MUTATION_RATE
     assert connection.send(4999, asked.frame("app")) == []
     assert len(connection.send(5000)) == 1
 

@@ -70,7 +70,7 @@ def test_weir_answers_mutations_as_a_controller_with_the_quota_would(steps: list
         assert outcome(found) == outcome(expected), mutation
         assert abs(found.throttle_ms - expected.throttle_ms) <= 1, mutation
         if found.throttle_ms:
-            assert weir.session.throttled_until_ms == now_ms + found.throttle_ms
+            assert weir.connection.throttled_until_ms == now_ms + found.throttle_ms
         assert behind.sizes() == model.sizes()
         budget = quotas.mutations.budget("ANONYMOUS", "app", now_ms)
         assert budget is not None

@@ -91,11 +91,11 @@ class Play:
         self.reconnect()
 
     def reconnect(self) -> None:
-        session = new_connection(self.table, plans=self.plans, buffer_bytes=self.buffer_bytes)
-        self.client = Client(session, self.cluster)
+        connection = new_connection(self.table, plans=self.plans, buffer_bytes=self.buffer_bytes)
+        self.client = Client(connection, self.cluster)
 
     def charged(self, key: QuotaKey) -> int:
-        topics = self.client.session.quotas.topics
+        topics = self.client.connection.quotas.topics
         assert topics is not None
         rates = topics.produce if key is PRODUCE else topics.fetch
         return sum(int(budget.charged) for budget in rates.budgets())
@@ -117,7 +117,7 @@ def test_an_unknown_topic_id_is_asked_for_once_by_all_connections_and_charged_fr
         play.client.send(0, fetch("a", "b"))
         play.reconnect()
     assert play.asked == 2
-    assert play.client.session.quotas is not None
+    assert play.client.connection.quotas is not None
     frames = [each.frame for each in play.cluster.received]
     assert frames.count(produce_to(2, 13, a=100, b=50)) == 1
 
@@ -223,7 +223,7 @@ def test_a_topic_that_the_client_may_not_describe_is_forwarded_and_asked_for_onc
         play.client.send(now_ms, produce_to(1, 13, a=100))
     assert (play.charged(PRODUCE), play.asked) == (0, 2)
     assert play.plans.cluster.names_by_id.name(id_of("a").bytes) is None
-    assert play.client.session.counters.topics_unnamed == 2
+    assert play.client.connection.counters.topics_unnamed == 2
     play.cluster.denied.clear()
     play.client.send(2000, produce_to(2, 13, a=100))
     assert (play.charged(PRODUCE), play.asked) == (100, 3)

@@ -26,9 +26,9 @@ def connected(newest: int | None, node_id: int | None = NODE) -> Playbook:
     plans = Plans(counters := Counters())
     if newest is not None:
         plans.for_broker({ApiKey.API_VERSIONS: VersionRange(0, newest)})
-    session = new_connection(plans=plans, node_id=node_id)
-    session.counters = counters
-    return Playbook(session=session)
+    connection = new_connection(plans=plans, node_id=node_id)
+    connection.counters = counters
+    return Playbook(connection=connection)
 
 
 def hello(version: int, cluster_id: str | None = None, node_id: int = -1, number: int = 1) -> bytes:
@@ -49,7 +49,7 @@ def test_another_node_than_the_ports_is_refused_and_the_connection_lives(
     with connected(newest) as play:
         play.client(hello(5, *told))
         play.to_client(response(ApiVersionsResponse(error_code=error), 5))
-        assert play.session.counters.wrong_nodes == (error == 129)
+        assert play.connection.counters.wrong_nodes == (error == 129)
         play.client(hello(5))
         play.wire.to_broker.clear()
 
@@ -87,7 +87,7 @@ def test_a_broker_gets_the_newest_version_that_it_has_and_its_answer_fits(
 def test_a_brokers_refusal_is_forwarded_and_tells_no_versions(code: int, version: int) -> None:
     with connected(5) as play:
         play.relays(hello(5, *OWN), response(ApiVersionsResponse(error_code=code), version))
-        assert play.session.broker_versions.broker is None
+        assert play.connection.broker_versions.broker is None
 
 
 def test_a_bootstrap_port_is_no_node() -> None:

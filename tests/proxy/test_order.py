@@ -81,7 +81,7 @@ def test_unknown_apis_and_versions_pass_and_are_counted() -> None:
     with Playbook() as play:
         play.forwards(*asked)
         play.returns(*answered)
-        assert play.session.counters.requests_not_understood == 2
+        assert play.connection.counters.requests_not_understood == 2
 
 
 def test_at_most_in_flight_max_requests_are_in_flight() -> None:

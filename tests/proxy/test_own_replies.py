@@ -20,7 +20,7 @@ ASKED: Final = b"".join(unknown_request(ApiKey.API_VERSIONS, 99, number) for num
 
 
 def test_requests_beyond_those_of_a_turn_are_all_answered_in_order() -> None:
-    with Playbook(session=new_connection(in_flight_max=MAX)) as play:
+    with Playbook(connection=new_connection(in_flight_max=MAX)) as play:
         play.at(1).client(ASKED)
         answers = split(bytes(play.wire.to_client))
         play.wire.to_client.clear()
@@ -29,21 +29,21 @@ def test_requests_beyond_those_of_a_turn_are_all_answered_in_order() -> None:
 
 def test_a_reply_behind_a_response_goes_out_when_the_kernel_has_passed_the_responses_last_byte() -> None:
     """A planted bug, a `passed` that wakes no reply, was not found."""
-    session = new_connection()
+    connection = new_connection()
     asked = bytearray(ping(1) + unknown_request(ApiKey.API_VERSIONS, 99, 2))
     head = bytearray(padded(pong(1), 300_000)[:100])
-    broker = session.broker_end
-    session.receive(session.client_end, asked, memoryview(asked), len(asked), 7)
-    session.receive(broker, head, memoryview(head), len(head), 7)
-    assert len(session.effects.to_client) == 1
-    session.passed(broker, session.passable_bytes(broker) - 1, 7)
-    assert len(session.effects.to_client) == 1
-    session.passed(broker, 1, 7)
-    assert [int.from_bytes(each[4:8], "big") for each in session.effects.to_client[1:]] == [2]
+    broker = connection.broker_end
+    connection.receive(connection.client_end, asked, memoryview(asked), len(asked), 7)
+    connection.receive(broker, head, memoryview(head), len(head), 7)
+    assert len(connection.effects.to_client) == 1
+    connection.passed(broker, connection.passable_bytes(broker) - 1, 7)
+    assert len(connection.effects.to_client) == 1
+    connection.passed(broker, 1, 7)
+    assert [int.from_bytes(each[4:8], "big") for each in connection.effects.to_client[1:]] == [2]
 
 
 def test_a_relay_answers_a_pipeline_of_own_replies_without_further_events() -> None:
-    rig = Rig(session=new_connection(in_flight_max=MAX))
+    rig = Rig(connection=new_connection(in_flight_max=MAX))
     try:
         rig.until(1)
         rig.send(rig.client, ASKED)
@@ -60,7 +60,7 @@ def test_a_relay_answers_a_pipeline_of_own_replies_without_further_events() -> N
 
 
 def test_no_replies_are_made_for_a_client_that_does_not_read_them() -> None:
-    rig = Rig(session=new_connection(in_flight_max=MAX))
+    rig = Rig(connection=new_connection(in_flight_max=MAX))
     try:
         rig.until(1)
         asked = ASKED * 200
@@ -68,6 +68,6 @@ def test_no_replies_are_made_for_a_client_that_does_not_read_them() -> None:
             asked = rig.send(rig.client, asked)
             rig.turn()
         assert asked, "no further request is read"
-        assert 0 < len(rig.session.client_end.unsent) <= MAX * len(split(rig.take(rig.client))[0])
+        assert 0 < len(rig.connection.client_end.unsent) <= MAX * len(split(rig.take(rig.client))[0])
     finally:
         rig.close()

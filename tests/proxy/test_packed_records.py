@@ -80,23 +80,23 @@ def true_us(stream: Stream, frame: bytes) -> float:
 
 
 def connected() -> tuple[Connection, Wire]:
-    session = timed(time_table(1e9), costs({"Produce": COST}))
-    return session, Wire(session)
+    connection = timed(time_table(1e9), costs({"Produce": COST}))
+    return connection, Wire(connection)
 
 
-def answer_at(session: Connection, wire: Wire, us: float, answers: int = 1) -> None:
+def answer_at(connection: Connection, wire: Wire, us: float, answers: int = 1) -> None:
     """Have the broker answer at this time (µs)."""
-    session.clock.now_us = ceil(us)
+    connection.clock.now_us = ceil(us)
     wire.feed(int(us) // 1000, broker=response(ProduceResponse(), VERSION) * answers)
 
 
 def charged_for(frame: bytes, latency_us: float, cut: int | None = None) -> float:
     """The charge (µs) of a request whose first bytes up to `cut` arrive alone."""
-    session, wire = connected()
+    connection, wire = connected()
     for piece in (frame[:cut], frame[cut:] if cut else b""):
         wire.feed(0, client=piece)
-    answer_at(session, wire, latency_us)
-    return charged_us(session)
+    answer_at(connection, wire, latency_us)
+    return charged_us(connection)
 
 
 class Looks:
@@ -107,8 +107,8 @@ class Looks:
 
     def us(self, frame: bytes) -> tuple[float, float]:
         """The additional cost, and by how much it may be too low."""
-        session = new_connection()
-        return self._look(session, bytearray(frame), 0, len(frame)), session.unconfirmed_us
+        connection = new_connection()
+        return self._look(connection, bytearray(frame), 0, len(frame)), connection.unconfirmed_us
 
 
 # One request
@@ -145,11 +145,11 @@ def test_forged_gzip_sizes_take_a_few_times_the_request_time_of_a_minute(
     known_us, truth_us = US + 3.0 * (len(frame) - 4) / 1000, true_us(stream, bytes(frame))
     taken = []
     for seed in range(30):
-        look, session = extra(Plan(ApiKey.PRODUCE, VERSION), COST, Random(seed)), new_connection()
+        look, connection = extra(Plan(ApiKey.PRODUCE, VERSION), COST, Random(seed)), new_connection()
         assert look is not None
         charged = spent = 0.0
         while charged < quota_us:
-            charged += known_us + look(session, frame, 0, len(frame))
+            charged += known_us + look(connection, frame, 0, len(frame))
             spent += truth_us
         taken.append(spent / quota_us)
     assert sum(taken) / len(taken) <= 1.3
@@ -215,11 +215,11 @@ def test_pipelined_requests_are_charged_their_common_latency_once() -> None:
     stream = attack("gzip with a random lead")
     frame = produce(batch(stream))
     us = true_us(stream, frame)
-    session, wire = connected()
+    connection, wire = connected()
     wire.feed(0, client=frame * 3)
     for number in (1, 2, 3):
-        answer_at(session, wire, number * us)
-    assert 3 * (us - 3 * WAIT_US) / 2 <= charged_us(session) <= 3 * us
+        answer_at(connection, wire, number * us)
+    assert 3 * (us - 3 * WAIT_US) / 2 <= charged_us(connection) <= 3 * us
 
 
 def test_answers_that_arrive_together_are_charged_the_latency_of_all_of_them() -> None:
@@ -227,32 +227,32 @@ def test_answers_that_arrive_together_are_charged_the_latency_of_all_of_them() -
     stream, tiny = attack("gzip with a random lead"), gzip_stream(noise(100_000), 1000, claim=2 * MB)
     frames = produce(batch(tiny)), produce(batch(stream))
     us = true_us(stream, frames[1])
-    session, wire = connected()
+    connection, wire = connected()
     for frame in frames:
         for piece in (frame[:70_000], frame[70_000:]):
             wire.feed(0, client=piece)
-    answer_at(session, wire, us, answers=2)
-    assert (us - 2 * WAIT_US) / 2 <= charged_us(session) <= 1.1 * us
+    answer_at(connection, wire, us, answers=2)
+    assert (us - 2 * WAIT_US) / 2 <= charged_us(connection) <= 1.1 * us
 
 
 def test_closing_before_the_response_does_not_avoid_the_charge_of_unconfirmed_records() -> None:
-    session, wire = connected()
+    connection, wire = connected()
     frame = produce(batch(attack("gzip with a random lead")))
     wire.feed(0, client=frame[:70_000])
     wire.feed(0, client=frame[70_000:])
-    session.end(0)
-    assert UNANSWERED_US <= charged_us(session) <= UNANSWERED_US + 2000
+    connection.end(0)
+    assert UNANSWERED_US <= charged_us(connection) <= UNANSWERED_US + 2000
 
 
 def test_the_doubt_about_one_request_does_not_pass_to_the_next() -> None:
-    session, wire = connected()
+    connection, wire = connected()
     frame, plain = produce(batch(attack("zstd of repeated bytes"))), produce(plain_batch())
     wire.feed(0, client=frame)
-    answer_at(session, wire, 30_000)
-    before = charged_us(session)
+    answer_at(connection, wire, 30_000)
+    before = charged_us(connection)
     wire.feed(30, client=plain)
-    answer_at(session, wire, 1_000_000)
-    assert charged_us(session) - before == pytest.approx(US + 3.0 * (len(plain) - 4) / 1000)
+    answer_at(connection, wire, 1_000_000)
+    assert charged_us(connection) - before == pytest.approx(US + 3.0 * (len(plain) - 4) / 1000)
 
 
 # Sizes

@@ -582,10 +582,10 @@ def test_an_unknown_topic_id_behind_the_buffer_closes_one_connection_only() -> N
     client, frame = unnamed(buffer_bytes=SMALL_BUFFER), produce_to(1, 13, a=20_000, b=500)
     client.wire.feed(0, client=frame)
     client.answer(0)
-    violation = client.session.violation
+    violation = client.connection.violation
     assert violation is not None
     assert violation.reason is CloseReason.TOPICS_UNNAMED
-    again = Client(new_connection(plans=client.session.plans, buffer_bytes=SMALL_BUFFER), client.cluster)
+    again = Client(new_connection(plans=client.connection.plans, buffer_bytes=SMALL_BUFFER), client.cluster)
     assert again.send(0, frame) == [produced(1, version=13)]
 
 

@@ -436,7 +436,7 @@ async def test_a_bug_in_reading_the_store_does_not_stop_traffic(scene: Scene) ->
 
 
 @scripted(play)
-async def test_a_failing_alteration_callback_affects_only_its_session(scene: Scene) -> None:
+async def test_a_failing_alteration_callback_affects_only_its_connection(scene: Scene) -> None:
     scene.store.may_go.release()
     scene.store.may_go.release()
     with capture_logs() as logged:

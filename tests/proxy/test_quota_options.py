@@ -1,4 +1,4 @@
-"""Pacing and scope in the running proxy: from settings and files to sessions, and in metrics once."""
+"""Pacing and scope in the running proxy: from settings and files to connections, and in metrics once."""
 
 from __future__ import annotations
 

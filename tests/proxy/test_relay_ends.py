@@ -106,13 +106,13 @@ def test_a_connection_that_does_not_speak_kafka_is_closed_with_a_reason(
     assert rig.at_end(rig.broker)
 
 
-def test_a_bug_in_a_plan_ends_only_its_session(new_rig: Callable[..., Rig]) -> None:
+def test_a_bug_in_a_plan_ends_only_its_connection(new_rig: Callable[..., Rig]) -> None:
     def admit(*_arguments: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    session = new_connection()
-    session.plans.make(12, 4).admit = admit  # type: ignore[assignment]  # that is the point
-    rig = new_rig(session=session)
+    connection = new_connection()
+    connection.plans.make(12, 4).admit = admit  # type: ignore[assignment]  # that is the point
+    rig = new_rig(connection=connection)
     with capture_logs() as logged:
         rig.pass_on(ping(), rig.client, rig.broker)
     assert rig.ends == [(CloseReason.INTERNAL_ERROR, "ZeroDivisionError: a bug")]

@@ -43,13 +43,13 @@ def fetch(number: int, version: int, replica_id: int | None, max_bytes: int = QU
 
 
 def playbook(user: str, brokers: frozenset[str] | None = KAFKA, table_: QuotaTable | None = None) -> Playbook:
-    session = new_connection(table_ or table(), brokers=brokers)
-    session.client.become(user)
-    return Playbook(session=session)
+    connection = new_connection(table_ or table(), brokers=brokers)
+    connection.client.become(user)
+    return Playbook(connection=connection)
 
 
 def charged(play: Playbook) -> float:
-    budgets: list[Budget] = list(play.session.quotas.fetch)
+    budgets: list[Budget] = list(play.connection.quotas.fetch)
     return sum(budget.charged for budget in budgets)
 
 
@@ -94,10 +94,10 @@ def test_replica_fetches_are_exempt_only_under_a_brokers_principal() -> None:
         play.relays(fetch(1, 17, 2), fetched(1, 100, version=17))
         assert charged(play) > 0
         before = charged(play)
-        play.session.client.become("kafka")
+        play.connection.client.become("kafka")
         play.relays(fetch(2, 17, 2), fetched(2, 100, version=17))
         assert charged(play) == before
-        play.session.client.become("mallory")
+        play.connection.client.become("mallory")
         play.relays(fetch(3, 17, 2), fetched(3, 100, version=17))
         assert charged(play) > before
 
@@ -108,19 +108,19 @@ def test_a_replica_fetch_before_the_login_is_not_believed() -> None:
     """
     topic, throttled = "t", ConfigKey(ResourceType.TOPIC, "t", Role.LEADER.replicas_key)
     quotas = ReplicationQuotas(ReplicationThrottles({throttled: "*"}))
-    session = new_connection(node_id=1, brokers=frozenset())
-    session.state_of(ReplicaFetches).fetcher = ReplicaFetcher(Replication(quotas), 1)
-    session.plans.identities.behind_sasl.add(1)
+    connection = new_connection(node_id=1, brokers=frozenset())
+    connection.state_of(ReplicaFetches).fetcher = ReplicaFetcher(Replication(quotas), 1)
+    connection.plans.identities.behind_sasl.add(1)
     named = FetchRequest.FetchTopic(
         topic=topic, partitions=[FetchRequest.FetchPartition(partition=0, fetch_offset=2**62)]
     )
     claimed = request(FetchRequest(replica_id=2, topics=[named]), 12)
-    with Playbook(session=session) as play:
+    with Playbook(connection=connection) as play:
         play.forwards(claimed)
         assert not quotas.progress
         play.wire.to_broker.clear()
         play.returns(fetched(1, 0, version=12))
-        session.client.become("kafka")
+        connection.client.become("kafka")
         play.client(claimed)
         play.wire.to_broker.clear()
         assert list(quotas.progress) == [(topic, 0, 2)]
@@ -146,13 +146,13 @@ def test_a_brokers_fetch_larger_than_the_buffer_counts_as_a_replica_fetch() -> N
     asked = request(FetchRequest(topics=topics), 17)
     assert len(asked) > 2 * 256 * 1024 > REPLICA_FETCH_BYTES
     for user, counted in (("kafka", False), ("mallory", True)):
-        session = new_connection(table(), brokers=KAFKA)
-        session.client.become(user)
-        wire = Wire(session)
+        connection = new_connection(table(), brokers=KAFKA)
+        connection.client.become(user)
+        wire = Wire(connection)
         wire.feed(0, client=asked)
-        assert session.violation is None
+        assert connection.violation is None
         wire.feed(0, broker=fetched(1, 100, version=17))
-        budgets: list[Budget] = list(session.quotas.fetch)
+        budgets: list[Budget] = list(connection.quotas.fetch)
         assert (sum(budget.charged for budget in budgets) > 0) is counted
 
 
@@ -161,4 +161,4 @@ def test_a_broker_s_fetch_whose_tags_cannot_be_is_taken_for_a_consumer_s(tags: b
     asked = framed(request(FetchRequest(max_bytes=QUOTA), 17)[4:-1] + tags)
     with playbook("kafka") as play:
         play.forwards(asked)
-        assert play.session.in_flight[0].ledger is not None, "its response is charged"
+        assert play.connection.in_flight[0].ledger is not None, "its response is charged"

@@ -101,14 +101,14 @@ def _all_good(api_key: ApiKey, *resources: Resource) -> Message:
 
 def test_the_response_waits_until_the_store_has_the_throttles_and_later_requests_wait_too() -> None:
     front = Front(answers=False)
-    with Playbook(session=front.session) as play:
+    with Playbook(connection=front.connection) as play:
         play.client(request(incremental({ONE: [(LEADER_RATE, SET, "5")]}), 1, 1))
         play.to_broker(request(m.MetadataRequest(topics=[]), 1, 1))
         play.broker(response(m.MetadataResponse(), 1, 1))
         play.at(1000)
         play.client(request(describing(BILLS), 1, 2))
         play.silent()
-        assert not front.session.waits_for_turn
+        assert not front.connection.waits_for_turn
         play.wake(lambda: front.admin.waiting.pop()(None))
         play.to_client(response(_all_good(ApiKey.INCREMENTAL_ALTER_CONFIGS, ONE), 1, 1))
         play.to_broker(request(describing(BILLS), 1, 2))
@@ -136,9 +136,9 @@ def test_a_failed_store_fails_the_resources_with_throttles_only() -> None:
 def test_a_client_that_leaves_while_the_store_writes_gets_nothing() -> None:
     front = Front(answers=False)
     front.send(request(incremental({ONE: [(LEADER_RATE, SET, "5")]}), 1))
-    front.session.end(0)
+    front.connection.end(0)
     front.admin.waiting.pop()(None)
-    assert not front.session.waits_for_turn
+    assert not front.connection.waits_for_turn
     assert front.stored == {(ONE, LEADER_RATE): "5"}
 
 
@@ -290,7 +290,7 @@ def test_protected_topics_are_refused_first_also_in_large_requests() -> None:
 
 def test_requests_without_throttles_pass_unchanged() -> None:
     front = Front()
-    with Playbook(session=front.session) as play:
+    with Playbook(connection=front.connection) as play:
         for number, (api_key, version) in enumerate(
             each_version(ApiKey.INCREMENTAL_ALTER_CONFIGS, ApiKey.ALTER_CONFIGS, ApiKey.DESCRIBE_CONFIGS),
             start=1,
@@ -305,7 +305,7 @@ def test_requests_without_throttles_pass_unchanged() -> None:
 
 def test_malformed_requests_reach_the_broker_and_are_counted() -> None:
     front = Front(throttles({(ORDERS, LEADER_REPLICAS): "*"}))
-    with Playbook(session=front.session) as play:
+    with Playbook(connection=front.connection) as play:
         for number, (api_key, version) in enumerate(
             each_version(ApiKey.INCREMENTAL_ALTER_CONFIGS, ApiKey.ALTER_CONFIGS, ApiKey.DESCRIBE_CONFIGS),
             start=1,
@@ -313,7 +313,7 @@ def test_malformed_requests_reach_the_broker_and_are_counted() -> None:
             tags = b"\x00" if request_header_version(api_key, version) == 2 else None
             head = header(api_key, version, number, b"app", tags=tags)
             play.forwards(framed(head + b"\x00\x00\x00\x09" + LEADER_REPLICAS.encode()))
-    assert sum(front.session.counters.requests_unread.values()) == 10
+    assert sum(front.connection.counters.requests_unread.values()) == 10
 
 
 @given(
@@ -341,23 +341,23 @@ def test_any_bytes_in_a_request_end_at_the_broker_or_in_a_response(
     cut = data.draw(st.integers(17, len(frame)))
     front = Front(throttles({(ONE, LEADER_RATE): "5"}))
     front.wire.feed(0, client=framed(bytes(frame[4:cut])))
-    assert front.wire.to_broker or front.wire.to_client or front.session.violation is not None
+    assert front.wire.to_broker or front.wire.to_client or front.connection.violation is not None
 
 
 def test_unknown_versions_are_refused_only_where_weir_keeps_the_throttles() -> None:
     for api_key in (ApiKey.INCREMENTAL_ALTER_CONFIGS, ApiKey.ALTER_CONFIGS, ApiKey.DESCRIBE_CONFIGS):
         frame = unknown_request(api_key, 99)
-        with Playbook(session=Front().session) as play:
+        with Playbook(connection=Front().connection) as play:
             play.client(frame)
             play.violation(CloseReason.REQUEST_VERSION_UNKNOWN, saying="v99")
         for keeper in ("brokers", None):
-            with Playbook(session=Front(keeper=keeper).session) as play:
+            with Playbook(connection=Front(keeper=keeper).connection) as play:
                 play.forwards(frame)
 
 
 def test_throttles_that_brokers_keep_pass_and_are_read_again() -> None:
     front = Front(keeper="brokers")
-    with Playbook(session=front.session) as play:
+    with Playbook(connection=front.connection) as play:
         for number, (api_key, version) in enumerate(
             each_version(ApiKey.INCREMENTAL_ALTER_CONFIGS, ApiKey.ALTER_CONFIGS), start=1
         ):
@@ -376,7 +376,7 @@ def test_throttles_that_brokers_keep_pass_and_are_read_again() -> None:
 def test_alterations_of_other_configurations_cause_no_reading_of_the_brokers_throttles() -> None:
     """Each reading asks all brokers for all topics, and any client may send such a request."""
     front = Front(keeper="brokers")
-    with Playbook(session=front.session) as play:
+    with Playbook(connection=front.connection) as play:
         asked = incremental({ONE: [("log.retention.ms", SET, "5")]})
         answered = response(_all_good(ApiKey.INCREMENTAL_ALTER_CONFIGS, ONE), 1, 1)
         play.relays(kio_request(asked, 1, 1), answered)

@@ -64,9 +64,9 @@ def test_a_broker_is_a_principal_of_super_users_at_a_replication_listener() -> N
 @pytest.mark.parametrize(("key", "version"), CASES, ids=lambda value: str(value))
 def test_responses_with_addresses_pass_unchanged_between_brokers(key: ApiKey, version: int) -> None:
     asked = m.ProduceRequest(acks=1) if key == ApiKey.PRODUCE else request_type(key)()
-    with Playbook(session=connection()) as play:
+    with Playbook(connection=connection()) as play:
         play.relays(request(asked, version), response(sample(response_type(key), version), version))
-        assert play.session.addresses.address_book.nodes == {}
+        assert play.connection.addresses.address_book.nodes == {}
 
 
 @in_one_test
@@ -78,13 +78,13 @@ def test_api_versions_pass_unchanged_between_brokers(version: int) -> None:
     ]
     told += [entry(api_key=int(ApiKey.ENVELOPE), max_version=NEWER), entry(api_key=1234, max_version=NEWER)]
     told += [entry(api_key=int(ApiKey.PRODUCE), max_version=NEWER)]
-    with Playbook(session=connection()) as play:
+    with Playbook(connection=connection()) as play:
         for number in (1, 2):
             answer = response(m.ApiVersionsResponse(api_keys=told), version, number)
             play.relays(request(m.ApiVersionsRequest(), version, number), answer)
-        assert play.session.plans.broker is not None
-        assert play.session.plans.broker[1234].max == NEWER
-        assert play.session.plans.replication
+        assert play.connection.plans.broker is not None
+        assert play.connection.plans.broker[1234].max == NEWER
+        assert play.connection.plans.replication
 
 
 @in_one_test
@@ -94,20 +94,20 @@ def test_api_versions_pass_unchanged_between_brokers(version: int) -> None:
     ids=lambda key: key.name,
 )
 def test_versions_that_weir_cannot_read_pass_for_brokers_only(key: ApiKey) -> None:
-    with Playbook(session=connection()) as play:
+    with Playbook(connection=connection()) as play:
         play.relays(unknown_request(int(key), NEWER), unknown_response())
-    with Playbook(session=connection("mallory")) as play:
+    with Playbook(connection=connection("mallory")) as play:
         play.client(unknown_request(int(key), NEWER))
         play.violation(CloseReason.REQUEST_VERSION_UNKNOWN)
 
 
 def test_envelopes_pass_for_brokers_only() -> None:
     envelope = request(m.EnvelopeRequest(request_data=b"request", client_host_address=b"\x7f\x00\x00\x01"), 0)
-    with Playbook(session=connection()) as play:
+    with Playbook(connection=connection()) as play:
         play.relays(envelope, response(m.EnvelopeResponse(response_data=b"response"), 0))
-        assert play.session.plans[ApiKey.ENVELOPE, 0].requests == 1
+        assert play.connection.plans[ApiKey.ENVELOPE, 0].requests == 1
     for user, brokers in (("mallory", KAFKA), ("kafka", None)):
-        with Playbook(session=connection(user, brokers)) as play:
+        with Playbook(connection=connection(user, brokers)) as play:
             play.client(envelope)
             play.violation(CloseReason.REQUEST_VERSION_UNKNOWN)
 
@@ -116,7 +116,7 @@ def test_brokers_change_protected_topics_at_replication_listeners() -> None:
     created = m.CreateTopicsRequest(
         topics=[m.CreateTopicsRequest.CreatableTopic(name=OURS, num_partitions=1, replication_factor=1)]
     )
-    with Playbook(session=connection()) as play:
+    with Playbook(connection=connection()) as play:
         play.relays(request(created, 5), response(m.CreateTopicsResponse(), 5))
 
 
@@ -128,6 +128,6 @@ def test_metadata_that_a_query_answers_has_the_brokers_addresses_as_told() -> No
     node = m.MetadataResponse.MetadataResponseBroker(node_id=7, host="kafka-7", port=9093)
     topic = m.MetadataResponse.MetadataResponseTopic(error_code=3, name="new")
     answer = m.MetadataResponse(brokers=[node], topics=[topic])
-    with Playbook(session=connection("mallory", table=MUTATIONS)) as play:
+    with Playbook(connection=connection("mallory", table=MUTATIONS)) as play:
         play.relays(request(asked, 9), response(answer, 9))
-        assert play.session.addresses.address_book.nodes == {}
+        assert play.connection.addresses.address_book.nodes == {}

@@ -87,11 +87,11 @@ class Looks:
         look = extra(plan_of(api_key, version), cost)
         assert look is not None
         self._look = look
-        self._session = new_connection(quota_table())
+        self._connection = new_connection(quota_table())
 
     def us(self, frame: bytearray, end: int | None = None) -> float:
         data = bytearray(b"before" + frame[:end] + b"\xff" * 64)
-        return self._look(self._session, data, 6, 6 + len(frame[:end]))
+        return self._look(self._connection, data, 6, 6 + len(frame[:end]))
 
 
 def produced_us(version: int, frame: bytearray, end: int | None = None) -> float:
@@ -283,16 +283,16 @@ def test_scanning_request_features_accepts_any_bytes(api_key: int, version: int,
         assert 0.0 <= looks.us(frame, end) < 1e9
 
 
-# In a session
+# In a connection
 
 
-def test_a_session_charges_the_scanned_request_features() -> None:
+def test_a_connection_charges_the_scanned_request_features() -> None:
     batch, kb = packed("gzip")
-    session = timed(costs_=costs({"Produce": COST, "Fetch": FETCH_COST}))
-    wire = Wire(session)
+    connection = timed(costs_=costs({"Produce": COST, "Fetch": FETCH_COST}))
+    wire = Wire(connection)
     wire.feed(0, client=bytes(produce(3, [batch, batch], acks=-1)))
-    session.end(0)
-    assert charged_us(session) == pytest.approx(ACKS_US + PARTITION_US + 2 * GZIP_US * kb, abs=0.01)
+    connection.end(0)
+    assert charged_us(connection) == pytest.approx(ACKS_US + PARTITION_US + 2 * GZIP_US * kb, abs=0.01)
     assert EACH_US not in (COST.us, FETCH_COST.us)
 
 

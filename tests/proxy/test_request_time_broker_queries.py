@@ -52,8 +52,8 @@ def questions(count: int, *, again: bool = False) -> BrokerQuery:
     return None if again else DeleteTopicsResponse(responses=[result])
 
 
-def session_of(count: int, *, again: bool = False) -> Connection:
-    """A session in which DeleteTopics is a query of so many questions; if `again`, before it goes on."""
+def connection_of(count: int, *, again: bool = False) -> Connection:
+    """A connection in which DeleteTopics is a query of so many questions; if `again`, before it goes on."""
     plans = Plans(Counters(), costs=COSTS)
     plan = plans.make(20, VERSION)
     begun = False
@@ -86,28 +86,28 @@ def reported(frame: bytes, throttle_ms: int) -> bytes:
 
 def test_a_request_with_broker_queries_costs_only_the_queries() -> None:
     each = 100 + length_of(told(7))  # 1000 µs per kB
-    with Playbook(session=session_of(2)) as play:
+    with Playbook(connection=connection_of(2)) as play:
         play.client(delete(7))
         play.to_broker(question(7, 0))
-        assert charged_us(play.session) == 0
+        assert charged_us(play.connection) == 0
         play.broker(told(7))
         play.to_broker(question(7, 1))
-        assert charged_us(play.session) == each
+        assert charged_us(play.connection) == each
         play.returns(told(7), told=deleted(7))
-        assert charged_us(play.session) == 2 * each
+        assert charged_us(play.connection) == 2 * each
 
 
 def test_a_response_after_broker_queries_has_the_remaining_throttle_time() -> None:
-    session = session_of(2)
-    spend(session, LIMIT_US - length_of(told(7)) - 50)  # the first question is 50 µs too many
-    with Playbook(session=session) as play:
+    connection = connection_of(2)
+    spend(connection, LIMIT_US - length_of(told(7)) - 50)  # the first question is 50 µs too many
+    with Playbook(connection=connection) as play:
         play.client(delete(7), ping(8))
         play.to_broker(question(7, 0))
         play.broker(told(7))
         play.to_broker(question(7, 1))
         play.muted_until(500)
         play.at(400)
-        put_in_force(session.quotas, time_table(1.0))  # the second is not
+        put_in_force(connection.quotas, time_table(1.0))  # the second is not
         play.returns(told(7), told=reported(deleted(7), 100))
         play.at(500)
         play.to_broker(ping(8))
@@ -115,37 +115,37 @@ def test_a_response_after_broker_queries_has_the_remaining_throttle_time() -> No
 
 
 def test_a_local_response_without_broker_queries_costs_as_its_request() -> None:
-    session = session_of(0)
-    spend(session)
-    with Playbook(session=session) as play:
+    connection = connection_of(0)
+    spend(connection)
+    with Playbook(connection=connection) as play:
         play.client(delete(7))
         play.to_client(reported(deleted(7), 70))  # 7 µs are 0.07 s over
         play.muted_until(70)
-        assert charged_us(session) == LIMIT_US + 7
+        assert charged_us(connection) == LIMIT_US + 7
 
 
 def test_informative_broker_queries_are_charged_beside_the_request() -> None:
-    session = session_of(1, again=True)
-    with Playbook(session=session) as play:
+    connection = connection_of(1, again=True)
+    with Playbook(connection=connection) as play:
         play.client(delete(7))
         play.to_broker(question(7, 0))
         play.broker(told(7))
         play.to_broker(delete(7))
-        assert charged_us(session) == 100 + length_of(told(7))
+        assert charged_us(connection) == 100 + length_of(told(7))
         play.returns(deleted(7))
-        assert charged_us(session) == 107 + length_of(told(7))
+        assert charged_us(connection) == 107 + length_of(told(7))
 
 
 @pytest.mark.parametrize("answered", [0, 1])
 def test_broker_queries_of_a_closed_connection_are_charged(answered: int) -> None:
     """Else clients would close before the answer."""
-    session = session_of(2)
-    wire = Wire(session)
+    connection = connection_of(2)
+    wire = Wire(connection)
     wire.feed(0, client=delete(7))
     for _question in range(answered):
         wire.feed(0, broker=told(7))
-    session.end(0)
-    assert charged_us(session) == 100 * (answered + 1) + answered * length_of(told(7))
+    connection.end(0)
+    assert charged_us(connection) == 100 * (answered + 1) + answered * length_of(told(7))
 
 
 @pytest.mark.parametrize("mutation", [Create((Topic("new", 3),)), Grow((("old", 9),)), Delete(("old",))])
@@ -166,52 +166,52 @@ def test_mutations_are_charged_each_broker_query(mutation: Any, mutation_rate: f
 
 
 def managed(quota_admin: Managed) -> Connection:
-    session = timed(manages_quotas=True)
-    session.quota_admin, session.client.peer = quota_admin, "10.9.8.7:4711"
-    return session
+    connection = timed(manages_quotas=True)
+    connection.quota_admin, connection.client.peer = quota_admin, "10.9.8.7:4711"
+    return connection
 
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_describeclientquotas_costs_as_much_as_at_a_broker(version: int) -> None:
     """And its question whether the broker takes the client besides: 50 µs each."""
-    session = managed(Managed(QuotaTable()))
-    spend(session, LIMIT_US - EACH_US)
-    wire = Wire(session)
+    connection = managed(Managed(QuotaTable()))
+    spend(connection, LIMIT_US - EACH_US)
+    wire = Wire(connection)
     wire.feed(0, client=request(describe(), version))
     assert bytes(wire.to_broker) == request(MetadataRequest(topics=[]), 1)
     wire.feed(0, broker=response(MetadataResponse(), 1))
-    assert charged_us(session) == LIMIT_US + EACH_US
+    assert charged_us(connection) == LIMIT_US + EACH_US
     answer = body_of(bytes(wire.to_client), DescribeClientQuotasResponse, version)
     assert (answer.error_code, answer.throttle_time_ms) == (0, 500)
-    assert session.throttled_until_ms == 500
+    assert connection.throttled_until_ms == 500
 
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_denied_client_quota_requests_are_charged_request_time(version: int) -> None:
-    session = managed(Managed(denies="you may not"))
-    spend(session)
-    wire = Wire(session)
+    connection = managed(Managed(denies="you may not"))
+    spend(connection)
+    wire = Wire(connection)
     wire.feed(0, client=request(describe(), version))
     answer = body_of(bytes(wire.to_client), DescribeClientQuotasResponse, version)
     assert (answer.error_code, answer.throttle_time_ms) == (31, 500)
-    assert charged_us(session) == LIMIT_US + EACH_US
+    assert charged_us(connection) == LIMIT_US + EACH_US
 
 
 def test_a_deferred_response_has_the_remaining_throttle_time() -> None:
     quota_admin = Managed(answers=False)
-    session = managed(quota_admin)
-    spend(session, LIMIT_US - EACH_US)
-    wire = Wire(session)
+    connection = managed(quota_admin)
+    spend(connection, LIMIT_US - EACH_US)
+    wire = Wire(connection)
     wire.feed(0, client=request(alter(entry({"client-id": "x"}, {"producer_byte_rate": 1.0})), 1) + ping(2))
     wire.feed(0, broker=response(MetadataResponse(), 1))
-    assert session.throttled_until_ms == 500
+    assert connection.throttled_until_ms == 500
     wire.feed(300)
     (done,) = quota_admin.waiting
-    session.clock.now_us = 300_000
+    connection.clock.now_us = 300_000
     done(None)
-    (answer,) = session.effects.to_client
+    (answer,) = connection.effects.to_client
     assert body_of(bytes(answer), AlterClientQuotasResponse, 1).throttle_time_ms == 200
-    assert charged_us(session) == LIMIT_US + EACH_US
+    assert charged_us(connection) == LIMIT_US + EACH_US
 
 
 # Uplift
@@ -223,30 +223,30 @@ def test_uplifted_requests_are_charged_once_and_have_the_throttle_time(
     release: tuple[int, ...], key: int, version: int
 ) -> None:
     broker = broker_of(release)
-    session = timed(broker=broker, uplift=True)
-    spend(session)
-    wire = Wire(session)
+    connection = timed(broker=broker, uplift=True)
+    spend(connection)
+    wire = Wire(connection)
     wire.feed(0, client=request(request_type(key)(), version))
     (asked,) = split(bytes(wire.to_broker))
     head = head_of(asked)
     assert head.version == broker[key].max
     wire.feed(0, broker=response(response_type(key)(), head.version))
-    assert charged_us(session) == LIMIT_US + EACH_US
-    assert session.throttled_until_ms == 500
+    assert charged_us(connection) == LIMIT_US + EACH_US
+    assert connection.throttled_until_ms == 500
     answer: Any = body_of(bytes(wire.to_client), response_type(key), version)
     assert answer.throttle_time_ms == 500
 
 
 def test_the_throttle_of_a_broker_query_delays_the_response() -> None:
     """The broker's vouching is charged when it comes; what it was for is answered after the wait."""
-    session = managed(Managed(QuotaTable()))
-    spend(session)
-    wire = Wire(session)
+    connection = managed(Managed(QuotaTable()))
+    spend(connection)
+    wire = Wire(connection)
     wire.exchange(0, request(describe(), 1), response(MetadataResponse(), 1))
-    assert session.throttled_until_ms == 500
+    assert connection.throttled_until_ms == 500
     wire.feed(499)
     assert not wire.to_client
     wire.feed(500)
     answer = body_of(bytes(wire.to_client), DescribeClientQuotasResponse, 1)
     assert (answer.error_code, answer.throttle_time_ms) == (0, 500)
-    assert charged_us(session) == LIMIT_US + 2 * EACH_US
+    assert charged_us(connection) == LIMIT_US + 2 * EACH_US

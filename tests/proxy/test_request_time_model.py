@@ -150,19 +150,19 @@ class Model:
 def test_request_time_charges_and_throttles_equal_a_model(steps: list[Step], limit: float) -> None:
     quotas = BrokerQuotas.create(time_table(limit))
     model, now_us, forwarded_us = Model(limit), 1_000_000, 0
-    session, muted_until_ms = timed(quotas=quotas, costs_=COSTS), 0
-    wire, begun = Wire(session), False
+    connection, muted_until_ms = timed(quotas=quotas, costs_=COSTS), 0
+    wire, begun = Wire(connection), False
 
     def feed(client: bytes = b"", broker: bytes = b"") -> None:
-        session.clock.now_us = now_us
+        connection.clock.now_us = now_us
         wire.feed(now_us // 1000, client=client, broker=broker)
 
     for step in steps:
         now_us += step.pause_us
         if step.anew:
-            session.end(now_us // 1000)
-            session, muted_until_ms = timed(quotas=quotas, costs_=COSTS), 0
-            wire, begun = Wire(session), False
+            connection.end(now_us // 1000)
+            connection, muted_until_ms = timed(quotas=quotas, costs_=COSTS), 0
+            wire, begun = Wire(connection), False
         asked, answered = exchange(step)
         if not begun and step.kind not in ("of others", "unanswered"):
             muted_until_ms = max(model.budget.throttled_until_ms, muted_until_ms)
@@ -170,7 +170,7 @@ def test_request_time_charges_and_throttles_equal_a_model(steps: list[Step], lim
         feed(client=asked)
         if muted_until_ms > now_us // 1000:
             assert not wire.to_broker
-            assert session.throttled_until_ms == muted_until_ms
+            assert connection.throttled_until_ms == muted_until_ms
             now_us = muted_until_ms * 1000
             feed()
         assert bytes(wire.to_broker) == asked
@@ -182,10 +182,10 @@ def test_request_time_charges_and_throttles_equal_a_model(steps: list[Step], lim
             throttle_ms = model.charge(cost_us(step.kind, asked, answered, gap_us), now_us // 1000)
             if throttle_ms:
                 muted_until_ms = max(muted_until_ms, now_us // 1000 + throttle_ms)
-                assert session.throttled_until_ms == muted_until_ms
-        assert session.throttled_until_ms <= max(muted_until_ms, 0)
-        assert session.idle
-    assert abs(charged_us(session) - model.total_us) < 0.001
+                assert connection.throttled_until_ms == muted_until_ms
+        assert connection.throttled_until_ms <= max(muted_until_ms, 0)
+        assert connection.idle
+    assert abs(charged_us(connection) - model.total_us) < 0.001
     if model.total_us:
         (budget,) = quotas.request
         assert budget.throttled == model.budget.throttled
@@ -204,8 +204,8 @@ TIMED: Final = {
 def talk(
     script: list[Exchange], cuts: Any, table: QuotaTable, **kwargs: Any
 ) -> tuple[dict[str, Any], Connection]:
-    session = timed(table, VARIOUS, **kwargs)
-    return Conversation(script, cuts, session).run(), session
+    connection = timed(table, VARIOUS, **kwargs)
+    return Conversation(script, cuts, connection).run(), connection
 
 
 def as_asked(stream: object) -> list[bytes]:
@@ -226,9 +226,9 @@ def _as_asked(frame: bytes) -> bytes:
     return frame[:through_client_id] + request(lowered, version)
 
 
-def charged(session: Connection, *, shadow: bool = False) -> dict[str, float]:
+def charged(connection: Connection, *, shadow: bool = False) -> dict[str, float]:
     """By client-id, in µs."""
-    quotas = session.quotas.request.shadow if shadow else session.quotas.request
+    quotas = connection.quotas.request.shadow if shadow else connection.quotas.request
     assert quotas is not None
     return {budget.tags.client_id: round(budget.charged * 10_000, 6) for budget in quotas}
 
@@ -284,14 +284,14 @@ def test_request_time_is_charged_once_while_quotas_appear_and_vanish(
         "shadow": QuotaTable(None, TIMED),
         "with bandwidth": QuotaTable({**TABLE.values, **TIMED}),
     }
-    session = timed(tables["off"], VARIOUS, hold=hold, buffer_bytes=SMALL_BYTES)
+    connection = timed(tables["off"], VARIOUS, hold=hold, buffer_bytes=SMALL_BYTES)
 
     def changing() -> Any:
         for number, size in enumerate(cut(cuts)):
-            put_in_force(session.quotas, tables[changes[number % len(changes)]])
+            put_in_force(connection.quotas, tables[changes[number % len(changes)]])
             yield size
 
-    outcome = Conversation(script, changing(), session).run()
+    outcome = Conversation(script, changing(), connection).run()
     plain = Conversation(script, whole(), new_connection()).run()
     always, other = talk(script, whole(), QuotaTable(TIMED))
     assert outcome["violation"] is None
@@ -304,7 +304,7 @@ def test_request_time_is_charged_once_while_quotas_appear_and_vanish(
     assert isinstance(untold, bytes)
     assert len(told) == len(untold)
     most = charged(other)
-    both = charged(session), charged(session, shadow=True)
+    both = charged(connection), charged(connection, shadow=True)
     for client_id, us in most.items():
         assert sum(part.get(client_id, 0.0) for part in both) <= us + 0.001
     if set(changes) == {"off"}:

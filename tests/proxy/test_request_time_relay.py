@@ -22,8 +22,8 @@ def pair(request: pytest.FixtureRequest) -> NewPair:
 @pytest.fixture
 def rig(pair: NewPair) -> Iterator[Rig]:
     """A client that may use 1000 µs in ten seconds, 50 µs for each request."""
-    made = Rig(session=timed(), pair=pair)
-    made.session.clock = made.reactor.clock
+    made = Rig(connection=timed(), pair=pair)
+    made.connection.clock = made.reactor.clock
     yield made
     made.close()
 
@@ -34,7 +34,7 @@ def answer(rig: Rig, frames: list[bytes]) -> None:
 
 
 def test_a_client_near_its_limit_continues_right_after_each_response(rig: Rig) -> None:
-    spend(rig.session, LIMIT_US * 0.6)
+    spend(rig.connection, LIMIT_US * 0.6)
     for number in range(3):
         rig.send(rig.client, ping(number))
         rig.turn(3)
@@ -56,23 +56,23 @@ def test_requests_to_a_broker_that_closed_are_charged_request_time(rig: Rig) -> 
     rig.turn(3)
     rig.broker.close()
     assert rig.end() is not None
-    assert charged_us(rig.session) == 5 * EACH_US
+    assert charged_us(rig.connection) == 5 * EACH_US
 
 
 def test_a_removed_request_time_quota_neither_shortens_nor_stalls_a_throttle(rig: Rig) -> None:
-    spend(rig.session, LIMIT_US)
-    rig.session.client.first_request_seen = True
+    spend(rig.connection, LIMIT_US)
+    rig.connection.client.first_request_seen = True
     rig.send(rig.client, ping(1) + ping(2))
     rig.turn(3)
     answer(rig, split(rig.take(rig.broker)))
     rig.turn(3)
     assert rig.take(rig.client) == pong(1, 500)
-    put_in_force(rig.session.quotas, QuotaTable())
+    put_in_force(rig.connection.quotas, QuotaTable())
     rig.until(499)
     assert rig.take(rig.broker) == b""
     rig.until(500)
     assert rig.take(rig.broker) == ping(2)
-    put_in_force(rig.session.quotas, time_table())
+    put_in_force(rig.connection.quotas, time_table())
     answer(rig, [ping(2)])
     rig.turn(3)
     assert rig.take(rig.client) == pong(2)

@@ -19,7 +19,7 @@ def test_bytes_that_arrive_while_the_end_of_a_request_is_held_wait_for_the_end_o
     new_rig: Callable[..., Rig], cut: int, acks: int
 ) -> None:
     """A client that sent the last byte by itself went around the rate of a topic."""
-    rig = new_rig(session=new_connection(quotas=exceeded(60_000), buffer_bytes=SMALL_BUFFER))
+    rig = new_rig(connection=new_connection(quotas=exceeded(60_000), buffer_bytes=SMALL_BUFFER))
     rig.until(1000)
     asked = produce_to(acks=acks, b=20_000, a=200)
     for part in (asked[:9000], asked[9000:-cut]):

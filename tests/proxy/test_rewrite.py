@@ -125,7 +125,7 @@ def test_broker_addresses_become_weirs_and_all_other_bytes_stay(
             ask(play, message, version, correlation_id)
             play.broker(response(with_nodes(message, version, nodes), version, correlation_id))
             play.to_client(response(with_nodes(message, version, ours(nodes)), version, correlation_id))
-        assert play.session.addresses.address_book.nodes == nodes
+        assert play.connection.addresses.address_book.nodes == nodes
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -135,7 +135,7 @@ def test_controllers_in_describecluster_keep_their_addresses(version: int) -> No
     with Playbook() as play:
         ask(play, DescribeClusterResponse, version)
         play.returns(response(told, version))
-        assert play.session.addresses.address_book.nodes == {}
+        assert play.connection.addresses.address_book.nodes == {}
 
 
 def kio_reads(message: type[Message], version: int, body: bytes) -> Any:
@@ -244,12 +244,12 @@ def test_a_response_with_more_brokers_than_clusters_have_ends_its_connection(
     message: type[Message], version: int
 ) -> None:
     for count, reason in ((2_000, None), (2_001, CloseReason.RESPONSE_MALFORMED)):
-        session = new_connection()
-        wire = Wire(session)
+        connection = new_connection()
+        wire = Wire(connection)
         wire.feed(0, client=request(REQUESTS[message](), version, 1))
         nodes = {node_id: Address("b", 9092) for node_id in range(count)}
         wire.feed(0, broker=response(with_nodes(message, version, nodes), version, 1))
-        assert (session.violation and session.violation.reason) == reason
+        assert (connection.violation and connection.violation.reason) == reason
 
 
 @pytest.mark.parametrize(
@@ -379,13 +379,13 @@ def test_addresses_behind_many_topics_are_masked_over_several_turns(
     topic = type(value.responses[0])()
     value.responses, value.unknown_tagged_fields = [topic] * topics, ()
     answer = response(value, version)
-    session = new_connection()
-    with Playbook(session=session) as play:
+    connection = new_connection()
+    with Playbook(connection=connection) as play:
         ask(play, message, version)
-        consumed = in_turns(session, session.broker_end, answer)
-        check_masked(answer, b"".join(session.effects.to_client), message, version)
+        consumed = in_turns(connection, connection.broker_end, answer)
+        check_masked(answer, b"".join(connection.effects.to_client), message, version)
         assert max(consumed) < EMPTY_TOPIC_BYTES * SCANNED_ELEMENTS + 500
-        session.effects.to_client.clear()
+        connection.effects.to_client.clear()
 
 
 @pytest.mark.parametrize("message", [ProduceResponse, FetchResponse])
@@ -393,13 +393,13 @@ def test_many_tagged_fields_are_searched_for_addresses_over_several_turns(messag
     version = schema_of(message).versions.max
     body = codec(message, version).encode(message())[:-1] + b"\xff\xff\x03" + b"\x05\x00" * 0xFFFF
     answer = response_frame(schema_of(message).api_key, version, body)
-    session = new_connection()
-    with Playbook(session=session) as play:
+    connection = new_connection()
+    with Playbook(connection=connection) as play:
         ask(play, message, version)
-        consumed = in_turns(session, session.broker_end, answer)
-        assert b"".join(session.effects.to_client) == answer
+        consumed = in_turns(connection, connection.broker_end, answer)
+        assert b"".join(connection.effects.to_client) == answer
         assert max(consumed) < 2 * SCANNED_ELEMENTS + 100
-        session.effects.to_client.clear()
+        connection.effects.to_client.clear()
 
 
 @pytest.mark.parametrize("message", [MetadataResponse, DescribeClusterResponse, ApiVersionsResponse])
@@ -414,14 +414,14 @@ def test_a_response_with_more_to_decode_than_a_cluster_has_closes_the_connection
     with Playbook() as play:
         ask(play, message, 0)
         for start in range(0, len(answer), 100_000):
-            if play.session.violation is None:
+            if play.connection.violation is None:
                 play.wire.feed(0, broker=answer[start : start + 100_000])
         play.violation(CloseReason.RESPONSE_MALFORMED, saying="more than")
         assert not play.wire.to_client
 
 
 def test_a_response_too_long_to_be_kept_whole_closes_the_connection() -> None:
-    with Playbook(session=new_connection(buffer_bytes=1000, kept_response_bytes_max=5000)) as play:
+    with Playbook(connection=new_connection(buffer_bytes=1000, kept_response_bytes_max=5000)) as play:
         ask(play, FindCoordinatorResponse, 4)
         play.broker(framed(bytes((0, 0, 0, 1)) + bytes(4997))[:2000])
         play.violation(CloseReason.RESPONSE_LENGTH_WRONG, saying="read whole")
@@ -437,7 +437,7 @@ def test_a_changed_broker_address_is_rewritten_again(version: int) -> None:
             play.to_client(
                 response(with_nodes(MetadataResponse, version, ours(nodes)), version, correlation_id)
             )
-            assert play.session.addresses.address_book.nodes == nodes
+            assert play.connection.addresses.address_book.nodes == nodes
 
 
 def test_clients_of_different_advertised_addresses_get_different_ones() -> None:
@@ -448,8 +448,8 @@ def test_clients_of_different_advertised_addresses_get_different_ones() -> None:
         AdvertisedAddresses("10.0.0.9", first.addresses.address_book),
     )
     nodes = {1: Address("kafka", 9092)}
-    for session, host in ((first, "weir"), (second, "10.0.0.9"), (first, "weir")):
-        with Playbook(session=session) as play:
+    for connection, host in ((first, "weir"), (second, "10.0.0.9"), (first, "weir")):
+        with Playbook(connection=connection) as play:
             ask(play, MetadataResponse, 9)
             play.broker(response(with_nodes(MetadataResponse, 9, nodes), 9))
             play.to_client(response(with_nodes(MetadataResponse, 9, ours(nodes, host)), 9))
@@ -457,21 +457,21 @@ def test_clients_of_different_advertised_addresses_get_different_ones() -> None:
 
 def test_a_cached_rewritten_response_does_not_outlive_a_new_listener() -> None:
     """A node that had no port, and was left out, has one later: the same bytes get another answer."""
-    session = new_connection(ports=PortRange(19093, 19192))
+    connection = new_connection(ports=PortRange(19093, 19192))
     opened: list[int] = []
 
     def refuse(node_id: int, _port: int) -> None:
         if not opened:
             raise OSError("port taken")
 
-    session.addresses.address_book._open_listener = refuse
+    connection.addresses.address_book._open_listener = refuse
     nodes = {1: Address("kafka", 9092)}
-    with Playbook(session=session) as play:
+    with Playbook(connection=connection) as play:
         ask(play, MetadataResponse, 9)
         play.broker(response(with_nodes(MetadataResponse, 9, nodes), 9))
         play.to_client(response(with_nodes(MetadataResponse, 9, {}), 9))
         opened.append(1)
-        session.addresses.address_book.observe(1, nodes[1])  # as discovery does every 30 s
+        connection.addresses.address_book.observe(1, nodes[1])  # as discovery does every 30 s
         ask(play, MetadataResponse, 9)
         play.broker(response(with_nodes(MetadataResponse, 9, nodes), 9))
         play.to_client(response(with_nodes(MetadataResponse, 9, ours(nodes)), 9))

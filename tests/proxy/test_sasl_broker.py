@@ -103,23 +103,23 @@ class Client:
 
 
 def charged(seed: int) -> tuple[dict[str, float], SaslBroker, bool]:
-    """What was charged to each user, what the broker says, and whether the session was ended by Weir."""
+    """What was charged to each user, what the broker says, and whether the connection was ended by Weir."""
     random = Random(seed)
     broker, client = SaslBroker(random=random), Client(random)
     identities = Identities(IdentityRules(hidden=KERBEROS, unknown_owner="tokens"))
     wire = Wire(new_connection(LAVISH, plans=Plans(Counters(), identities=identities)))
     for piece in client.pieces():
         wire.feed(0, client=piece)
-        while wire.to_broker and not broker.closed and wire.session.violation is None:
+        while wire.to_broker and not broker.closed and wire.connection.violation is None:
             asked = bytes(wire.to_broker)
             wire.to_broker.clear()
             answers, size = broker.feed(asked), random.choice((7, 1 << 20))
             for at in range(0, len(answers), size):
                 wire.feed(0, broker=answers[at : at + size])
-        if broker.closed or wire.session.violation is not None:
+        if broker.closed or wire.connection.violation is not None:
             break
-    ended = wire.session.violation is not None
-    return {budget.tags.user: budget.charged for budget in wire.session.quotas.produce}, broker, ended
+    ended = wire.connection.violation is not None
+    return {budget.tags.user: budget.charged for budget in wire.connection.quotas.produce}, broker, ended
 
 
 @pytest.mark.parametrize("first", range(0, 1000, 100))

@@ -539,7 +539,7 @@ async def test_a_client_still_connecting_when_weir_stops_is_counted(
 
 
 @staged()
-async def test_both_connections_of_a_session_use_tcp_keepalive(stage: Stage) -> None:
+async def test_both_sockets_of_a_connection_use_tcp_keepalive(stage: Stage) -> None:
     """Half-open connections end by keepalive, within minutes."""
     client = await stage.connect(0)
     assert await client.ask(PING) == PONG

@@ -35,22 +35,22 @@ def shadowed(table: QuotaTable) -> QuotaTable:
     return QuotaTable(None, table.values)
 
 
-def shadow_of(session: Connection, key: str) -> Budget:
-    (budget,) = getattr(session.quotas, key).shadow
+def shadow_of(connection: Connection, key: str) -> Budget:
+    (budget,) = getattr(connection.quotas, key).shadow
     return budget  # type: ignore[no-any-return]  # of a ClientQuotas
 
 
 # Bandwidth
 
 
-def test_a_change_between_shadow_and_enforced_reaches_an_open_session() -> None:
+def test_a_change_between_shadow_and_enforced_reaches_an_open_connection() -> None:
     with Playbook(shadowed(quota_table(produce=1000))) as play:
         play.forwards(produce(1, 9000))
-        put_in_force(play.session.quotas, quota_table(produce=1000))
+        put_in_force(play.connection.quotas, quota_table(produce=1000))
         play.client(produce(2, 2000))  # 11 s' worth in all
         play.to_broker(produce(2, 2000))
         play.muted_until(1000)
-        put_in_force(play.session.quotas, shadowed(quota_table(produce=1000)))
+        put_in_force(play.connection.quotas, shadowed(quota_table(produce=1000)))
         play.at(1000)
         play.forwards(produce(3, 9000))
 
@@ -60,11 +60,11 @@ def test_a_change_between_shadow_and_enforced_reaches_an_open_session() -> None:
 
 def test_enforced_and_shadow_request_time_are_both_charged() -> None:
     table = QuotaTable(time_table().values, time_table(LIMIT / 2).values)
-    with Playbook(session=timed(table)) as play:
-        spend(play.session)
+    with Playbook(connection=timed(table)) as play:
+        spend(play.connection)
         play.relays(ping(), pong(), told=pong(throttle_ms=500))
         play.muted_until(500)
-        shadow = shadow_of(play.session, "request")
+        shadow = shadow_of(play.connection, "request")
         assert round(shadow.charged, 9) == percent(LIMIT_US + EACH_US)
         assert shadow.throttled == 2
 
@@ -92,8 +92,8 @@ STORY: Final = st.lists(
 
 class Traffic:
     def __init__(self, table: QuotaTable, buffer_bytes: int) -> None:
-        self.session = new_connection(table, buffer_bytes=buffer_bytes)
-        self.wire = Wire(self.session)
+        self.connection = new_connection(table, buffer_bytes=buffer_bytes)
+        self.wire = Wire(self.connection)
         self.answers: dict[int, bytes] = {}
         self.to_broker = b""
         self._answered = 0
@@ -152,13 +152,17 @@ def test_shadow_quotas_leave_the_wire_unchanged_and_count_as_enforced_ones(
             traffic.do(now_ms, number, step)
         assert shadow.to_broker == plain.to_broker
         assert shadow.wire.to_client == plain.wire.to_client
-        session = shadow.session
-        assert (session.throttled_until_ms, session.held_until_ms, session.state) == (0, 0, State.OPEN)
-        assert (session.violation, session.counters.throttles) == (None, 0)
-        throttled = throttled or enforced.session.counters.throttles > 0
+        connection = shadow.connection
+        assert (connection.throttled_until_ms, connection.held_until_ms, connection.state) == (
+            0,
+            0,
+            State.OPEN,
+        )
+        assert (connection.violation, connection.counters.throttles) == (None, 0)
+        throttled = throttled or enforced.connection.counters.throttles > 0
         for key in () if throttled else ("produce", "fetch", "request"):
-            client_quotas = getattr(enforced.session.quotas, key)
-            counted = next(iter(getattr(session.quotas, key).shadow), None)
+            client_quotas = getattr(enforced.connection.quotas, key)
+            counted = next(iter(getattr(connection.quotas, key).shadow), None)
             assert figures(counted, now_ms) == figures(next(iter(client_quotas), None), now_ms)
 
 
@@ -172,10 +176,10 @@ class Shadowed(Cluster):
         super().__init__(table=table, samples=SAMPLES, strict=strict, controller=Controller())
 
     def send(self, now_ms: int, frame: bytes) -> tuple[bytes, int]:
-        """One request on a connection of its own: the response, and until when the session is mute."""
+        """One request on a connection of its own: the response, and until when the connection is mute."""
         connection = self.connect()
         (told,) = connection.send(now_ms, frame)
-        return told, connection.session.throttled_until_ms
+        return told, connection.connection.throttled_until_ms
 
     @property
     def shadow(self) -> MutationBudget:
@@ -278,4 +282,4 @@ def test_default_quotas_can_be_configured_for_clients_without_a_client_id(length
         frame = framed(frame[4:] + bytes(11_000 - len(frame) + 4))
         wire.feed(0, client=frame)
         assert wire.to_broker == frame
-        assert wire.session.throttled_until_ms == muted_until_ms
+        assert wire.connection.throttled_until_ms == muted_until_ms

@@ -48,7 +48,7 @@ def test_a_share_fetch_over_the_quota_acknowledges_and_acquires_nothing(version:
     records (SharePartition.acquire). Its response is not charged, so that waiting clients wait no longer.
     """
     quotas = throttled_quotas(fetch_s=60)
-    with Playbook(session=new_connection(quotas=quotas, hold=hold)) as play:
+    with Playbook(connection=new_connection(quotas=quotas, hold=hold)) as play:
         for now_ms in (LATER_MS, LATER_MS + TOLD_MS):
             play.at(now_ms).client(asked(1, version))
             play.to_broker(asked(1, version, records=0))
@@ -65,7 +65,7 @@ def test_acquired_records_are_delivered_over_the_quota(version: int) -> None:
     """Version 0 cannot ask for no records. The other one was forwarded before its client was over."""
     quotas = throttled_quotas(fetch_s=0)
     answer = answered(1, version, size=700)
-    with Playbook(session=new_connection(quotas=quotas)) as play:
+    with Playbook(connection=new_connection(quotas=quotas)) as play:
         if version:
             play.forwards(asked(1, version, size=900))
         assert fetch_budget(quotas).charge(70_000, 0) == 60_000
@@ -73,20 +73,20 @@ def test_acquired_records_are_delivered_over_the_quota(version: int) -> None:
             play.forwards(asked(1, version, size=900))
         play.returns(answer, told=answered(1, version, size=700, told_ms=TOLD_MS))
         play.muted_until(TOLD_MS)
-        assert play.session.throttled_by is QuotaKey.CONSUMER_BYTE_RATE
+        assert play.connection.throttled_by is QuotaKey.CONSUMER_BYTE_RATE
         assert fetch_budget(quotas).charged == 70_000 + length_of(answer) - 1
 
 
 def test_parallel_share_fetches_ask_for_one_window_and_then_ever_less() -> None:
     """Each asks for half of what the one before asks for: all of them for less than two windows."""
     quotas = BrokerQuotas.create(quota_table(fetch=RATE))
-    plays = [Playbook(session=new_connection(quotas=quotas)) for _ in range(3)]
+    plays = [Playbook(connection=new_connection(quotas=quotas)) for _ in range(3)]
     window = 10 * RATE
     for play, size in zip(plays, (window, window // 2, window // 4), strict=True):
         play.client(asked(1))
         play.to_broker(asked(1, size=size))
     plays[0].returns(answered(1))
-    plays[1].session.end(0)
+    plays[1].connection.end(0)
     plays[0].at(1000).client(asked(2))  # by then the limit has paid for the response
     plays[0].to_broker(asked(2, size=window // 2))
 

@@ -23,7 +23,7 @@ def smooth_quotas() -> BrokerQuotas:
 
 def test_smooth_pacing_tells_a_producer_its_wait_and_mutes_it_so_long() -> None:
     asked = produce(1, SIZE)
-    with Playbook(session=new_connection(quotas=smooth_quotas())) as play:
+    with Playbook(connection=new_connection(quotas=smooth_quotas())) as play:
         play.forwards(asked)
         play.muted_until(2000)
         play.returns(produced(1), told=produced(1, throttle_ms=2000))
@@ -32,7 +32,7 @@ def test_smooth_pacing_tells_a_producer_its_wait_and_mutes_it_so_long() -> None:
 def test_smooth_pacing_tells_no_more_than_the_cap_and_charges_the_rest_later() -> None:
     quotas = smooth_quotas()
     first, second = produce(1, SIZE), produce(2, RATE)
-    with Playbook(session=new_connection(quotas=quotas, throttle_ms_max=500)) as play:
+    with Playbook(connection=new_connection(quotas=quotas, throttle_ms_max=500)) as play:
         play.forwards(first)
         play.muted_until(500)
         play.returns(produced(1), told=produced(1, throttle_ms=500))
@@ -48,7 +48,7 @@ def test_smooth_pacing_tells_no_more_than_the_cap_and_charges_the_rest_later() -
 def test_a_fetch_over_a_smooth_quota_brings_no_records_on_any_connection() -> None:
     quotas = smooth_quotas()
     assert fetch_budget(quotas).charge(SIZE, 0) == 2000
-    with Playbook(session=new_connection(quotas=quotas)) as play:
+    with Playbook(connection=new_connection(quotas=quotas)) as play:
         play.at(500)
         play.client(fetch(1))
         play.to_broker(least(1))

@@ -205,14 +205,14 @@ def test_the_library_of_a_client_is_read_from_api_versions_and_forwarded_unchang
     frame = hello("librdkafka", "2.5.0")
     with Playbook() as play:
         play.at(0).forwards(frame)
-        assert play.session.client.software == "librdkafka 2.5.0"
+        assert play.connection.client.software == "librdkafka 2.5.0"
 
 
 def test_requests_without_a_readable_library_are_forwarded_and_show_none() -> None:
     for frame in (hello("", "", api_version=2), hello("", ""), hello("x" * 3000, "1")):
         with Playbook() as play:
             play.at(0).forwards(frame)
-            assert play.session.client.software == ""
+            assert play.connection.client.software == ""
 
 
 def test_names_of_libraries_are_bounded_and_have_only_the_allowed_characters() -> None:

@@ -129,7 +129,7 @@ def _converse(rig: Rig, chance: random.Random) -> tuple[object, ...]:
         assert rig.pass_on(answer, rig.broker, rig.client) == answer
     assert rig.reason is None
     assert rig.relay.held_bytes == 0
-    quotas = rig.session.quotas
+    quotas = rig.connection.quotas
     charged = [budget.charged for kind in (quotas.produce, quotas.fetch) for budget in kind]
     assert sum(charged) > sum(sizes)
     return rig.relay.received_bytes, charged

@@ -149,7 +149,7 @@ def test_decrypted_bytes_are_read_without_another_poll() -> None:
     rig = Rig(quota_table(produce=1000), pair=roomy_pair, tls=("client",))
     rig.client.tls.send(produce(1)[:-50])
     rig.turn(2)
-    rig.session.mute(5000, QuotaKey.PRODUCER_BYTE_RATE)
+    rig.connection.mute(5000, QuotaKey.PRODUCER_BYTE_RATE)
     rig.relay._obey()
     rig.client.tls.send(produce(1)[-50:] + ping(2))
     rig.turn(5)

@@ -46,7 +46,7 @@ UNANSWERED: Final = padded(request(ProduceRequest(acks=0), 7, 9), 12_106)
 EMPTY: Final = bare(b"")
 
 
-def session_of(table: QuotaTable | None = None) -> Connection:
+def connection_of(table: QuotaTable | None = None) -> Connection:
     identities = Identities(IdentityRules(hidden="kerberos"))
     return new_connection(table, plans=Plans(Counters(), identities=identities))
 
@@ -60,10 +60,13 @@ def test_the_principal_after_sasl_v0_tokens_is_the_authenticated_user(mechanism:
     with Playbook() as play:
         shake(play, mechanism)
         for token, answer in DIALOGUES[mechanism]:
-            assert play.session.client.user == ANONYMOUS
+            assert play.connection.client.user == ANONYMOUS
             play.relays(bare(token), bare(answer))
-        assert play.session.client.user == "alice"
-        assert (play.session.client.sends_sasl_tokens, play.session.client.sasl_in_progress) == (False, False)
+        assert play.connection.client.user == "alice"
+        assert (play.connection.client.sends_sasl_tokens, play.connection.client.sasl_in_progress) == (
+            False,
+            False,
+        )
         play.relays(PING, PONG)
 
 
@@ -79,7 +82,7 @@ def test_sasl_v0_tokens_cut_anywhere_give_the_same_principal(mechanism: str, cut
             wire.feed(0, client=asked[at : at + cut])
         for at in range(0, len(answered), cut):
             wire.feed(0, broker=answered[at : at + cut])
-    assert (wire.session.violation, wire.session.client.user) == (None, "alice")
+    assert (wire.connection.violation, wire.connection.client.user) == (None, "alice")
     assert wire.to_broker == b"".join(asked for asked, _ in dialogue)
     assert wire.to_client == b"".join(answered for _, answered in dialogue)
 
@@ -91,7 +94,7 @@ def test_requests_do_not_pass_as_sasl_v0_tokens() -> None:
         play.relays(bare(scram_first("alice")), bare(SALT))
         play.forwards(HEAVY)
         play.muted_until(2106)
-        assert play.session.client.exchange is None
+        assert play.connection.client.exchange is None
 
 
 # GSSAPI: the end is not to be seen
@@ -103,20 +106,20 @@ def kerberos(play: Playbook) -> None:
     play.relays(bare(AP_REQ), bare(b"\x60reply"))
     play.relays(EMPTY, bare(WRAPPED))
     play.forwards(bare(WRAPPED))
-    assert play.session.client.user == ANONYMOUS
+    assert play.connection.client.user == ANONYMOUS
 
 
 @pytest.mark.parametrize("cut", first_core([3, 1000, 100_000, 1], 3))
 def test_a_request_sent_with_the_last_token_ends_a_gssapi_exchange(cut: int) -> None:
-    session = session_of(OF_KERBEROS)
-    wire = Wire(session)
+    connection = connection_of(OF_KERBEROS)
+    wire = Wire(connection)
     wire.exchange(0, handshake("GSSAPI", 0), shaken(0, 0))
     wire.exchange(0, bare(AP_REQ), bare(WRAPPED))
     stream = bare(WRAPPED) + request(ApiVersionsRequest(), 0, 5) + UNANSWERED
     for at in range(0, len(stream), cut):
         wire.feed(0, client=stream[at : at + cut])
-    assert session.client.user == "kerberos"
-    assert session.throttled_until_ms == 2106
+    assert connection.client.user == "kerberos"
+    assert connection.throttled_until_ms == 2106
     wire.to_client.clear()
     wire.feed(0, broker=response(ApiVersionsResponse(), 0, 5))
     assert wire.to_client == response(ApiVersionsResponse(), 0, 5)
@@ -132,32 +135,32 @@ def test_a_request_sent_with_the_last_token_ends_a_gssapi_exchange(cut: int) -> 
     ids=["rfc-4121", "rfc-1964", "unknown"],
 )
 def test_a_token_of_a_hidden_mechanism_is_not_taken_for_a_request(token: bytes) -> None:
-    with Playbook(session=session_of()) as play:
+    with Playbook(connection=connection_of()) as play:
         shake(play, "GSSAPI")
         play.relays(bare(AP_REQ), bare(WRAPPED))
         play.relays(bare(token), EMPTY)
-        assert play.session.client.sends_sasl_tokens, "still in the exchange"
-        assert play.session.client.user == ANONYMOUS
+        assert play.connection.client.sends_sasl_tokens, "still in the exchange"
+        assert play.connection.client.user == ANONYMOUS
 
 
 @pytest.mark.parametrize(("api_key", "version"), [(0, 0), (0, 13), (12, 4), (12, 255), (255, 0)])
 def test_any_api_key_and_version_below_256_end_a_hidden_exchange(api_key: int, version: int) -> None:
-    wire = Wire(session_of())
+    wire = Wire(connection_of())
     for asked, answered in ((handshake("GSSAPI", 0), shaken(0, 0)), (bare(AP_REQ), bare(WRAPPED))):
         wire.exchange(0, asked, answered)
     wire.feed(0, client=framed(struct.pack(">hhih", api_key, version, 7, -1)))
-    assert (wire.session.client.sends_sasl_tokens, wire.session.client.user) == (False, "kerberos")
+    assert (wire.connection.client.sends_sasl_tokens, wire.connection.client.user) == (False, "kerberos")
 
 
 def test_uplift_queries_versions_after_the_sasl_exchange() -> None:
     identities = Identities(IdentityRules(hidden="kerberos"))
     with Playbook(
-        session=new_connection(plans=Plans(Counters(), uplift=True, identities=identities))
+        connection=new_connection(plans=Plans(Counters(), uplift=True, identities=identities))
     ) as play:
         kerberos(play)
         play.client(request(HeartbeatRequest(), 2, 7))
         play.to_broker(request(ApiVersionsRequest(), 0, 7))
-        assert play.session.client.user == "kerberos"
+        assert play.connection.client.user == "kerberos"
 
 
 # Lengths
@@ -173,7 +176,7 @@ def test_uplift_queries_versions_after_the_sasl_exchange() -> None:
         (2**31 - 1, CloseReason.REQUEST_TOO_LARGE),
     ],
 )
-def test_sasl_v0_tokens_of_impossible_length_close_the_session(
+def test_sasl_v0_tokens_of_impossible_length_close_the_connection(
     mechanism: str, length: int, reason: CloseReason
 ) -> None:
     with Playbook() as play:
@@ -183,14 +186,14 @@ def test_sasl_v0_tokens_of_impossible_length_close_the_session(
 
 
 def test_a_request_after_sasl_v0_may_be_larger_than_a_token() -> None:
-    wire = Wire(session_of(OF_KERBEROS))
+    wire = Wire(connection_of(OF_KERBEROS))
     for asked, answered in ((handshake("GSSAPI", 0), shaken(0, 0)), (bare(AP_REQ), bare(WRAPPED))):
         wire.exchange(0, asked, answered)
     wire.to_broker.clear()
     large = padded(HEAVY, 3_000_000)
     wire.feed(0, client=bare(WRAPPED) + large)
     assert wire.to_broker == bare(WRAPPED) + large
-    assert wire.session.throttled_until_ms > 0
+    assert wire.connection.throttled_until_ms > 0
 
 
 @pytest.mark.parametrize(
@@ -203,12 +206,14 @@ def test_a_request_after_sasl_v0_may_be_larger_than_a_token() -> None:
         (EMPTY + PONG, CloseReason.RESPONSE_UNEXPECTED),
     ],
 )
-def test_garbage_instead_of_a_sasl_v0_response_closes_the_session(sent: bytes, reason: CloseReason) -> None:
+def test_garbage_instead_of_a_sasl_v0_response_closes_the_connection(
+    sent: bytes, reason: CloseReason
+) -> None:
     wire = Wire(new_connection())
     wire.exchange(0, handshake("PLAIN", 0), shaken(0, 0))
     wire.exchange(0, bare(plain("alice")), sent + bytes(8))
-    assert wire.session.violation is not None
-    assert wire.session.violation.reason is reason
+    assert wire.connection.violation is not None
+    assert wire.connection.violation.reason is reason
 
 
 def test_a_sasl_v0_token_in_flight_is_answered_while_draining() -> None:
@@ -216,7 +221,7 @@ def test_a_sasl_v0_token_in_flight_is_answered_while_draining() -> None:
         shake(play)
         play.forwards(bare(plain("alice")))
         play.drain()
-        assert not play.session.idle
+        assert not play.connection.idle
         play.returns(EMPTY)
         play.closed(CloseReason.DRAINED)
 
@@ -231,21 +236,21 @@ CHUNKS: Final = st.lists(
 
 
 @given(st.sampled_from([*DIALOGUES, "GSSAPI"]), st.lists(st.tuples(CHUNKS, CHUNKS), max_size=4))
-def test_any_bytes_after_handshake_v0_are_relayed_or_end_the_session(
+def test_any_bytes_after_handshake_v0_are_relayed_or_end_the_connection(
     mechanism: str, turns: list[tuple[list[bytes], list[bytes]]]
 ) -> None:
     """What went on is a prefix of what came, byte for byte (addresses and versions are not in these)."""
-    wire = Wire(session_of())
+    wire = Wire(connection_of())
     from_client, from_broker = handshake(mechanism, 0), shaken(0, 0)
     wire.exchange(0, from_client, from_broker)
     for asked, answered in turns:
         from_client += b"".join(asked)
         from_broker += b"".join(answered)
         wire.feed(0, client=b"".join(asked))
-        if wire.session.violation is None:
+        if wire.connection.violation is None:
             wire.feed(0, broker=b"".join(answered))
-        if wire.session.violation is not None:
+        if wire.connection.violation is not None:
             break
     assert from_client.startswith(bytes(wire.to_broker))
     assert from_broker.startswith(bytes(wire.to_client))
-    assert wire.session.client.user in (ANONYMOUS, "alice", "kerberos")
+    assert wire.connection.client.user in (ANONYMOUS, "alice", "kerberos")

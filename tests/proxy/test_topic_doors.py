@@ -21,25 +21,25 @@ def test_a_first_produce_to_a_throttled_topic_is_held_5_seconds_for_any_cut(cut:
     asked = produce_to(acks=acks, a=5000)
     wire.feed(1000, client=asked[:cut])
     wire.feed(2000, client=asked[cut:])
-    assert (bytes(wire.to_broker), wire.session.throttled_until_ms) == (b"", 2000 + FIRST_HOLD_MS)
+    assert (bytes(wire.to_broker), wire.connection.throttled_until_ms) == (b"", 2000 + FIRST_HOLD_MS)
     wire.feed(2000 + FIRST_HOLD_MS - 1)
     assert not wire.to_broker
     wire.feed(2000 + FIRST_HOLD_MS)
     assert bytes(wire.to_broker) == asked
-    assert wire.session.throttled_until_ms > 60_000
+    assert wire.connection.throttled_until_ms > 60_000
     assert quotas.topics is not None
     assert [budget.charged for budget in quotas.topics.produce.budgets()] == [70_000 + 5000]
-    assert wire.session.violation is None
+    assert wire.connection.violation is None
 
 
 def test_a_first_produce_larger_than_the_buffer_is_held_5_seconds_for_its_topics_throttle() -> None:
     wire = Wire(new_connection(quotas=exceeded(60_000), buffer_bytes=SMALL_BUFFER))
     asked = produce_to(a=20_000)
     wire.feed(1000, client=asked)
-    assert (bytes(wire.to_broker), wire.session.throttled_until_ms) == (b"", 1000 + FIRST_HOLD_MS)
+    assert (bytes(wire.to_broker), wire.connection.throttled_until_ms) == (b"", 1000 + FIRST_HOLD_MS)
     wire.feed(1000 + FIRST_HOLD_MS)
     assert bytes(wire.to_broker) == asked
-    assert wire.session.violation is None
+    assert wire.connection.violation is None
 
 
 def test_first_records_for_a_throttled_topic_are_held_after_requests_to_other_topics() -> None:
@@ -49,7 +49,7 @@ def test_first_records_for_a_throttled_topic_are_held_after_requests_to_other_to
     wire.exchange(0, produce_to(b=10), response(ProduceResponse(), 9))
     wire.to_broker.clear()
     wire.feed(1000, client=produce_to(a=10))
-    assert (bytes(wire.to_broker), wire.session.throttled_until_ms) == (b"", 1000 + FIRST_HOLD_MS)
+    assert (bytes(wire.to_broker), wire.connection.throttled_until_ms) == (b"", 1000 + FIRST_HOLD_MS)
     wire.feed(1000 + FIRST_HOLD_MS)
     assert bytes(wire.to_broker) == produce_to(a=10)
 
@@ -99,7 +99,7 @@ def test_a_request_that_ends_with_the_read_that_has_a_throttled_topics_records_i
     assert wire.closed(1000 + FIRST_HOLD_MS - 1) is None
     wire.feed(1000 + FIRST_HOLD_MS)
     assert bytes(wire.to_broker).startswith(asked)
-    assert wire.session.violation is None
+    assert wire.connection.violation is None
 
 
 def test_a_held_requests_last_byte_goes_on_before_the_next_request() -> None:
@@ -109,7 +109,7 @@ def test_a_held_requests_last_byte_goes_on_before_the_next_request() -> None:
     assert 20_000 < len(wire.to_broker) < len(asked)
     wire.feed(3000)
     assert bytes(wire.to_broker) == asked
-    wire.feed(wire.session.throttled_until_ms)
+    wire.feed(wire.connection.throttled_until_ms)
     assert bytes(wire.to_broker) == asked + asked
 
 
@@ -129,7 +129,7 @@ def test_a_connection_per_request_that_waits_gets_one_request_per_hold() -> None
         wire = Wire(new_connection(quotas=quotas))
         wire.feed(now_ms, client=produce_to(a=2000))
         assert not wire.to_broker
-        now_ms = wire.session.throttled_until_ms
+        now_ms = wire.connection.throttled_until_ms
         wire.feed(now_ms)
         passed += bytes(wire.to_broker) == produce_to(a=2000)
     assert passed == 60_000 / FIRST_HOLD_MS

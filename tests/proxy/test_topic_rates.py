@@ -86,21 +86,21 @@ def fetch(correlation_id: int, *topics: str, least: bool = False) -> bytes:
     return request(asked, Versions.fetch, correlation_id)
 
 
-def charged(session: Connection, key: str, topic: str) -> float:
-    assert session.quotas.topics is not None
-    topics = session.quotas.topics
+def charged(connection: Connection, key: str, topic: str) -> float:
+    assert connection.quotas.topics is not None
+    topics = connection.quotas.topics
     rates = topics.produce if key == "produce" else topics.fetch
     budgets = [*rates.budgets(), *rates.budgets(shadow=True)]
     return sum(budget.charged for budget in budgets if budget.tags.topic == topic)
 
 
 def test_a_producer_over_a_topics_rate_gets_a_throttle_time_and_waits() -> None:
-    session = new_connection(QuotaTable({(A, PRODUCE): 100}))
-    wire = Wire(session)
+    connection = new_connection(QuotaTable({(A, PRODUCE): 100}))
+    wire = Wire(connection)
     wire.exchange(0, produce_to(1, a=1500, b=9000) + produce_to(2, b=1), produced(1))
     assert bytes(wire.to_client) == produced(1, throttle_ms=5000)
     assert bytes(wire.to_broker) == produce_to(1, a=1500, b=9000)
-    assert charged(session, "produce", "a") == 1500
+    assert charged(connection, "produce", "a") == 1500
     wire.feed(4999)
     assert wire.waiting_bytes == len(produce_to(2, b=1))
     wire.feed(5000)
@@ -120,15 +120,15 @@ def test_the_longer_wait_of_client_and_topic_counts() -> None:
 
 
 def test_an_acks_0_producer_over_a_topics_rate_is_muted() -> None:
-    session = new_connection(QuotaTable({(A, PRODUCE): 100}))
-    wire = Wire(session)
+    connection = new_connection(QuotaTable({(A, PRODUCE): 100}))
+    wire = Wire(connection)
     wire.feed(0, client=produce_to(1, acks=0, a=2000))
-    assert session.throttled_until_ms == 10_000
+    assert connection.throttled_until_ms == 10_000
 
 
 def test_a_consumer_over_a_topics_rate_gets_a_throttle_time_and_waits() -> None:
-    session = new_connection(QuotaTable({(A, FETCH): 100}))
-    wire = Wire(session)
+    connection = new_connection(QuotaTable({(A, FETCH): 100}))
+    wire = Wire(connection)
     wire.exchange(0, fetch(1, "a", "b") + fetch(2, "b"), fetched_from(1, a=1500, b=500))
     assert bytes(wire.to_client) == fetched_from(1, throttle_ms=5000, a=1500, b=500)
     assert bytes(wire.to_broker) == fetch(1, "a", "b")
@@ -138,30 +138,30 @@ def test_a_consumer_over_a_topics_rate_gets_a_throttle_time_and_waits() -> None:
 
 @pytest.mark.parametrize("hold", [False, True])
 def test_a_streamed_fetch_response_over_a_topics_rate_is_told_by_the_next_fetch(hold: bool) -> None:
-    session = new_connection(QuotaTable({(A, FETCH): 1000}), buffer_bytes=SMALL_BUFFER, hold=hold)
-    wire = Wire(session)
+    connection = new_connection(QuotaTable({(A, FETCH): 1000}), buffer_bytes=SMALL_BUFFER, hold=hold)
+    wire = Wire(connection)
     answer = fetched_from(1, a=30_000, b=50_000)
     wire.exchange(0, fetch(1, "a"), answer[:-1])
-    assert session.throttled_until_ms == 0
+    assert connection.throttled_until_ms == 0
     wire.feed(0, broker=answer[-1:])
     assert bytes(wire.to_client) == answer
-    assert charged(session, "fetch", "a") == 30_000
+    assert charged(connection, "fetch", "a") == 30_000
     wire.to_client.clear()
     if hold:
-        assert session.throttled_until_ms == 20_000
+        assert connection.throttled_until_ms == 20_000
         return
     wire.exchange(1_000, fetch(2, "b") + fetch(3, "a"), fetched_from(2, b=5))
     wire.exchange(1_000, b"", fetched_from(3, a=5))
     assert bytes(wire.to_client) == fetched_from(2, b=5) + fetched_from(3, throttle_ms=19_000, a=0)
-    assert session.throttled_until_ms == 20_000
+    assert connection.throttled_until_ms == 20_000
 
 
 def test_a_fetch_of_a_throttled_topic_gets_no_records_on_a_new_connection() -> None:
     table = QuotaTable({(A, FETCH): 100})
     first = new_connection(table)
     Wire(first).exchange(0, fetch(1, "a"), fetched_from(1, a=3000))
-    session = new_connection(quotas=first.quotas)
-    wire = Wire(session)
+    connection = new_connection(quotas=first.quotas)
+    wire = Wire(connection)
     wire.exchange(1000, fetch(1, "b"), fetched_from(1, b=9000))
     assert bytes(wire.to_broker) == fetch(1, "b")
     assert bytes(wire.to_client) == fetched_from(1, b=9000)
@@ -169,7 +169,7 @@ def test_a_fetch_of_a_throttled_topic_gets_no_records_on_a_new_connection() -> N
     wire.exchange(2000, fetch(2, "a", "b") + fetch(3, "a"), fetched_from(2, a=400, b=500))
     assert bytes(wire.to_broker) == fetch(1, "b") + fetch(2, "a", "b", least=True)
     assert bytes(wire.to_client) == fetched_from(2, throttle_ms=18_000, a=0, b=0)
-    assert (charged(session, "fetch", "a"), session.throttled_until_ms) == (3000, 20_000)
+    assert (charged(connection, "fetch", "a"), connection.throttled_until_ms) == (3000, 20_000)
     wire.feed(19_999)
     assert wire.waiting_bytes == len(fetch(3, "a"))
     wire.feed(20_000)
@@ -177,17 +177,17 @@ def test_a_fetch_of_a_throttled_topic_gets_no_records_on_a_new_connection() -> N
 
 
 def test_shadow_topic_rates_throttle_no_client() -> None:
-    session = new_connection(QuotaTable(None, {(A, FETCH): 100, (A, PRODUCE): 100}))
-    wire = Wire(session)
+    connection = new_connection(QuotaTable(None, {(A, FETCH): 100, (A, PRODUCE): 100}))
+    wire = Wire(connection)
     wire.exchange(0, produce_to(2, a=9000), produced(2))
     wire.exchange(0, fetch(3, "a"), fetched_from(3, a=9000))
     assert bytes(wire.to_client) == produced(2) + fetched_from(3, a=9000)
-    assert (charged(session, "produce", "a"), charged(session, "fetch", "a")) == (9000, 9000)
+    assert (charged(connection, "produce", "a"), charged(connection, "fetch", "a")) == (9000, 9000)
 
 
 def test_no_rate_of_a_topic_changes_the_offered_versions() -> None:
-    session = new_connection(QuotaTable({(A, FETCH): 100}))
-    wire = Wire(session)
+    connection = new_connection(QuotaTable({(A, FETCH): 100}))
+    wire = Wire(connection)
     told = ApiVersionsResponse(
         api_keys=[
             ApiVersionsResponse.ApiVersion(api_key=0, min_version=3, max_version=13),
@@ -203,32 +203,32 @@ def test_no_rate_of_a_topic_changes_the_offered_versions() -> None:
         return {entry.api_key: entry.max_version for entry in answer.api_keys}
 
     assert offered(1) == {0: 13, 1: 17, 3: 4}
-    put_in_force(session.quotas, QuotaTable())
+    put_in_force(connection.quotas, QuotaTable())
     assert offered(2) == {0: 13, 1: 17, 3: 4}
 
 
 def test_the_first_rate_of_a_topic_holds_for_open_connections() -> None:
-    session = new_connection(QuotaTable({(APP, PRODUCE): 10**9}))
-    wire = Wire(session)
+    connection = new_connection(QuotaTable({(APP, PRODUCE): 10**9}))
+    wire = Wire(connection)
     for number in range(3):
         wire.exchange(0, produce_to(number, a=1000), produced(number))
-    put_in_force(session.quotas, QuotaTable({(APP, PRODUCE): 10**9, (A, PRODUCE): 100}))
+    put_in_force(connection.quotas, QuotaTable({(APP, PRODUCE): 10**9, (A, PRODUCE): 100}))
     wire.to_client.clear()
     wire.exchange(0, produce_to(9, a=1100), produced(9))
     assert bytes(wire.to_client) == produced(9, throttle_ms=1000)
 
 
 def test_a_malformed_produce_request_passes_uncharged_for_the_broker_to_refuse() -> None:
-    session = new_connection(QuotaTable({(A, PRODUCE): 100}))
+    connection = new_connection(QuotaTable({(A, PRODUCE): 100}))
     frame = bytearray(messages.produce_to(1, a=1000))
     position = frame.index(b"\x02a") + 1
     frame[position - 1] = 0x00  # the topic's name is null
-    wire = Wire(session)
+    wire = Wire(connection)
     wire.feed(0, client=bytes(frame))
-    assert session.violation is None
+    assert connection.violation is None
     assert bytes(wire.to_broker) == frame
-    assert session.counters.requests_unread == {ApiKey.PRODUCE: 1}
-    assert charged(session, "produce", "a") == 0
+    assert connection.counters.requests_unread == {ApiKey.PRODUCE: 1}
+    assert charged(connection, "produce", "a") == 0
 
 
 def share_fetch(number: int, *topics: str, most: int = 500) -> bytes:
@@ -243,11 +243,11 @@ def share_fetched(number: int, throttle_ms: int = 0, **sizes: int) -> bytes:
 
 
 def test_a_share_consumer_over_a_topics_rate_waits_and_then_acquires_no_records() -> None:
-    session = new_connection(QuotaTable({(A, FETCH): 1000}))
-    wire = Wire(session)
+    connection = new_connection(QuotaTable({(A, FETCH): 1000}))
+    wire = Wire(connection)
     wire.exchange(0, share_fetch(1, "a", "b") + share_fetch(2), share_fetched(1, a=18_000, b=500))
     assert bytes(wire.to_client) == share_fetched(1, throttle_ms=5000, a=18_000, b=500)
-    assert charged(session, "fetch", "a") == 18_000
+    assert charged(connection, "fetch", "a") == 18_000
     assert bytes(wire.to_broker) == share_fetch(1, "a", "b")
     wire.to_client.clear()
     wire.exchange(5000, b"", share_fetched(2))
@@ -273,8 +273,10 @@ def test_a_share_fetch_on_another_connection_acquires_no_records_of_a_topic_over
 def test_topic_rates_charge_and_forward_every_byte_in_any_chunks(
     sizes: list[tuple[str, int]], chunk: int
 ) -> None:
-    session = new_connection(QuotaTable({(A, PRODUCE): 10**9, (B, FETCH): 10**9}), buffer_bytes=SMALL_BUFFER)
-    wire = Wire(session)
+    connection = new_connection(
+        QuotaTable({(A, PRODUCE): 10**9, (B, FETCH): 10**9}), buffer_bytes=SMALL_BUFFER
+    )
+    wire = Wire(connection)
     sent = b"".join(produce_to(n, **{name: size}) for n, (name, size) in enumerate(sizes))
     for start in range(0, len(sent), chunk):
         wire.feed(0, client=sent[start : start + chunk])
@@ -282,7 +284,7 @@ def test_topic_rates_charge_and_forward_every_byte_in_any_chunks(
     wire.feed(0, broker=answers)
     assert bytes(wire.to_broker) == sent
     assert bytes(wire.to_client) == answers
-    assert charged(session, "produce", "a") == sum(size for name, size in sizes if name == "a")
+    assert charged(connection, "produce", "a") == sum(size for name, size in sizes if name == "a")
     wire.to_client.clear()
     for n, (name, size) in enumerate(sizes):
         answer = fetched_from(n, **{name: size})
@@ -292,52 +294,52 @@ def test_topic_rates_charge_and_forward_every_byte_in_any_chunks(
     assert bytes(wire.to_client) == b"".join(
         fetched_from(n, **{name: size}) for n, (name, size) in enumerate(sizes)
     )
-    assert charged(session, "fetch", "b") == sum(size for name, size in sizes if name == "b")
+    assert charged(connection, "fetch", "b") == sum(size for name, size in sizes if name == "b")
 
 
 def test_a_produce_request_of_many_topics_is_forwarded_over_several_turns_and_charged_once() -> None:
-    session = new_connection(QuotaTable({(A, PRODUCE): 10**9}))
+    connection = new_connection(QuotaTable({(A, PRODUCE): 10**9}))
     frame = produce_to(1, **MANY, a=1500)
-    consumed = in_turns(session, session.client_end, frame)
+    consumed = in_turns(connection, connection.client_end, frame)
     assert len(consumed) > 5
     assert max(consumed) < len(frame) / 5
-    assert b"".join(session.effects.to_broker) == frame
-    assert charged(session, "produce", "a") == 1500
-    assert len(session.in_flight) == 1
+    assert b"".join(connection.effects.to_broker) == frame
+    assert charged(connection, "produce", "a") == 1500
+    assert len(connection.in_flight) == 1
 
 
 def test_many_produce_requests_share_the_topics_that_a_turn_scans() -> None:
-    session = new_connection(QuotaTable({(A, PRODUCE): 10**9}))
+    connection = new_connection(QuotaTable({(A, PRODUCE): 10**9}))
     some = dict(list(MANY.items())[:1000])
     frames = b"".join(produce_to(number, **some, a=10) for number in range(20))
-    consumed = in_turns(session, session.client_end, frames)
+    consumed = in_turns(connection, connection.client_end, frames)
     assert max(consumed) < len(frames) / 4
-    assert b"".join(session.effects.to_broker) == frames
-    assert charged(session, "produce", "a") == 200
+    assert b"".join(connection.effects.to_broker) == frames
+    assert charged(connection, "produce", "a") == 200
 
 
 @pytest.mark.parametrize("buffer_bytes", [SMALL_BUFFER, 2**20])
 def test_a_fetch_response_of_many_topics_is_counted_over_several_turns_and_charged_once(
     buffer_bytes: int,
 ) -> None:
-    session = new_connection(QuotaTable({(A, FETCH): 1000}), buffer_bytes=buffer_bytes)
-    Wire(session).feed(0, client=fetch(1, "a"))
+    connection = new_connection(QuotaTable({(A, FETCH): 1000}), buffer_bytes=buffer_bytes)
+    Wire(connection).feed(0, client=fetch(1, "a"))
     answer = fetched_from(1, **MANY, a=30_000)
-    consumed = in_turns(session, session.broker_end, answer)
+    consumed = in_turns(connection, connection.broker_end, answer)
     assert len(consumed) > 5
-    assert b"".join(session.effects.to_client) == answer
-    assert session.violation is None
-    assert charged(session, "fetch", "a") == 30_000
-    assert not session.in_flight
+    assert b"".join(connection.effects.to_client) == answer
+    assert connection.violation is None
+    assert charged(connection, "fetch", "a") == 30_000
+    assert not connection.in_flight
 
 
 def test_a_fetch_of_too_many_topics_to_read_counts_as_one_of_any_topic() -> None:
-    session = new_connection(QuotaTable({(A, FETCH): 1000}))
-    wire, asked = Wire(session), fetch(1, *(f"n{number}" for number in range(16_000)))
+    connection = new_connection(QuotaTable({(A, FETCH): 1000}))
+    wire, asked = Wire(connection), fetch(1, *(f"n{number}" for number in range(16_000)))
     wire.exchange(0, asked, fetched_from(1, a=30_000))
     assert wire.to_broker == asked
-    assert charged(session, "fetch", "a") == 30_000
-    other = Wire(new_connection(quotas=session.quotas))
+    assert charged(connection, "fetch", "a") == 30_000
+    other = Wire(new_connection(quotas=connection.quotas))
     other.feed(10_000, client=asked)
     assert len(other.to_broker) == len(asked)
     assert other.to_broker != asked, "a topic is over its rate: it asks for least"

@@ -84,18 +84,18 @@ def versions_of(*keys: ApiKey) -> list[Any]:
     ]
 
 
-def session_of(*, old_broker: bool = False) -> Connection:
-    """A session under every quota; or under none, before an old broker."""
+def connection_of(*, old_broker: bool = False) -> Connection:
+    """A connection under every quota; or under none, before an old broker."""
     if old_broker:
         oldest: dict[int, VersionRange] = dict.fromkeys(TRANSLATED, VersionRange(0, 0))
         spoken = everything() | oldest
         return new_connection(plans=Plans(Counters(), uplift=True).for_broker(spoken), node_id=NODE)
-    session = new_connection(
+    connection = new_connection(
         QuotaTable(EVERY_QUOTA | TOPIC_RATES), plans=Plans(Counters(), manages_quotas=True), node_id=NODE
     )
-    session.cluster.names_by_id.learn(SAMPLE_ID.bytes, b"a")
-    session.quota_admin, session.client.peer = Managed(), "192.0.2.1:5000"
-    return session
+    connection.cluster.names_by_id.learn(SAMPLE_ID.bytes, b"a")
+    connection.quota_admin, connection.client.peer = Managed(), "192.0.2.1:5000"
+    return connection
 
 
 def message_of(api_key: ApiKey, version: int) -> Message:
@@ -109,11 +109,11 @@ def message_of(api_key: ApiKey, version: int) -> Message:
 
 def judged(api_key: ApiKey, version: int, tail: bytes, *, old_broker: bool = False) -> tuple[object, ...]:
     """What becomes of a request with this tail; but for the tail itself, and the length of the frame."""
-    session = session_of(old_broker=old_broker)
+    connection = connection_of(old_broker=old_broker)
     frame = framed(request(message_of(api_key, version), version)[4:] + tail)
-    wire = Wire(session)
+    wire = Wire(connection)
     wire.feed(0, client=frame)
-    sent, in_flight = bytes(wire.to_broker), session.in_flight
+    sent, in_flight = bytes(wire.to_broker), connection.in_flight
     if tail and in_flight and in_flight[0].plan not in (QUERY, LOCAL):
         assert len(sent) == len(frame)
         assert sent.endswith(tail)
@@ -122,18 +122,18 @@ def judged(api_key: ApiKey, version: int, tail: bytes, *, old_broker: bool = Fal
         (under_way.plan.api_key, under_way.plan.version, under_way.ledger is not None)
         for under_way in in_flight
     ]
-    topics = session.quotas.topics
+    topics = connection.quotas.topics
     charged = 0.0 if topics is None else sum(budget.charged for budget in topics.produce.budgets())
     assert (charged > 0) == (api_key == ApiKey.PRODUCE and topics is not None)
-    assert not session.counters.requests_unread
-    return sent, bytes(wire.to_client), waiting, session.state, session.violation, charged
+    assert not connection.counters.requests_unread
+    return sent, bytes(wire.to_client), waiting, connection.state, connection.violation, charged
 
 
 def test_librdkafka_asks_for_all_topics_under_a_mutation_quota() -> None:
     asked = framed(header(ApiKey.METADATA, 12, 1, b"app", tags=b"\0") + ALL_TOPICS_OF_LIBRDKAFKA)
     with Playbook(QuotaTable(EVERY_QUOTA)) as play:
         play.forwards(asked)
-        assert not play.session.counters.requests_unread
+        assert not play.connection.counters.requests_unread
 
 
 @pytest.mark.parametrize(("api_key", "version"), versions_of(*READ))
@@ -165,8 +165,10 @@ def test_junk_behind_a_mutation_buys_no_partitions(mutation: Create | Grow | Del
         quotas = BrokerQuotas.create(
             QuotaTable({(APP, QuotaKey.CONTROLLER_MUTATION_RATE): 1.0}), mutations=mutation_rates(10, 1)
         )
-        session = new_connection(quotas=quotas, plans=Plans(Counters(), cluster=ClusterState()), node_id=NODE)
-        (frame,) = Client(session, controller).send(0, framed(mutation.frame("app")[4:] + tail))
+        connection = new_connection(
+            quotas=quotas, plans=Plans(Counters(), cluster=ClusterState()), node_id=NODE
+        )
+        (frame,) = Client(connection, controller).send(0, framed(mutation.frame("app")[4:] + tail))
         budget = quotas.mutations.budget("ANONYMOUS", "app", 0)
         assert budget is not None
         left.append((frame, controller.sizes(), budget.tokens(0)))
@@ -189,14 +191,14 @@ def test_garbage_never_closes_the_connection(api_key: ApiKey, version: int, garb
     else:
         flexible = request_header_version(api_key, version) == 2
         frame = framed(header(api_key, version, 1, b"app", tags=b"\0" if flexible else None) + garbage)
-    session = session_of()
-    wire = Wire(session)
+    connection = connection_of()
+    wire = Wire(connection)
     with capture_logs():
         wire.feed(0, client=frame)
-    if session.violation is not None:  # it happens to be a request with too many tagged fields
-        assert session.violation.reason is CloseReason.REQUEST_TOO_LARGE
+    if connection.violation is not None:  # it happens to be a request with too many tagged fields
+        assert connection.violation.reason is CloseReason.REQUEST_TOO_LARGE
         return
-    if session.in_flight[0].plan in (QUERY, LOCAL):
+    if connection.in_flight[0].plan in (QUERY, LOCAL):
         return  # it happens to be a request
     assert len(wire.to_broker) == len(frame)
     if api_key not in (ApiKey.FETCH, ApiKey.SHARE_FETCH):  # of these max_bytes may have been patched
@@ -217,11 +219,11 @@ def test_a_request_that_ends_in_the_middle_is_passed_counted_and_logged(
 ) -> None:
     whole = request(sample(request_type(api_key), version), version)
     cut = framed(whole[4:-4])
-    session = session_of()
-    with capture_logs() as logged, Playbook(session=session) as play:
+    connection = connection_of()
+    with capture_logs() as logged, Playbook(connection=connection) as play:
         for _ in range(11):
             play.forwards(cut)
-    assert session.counters.requests_unread == {api_key: 11}
+    assert connection.counters.requests_unread == {api_key: 11}
     told = [line for line in logged if line["event"] == "requests passed unread"]
     assert [line["count"] for line in told] == [1, 10]
     assert told[0]["api"] == schema_of(request_type(api_key)).name.removesuffix("Request")
@@ -244,14 +246,14 @@ def test_a_request_that_streams_by_and_makes_no_sense_is_counted_once_and_goes_o
     topics = [ProduceRequest.TopicProduceData(name=f"{number}") for number in range(1000)]
     frame = bytearray(request(ProduceRequest(acks=1, topic_data=topics), 9))
     frame[frame.index(b"\x04999")] = 0
-    session = session_of()
-    wire = Wire(session)
+    connection = connection_of()
+    wire = Wire(connection)
     with capture_logs():
         for start in range(0, len(frame), 1000):
             wire.feed(0, client=bytes(frame[start : start + 1000]))
     assert bytes(wire.to_broker) == frame
-    assert session.violation is None
-    assert session.counters.requests_unread == {ApiKey.PRODUCE: 1}
+    assert connection.violation is None
+    assert connection.counters.requests_unread == {ApiKey.PRODUCE: 1}
 
 
 def test_a_version_of_apiversions_that_weir_answers_is_understood() -> None:
@@ -263,4 +265,4 @@ def test_a_version_of_apiversions_that_weir_answers_is_understood() -> None:
         play.client(asked)
         assert play.wire.to_client[8:10] == b"\0\x23", "error 35"
         play.wire.to_client.clear()
-        assert play.session.counters.requests_not_understood == 0
+        assert play.connection.counters.requests_not_understood == 0

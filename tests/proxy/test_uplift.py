@@ -44,7 +44,7 @@ from weir.proxy.handlers.uplift.uplift_rule import beyond, offered, route
 SETTINGS: Final = examples(8)
 
 
-def session_with(broker: Mapping[int, VersionRange], **kwargs: Any) -> Connection:
+def connection_with(broker: Mapping[int, VersionRange], **kwargs: Any) -> Connection:
     plans = Plans(Counters(), uplift=True)
     return new_connection(plans=plans.for_broker(broker), **kwargs)
 
@@ -112,7 +112,7 @@ def test_uplifted_requests_and_responses_keep_their_meaning(
     @SETTINGS
     def check(exchange: tuple[Message, Message], size: int) -> None:
         asked, answer = exchange
-        wire = Wire(session_with(broker))
+        wire = Wire(connection_with(broker))
         for part in cut(request(asked, version, 7), size):
             wire.feed(0, client=part)
         (frame,) = split(bytes(wire.to_broker))
@@ -120,11 +120,11 @@ def test_uplifted_requests_and_responses_keep_their_meaning(
         assert request_body_of(frame, type(asked), way.broker_version) == asked
         for part in cut(response(answer, way.broker_version, 7), size):
             wire.feed(0, broker=part)
-        assert wire.session.violation is None
+        assert wire.connection.violation is None
         (frame,) = split(bytes(wire.to_client))
         found = body_of(frame, type(answer), version)
         assert found == expected_response(answer, key, version, way)
-        assert wire.session.idle
+        assert wire.connection.idle
 
     check()
 
@@ -150,12 +150,12 @@ def test_uplift_raises_the_versions_in_apiversions_responses(version: int, *, ag
 
 
 def test_an_unsupported_version_error_teaches_uplift_no_versions() -> None:
-    session = new_connection(plans=Plans(Counters(), uplift=True))
-    with Playbook(session=session) as play:
+    connection = new_connection(plans=Plans(Counters(), uplift=True))
+    with Playbook(connection=connection) as play:
         play.forwards(request(ApiVersionsRequest(), 3))
         refusal = response(ApiVersionsResponse(error_code=35), 0)
         play.returns(refusal)
-        assert session.broker_versions.broker is None
+        assert connection.broker_versions.broker is None
 
 
 QUESTION: Final = request(ApiVersionsRequest(), 0)
@@ -164,7 +164,7 @@ QUESTION: Final = request(ApiVersionsRequest(), 0)
 def test_uplift_queries_versions_once_for_a_client_without_apiversions() -> None:
     broker = broker_of((0, 10, 2))
     ping, pong = request(HeartbeatRequest(), 2), response(HeartbeatResponse(), 2)
-    with Playbook(session=new_connection(plans=Plans(Counters(), uplift=True))) as play:
+    with Playbook(connection=new_connection(plans=Plans(Counters(), uplift=True))) as play:
         play.client(ping, ping)
         play.to_broker(QUESTION)
         play.broker(told(broker))
@@ -188,7 +188,7 @@ def test_uplift_queries_versions_once_for_a_client_without_apiversions() -> None
 )
 def test_uplift_queries_no_versions_before_sasl(message: Message, version: int) -> None:
     """A broker answers ApiVersions once there, and closes at anything else."""
-    with Playbook(session=new_connection(plans=Plans(Counters(), uplift=True))) as play:
+    with Playbook(connection=new_connection(plans=Plans(Counters(), uplift=True))) as play:
         play.forwards(request(message, version))
 
 
@@ -217,7 +217,7 @@ def test_a_response_larger_than_the_buffer_is_uplifted_as_it_streams() -> None:
     answer = MetadataResponse(brokers=[broker(node_id=1, host="kafka", port=9092)], topics=topics_of(5000))
     frame = response(answer, 2)
     assert len(frame) > 1 << 20
-    wire = Wire(session_with(broker_of((0, 10, 2))))
+    wire = Wire(connection_with(broker_of((0, 10, 2))))
     wire.exchange(0, request(MetadataRequest(topics=None), 3), frame[:300_000])
     assert len(wire.to_client) > 200_000
     wire.feed(0, broker=frame[300_000:])
@@ -245,11 +245,11 @@ UNSUPPORTED: Final = 35
 def test_requests_that_the_brokers_version_cannot_encode_are_unsupported(
     release: tuple[int, ...], asked: Message, version: int
 ) -> None:
-    wire = Wire(session_with(broker_of(release)))
+    wire = Wire(connection_with(broker_of(release)))
     wire.feed(0, client=request(asked, version, 6))
     assert not wire.to_broker
     kind = response_type(head_of(request(asked, version)).api_key)
     answer = body_of(bytes(wire.to_client), kind, version)
     results = getattr(answer, "topics", getattr(answer, "results", getattr(answer, "responses", [answer])))
     assert [each.error_code for each in results] == [UNSUPPORTED]
-    assert wire.session.idle
+    assert wire.connection.idle

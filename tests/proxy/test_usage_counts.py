@@ -53,14 +53,14 @@ def talk(
     script: list[Exchange], cuts: Any, table: QuotaTable, taken: Taken | None = None, **kwargs: Any
 ) -> tuple[dict[str, Any], Connection]:
     """Have a conversation, whose usage is counted if it is to be taken."""
-    session = timed(table, VARIOUS, **kwargs)
+    connection = timed(table, VARIOUS, **kwargs)
     if taken is not None:
-        recorded(session, taken.registries)
-    outcome = Conversation(script, cuts, session).run()
-    session.end(session.now_ms)
+        recorded(connection, taken.registries)
+    outcome = Conversation(script, cuts, connection).run()
+    connection.end(connection.now_ms)
     if taken is not None:
         taken.drain()
-    return outcome, session
+    return outcome, connection
 
 
 def asked_bytes(script: list[Exchange]) -> int:
@@ -81,7 +81,7 @@ def test_usage_records_add_up_to_the_bytes_on_the_wire(
 ) -> None:
     taken = Taken(UsageRegistries(trace_share=1.0))
     size = SMALL_BYTES if small else BUFFER_BYTES
-    outcome, _session = talk(
+    outcome, _connection = talk(
         script, draining(cuts, drains, taken), TABLES[name], taken, hold=hold, buffer_bytes=size
     )
     sums = total(taken.records)
@@ -114,9 +114,9 @@ def test_usage_records_count_charges_with_and_without_a_quota(
     script: list[Exchange], cuts: list[int], drains: list[str]
 ) -> None:
     with_quota, without = Taken(UsageRegistries()), Taken(UsageRegistries())
-    _outcome, session = talk(script, draining(cuts, drains, with_quota), HUGE, with_quota)
+    _outcome, connection = talk(script, draining(cuts, drains, with_quota), HUGE, with_quota)
     talk(script, draining(cuts, drains, without), QuotaTable(), without)
-    quotas = session.quotas
+    quotas = connection.quotas
     charged = {
         "charged_bytes": sum(budget.charged for kind in (quotas.produce, quotas.fetch) for budget in kind),
         "request_time_us": round(10_000 * sum(budget.charged for budget in quotas.request), 2),
@@ -133,8 +133,8 @@ def test_usage_records_count_the_throttle_times_of_charges(
     script: list[Exchange], cuts: list[int], drains: list[str], hold: bool
 ) -> None:
     taken = Taken(UsageRegistries(trace_share=1.0))
-    _outcome, session = talk(script, draining(cuts, drains, taken), TIGHT, taken, hold=hold)
-    quotas, sums = session.quotas, total(taken.records)
+    _outcome, connection = talk(script, draining(cuts, drains, taken), TIGHT, taken, hold=hold)
+    quotas, sums = connection.quotas, total(taken.records)
     traced = total_traced(taken.traces)
     for name, kind in (
         ("producer_byte_rate", quotas.produce),
@@ -164,7 +164,7 @@ def test_request_traces_add_up_to_the_usage_records(
 
 @PROPERTY
 @given(script=exchanges(), cuts=CUTS, stop=st.integers(0, 40), drains=DRAINS)
-def test_usage_is_counted_if_a_session_ends_anywhere(
+def test_usage_is_counted_if_a_connection_ends_anywhere(
     script: list[Exchange], cuts: list[int], stop: int, drains: list[str]
 ) -> None:
     """What was counted is what has gone by, or begun to; every request has its trace, and nothing is kept."""
@@ -173,12 +173,12 @@ def test_usage_is_counted_if_a_session_ends_anywhere(
     def some() -> Iterator[int]:
         for number, size in enumerate(draining(cuts, drains, taken)):
             if number == 2 * stop:
-                session.drain()  # no more is taken from the client
+                connection.drain()  # no more is taken from the client
             yield size if number < 2 * stop else 1 << 30
 
-    session = recorded(timed(TIGHT, VARIOUS), taken.registries)
-    outcome: dict[str, Any] = Conversation(script, some(), session).run()
-    session.end(session.now_ms)
+    connection = recorded(timed(TIGHT, VARIOUS), taken.registries)
+    outcome: dict[str, Any] = Conversation(script, some(), connection).run()
+    connection.end(connection.now_ms)
     taken.drain()
     taken.drain()
     sums = total(taken.records)

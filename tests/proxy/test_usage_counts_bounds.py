@@ -59,8 +59,8 @@ def test_the_former_clients_of_a_connection_are_bounded() -> None:
     wire = wire_of(registries)
     for number in range(1000):
         say(wire, b"%d" % number)
-        assert wire.session.client.usage is not None
-        assert len(wire.session.client.usage._former) <= FORMER_MAX
+        assert wire.connection.client.usage is not None
+        assert len(wire.connection.client.usage._former) <= FORMER_MAX
 
 
 def test_pending_request_traces_are_bounded_and_drops_are_counted() -> None:
@@ -72,7 +72,7 @@ def test_pending_request_traces_are_bounded_and_drops_are_counted() -> None:
     taken.drain()
     assert len(taken.traces) == 5
     say(wire, b"a")
-    wire.session.end(1)
+    wire.connection.end(1)
     taken.drain()
     assert len(taken.traces) == 6
     assert total(taken.records)["requests"] == 21, "records have what traces have not"
@@ -121,11 +121,11 @@ def test_usage_counters_are_right_while_clients_come_and_go(
         if what == "ask":
             wire.feed(1, client=ping(1, name))
             asked += 1
-        elif what == "answer" and wire.session.in_flight:
+        elif what == "answer" and wire.connection.in_flight:
             wire.feed(1, broker=pong())
             answered += 1
         elif what == "end":
-            wire.session.end(1)
+            wire.connection.end(1)
             wires[number] = wire_of(taken.registries)
             connections += 1
         elif what in ("step", "drain"):
@@ -134,7 +134,7 @@ def test_usage_counters_are_right_while_clients_come_and_go(
         assert all(client.held >= 0 and client.active >= 0 for client in known)
         assert len(registry) <= most
     for wire in wires:
-        wire.session.end(1)
+        wire.connection.end(1)
     taken.drain()
     taken.drain()
     assert len(registry) == 0

@@ -1,10 +1,10 @@
-"""Cases of counting usage, one by one: who, when, how often, and what is left when a session ends."""
+"""Cases of counting usage, one by one: who, when, how often, and what is left when a connection ends."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.proxy.broker_query import answer, delete, deleted, questions, session_of
+from tests.proxy.broker_query import answer, connection_of, delete, deleted, questions
 from tests.proxy.request_costs import EACH_US, time_table, timed
 from tests.proxy.sasl import authenticate, authenticated, bare, handshake, plain, shaken
 from tests.proxy.usage_totals import START_MS, Taken, counted_wire, recorded, total
@@ -96,10 +96,10 @@ def test_sasl_v0_tokens_are_counted_as_bytes_and_not_as_requests() -> None:
 def test_a_violation_is_counted_once(sent: bytes, reason: CloseReason) -> None:
     taken, wire = counted_wire()
     wire.feed(1, client=sent)
-    wire.session.end(1)
+    wire.connection.end(1)
     taken.drain()
-    assert wire.session.violation is not None
-    assert wire.session.violation.reason is reason
+    assert wire.connection.violation is not None
+    assert wire.connection.violation.reason is reason
     assert total(taken.records) == {"errors": 1}
     assert {record.api for record in taken.records if record.errors} == {"other"}
     assert not taken.traces
@@ -127,7 +127,7 @@ def test_a_connection_is_counted_once_per_interval_and_client_id() -> None:
     assert [record.sessions for record in taken.drain()] == [1]
 
 
-# When a session ends
+# When a connection ends
 
 
 def test_a_local_response_is_counted_when_it_is_sent() -> None:
@@ -136,7 +136,7 @@ def test_a_local_response_is_counted_when_it_is_sent() -> None:
     taken.drain()
     assert "bytes_out" not in total(taken.records)
     wire.feed(5, broker=pong(1))
-    wire.session.end(5)
+    wire.connection.end(5)
     taken.drain()
     assert total(taken.records)["bytes_out"] == len(wire.to_client)
     assert [trace.answered_ms for trace in taken.traces] == [START_MS + 5, START_MS + 5]
@@ -147,11 +147,11 @@ def test_an_informative_broker_query_is_counted_for_its_request() -> None:
         yield from questions(1)
         return None
 
-    taken, wire = counted_wire(session_of(find_out, again=True))  # type: ignore[arg-type]  # a query
+    taken, wire = counted_wire(connection_of(find_out, again=True))  # type: ignore[arg-type]  # a query
     wire.feed(1, client=delete())
     wire.feed(2, broker=answer())
     wire.feed(3, broker=deleted())
-    wire.session.end(3)
+    wire.connection.end(3)
     taken.drain()
     (trace,) = taken.traces
     sums = total(taken.records)
@@ -163,17 +163,17 @@ def test_an_informative_broker_query_is_counted_for_its_request() -> None:
 
 def test_a_deferred_response_is_counted_when_it_is_sent() -> None:
     taken, deferred = traced(), Deferred()
-    session = recorded(new_connection(), taken.registries)
-    plan = session.plans.make(ApiKey.HEARTBEAT, 4)
+    connection = recorded(new_connection(), taken.registries)
+    plan = connection.plans.make(ApiKey.HEARTBEAT, 4)
     plan.admit = lambda *_frame: Defer(deferred)
-    wire = Wire(session)
+    wire = Wire(connection)
     wire.feed(1, client=ping())
     taken.drain()
-    session.clock.now_us = 7000
+    connection.clock.now_us = 7000
     deferred.answer(pong())
     plan.admit = None
     wire.feed(7, client=ping(2))  # whoever moves bytes takes it along
-    session.end(8)
+    connection.end(8)
     taken.drain()
     assert bytes(wire.to_client) == pong()
     assert total(taken.records)["bytes_out"] == len(pong())
@@ -183,9 +183,9 @@ def test_a_deferred_response_is_counted_when_it_is_sent() -> None:
 def test_a_client_that_leaves_before_the_response_is_counted_with_its_charge() -> None:
     taken, wire = counted_wire(timed(time_table(0.00001)))
     wire.feed(1, client=ping())
-    wire.session.end(2)
+    wire.connection.end(2)
     taken.drain()
-    (budget,) = wire.session.quotas.request
+    (budget,) = wire.connection.quotas.request
     sums = total(taken.records)
     assert sums["request_time_us"] == EACH_US
     assert budget.throttled == 1
@@ -200,7 +200,7 @@ def test_counted_request_time_is_scaled_as_charges(leaves: bool) -> None:
     wire.feed(1, client=ping())
     if not leaves:
         wire.feed(1, broker=pong())
-    wire.session.end(1)
+    wire.connection.end(1)
     taken.drain()
     (budget,) = quotas.request
     assert total(taken.records)["request_time_us"] == pytest.approx(budget.charged * 10_000) == 2.5 * EACH_US
@@ -222,10 +222,10 @@ def test_a_fetch_answered_without_records_is_counted_by_its_throttle_time(entity
     fetch = FetchRequest(topics=[FetchRequest.FetchTopic(topic="t")])
     partition = FetchResponse.PartitionData(records=b"r" * 3000)
     topic = FetchResponse.FetchableTopicResponse(topic="t", partitions=[partition])
-    for session, now_ms in ((first, 0), (other, 1000)):
-        wire = Wire(session)
+    for connection, now_ms in ((first, 0), (other, 1000)):
+        wire = Wire(connection)
         wire.exchange(now_ms, request(fetch, 11), response(FetchResponse(responses=[topic]), 11))
-        session.end(now_ms)
+        connection.end(now_ms)
     taken.drain()
     topics = first.quotas.topics
     (budget,) = first.quotas.fetch if topics is None else topics.fetch.budgets()
@@ -257,12 +257,12 @@ def test_usage_counts_throttle_times_as_they_are_told_where_throttle_ms_max_cuts
     fetched = request(fetch, 11), response(FetchResponse(responses=[answer]), 11)
     produced = padded(request(ProduceRequest(acks=1), 7), 3000), response(ProduceResponse(), 7)
     for now_ms, (asked_, answered) in enumerate((produced, fetched, fetched)):
-        session = recorded(timed(table, quotas=quotas, throttle_ms_max=700), taken.registries)
-        session.client.first_request_seen = True
-        wire = Wire(session)
+        connection = recorded(timed(table, quotas=quotas, throttle_ms_max=700), taken.registries)
+        connection.client.first_request_seen = True
+        wire = Wire(connection)
         wire.exchange(now_ms, asked_, answered)
-        assert session.throttled_until_ms == now_ms + 700
-        session.end(now_ms)
+        assert connection.throttled_until_ms == now_ms + 700
+        connection.end(now_ms)
     taken.drain()
     told = [trace.throttle_ms for trace in taken.traces]
     assert [one.producer_byte_rate for one in told] == [700, 0, 0]

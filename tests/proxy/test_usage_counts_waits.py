@@ -33,8 +33,8 @@ from weir.quotas.client_quotas import mutation_rates
 MUTATIONS: Final = frozenset({19, 20, 37})
 
 
-def counted(session: Connection) -> Connection:
-    return recorded(session, UsageRegistries(trace_share=1.0))
+def counted(connection: Connection) -> Connection:
+    return recorded(connection, UsageRegistries(trace_share=1.0))
 
 
 def produce(number: int = 1, acks: int = 1, length: int = 6102) -> bytes:
@@ -46,7 +46,7 @@ def produce(number: int = 1, acks: int = 1, length: int = 6102) -> bytes:
 
 def test_a_counted_produce_request_is_forwarded_once_64_kb_arrived() -> None:
     frame = produce(length=200_000)
-    with Playbook(session=counted(new_connection())) as play:
+    with Playbook(connection=counted(new_connection())) as play:
         play.client(frame[: LOOK_BYTES - 1])
         play.silent()
         play.client(frame[LOOK_BYTES - 1 : LOOK_BYTES])
@@ -70,20 +70,20 @@ def test_uplifted_requests_are_answered_equally_with_usage_counted(
     outcomes = []
     for usage in (False, True):
         plans = Plans(Counters(), uplift=spoken is not None)
-        session = new_connection(plans=plans, node_id=NODE)
-        wire = Wire(counted(session) if usage else session)
+        connection = new_connection(plans=plans, node_id=NODE)
+        wire = Wire(counted(connection) if usage else connection)
         stream = b"".join(sent)
         for start in range(0, len(stream), cut):
             wire.feed(1, client=stream[start : start + cut])
         done = 0
-        while session.violation is None and (questions := split(bytes(wire.to_broker)[done:])):
+        while connection.violation is None and (questions := split(bytes(wire.to_broker)[done:])):
             done = len(wire.to_broker)
             for question in questions:
                 if question not in answers:
                     answers[question] = drawn(data, question, spoken)
-                if session.violation is None:
+                if connection.violation is None:
                     wire.feed(1, broker=answers[question])
-        outcomes.append((bytes(wire.to_broker), bytes(wire.to_client), session.violation))
+        outcomes.append((bytes(wire.to_broker), bytes(wire.to_client), connection.violation))
     assert outcomes[0] == outcomes[1]
 
 
@@ -104,12 +104,12 @@ def test_request_traces_have_the_times_of_request_and_response() -> None:
     taken, wire = counted_wire(new_connection(quota_table(produce=1000)))
     wire.feed(5, client=produce(1, length=12_306) + produce(2, length=100))
     wire.feed(9, broker=produced(1))
-    until_ms = wire.session.throttled_until_ms
+    until_ms = wire.connection.throttled_until_ms
     assert until_ms > 9
     taken.drain()
     wire.feed(until_ms)
     wire.feed(until_ms + 7, broker=produced(2))
-    wire.session.end(until_ms + 8)
+    wire.connection.end(until_ms + 8)
     taken.drain()
     first, second = taken.traces
     assert (first.time_ms, first.answered_ms) == (START_MS + 5, START_MS + 9)
@@ -127,8 +127,8 @@ def test_auto_created_topics_are_counted_as_usage_under_a_quota() -> None:
         taken, controller, plans = Taken(UsageRegistries()), Controller(), Plans(Counters())
         frame = request(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="new")]), 12)
         for now_ms in (1, 2):
-            session = recorded(new_connection(quotas=quotas, plans=plans, node_id=NODE), taken.registries)
-            Client(session, controller).send(now_ms, frame)
+            connection = recorded(new_connection(quotas=quotas, plans=plans, node_id=NODE), taken.registries)
+            Client(connection, controller).send(now_ms, frame)
         taken.drain()
         assert controller.sizes() == {"new": 3}
         assert total(taken.records).get("mutations", 0) == partitions

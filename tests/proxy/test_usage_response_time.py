@@ -13,7 +13,7 @@ from weir.protocol.messages import FetchResponse
 
 
 def feed(wire: Wire, now_ms: int, client: bytes = b"", broker: bytes = b"") -> None:
-    wire.session.clock.now_us = 1000 * now_ms
+    wire.connection.clock.now_us = 1000 * now_ms
     wire.feed(now_ms, client, broker)
 
 
@@ -44,7 +44,7 @@ def test_response_time_has_no_throttle_time_of_weir(hold: bool) -> None:
     taken, wire = counted_wire(new_connection(quota_table(produce=1000), hold=hold))
     feed(wire, 1, client=produce(1, length=30_000) + ping(2))
     feed(wire, 3, broker=produced(1))
-    until_ms = wire.session.throttled_until_ms
+    until_ms = wire.connection.throttled_until_ms
     assert until_ms > 1000
     feed(wire, until_ms + 10)
     feed(wire, until_ms + 15, broker=pong(2))
@@ -57,5 +57,5 @@ def test_requests_without_a_brokers_response_add_no_response_time() -> None:
     feed(wire, 1, client=too_new)
     feed(wire, 2, client=produce(2, acks=0))
     feed(wire, 9, client=ping(3))
-    wire.session.end(10)
+    wire.connection.end(10)
     assert set(response_times_ms(taken).values()) == {0}

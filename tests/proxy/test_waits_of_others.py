@@ -75,7 +75,7 @@ def test_an_open_producer_does_not_wait_for_throttles_of_other_connections(
     """Fault 1 of issue 16: produce, metadata, produce was held for 22 s without a word."""
     rates = {(Entity(topic="elsewhere"), PRODUCE): 1.0} if topic else {}
     quotas = BrokerQuotas.create(QuotaTable({**quota_table(produce=RATE).values, **rates}))
-    with Playbook(session=new_connection(quotas=quotas, hold=hold)) as play:
+    with Playbook(connection=new_connection(quotas=quotas, hold=hold)) as play:
         exchange(play, produce(1, 100), produced(1))
         overspend(produce_budget(quotas))
         play.at(LATER_MS)
@@ -90,7 +90,7 @@ def test_the_first_produce_request_of_a_new_principal_is_held() -> None:
     budget = quotas.ledger("alice", "app", 0).produce
     assert budget is not None
     overspend(budget)
-    with Playbook(session=new_connection(quotas=quotas)) as play:
+    with Playbook(connection=new_connection(quotas=quotas)) as play:
         log_in(play, "bob")
         exchange(play, produce(1, 100), produced(1))
         log_in(play, "alice")
@@ -106,14 +106,16 @@ def test_the_first_produce_request_of_a_new_principal_is_held() -> None:
 def test_the_first_produce_request_of_a_connection_is_held_once(before: str, hold: bool) -> None:
     """Whatever was asked before, and however much longer others make their client wait."""
     quotas = throttled_quotas(produce_s=60)
-    with Playbook(session=new_connection(quotas=quotas, hold=hold)) as play:
+    with Playbook(connection=new_connection(quotas=quotas, hold=hold)) as play:
         play.at(LATER_MS)
         for asked, answered in BETWEEN[before]:
             exchange(play, asked, answered)
         play.client(produce(1, 100), ping(2), produce(3, 100))
         play.muted_until(LATER_MS + FIRST_HOLD_MS)
         play.waits(State.THROTTLED)
-        assert play.session.waits_because(play.now_ms) == "a throttle time of producer_byte_rate is not over"
+        assert (
+            play.connection.waits_because(play.now_ms) == "a throttle time of producer_byte_rate is not over"
+        )
         play.at(LATER_MS + FIRST_HOLD_MS - 1)
         play.silent()
         assert produce_budget(quotas).charged == 70_000
@@ -126,7 +128,7 @@ def test_the_first_produce_request_of_a_connection_is_held_once(before: str, hol
 def test_a_first_produce_request_is_not_held_if_that_is_configured() -> None:
     """As at a broker: it is forwarded, charged, and told its own throttle time."""
     quotas = throttled_quotas(produce_s=60)
-    with Playbook(session=new_connection(quotas=quotas, first_hold_ms_max=0)) as play:
+    with Playbook(connection=new_connection(quotas=quotas, first_hold_ms_max=0)) as play:
         play.forwards(produce(1, 100))
         play.muted_until(60_100)
         play.returns(produced(1), told=produced(1, throttle_ms=60_100))
@@ -163,12 +165,12 @@ def test_a_throttle_that_a_response_can_tell_is_told_there_only() -> None:
 
 def test_a_request_time_throttle_is_told_in_the_next_response_if_its_own_lacks_the_field() -> None:
     """The next one is of a client without a quota: it shares the connection, and so waits as well."""
-    session = timed()
+    connection = timed()
     old = request(HeartbeatRequest(), 0, 1), response(HeartbeatResponse(), 0, 1)
     free = request(HeartbeatRequest(), 4, 2, b"free")
-    with Playbook(session=session) as play:
+    with Playbook(connection=connection) as play:
         play.forwards(old[0], free)
-        spend(session, LIMIT_US)
+        spend(connection, LIMIT_US)
         play.returns(old[1])
         play.muted_until(500)
         play.at(100).returns(pong(2), told=response(HeartbeatResponse(throttle_time_ms=400), 4, 2))
@@ -194,7 +196,7 @@ def test_a_throttle_is_told_by_a_response_under_way_though_its_first_part_was_ju
 def test_a_throttle_that_is_measured_in_parts_makes_no_other_request_wait() -> None:
     """A response whose head has gone on exceeds a topic's rate: the next fetch of the topic is told."""
     a = Entity(topic="a")
-    session = new_connection(QuotaTable(None, {(a, FETCH): 1000.0}), buffer_bytes=1000)
+    connection = new_connection(QuotaTable(None, {(a, FETCH): 1000.0}), buffer_bytes=1000)
 
     def fetch_of_a(number: int, *, least: bool = False) -> bytes:
         topics = [FetchRequest.FetchTopic(topic="a")]
@@ -207,9 +209,9 @@ def test_a_throttle_that_is_measured_in_parts_makes_no_other_request_wait() -> N
     partition = FetchResponse.PartitionData(records=b"r" * 12_000)
     topic = FetchResponse.FetchableTopicResponse(topic="a", partitions=[partition])
     answer = response(FetchResponse(responses=[topic]), 12, 1)
-    with Playbook(session=session) as play:
+    with Playbook(connection=connection) as play:
         play.forwards(asked, ping(2))
-        put_in_force(session.quotas, QuotaTable({(a, FETCH): 1000.0}))
+        put_in_force(connection.quotas, QuotaTable({(a, FETCH): 1000.0}))
         play.returns(answer)
         play.muted_until(0)
         play.at(100).returns(pong(2))
@@ -229,34 +231,34 @@ def test_holds_of_a_new_connection_for_several_quotas_end_by_the_same_time() -> 
     ledger = quotas.ledger("ANONYMOUS", "app", 0)
     assert ledger.charge_produce(100_000, 0) > FIRST_HOLD_MS
     assert 0 < ledger.charge_request(0, 5000.0, 0) < FIRST_HOLD_MS
-    with Playbook(session=timed(table, quotas=quotas)) as play:
+    with Playbook(connection=timed(table, quotas=quotas)) as play:
         play.client(produce(1, 100))
         play.muted_until(1000)
         play.at(1000)
         play.muted_until(FIRST_HOLD_MS)
         play.at(FIRST_HOLD_MS)
         play.to_broker(produce(1, 100))
-        play.muted_until(play.session.throttled_until_ms)
+        play.muted_until(play.connection.throttled_until_ms)
 
 
 def test_a_connection_says_why_it_takes_no_request() -> None:
-    with Playbook(session=new_connection(in_flight_max=1)) as play:
-        assert play.session.waits_because(play.now_ms) == ""
+    with Playbook(connection=new_connection(in_flight_max=1)) as play:
+        assert play.connection.waits_because(play.now_ms) == ""
         play.client(ping(1), ping(2))
         play.to_broker(ping(1))
-        assert play.session.waits_because(play.now_ms) == "too many requests are in flight"
+        assert play.connection.waits_because(play.now_ms) == "too many requests are in flight"
         play.broker(pong(1))
         play.to_broker(ping(2))
         play.to_client(pong(1))
         play.broker(pong(2))
         play.to_client(pong(2))
-    session = new_connection()
-    session.client_end.unsent = memoryview(b"x")
-    assert session.waits_because(0) == "the client does not read its responses"
-    session.client_end.unsent, session.broker_end.unsent = NOTHING, memoryview(b"x")
-    assert session.waits_because(0) == "the broker does not read its requests"
-    session.broker_end.unsent, session.rest_held_until_ms = NOTHING, 10
-    assert session.waits_because(9) == "a topic in the request that is arriving is over its rate"
-    assert session.waits_because(10) == ""
-    session.client_turn = session.clock.turn
-    assert session.waits_because(10) == "other connections have their turn"
+    connection = new_connection()
+    connection.client_end.unsent = memoryview(b"x")
+    assert connection.waits_because(0) == "the client does not read its responses"
+    connection.client_end.unsent, connection.broker_end.unsent = NOTHING, memoryview(b"x")
+    assert connection.waits_because(0) == "the broker does not read its requests"
+    connection.broker_end.unsent, connection.rest_held_until_ms = NOTHING, 10
+    assert connection.waits_because(9) == "a topic in the request that is arriving is over its rate"
+    assert connection.waits_because(10) == ""
+    connection.client_turn = connection.clock.turn
+    assert connection.waits_because(10) == "other connections have their turn"

@@ -43,9 +43,9 @@ WHO: Final = "a client of unknown library (client-id 'app', 192.0.2.1)"
 def connected(broker: Mapping[int, VersionRange] | None = OLD) -> Connection:
     """A connection of a Weir without uplift to a broker of these versions; None if they are unknown."""
     plans = Plans(Counters(), outdated=OutdatedClients())
-    session = new_connection(plans=plans if broker is None else plans.for_broker(broker))
-    session.client.peer = "192.0.2.1:5000"
-    return session
+    connection = new_connection(plans=plans if broker is None else plans.for_broker(broker))
+    connection.client.peer = "192.0.2.1:5000"
+    return connection
 
 
 def because(api: str, version: int) -> dict[str, str]:
@@ -69,13 +69,13 @@ def codes(value: object) -> list[int]:
 def test_withheld_versions_are_answered_with_an_error_in_the_clients_version(
     release: tuple[int, ...], key: int, version: int
 ) -> None:
-    session = connected(broker_of(release))
-    with Playbook(session=session) as play:
+    connection = connected(broker_of(release))
+    with Playbook(connection=connection) as play:
         play.client(request(sample(request_type(key), version), version))
         answer = body_of(bytes(play.wire.to_client), response_type(key), version)
         absent = [field.name for field in schema_of(type(answer)).layout(version).absent]
         assert set(codes(answer)) == {CODE} | {0 for name in absent if name == "error_code"}
-        assert session.counters.not_offered == {WHO: 1}
+        assert connection.counters.not_offered == {WHO: 1}
         play.wire.to_client.clear()
 
 
@@ -151,20 +151,20 @@ SHAPES: Final = [
 def test_the_error_stands_at_each_thing_that_was_asked_for(
     release: tuple[int, ...], key: int, version: int, asked: dict[str, Any], answer: dict[str, Any]
 ) -> None:
-    with Playbook(session=connected(broker_of(release))) as play:
+    with Playbook(connection=connected(broker_of(release))) as play:
         play.client(request(msgspec.convert(asked, request_type(key)), version))
         play.to_client(response(msgspec.convert(answer, response_type(key)), version))
 
 
 def test_a_withheld_version_without_a_place_for_an_error_closes_the_connection() -> None:
-    with Playbook(session=connected()) as play:
+    with Playbook(connection=connected()) as play:
         play.client(request(MetadataRequest(topics=None), 3))
         play.violation(CloseReason.REQUEST_VERSION_UNKNOWN, saying="Metadata v3")
-        assert play.session.counters.not_offered == {WHO: 1}
+        assert play.connection.counters.not_offered == {WHO: 1}
 
 
 def test_versions_that_no_weir_offers_and_apiversions_go_to_the_broker() -> None:
-    with Playbook(session=connected()) as play:
+    with Playbook(connection=connected()) as play:
         play.forwards(request(FetchRequest(), 11))
         play.forwards(request(MetadataRequest(topics=None), 7))
         play.forwards(request(ApiVersionsRequest(), 1))
@@ -173,7 +173,7 @@ def test_versions_that_no_weir_offers_and_apiversions_go_to_the_broker() -> None
 def test_a_client_without_apiversions_is_answered_as_the_broker_requires() -> None:
     for broker, version in ((OLD, None), (broker_of((2, 8)), 2)):
         ping = request(HeartbeatRequest(), 2)
-        with Playbook(session=connected(None)) as play:
+        with Playbook(connection=connected(None)) as play:
             play.client(ping)
             play.to_broker(request(ApiVersionsRequest(), 0))
             play.broker(told(broker))
@@ -185,15 +185,15 @@ def test_a_client_without_apiversions_is_answered_as_the_broker_requires() -> No
 
 
 def test_clients_have_bounded_names_and_number() -> None:
-    session = connected()
+    connection = connected()
     for number in range(CLIENTS_MAX + 2):
-        session.client.peer = f"192.0.2.{number}:5000"
-        session.client.software = "x" * 97
+        connection.client.peer = f"192.0.2.{number}:5000"
+        connection.client.software = "x" * 97
         client_id = b"\n" * 5000
-        with Playbook(session=session) as play:
+        with Playbook(connection=connection) as play:
             play.client(request(HeartbeatRequest(), 2, client_id=client_id))
             play.to_client(response(HeartbeatResponse(error_code=CODE), 2))
-    names = session.counters.not_offered
+    names = connection.counters.not_offered
     assert (len(names), names["others"]) == (CLIENTS_MAX + 1, 2)
     assert max(map(len, names)) < 400
     assert "\n" not in "".join(names)

@@ -1,5 +1,6 @@
-"""AlterConfigs, IncrementalAlterConfigs and DescribeConfigs with replication throttles: requests, a session
-with Weir in front of a cluster that stores them. kio encodes its responses, if it knows the version.
+"""AlterConfigs, IncrementalAlterConfigs and DescribeConfigs with replication throttles: requests, a
+connection with Weir in front of a cluster that stores them. kio encodes its responses, if it knows the
+version.
 """
 
 from __future__ import annotations
@@ -142,10 +143,12 @@ class Front:
         self.admin = Throttles(table or QuotaTable(), denies=denies, answers=answers)
         self.broker = broker or config_cluster()
         plans = Plans(Counters(), throttles=keeper, uplift=uplift, protected=ProtectedTopics(protected))
-        self.session: Connection = new_connection(plans=plans if spoken is None else plans.for_broker(spoken))
-        self.session.quota_admin, self.session.client.user = self.admin, "admin"
-        self.session.client.peer = "10.9.8.7:4711"
-        self.client = Client(self.session, self.broker)
+        self.connection: Connection = new_connection(
+            plans=plans if spoken is None else plans.for_broker(spoken)
+        )
+        self.connection.quota_admin, self.connection.client.user = self.admin, "admin"
+        self.connection.client.peer = "10.9.8.7:4711"
+        self.client = Client(self.connection, self.broker)
         self.wire = self.client.wire
 
     def run(self) -> None:

@@ -98,7 +98,6 @@ class Desk:
 
 
 def text_of(path: Path) -> bytes:
-    """The lines of a file. Arrow unpacks it, as in the pipeline."""
     with pa.input_stream(str(path), compression="zstd" if path.suffix == ".zst" else None) as stream:
         return bytes(stream.read())
 

@@ -29,16 +29,16 @@ TRACED: Final = ("bytes_in", "bytes_out", "charged_bytes", "request_time_us", "m
 QUOTAS: Final = tuple(field.name for field in msgspec.structs.fields(ByQuota))
 
 
-def recorded(session: Connection, registries: UsageRegistries) -> Connection:
-    """The same session, which nothing has come to yet, its usage counted in these registries."""
-    session.client.usage = registries.of(session.node_id)
-    return session
+def recorded(connection: Connection, registries: UsageRegistries) -> Connection:
+    """The same connection, which nothing has come to yet, its usage counted in these registries."""
+    connection.client.usage = registries.of(connection.node_id)
+    return connection
 
 
-def counted_wire(session: Connection | None = None) -> tuple[Taken, Wire]:
-    """What is taken, with traces of all requests, and the wire of this session: by default without quotas."""
+def counted_wire(connection: Connection | None = None) -> tuple[Taken, Wire]:
+    """Usage, with traces of all requests, and the wire of this connection, by default without quotas."""
     taken = Taken(UsageRegistries(trace_share=1.0))
-    return taken, Wire(recorded(session or new_connection(), taken.registries))
+    return taken, Wire(recorded(connection or new_connection(), taken.registries))
 
 
 class Taken:

@@ -1,7 +1,7 @@
-"""A session between two streams of bytes: what a relay does, without sockets and without a clock.
+"""A connection between two streams of bytes: what a relay does, without sockets and without a clock.
 
-Bytes that nobody may read yet wait as they would in the kernel; what the session leaves is kept and presented
-again. The buffer holds rubbish where nothing was read, so that whoever looks there is found out.
+Bytes that nobody may read yet wait as they would in the kernel; what the connection leaves is kept and
+presented again. The buffer holds rubbish where nothing was read, so that whoever looks there is found out.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def new_connection(
     throttle_ms_max: int = INT32_MAX,
     brokers: frozenset[str] | None = None,
 ) -> Connection:
-    """A session with everything of its own, but for `quotas` and `plans` if given."""
+    """A connection with everything of its own, but for `quotas` and `plans` if given."""
     counters = Counters()
     addresses = AdvertisedAddresses if brokers is None else UnchangedAddresses
     return Connection(
@@ -92,12 +92,12 @@ class _Side:
 class Wire:
     """Moves bytes through a connection; `to_broker` and `to_client` hold what came out of it so far."""
 
-    def __init__(self, session: Connection) -> None:
-        self.session = session
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
         self.to_broker = bytearray()
         self.to_client = bytearray()
         self._client, self._broker = _Side(), _Side()
-        session.start(self._client.end, self._broker.end, lambda: None)
+        connection.start(self._client.end, self._broker.end, lambda: None)
 
     def feed(self, now_ms: int, client: bytes = b"", broker: bytes = b"") -> None:
         """More bytes from either side, or none: then only the time is new."""
@@ -105,11 +105,11 @@ class Wire:
         self._broker.unread += broker
         while not self._is_closed:
             if not (self._step_broker(now_ms) or self._step_client(now_ms)):
-                if not self.session.waits_for_turn:
+                if not self.connection.waits_for_turn:
                     return
                 assert self.obey(now_ms).again, "a transport would not come back"
-                self.session.clock.turn += 1
-                self.session.wake(now_ms)
+                self.connection.clock.turn += 1
+                self.connection.wake(now_ms)
                 self._flush()
 
     def exchange(self, now_ms: int, asked: bytes, answered: bytes) -> None:
@@ -126,12 +126,12 @@ class Wire:
         self._leave(self._broker)
 
     def _leave(self, side: _Side) -> None:
-        self.session.leave(side.end)
+        self.connection.leave(side.end)
         side.end.eof = not side.unread
 
     def wake(self, now_ms: int, event: Callable[[], None]) -> None:
         """Something happens that may wake the connection: an answer of its own is ready."""
-        self.session.clock.now_us = 1000 * now_ms
+        self.connection.clock.now_us = 1000 * now_ms
         event()
         self._flush()
         self.feed(now_ms)
@@ -140,15 +140,15 @@ class Wire:
         """Ask the connection for its effects, as a relay does: when they have changed, when their deadline
         has come, and while bytes wait or a side has ended. At all other times they must be up to date.
         """
-        effects = self.session.effects
+        effects = self.connection.effects
         if effects.close_reason is not None:
             return effects
         busy = any(side.end.kept or side.unread or side.end.left for side in (self._client, self._broker))
         due = 0 < effects.deadline_ms <= now_ms
         if effects.changed or busy or due:
-            return self.session.settle(now_ms)
+            return self.connection.settle(now_ms)
         before = effects.deadline_ms, effects.close_reason
-        self.session.settle(now_ms)
+        self.connection.settle(now_ms)
         assert (effects.deadline_ms, effects.close_reason) == before, "the effects have changed untold"
         return effects
 
@@ -158,7 +158,7 @@ class Wire:
 
     @property
     def _is_closed(self) -> bool:
-        return self.session.state == State.CLOSED
+        return self.connection.state == State.CLOSED
 
     @property
     def waiting_bytes(self) -> int:
@@ -166,16 +166,16 @@ class Wire:
         return len(self._client.unread) + len(self._client.end.kept)
 
     def _step_broker(self, now_ms: int) -> bool:
-        takes = self.session.wake(now_ms).read_broker
+        takes = self.connection.wake(now_ms).read_broker
         return takes and self._step(self._broker, now_ms, len(self._broker.unread))
 
     def _step_client(self, now_ms: int) -> bool:
-        effects = self.session.wake(now_ms)
+        effects = self.connection.wake(now_ms)
         return effects.read_client and self._step(self._client, now_ms, effects.room_bytes)
 
     def _step(self, side: _Side, now_ms: int, most: int) -> bool:
         """Read at most this much; whether anything has come of it."""
-        effects, size = self.session.effects, self.session.limits.stream_above_bytes
+        effects, size = self.connection.effects, self.connection.limits.stream_above_bytes
         if len(side.end.kept) >= size:
             size = 2 * len(side.end.kept)
         read = side.read(min(most, size - len(side.end.kept)))
@@ -184,7 +184,7 @@ class Wire:
             return False
         data = bytearray(b"\xa5" * size)
         data[:end] = bytes(side.end.kept) + read
-        consumed = self.session.receive(side.end, data, memoryview(data), end, now_ms).consumed
+        consumed = self.connection.receive(side.end, data, memoryview(data), end, now_ms).consumed
         assert 0 <= consumed <= end
         side.end.kept = bytes(data[consumed:end])
         progress = bool(read or consumed or effects.to_broker or effects.to_client)
@@ -192,22 +192,24 @@ class Wire:
         return progress
 
     def _flush(self) -> None:
-        effects = self.session.effects
+        effects = self.connection.effects
         self.to_broker += b"".join(effects.to_broker)
         self.to_client += b"".join(effects.to_client)
         effects.to_broker, effects.to_client = [], []
 
 
-def in_turns(session: Connection, end: End, sent: bytes) -> list[int]:
+def in_turns(connection: Connection, end: End, sent: bytes) -> list[int]:
     """Present a buffer full of what was sent; in each later turn also the bytes that were left. Return the
     number of bytes that each turn consumed.
     """
     consumed: list[int] = []
     left = sent
     while left and len(consumed) < 100:
-        session.clock.now_us += 1000
-        session.clock.turn += 1
-        data = bytearray(left[: max(BUFFER_BYTES, session.limits.stream_above_bytes)])
-        consumed.append(session.receive(end, data, memoryview(data), len(data), session.now_ms).consumed)
+        connection.clock.now_us += 1000
+        connection.clock.turn += 1
+        data = bytearray(left[: max(BUFFER_BYTES, connection.limits.stream_above_bytes)])
+        consumed.append(
+            connection.receive(end, data, memoryview(data), len(data), connection.now_ms).consumed
+        )
         left = left[consumed[-1] :]
     return consumed

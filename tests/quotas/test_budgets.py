@@ -224,7 +224,7 @@ actions = st.one_of(
 
 
 @given(st.lists(actions, max_size=20))
-def test_a_session_that_checks_the_generation_always_has_its_current_budget(
+def test_a_connection_that_checks_the_generation_always_has_its_current_budget(
     story: list[tuple[str, dict[Entity, float] | int]],
 ) -> None:
     quotas = BrokerQuotas.create(QuotaTable())

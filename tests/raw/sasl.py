@@ -76,7 +76,6 @@ def scram(mechanism: str, name: str, password: str, extensions: str = "") -> Con
 
 
 def conversation(mechanism: str, name: str, secret: str) -> Conversation:
-    """One of the above; OAUTHBEARER's secret is the token."""
     if mechanism == "PLAIN":
         return plain(name, secret)
     return oauthbearer(secret) if mechanism == "OAUTHBEARER" else scram(mechanism, name, secret)

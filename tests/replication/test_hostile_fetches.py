@@ -76,6 +76,6 @@ def test_no_number_in_a_replica_fetch_or_its_response_ends_the_connection(versio
         assert talk.send(message) is not None  # the high watermarks are not known
         talk.answer({0: 10, -1: 10, 5: 10}, high_watermark)
         at_leader = talk.send(FetchRequest(max_wait_ms=wait_ms))
-        held = talk.wire.session.throttled_until_ms > talk.now_ms
-        assert talk.wire.session.violation is None
+        held = talk.wire.connection.throttled_until_ms > talk.now_ms
+        assert talk.wire.connection.violation is None
         assert (at_leader is not None) + held + (talk.told() is not None) == 1

@@ -107,7 +107,7 @@ def test_only_budgets_and_progress_are_kept_when_connections_have_ended() -> Non
     world = filling(17, (rate(Role.LEADER, 30_000), replicas(Role.LEADER, "t0")), 1000, count=50)
     quotas = world.replication.quotas
     for link in world.links.values():
-        link.wire.session.end(world.now_ms)
+        link.wire.connection.end(world.now_ms)
     del world, link
     gc.collect()
     kept = ReplicaFetcher | ReplicaSession | FetchedReplica

@@ -281,7 +281,7 @@ class Link:
     def cut(self) -> None:
         self._generation += 1
         self.world.leader.polls[:] = [poll for poll in self.world.leader.polls if poll.owner is not self]
-        self.wire.session.end(self.world.now_ms)
+        self.wire.connection.end(self.world.now_ms)
         self.follower.lost_connection(self.world.now_ms)
         self.connect()
 
@@ -331,7 +331,7 @@ class Link:
     def _feed(self, *, client: bytes = b"", broker: bytes = b"") -> None:
         """Give Weir bytes, in pieces, and pass on what comes of them."""
         generation, draw = self._generation, self.world.rng
-        self.wire.session.clock.now_us = 1000 * self.world.now_ms
+        self.wire.connection.clock.now_us = 1000 * self.world.now_ms
         data = client or broker
         while True:
             size = len(data) if draw.random() < 0.5 else draw.randint(0, min(len(data), 30_000))

@@ -112,7 +112,7 @@ FOUND: Final = {
             Step(10, 4, Open("a", answer_ms=2000)), Step(10, 4, Ask(Kind("share_fetch", 1), topic="hot")),
         ), topic_rate=200.0
     ),
-    "no_garbage": Script(0, (), (Step(0, 0, Open("a")),)),  # fault 6: a relay and its session are a cycle
+    "no_garbage": Script(0, (), (Step(0, 0, Open("a")),)),  # fault 6: a relay and its connection are a cycle
 }  # fmt: skip
 """Scripts that were found to break a rule, by the seeds in them, and shrunk: in the first version, the one of
 draining in the second.

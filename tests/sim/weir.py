@@ -38,9 +38,9 @@ class Weir:
     def connect(
         self, client: FakeSocket, broker: FakeSocket, on_end: Callable[[CloseReason, str], None]
     ) -> Relay:
-        session = new_connection(quotas=self.quotas, plans=self.plans, hold=self._script.hold)
-        session.clock = self.reactor.clock
-        return new_relay(self.reactor, client, broker, session, lambda _relay, *why: on_end(*why))
+        connection = new_connection(quotas=self.quotas, plans=self.plans, hold=self._script.hold)
+        connection.clock = self.reactor.clock
+        return new_relay(self.reactor, client, broker, connection, lambda _relay, *why: on_end(*why))
 
     def set_quota(self, quota: SetQuota) -> None:
         self._limits[quota.client_id] = quota
