@@ -28,7 +28,8 @@ def work(java: Any, job: dict[str, Any]) -> list[dict[str, list[int]]]:
 
 def _transactions(java: Any, job: dict[str, Any], config: dict[str, str], topic: str) -> list[int]:
     """Commit half of the records, abort some others, commit the other half; read what was committed."""
-    client = producer(java, {**config, "transactional.id": topic}, "String")
+    patient = {"transactional.id": topic, "transaction.timeout.ms": "600000"}  # on a busy machine
+    client = producer(java, config | patient, "String")
     half = job["records"] // 2
     client.initTransactions()
     for numbers in (range(half), range(-_ASIDE, 0), range(half, 2 * half)):
