@@ -37,7 +37,7 @@ class ReportEntity(NamedTuple):
 def label(entity: ReportEntity, room: int = LONG) -> Markup:
     """Return the name of an entity as HTML, shortened to about `room` characters.
 
-    >>> print(label(Entity("alice", "")))
+    >>> print(label(ReportEntity("alice", "")))
     <bdi>alice</bdi><i> / </i><i>(empty)</i>
     """
     user = [] if entity.user is None else [_name(entity.user)]
