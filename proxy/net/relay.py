@@ -196,11 +196,11 @@ class Relay:
         connection, reactor = self.connection, self._reactor
         was_idle = connection.idle
         self._pass_on(client)
-        self._sampled_api_key = connection.asked_api_key
-        if was_idle and self._sampled_api_key >= 0 and not self._broker.unsent:
+        api_key = connection.asked_api_key
+        if was_idle and api_key >= 0 and not self._broker.unsent:
             now_us = reactor.present_us()
             reactor.latencies.forward.note(now_us - reactor.clock.now_us)
-            self._sampled_us, self._until_sample = now_us, SAMPLE
+            self._sampled_us, self._sampled_api_key, self._until_sample = now_us, api_key, SAMPLE
 
     def _note_answer(self) -> None:
         """Measure the time after which the broker has answered the measured request."""

@@ -90,6 +90,17 @@ def test_the_latency_of_a_sample_of_requests_is_split_between_weir_and_the_broke
     assert others.within[others.bounds_us.index(10_000)] == 2
 
 
+def test_an_answer_counts_for_the_api_of_the_measured_request_whatever_follows_it(
+    new_rig: Callable[..., Rig],
+) -> None:
+    rig = new_rig()
+    rig.pass_on(produce(0, length=300), rig.client, rig.broker)
+    for number in range(1, 1 + SAMPLE):
+        rig.pass_on(ping(number), rig.client, rig.broker)
+    rig.pass_on(produced(0), rig.broker, rig.client)
+    assert sum(rig.reactor.latencies.answers["Produce"].within) == 1
+
+
 # Who does not read
 
 
