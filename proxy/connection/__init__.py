@@ -1,9 +1,10 @@
 """A client connection and the broker connection behind it, as a machine without I/O: it takes bytes, events
 and a time, and returns effects.
 
-The transport uses nothing but the door (`Connection.start`, `receive`, `passed`, `wake`, `settle`, `leave`,
-`drain`, `end`) and the effects. A capability keeps its state for a connection in an object of its own class
-(`Connection.state_of`), which nobody else reads.
+The transport uses nothing but the door (`Connection.start`, `receive`, `passable_bytes`, `passed`, `wake`,
+`settle`, `leave`, `drain`, `end`) and the effects; to measure latency it also reads `idle` and
+`asked_api_key`, which change nothing. A capability keeps its state for a connection in an object of its own
+class (`Connection.state_of`), which nobody else reads.
 
 `state` has the states, their transitions, and the reasons why a state takes no request (`WHY`). `connection`
 is the machine; `inbound` and `outbound` are its halves, which process the bytes of the client and of the
