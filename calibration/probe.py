@@ -26,6 +26,7 @@ from weir.proxy.control.cluster.connection import failures
 from weir.proxy.control.stores.wire_quotas import EVERYTHING, as_request, imported
 from weir.quotas import Entity, QuotaKey
 from weir.quotas.costs.calibration import fault, percent_for, spent_us
+from weir.quotas.table.quota_kind import BYTE_RATES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -51,7 +52,6 @@ BYTE_RATE: Final = float(1 << 50)
 """Byte rate quota (bytes/s) that no client reaches. It overrides default bandwidth quotas, which would also
 throttle the calibrator.
 """
-_BYTE_RATES: Final = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
 _DENIED: Final = frozenset({ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
 
 
@@ -98,10 +98,10 @@ class QuotaProbe:
         """
         left = [quota for quota in table.values if _is_ours(quota[0])]
         others = [quota for quota in table.values if not _is_ours(quota[0])]
-        relevant = {QuotaKey.REQUEST_PERCENTAGE, *_BYTE_RATES}
+        relevant = {QuotaKey.REQUEST_PERCENTAGE, *BYTE_RATES}
         self._of_user = any(entity.user is not None and key in relevant for entity, key in others)
-        if any(key in _BYTE_RATES for _entity, key in others):
-            self._keys = (QuotaKey.REQUEST_PERCENTAGE, *_BYTE_RATES)
+        if any(key in BYTE_RATES for _entity, key in others):
+            self._keys = (QuotaKey.REQUEST_PERCENTAGE, *BYTE_RATES)
         return left
 
     def entity(self, client_id: str) -> Entity:

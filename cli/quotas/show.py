@@ -24,7 +24,6 @@ SHADOW: Final = "shadow"
 EntityJson: TypeAlias = dict[str, str | None]
 """Parts of an entity by name: user, client_id, client_id_prefix, ip, topic; null is the default."""
 
-_BYTES: Final = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
 _UNITS: Final = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
