@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
+from tests.pipeline.spark_cluster import cluster
 from weir.cli.main import weir
 from weir.pipeline.spark import session
 
@@ -39,6 +40,17 @@ def run(spark: SparkSession) -> Iterator[Callable[..., None]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("weir.pipeline.spark.session", shared)
         yield run
+
+
+@pytest.fixture(scope="module")
+def master(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Yield the URL of a cluster, in the environment of its drivers; `spark` runs already."""
+    assert spark.version
+    with cluster(tmp_path_factory.mktemp("cluster")) as found, pytest.MonkeyPatch.context() as patch:
+        for name, value in found.env.items():
+            patch.setenv(name, value)
+        patch.setenv("WORKERS", " ".join(map(str, found.workers)))
+        yield found.master
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

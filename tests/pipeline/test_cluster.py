@@ -13,23 +13,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import msgspec
 import pytest
 
-from tests.pipeline.killed import COLUMNS, content
+from tests.pipeline.all_jobs import Results, nightly, results, write_records
 from tests.pipeline.spark_cluster import ENTRY, SUBMIT, Cluster, cluster
-from tests.pipeline.usage_files import NOON_MS, put, usage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.cluster, pytest.mark.spark, pytest.mark.timeout(3600)]
 
-HOUR_MS: Final = 3_600_000
 JOBS_S: Final = 1200.0
 """Maximum time (s) of all jobs."""
 WEIR: Final = (sys.executable, "-m", "weir.cli", "pipeline")
-Results = tuple[object, ...]
 
 
 @pytest.fixture(scope="module")
@@ -40,16 +36,7 @@ def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a directory with usage records of 30 hours, and a line that is no record."""
-    directory = tmp_path_factory.mktemp("usage")
-    use = {"api": "produce", "requests": 50, "interval_ms": 10_000, "charged_bytes": 20_000_000}
-    lines = [
-        msgspec.json.encode(msgspec.json.decode(usage(NOON_MS + hour * HOUR_MS, name)) | use)
-        for hour in range(30)
-        for name in "abc"
-    ]
-    put(directory, "usage-weir-1-00000000.jsonl", *lines, b"bad")
-    return directory
+    return write_records(tmp_path_factory.mktemp("usage"))
 
 
 @pytest.fixture(scope="module")
@@ -59,28 +46,6 @@ def right(
     root = tmp_path_factory.mktemp("local")
     run(*nightly(root, files))
     return results(spark, root)
-
-
-def nightly(root: Path, files: Path) -> tuple[str, ...]:
-    """Return the arguments of `weir pipeline` for all jobs."""
-    return (
-        "nightly",
-        "--lake",
-        f"{root}/lake",
-        f"ingest --files {files} --once",
-        "rollup",
-        f"recommend --output {root}/new.toml",
-        f"replay {root}/new.toml",
-        f"report --output {root}/report.html",
-        "maintain",
-    )
-
-
-def results(spark: SparkSession, root: Path) -> Results:
-    report, quotas = ((root / name).read_text().splitlines() for name in ("report.html", "new.toml"))
-    tables = [content(spark, f"{root}/lake/{name}", columns) for name, columns in COLUMNS.items()]
-    assert all(tables)
-    return quotas[1:], [line for line in report if "Weir report, " not in line], *tables
 
 
 @pytest.mark.parametrize("master", ["", "local-cluster[2,1,1024]"], ids=["standalone", "local-cluster"])

@@ -12,7 +12,7 @@ import random
 import re
 import shutil
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -31,7 +31,6 @@ from tests.pipeline.killed import (
     versions,
     without_repetitions,
 )
-from tests.pipeline.spark_cluster import cluster
 from tests.pipeline.usage_files import put, usage
 from tests.pipeline.usage_rows import DAY_MS, FIRST_DAY, FIRST_MS, ingest, record
 from weir.pipeline.ingest.batch import take
@@ -174,17 +173,6 @@ def test_a_killed_job_leaves_whole_tables_and_files(
     check(spark, run, made, tmp_path, *CASES[case])
 
 
-@pytest.fixture(scope="module")
-def master(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Yield the URL of a cluster, in the environment of its drivers. The Spark of `made` runs before."""
-    assert made.is_dir()
-    with cluster(tmp_path_factory.mktemp("cluster")) as found, pytest.MonkeyPatch.context() as patch:
-        for name, value in found.env.items():
-            patch.setenv(name, value)
-        patch.setenv("WORKERS", " ".join(map(str, found.workers)))
-        yield found.master
-
-
 @pytest.mark.cluster
 @pytest.mark.timeout(1800 * (DRIVERS + 1))
 @pytest.mark.parametrize(
@@ -197,17 +185,15 @@ def test_a_job_on_a_cluster_whose_driver_and_executors_are_killed_equals_a_local
     complete output is replaced by a new one.
     """
     right = expected(spark, run, made, tmp_path / "never", job)
-    draw, begun, rounds = random.Random(SEED), list[Killable](), list[str]()
+    draw, begun = random.Random(SEED), list[Killable]()
     for place in (*["job"] * DRIVERS, "executor"):
         if not begun or begun[-1].look() == right.last:
             begun.append(Killable(spark, run, made, tmp_path / f"often-{len(begun)}", job))
         ended = begun[-1].see(Kill(place, str(JOB_S), seed=draw.randrange(2**31), master=master))
         assert ended.status == (-signal.SIGKILL if place == "job" else 0), ended
-        rounds.append(
-            f"{place}: {ended.errors.count(EXECUTOR_KILLED)} executors killed, {ended.looks} looks, "
-            f"{len(begun[-1].seen)} states, complete: {begun[-1].look() == right.last}"
-        )
-    print(f"{job.name}:", *rounds, sep="\n")
+        killed = f"{job.name}, {place}: {ended.errors.count(EXECUTOR_KILLED)} executors killed"
+        states = f"{len(begun[-1].seen)} states, complete: {begun[-1].look() == right.last}"
+        print(killed, f"{ended.looks} looks", states, sep=", ", flush=True)
     assert EXECUTOR_KILLED in ended.errors
     assert begun[-1].look() == right.last
     for each in begun[:-1]:
