@@ -157,7 +157,8 @@ class Chunks:
         except StopIteration as end:
             if end.value is None:  # it has failed before
                 raise ProtocolError("the message was malformed before") from None
-            return cast(int, end.value)
+            found: int = end.value
+            return found
         return None
 
 

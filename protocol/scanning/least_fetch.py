@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from struct import Struct
 from typing import Final, TypeAlias
 
 from weir.protocol.framing import INCOMPLETE
@@ -23,9 +24,9 @@ same.
 """
 
 _LEAST: Final = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1}
-"""Field of a fetch request → value that `ask_least` writes to it. With `max_bytes` 1 a broker returns one
-batch at most (KIP-74). Versions before 3 lack `max_bytes`, so that only `partition_max_bytes` limits the
-response.
+"""Field of a fetch request → value that `ask_least` writes to it. These fields follow each other, behind
+fields of fixed size. With `max_bytes` 1 a broker returns one batch at most (KIP-74). Versions before 3 lack
+`max_bytes`, so that only `partition_max_bytes` limits the response.
 """
 
 
@@ -34,18 +35,16 @@ def ask_least(version: int) -> AskLeast:
     """Return the function that changes fetch requests of this version (cached). Raises ValueError if the
     schemas lack the version.
     """
-    patches = tuple(
-        (found, least)
-        for name, least in _LEAST.items()
-        if (found := field_offset(FetchRequest, version, name))
-    )
-    last, _least = patches[-1]
+    found = [offset for name in _LEAST if (offset := field_offset(FetchRequest, version, name))]
+    values, least = tuple(_LEAST.values())[: len(found)], Struct(f">{len(found)}i")
+    start, last = found[0].fixed_offset, found[-1]
+    if start is None or last.fixed_offset != start + least.size - last.size:
+        raise AssertionError("the fields follow each other")
 
     def patch(data: bytearray, body: int, end: int, complete: bool) -> bool:
         if last.locate(data, body, end, complete) == INCOMPLETE:
             return False
-        for found, least in patches:  # all fields are before `last`, so they have arrived
-            found.write(data, found.locate(data, body, end, complete), least)
+        least.pack_into(data, body + start, *values)
         return True
 
     return patch

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from functools import cache
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from weir.protocol.errors import ProtocolError, TooLargeError
 from weir.protocol.messages import FetchResponse
@@ -29,21 +29,22 @@ class RecordsRemover(PausingScanner):
     `complete` becomes True with the end of the body's last field, including tagged fields.
     """
 
-    __slots__ = ("_keep", "_version", "kept")
+    __slots__ = ("_kept_bytes_max", "_version", "kept")
 
-    def __init__(self, version: int, *, kept_bytes_max: int) -> None:
-        """Begin without bytes. `kept_bytes_max`: maximum size (bytes) of the body without its records.
+    def __init__(self, version: int, *, kept_bytes_max: int, head: Bytes = b"") -> None:
+        """Begin behind the bytes `head`, such as the response's header. `kept_bytes_max`: maximum size
+        (bytes) of `head` and of the body without its records.
 
         Raises ValueError for a version that the schemas lack. The first remover of a version takes about 10
         ms, because its scanning function is generated and compiled.
         """
         self.complete = False
         self._version = version
-        self.kept = bytearray()
-        """The bytes copied so far."""
-        self._keep = _new_keep(self.kept, kept_bytes_max, version)
+        self._kept_bytes_max = kept_bytes_max
+        self.kept = bytearray(head)
+        """The head, and the bytes copied so far."""
         self._left = [0]
-        self._chunks = Chunks(_remover(version)(self._keep, self.kept, self._left))
+        self._chunks = Chunks(_remover(version)(self.kept, kept_bytes_max, self._left))
 
     def feed(self, data: Bytes, start: int, stop: int, elements_max: int = sys.maxsize) -> int:
         """Scan the next bytes of the body, `data[start:stop]`, as `PausingScanner.feed` does, and copy all of
@@ -53,41 +54,23 @@ class RecordsRemover(PausingScanner):
         bytes. After an error, every further call of `feed` or `body` raises ProtocolError.
         """
         if self.complete:
-            try:
-                self._keep(data, 0, start, stop)
-            except TooLargeError:
+            if len(self.kept) + stop - start > self._kept_bytes_max:
                 self.complete = False  # the scan has ended, so every further call fails
-                raise
+                _refuse(self._kept_bytes_max, self._version)
+            self.kept += data[start:stop]
         return super().feed(data, start, stop, elements_max)
 
-    def body(self) -> bytes:
-        """Return the body without records. Raises ProtocolError if `complete` is False."""
+    def body(self) -> bytearray:
+        """Return the head and the body without records. Raises ProtocolError if `complete` is False."""
         if not self.complete:
             reason = "the message ends too early, or is malformed"
             raise ProtocolError(reason, api=FetchResponse.__name__, version=self._version)
-        return bytes(self.kept)
+        return self.kept
 
 
-_Keep: TypeAlias = "Callable[[Bytes, int, int, int], int]"
-"""Function `keep(data, body, start, stop)` that copies bytes of a message's body. It copies from the offset
-`start` in the body up to the position `stop` in `data`; the body starts at the position `body` of `data`.
-Returns the offset of `stop` in the body. If `start` is behind `stop`, copies nothing and returns `start`.
-Raises TooLargeError if the copy would exceed its maximum size.
-"""
-
-
-def _new_keep(kept: bytearray, kept_bytes_max: int, version: int) -> _Keep:
-    def keep(data: Bytes, body: int, start: int, stop: int) -> int:
-        first = body + start
-        if first > stop:
-            return start
-        if len(kept) + stop - first > kept_bytes_max:
-            reason = f"more than {kept_bytes_max} bytes are left without the records"
-            raise TooLargeError(reason, api=FetchResponse.__name__, version=version)
-        kept.extend(data[first:stop])
-        return stop - body
-
-    return keep
+def _refuse(kept_bytes_max: int, version: int) -> None:
+    reason = f"more than {kept_bytes_max} bytes are left without the records"
+    raise TooLargeError(reason, api=FetchResponse.__name__, version=version)
 
 
 _LENGTH_BYTES_MAX: Final = 5
@@ -102,8 +85,18 @@ class _RemovingSource(PausingSource):
     """
 
     def next_chunk(self) -> None:
-        self.line("start = keep(data, body, start, min(position, end))")
+        self.line("stop = position if position < end else end")
+        self._keep("stop")
+        with self.block("if start < stop - body:"):
+            self.line("start = stop - body")
         super().next_chunk()
+
+    def _keep(self, stop: str) -> None:
+        """Add source that copies the bytes from the offset `start` in the body up to the position `stop`."""
+        with self.block(f"if body + start <= {stop}:"):
+            with self.block(f"if len(kept) + {stop} - body - start > kept_bytes_max:"):
+                self.line("refuse(kept_bytes_max)")
+            self.line(f"kept += data[body + start:{stop}]")
 
     def _variable(self, slot: Slot, path: str) -> None:
         if slot.type == "records" and not slot.is_array:
@@ -114,7 +107,8 @@ class _RemovingSource(PausingSource):
     def _empty_records(self, slot: Slot, path: str) -> None:
         width = length_width(slot)
         self.need()
-        self.line(f"start = keep(data, body, start, position) + {_LENGTH_BYTES_MAX}")
+        self._keep("position")
+        self.line(f"start = position - body + {_LENGTH_BYTES_MAX}")
         self._length(width, path, nullable=slot.nullable)
         if width == 1:
             self.line("n -= 1")
@@ -124,16 +118,25 @@ class _RemovingSource(PausingSource):
             self.line("position += n")
         self.line("start = position - body")
 
+    def copy_rest(self) -> None:
+        """Add source that copies all bytes behind the last field that have arrived."""
+        self._keep("end")
+
 
 @cache
-def _remover(version: int) -> Callable[[_Keep, bytearray, list[int]], Stream]:
+def _remover(version: int) -> Callable[[bytearray, int, list[int]], Stream]:
     found = layout(FetchResponse, version)
     source = _RemovingSource(found, when_short=None)
-    with source.block("def stream(keep, kept, allowed):"):
+    with source.block("def stream(kept, kept_bytes_max, allowed):"):
         source.line("data, start = b'', 0")
         source.begin()
         source.message(found)
         source.await_skipped()
-        source.line("keep(data, body, start, end)")
+        source.copy_rest()
         source.end()
-    return cast("Callable[[_Keep, bytearray, list[int]], Stream]", compiled(source, found, "stream"))
+
+    def refuse(kept_bytes_max: int) -> None:
+        _refuse(kept_bytes_max, version)
+
+    streams = compiled(source, found, "stream", refuse=refuse)
+    return cast("Callable[[bytearray, int, list[int]], Stream]", streams)

@@ -45,7 +45,7 @@ from weir.proxy.connection.state import (
 )
 from weir.proxy.connection.usage import ConnectionUsage
 from weir.proxy.connection.usage_counters import MUTATION
-from weir.proxy.handlers.plan import ByteCounter, Plan
+from weir.proxy.handlers.plan import Plan
 from weir.proxy.handlers.quota_api.quota_admin import NoQuotaAdmin, QuotaAdmin
 from weir.proxy.handlers.sasl.identity import ANONYMOUS as ANONYMOUS
 from weir.quotas.limiters.throttle import INT32_MAX
@@ -120,7 +120,6 @@ class Connection:
         "addresses",
         "broker_end",
         "broker_turn",
-        "byte_counter",
         "client",
         "client_end",
         "client_turn",
@@ -235,10 +234,6 @@ class Connection:
         self.rest_held_until_ms = 0
         """Time (ms) until which the remaining bytes of the request that is being forwarded are held, because
         these bytes may contain the first records for a topic over its rate; 0 if the bytes are not held.
-        """
-        self.byte_counter: ByteCounter | None = None
-        """Counter of the bytes of the response that is being forwarded, per topic or per throttled replica;
-        None if these bytes are not counted.
         """
         self.client = Client(
             quotas,
@@ -425,7 +420,7 @@ class Connection:
     def asked_api_key(self) -> int:
         """API key of the request in flight that the broker answers, if it is the only one; else -1."""
         in_flight = self.in_flight
-        return in_flight[0].plan.api_key if len(in_flight) == 1 and in_flight[0].kind <= CHARGED else -1
+        return in_flight[0].plan.api_key if len(in_flight) == 1 and in_flight[0].state <= CHARGED else -1
 
     @property
     def idle(self) -> bool:
@@ -523,7 +518,7 @@ class Connection:
         if self.hold:
             return
         for record in self.in_flight:
-            if record.kind <= CHARGED and record.plan.throttle is not None and record is not after:
+            if record.state <= CHARGED and record.plan.throttle is not None and record is not after:
                 record.tell(until_ms)
                 return
 
@@ -533,7 +528,7 @@ class Connection:
         lasts.
         """
         in_flight = self.in_flight
-        if in_flight and LOCAL <= in_flight[0].kind <= DEFERRED:
+        if in_flight and LOCAL <= in_flight[0].state <= DEFERRED:
             replies.send_local(self)
         if not in_flight and self.state != OPEN:
             self.state = NEXT[self.state][ANSWERED]
@@ -560,9 +555,7 @@ class Connection:
         self.now_ms = now_ms
         self.transition(Trigger.CLOSE)
         self._on_ready, self.paused = _nobody, None
-        if self.byte_counter is not None:
-            self.byte_counter.cut(now_ms)
-            self.byte_counter = None
+        self._outbound.response.cut(now_ms)
         for record in self.in_flight:
             if record.query is not None:
                 replies.abandon_query(record)

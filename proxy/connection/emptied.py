@@ -28,22 +28,20 @@ while it arrives.
 class EmptiedResponse:
     """A fetch response whose records are removed while its bytes arrive."""
 
-    __slots__ = ("_elements", "_head", "_masked_bytes", "_plan", "_remover", "head_bytes", "mask")
+    __slots__ = ("_elements", "_masked_bytes", "_plan", "_remover", "head_bytes", "mask")
 
-    def __init__(self, plan: Plan, head: bytes) -> None:
+    def __init__(self, plan: Plan, head: bytearray) -> None:
         """Begin to read a fetch response. `head` is the response's frame up to and including the tagged
         fields of the response header.
         """
-        self._head = head
         self._plan = plan
-        self._remover = RecordsRemover(plan.version, kept_bytes_max=KEPT_BYTES_MAX)
+        self._remover = RecordsRemover(plan.version, kept_bytes_max=KEPT_BYTES_MAX, head=head)
         self._elements = 0
         """Number of elements visited so far."""
-        self._masked_bytes = 0
-        """Number of bytes of the body without records that `mask` has processed."""
+        self._masked_bytes = self.head_bytes = len(head)
+        """Number of bytes of the frame without records that `mask` has processed."""
         self.mask: StreamRewrite | None = None
         """Object that masks brokers' addresses in the response; None if they are to be rewritten."""
-        self.head_bytes = len(head)
 
     @property
     def elements_left(self) -> int:
@@ -54,12 +52,13 @@ class EmptiedResponse:
         """Process the next bytes of the response's body, `data[start:stop]`, up to `elements_max` elements.
         Return the position behind the processed bytes. Raises ProtocolError if they are malformed.
         """
-        fed_to = self._remover.feed(data, start, stop, elements_max)
-        self._elements += elements_max - self._remover.elements_left
+        remover = self._remover
+        fed_to = remover.feed(data, start, stop, elements_max)
+        self._elements += elements_max - remover.elements_left
         if self._elements > REWRITTEN_ELEMENTS_MAX and self.mask is None and self._plan.rewrite_stream:
             self.mask = self._plan.rewrite_stream(0)
         if self.mask is not None:
-            kept = self._remover.kept
+            kept = remover.kept
             self._masked_bytes = self.mask.feed(kept, self._masked_bytes, len(kept), sys.maxsize)
         return fed_to
 
@@ -73,6 +72,6 @@ class EmptiedResponse:
         """Return the response's whole frame without its records. Raises ProtocolError if the response ended
         too early.
         """
-        frame = bytearray(self._head + self._remover.body())
+        frame = self._remover.body()
         LENGTH.pack_into(frame, 0, len(frame) - LENGTH_BYTES)
         return frame

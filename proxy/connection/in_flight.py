@@ -1,4 +1,6 @@
-"""Requests in flight: one record each, from the last byte of the request to the head of its response."""
+"""Requests in flight: one record each, from the head of the request to the head of its response, with a table
+of its states.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,7 @@ from weir.proxy.connection.charges import (  # fields' types: mypyc wants them a
     count_exempt,
     count_time,
 )
+from weir.proxy.connection.transitions import IMPOSSIBLE
 from weir.proxy.connection.usage_counters import UsageCounters
 from weir.proxy.handlers.broker_query import RunningQuery
 from weir.proxy.handlers.decisions import Deferred
@@ -24,35 +27,87 @@ if TYPE_CHECKING:
     from weir.quotas import ClientLedger
 
 
-class RequestKind(IntEnum):
-    """Kind of a request: it says which side responds, and how the response is processed."""
+class RequestState(IntEnum):
+    """State of a request in flight: it says which side responds, and how the response is processed."""
 
     PLAIN = 0
-    """The broker responds; the response is forwarded, and neither bytes nor request time are charged."""
+    """State in which the broker responds, and neither bytes nor request time are charged for the response."""
     CHARGED = 1
-    """The broker responds; when the response begins to arrive, bytes or request time are charged, or a
-    throttle time is written into it.
+    """State in which the broker responds; when the response begins to arrive, bytes or request time are
+    charged, or a throttle time is written into it.
     """
     LOCAL = 2
-    """Weir itself responds, with the frame in the field `reply`; the request does not go to the broker."""
+    """State in which Weir itself responds, with the frame in the field `reply`; the request does not go to
+    the broker.
+    """
     DEFERRED = 3
-    """Weir itself responds, as soon as the response in the field `deferred` is ready; the request does not go
-    to the broker.
+    """State in which Weir itself responds, as soon as the response in the field `deferred` is ready; the
+    request does not go to the broker.
     """
     QUERY = 4
-    """The broker responds, to a request that Weir's query `query` has sent; or the query has paused and no
-    request is at the broker.
+    """State in which the broker responds to a request that Weir's query `query` has sent."""
+    PAUSED = 5
+    """State in which Weir's query goes on in a later turn, or after the work that it waits for. No request of
+    it is at the broker.
     """
-    TOKEN = 5
-    """The broker responds with a bare SASL token."""
+    TOKEN = 6
+    """State in which the broker responds with a bare SASL token."""
+    ARRIVING = 7
+    """State in which the request is being forwarded while its remaining bytes arrive. Nothing is charged, and
+    the request is not in the queue: a broker ignores an incomplete request.
+    """
+    ENDED = 8
+    """End of the request: it leaves the queue, so no record is seen in this state."""
 
 
-PLAIN: Final = RequestKind.PLAIN.value
-CHARGED: Final = RequestKind.CHARGED.value
-LOCAL: Final = RequestKind.LOCAL.value
-DEFERRED: Final = RequestKind.DEFERRED.value
-QUERY: Final = RequestKind.QUERY.value
-TOKEN: Final = RequestKind.TOKEN.value
+class RequestTrigger(IntEnum):
+    """Cause of a transition of a request in flight."""
+
+    ARRIVED = 0
+    """The last byte was forwarded."""
+    CHARGE = 1
+    """The response is to be charged, or to tell a throttle time. For an ARRIVING request, also ARRIVED."""
+    ASK = 2
+    """The query has sent its next request to the broker."""
+    ANSWER = 3
+    """The query has returned the client's response."""
+    RESPONSE = 4
+    """The head of the response was forwarded; or Weir's own response was sent; or the query has the response.
+    """
+    LEAVE = 5
+    """The connection has closed."""
+
+
+PLAIN: Final = RequestState.PLAIN.value
+CHARGED: Final = RequestState.CHARGED.value
+LOCAL: Final = RequestState.LOCAL.value
+DEFERRED: Final = RequestState.DEFERRED.value
+QUERY: Final = RequestState.QUERY.value
+PAUSED: Final = RequestState.PAUSED.value
+TOKEN: Final = RequestState.TOKEN.value
+ARRIVING: Final = RequestState.ARRIVING.value
+ARRIVED: Final = RequestTrigger.ARRIVED.value
+CHARGE: Final = RequestTrigger.CHARGE.value
+ASK: Final = RequestTrigger.ASK.value
+ANSWER: Final = RequestTrigger.ANSWER.value
+
+_NO: Final = IMPOSSIBLE
+_END: Final = RequestState.ENDED.value
+NEXT_OF_REQUEST: Final = (
+    # ARRIVED CHARGE ASK ANSWER RESPONSE LEAVE
+    (_NO, CHARGED, _NO, _NO, _END, _END),
+    (_NO, CHARGED, _NO, _NO, _END, _END),
+    (_NO, _NO, _NO, _NO, _END, _END),
+    (_NO, _NO, _NO, _NO, _END, _END),
+    (_NO, _NO, _NO, _NO, _END, _END),
+    (_NO, _NO, QUERY, LOCAL, _NO, _END),
+    (_NO, _NO, _NO, _NO, _END, _END),
+    (PLAIN, CHARGED, _NO, _NO, _NO, _END),
+    (_NO, _NO, _NO, _NO, _NO, _NO),
+)
+"""Table of the next state, by state and trigger. A request begins as PLAIN, CHARGED, LOCAL, DEFERRED, PAUSED,
+TOKEN or ARRIVING.
+"""
 
 NO_CORRELATION_ID: Final = 1 << 32
 """Correlation id of a query that has paused and has no request at the broker. The value does not fit into
@@ -64,7 +119,7 @@ class RequestInFlight:
     """A request that waits for its response. The connection reuses the record for later requests, so no other
     code may keep a reference.
 
-    For a request that is forwarded, `Inbound` sets the fields from `kind` to `usage_counters`.
+    For a request that is forwarded, `Inbound` sets the fields from `state` to `usage_counters`.
     """
 
     __slots__ = (
@@ -73,12 +128,12 @@ class RequestInFlight:
         "correlation_id",
         "cost_us",
         "deferred",
-        "kind",
         "ledger",
         "local",
         "plan",
         "query",
         "reply",
+        "state",
         "time_ledger",
         "unconfirmed_us",
         "until_ms",
@@ -89,10 +144,10 @@ class RequestInFlight:
         self,
         plan: Plan,
         correlation_id: int = 0,
-        kind: int = PLAIN,
+        state: int = PLAIN,
         usage_counters: UsageCounters | None = None,
     ) -> None:
-        self.kind = kind
+        self.state = state
         self.correlation_id = correlation_id
         self.plan = plan
         self.ledger: ClientLedger | None = None
@@ -133,30 +188,30 @@ class RequestInFlight:
         requests.
         """
 
+    @property
+    def timed(self) -> bool:
+        """True if request time or usage is still to be charged or counted for the request."""
+        return bool(self.cost_us) or self.time_ledger is not None or self.usage_counters is not None
+
     def ask(self, correlation_id: int) -> None:
         """Expect the broker's response to the next request of a query. `correlation_id` is the correlation id
         of that request.
         """
         self.correlation_id = correlation_id
+        self.state = NEXT_OF_REQUEST[self.state][ASK]
 
     def answer(self, frame: bytes) -> None:
         """Turn this record of a query into the record of a request that Weir answers with `frame`, the
         response that the query has returned.
         """
-        self.kind, self.reply, self.query, self.local = LOCAL, frame, None, None
+        self.state = NEXT_OF_REQUEST[self.state][ANSWER]
+        self.reply, self.query, self.local = frame, None, None
 
     def tell(self, until_ms: int) -> None:
         """Have the request's response tell a throttle time that lasts until `until_ms` (ms)."""
-        self.kind = CHARGED
+        self.state = NEXT_OF_REQUEST[self.state][CHARGE]
         if until_ms > self.until_ms:
             self.until_ms = until_ms
-
-    def empty(self, until_ms: int) -> None:
-        """Have the response sent without its records and with a throttle time that lasts until `until_ms`
-        (ms). The bytes of that response are not charged.
-        """
-        self.ledger = None
-        self.tell(until_ms)
 
     def forget_ledger(self) -> None:
         """Forget the quotas of the response's bytes: they were charged."""

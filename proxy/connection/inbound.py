@@ -23,7 +23,15 @@ from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection import replies
 from weir.proxy.connection.charges import LocalResponse, count_exempt, count_request
 from weir.proxy.connection.effects import FIRST_BYTES
-from weir.proxy.connection.in_flight import CHARGED, PLAIN, RequestInFlight
+from weir.proxy.connection.in_flight import (
+    ARRIVED,
+    ARRIVING,
+    CHARGE,
+    CHARGED,
+    NEXT_OF_REQUEST,
+    PLAIN,
+    RequestInFlight,
+)
 from weir.proxy.connection.state import (
     DRAINING,
     NEXT,
@@ -172,14 +180,15 @@ class Inbound:
             record = spare.pop() if spare else RequestInFlight(plan)
             record.plan = plan
             record.correlation_id = correlation_id
-            record.kind, record.until_ms, record.ledger = PLAIN, 0, None
+            record.state, record.until_ms, record.ledger = PLAIN, 0, None
             if timed:
-                record.kind, record.cost_us = CHARGED, self._cost_us
+                record.state, record.cost_us = CHARGED, self._cost_us
                 record.time_ledger, record.usage_counters = self._time_ledger, self._usage_counters
                 record.arrived_us = connection.clock.now_us
                 if connection.unconfirmed_us and api_key == _PRODUCE and self._time_ledger is not None:
                     record.unconfirmed_us = connection.unconfirmed_us
             if stop > end or decision.counted_to:
+                record.state = ARRIVING
                 self._arriving, self._forward, self._arriving_bytes = record, decision, length
                 self._is_near_arriving = self._is_near
                 position = decision.counted_to or end
@@ -419,6 +428,7 @@ class Inbound:
                     self._hold_rest(forward.byte_counter)
             else:
                 self._arriving = None
+                record.state = NEXT_OF_REQUEST[record.state][CHARGE if record.timed else ARRIVED]
                 record.arrived_us = connection.clock.now_us
                 if record.usage_counters is not None:
                     answered, length = forward.answered, self._arriving_bytes
@@ -504,7 +514,7 @@ class Inbound:
         if forward.charged and plan.on_response:
             record.ledger = ledger
         if record.ledger is not None or record.until_ms or record.byte_counter is not None:
-            record.kind = CHARGED
+            record.state = NEXT_OF_REQUEST[record.state][CHARGE]
         connection.in_flight.append(record)
         if serial:
             connection.state = NEXT[connection.state][SASL_REQUEST if forward.sasl else SERIAL_REQUEST]

@@ -19,73 +19,47 @@ from weir.protocol.framing import (
 )
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection import replies
-from weir.proxy.connection.emptied import EmptiedResponse
 from weir.proxy.connection.in_flight import CHARGED, DEFERRED, LOCAL, PLAIN, QUERY, SPARE_MAX, RequestInFlight
+from weir.proxy.connection.response_in_progress import (
+    BEGIN,
+    BEGUN,
+    EMPTYING,
+    END,
+    NEXT_OF_RESPONSE,
+    PASSING,
+    ResponseInProgress,
+)
 from weir.proxy.connection.state import OPEN
 from weir.proxy.connection.tokens import from_broker
 from weir.proxy.connection.usage_counters import CONSUMER, TOPIC
 from weir.proxy.handlers.api_versions.api_versions import refused
 from weir.proxy.handlers.decisions import WAIT, Wait
-from weir.proxy.handlers.plan import IN_PARTS, ByteCounter, Plan, ResponseEdit, StreamRewrite
+from weir.proxy.handlers.plan import IN_PARTS, ByteCounter, Plan, ResponseEdit
 from weir.quotas import QuotaKey
 
 if TYPE_CHECKING:
     from weir.proxy.connection.connection import Connection
+    from weir.proxy.connection.emptied import EmptiedResponse
 
 _unpack = RESPONSE_HEAD.unpack_from
 _API_VERSIONS: Final = ApiKey.API_VERSIONS.value
-
-EMPTYING: Final = Wait()
-"""Result of `_process` for a fetch response whose records Weir removes while the response arrives, because
-the client is over its quota.
-"""
 
 
 class Outbound:
     """Processes the bytes that come from the broker."""
 
-    __slots__ = (
-        "_begun",
-        "_connection",
-        "_counted_bytes",
-        "_emptied",
-        "_measured_until_ms",
-        "_report_ms",
-        "_stream_rewrite",
-        "_unready_bytes",
-    )
+    __slots__ = ("_connection", "response")
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._begun = False
-        """True if the response that is being processed was counted as usage, and its request's time was
-        charged. Prevents a second charge when more bytes of the response arrive.
-        """
-        self._counted_bytes = 0
-        """Number of the next bytes of the current response's body that were counted per topic in earlier
-        turns and are not forwarded yet.
-        """
-        self._emptied: EmptiedResponse | None = None
-        """The response that is being processed, if its records are being removed; else None."""
-        self._stream_rewrite: StreamRewrite | None = None
-        """Rewriter of the response that is being forwarded in parts; None if no rewrite is needed."""
-        self._unready_bytes = 0
-        """Number of bytes of the current response's first part that must wait for the next turn."""
-        self._measured_until_ms = 0
-        """Time (ms) until which the client is throttled because the current response's bytes have exceeded
-        topic rates; 0 for no throttle.
-        """
-        self._report_ms = INCOMPLETE
-        """Throttle time (ms) that the current response must tell; INCOMPLETE until the response has been
-        charged.
-        """
+        self.response = ResponseInProgress()
 
     def receive(self, data: bytearray, view: memoryview, end: int, now_ms: int) -> int:  # noqa: C901  # a call per branch costs each frame
         """Process `data[:end]`, bytes from the broker, and return the number of bytes consumed.
 
         `view` is a memoryview of `data`; the bytes to forward are put into the effects as slices of `view`.
         """
-        connection = self._connection
+        connection, response = self._connection, self.response
         connection.now_ms = now_ms
         if connection.client.sends_sasl_tokens:
             return self._receive_tokens(view, data, end)
@@ -104,7 +78,7 @@ class Outbound:
                 break
             record = in_flight[0]
             stop = position + LENGTH_BYTES + length
-            if record.kind != PLAIN or record.plan.rewrite is not None:
+            if record.state != PLAIN or record.plan.rewrite is not None:
                 if frames == 0:
                     self._end_turn()
                     break
@@ -112,40 +86,43 @@ class Outbound:
                 complete = stop <= end
                 available = stop if complete else end
                 edit: ResponseEdit | Wait | None
-                if record.kind == QUERY:
+                if record.state == QUERY:
                     edit = self._answer_query(record, data, position, available, complete)
                 else:
                     edit = self._process(record, data, position, available, length, complete)
-                if edit is EMPTYING:
+                if response.state == EMPTYING:
                     if position > start:
                         connection.effects.to_client.append(view[start:position])
-                    start = position = available - self._unready_bytes
+                    unready_bytes, response.unready_bytes = response.unready_bytes, 0
+                    start = position = available - unready_bytes
                     self._empty_rest(stop - position)
-                    if self._unready_bytes:
-                        self._unready_bytes = 0
+                    if unready_bytes:
                         break
                     continue
                 if isinstance(edit, Wait):
                     if not (complete or connection.broker_turn_over) and self._fills_buffer(position, end):
                         self._check_kept(length)
                     break
-                self._begun = False
                 if edit is not None:
                     LENGTH.pack_into(data, position, length + self._growth(record, edit))
                     connection.effects.to_client.extend((view[start : edit.start], edit.replacement))
                     start = edit.stop
-                if self._unready_bytes:
-                    end = available - self._unready_bytes
-                    self._unready_bytes = 0
+                if response.unready_bytes:
+                    end = available - response.unready_bytes
+                    response.unready_bytes = 0
+                if stop <= end:
+                    response.state = NEXT_OF_RESPONSE[response.state][END]
+                response.report_ms = 0
             in_flight.popleft()
-            if record.kind <= CHARGED and len(spare) < SPARE_MAX:
+            if record.state <= CHARGED and len(spare) < SPARE_MAX:
                 spare.append(record)
             if stop > end:
                 connection.broker_end.rest_bytes = stop - end
+                response.begin_rest()
                 position = end
                 break
             position = stop
-            if in_flight and LOCAL <= in_flight[0].kind <= DEFERRED:
+            if in_flight and LOCAL <= in_flight[0].state <= DEFERRED:
                 connection.effects.to_client.append(view[start:position])
                 start = position
                 replies.send_local(connection)
@@ -168,13 +145,6 @@ class Outbound:
 
     # Responses without records
 
-    def _empty(self, record: RequestInFlight, data: bytearray, body: int, frame: int, end: int) -> None:
-        """Begin to remove the records from the response `data[frame:end]`. Raises ProtocolError if the
-        response is malformed.
-        """
-        self._emptied = EmptiedResponse(record.plan, bytes(data[frame:body]))
-        self._unready_bytes = end - self._process_part(data, body, end)
-
     def _empty_rest(self, rest_bytes: int) -> None:
         """Expect `rest_bytes` further bytes of the response whose records are being removed. If `rest_bytes`
         is 0, send the response.
@@ -187,33 +157,47 @@ class Outbound:
         """Send the response whose records were removed, with the throttle time. Its bytes are not charged: a
         broker charges such a response and takes the charge back.
         """
-        connection, emptied = self._connection, self._emptied
+        connection, response = self._connection, self.response
+        emptied, record = response.emptied, connection.in_flight[0]
         assert emptied is not None
-        record = connection.in_flight[0]
         try:
             frame = emptied.frame()
+            end = len(frame)
+            if record.cost_us or record.time_ledger is not None or record.usage_counters is not None:
+                record.begin_response(connection, end - LENGTH_BYTES, charged=False)
+            until_ms = max(record.until_ms, self._mute_emptied(record))
+            response.report_ms = max(until_ms - connection.now_ms, 0)
+            if record.plan.on_emptied is not None:
+                record.plan.on_emptied(connection, frame, emptied.head_bytes, end)
+            if not self._rewrite_emptied(record, emptied, frame, end):
+                raise ProtocolError("the response ends within a field")
         except ProtocolError as error:
             connection.violate(CloseReason.RESPONSE_MALFORMED, str(error))
             return
-        end = len(frame)
-        self._begun = True
-        record.begin_response(connection, end - LENGTH_BYTES, charged=False)
-        record.empty(self._mute_emptied(record))
-        if record.plan.on_emptied is not None:
-            record.plan.on_emptied(connection, frame, emptied.head_bytes, end)
-        edit = self._process(record, frame, 0, end, end - LENGTH_BYTES, True)
+        response.end()
+        connection.in_flight.popleft()
+        connection.effects.to_client.append(memoryview(frame))
+        replies.send_local(connection)
+
+    def _rewrite_emptied(
+        self, record: RequestInFlight, emptied: EmptiedResponse, frame: bytearray, end: int
+    ) -> bool:
+        """Write the throttle time and the addresses into the frame of a response whose records were removed.
+        Return False if a field is missing.
+        """
+        connection, plan, body = self._connection, record.plan, emptied.head_bytes
+        connection.report_ms = self.response.report_ms
+        if connection.report_ms > 0 and not self._report(plan, frame, body, end, True):
+            return False
+        if plan.rewrite is None:
+            return True
+        edit = plan.rewrite(connection, frame, body, end, True)
         if edit is IN_PARTS:
             emptied.mask_all(frame)
-        elif isinstance(edit, Wait):
-            return  # the response was malformed
-        elif edit is not None:
+        elif isinstance(edit, ResponseEdit):
             LENGTH.pack_into(frame, 0, end - LENGTH_BYTES + self._growth(record, edit))
             frame[edit.start : edit.stop] = edit.replacement
-        self._begun = False
-        self._emptied = None
-        connection.in_flight.popleft()
-        connection.effects.to_client.append(bytes(frame))
-        replies.send_local(connection)
+        return edit is None or edit is IN_PARTS or isinstance(edit, ResponseEdit)
 
     def _mute_emptied(self, record: RequestInFlight) -> int:
         """Throttle a client that has got a fetch response without records: take no requests from it, because
@@ -240,12 +224,13 @@ class Outbound:
             connection.violate(CloseReason.RESPONSE_MALFORMED, str(error))
             return end
         connection.broker_end.rest_bytes -= taken
-        if self._emptied is not None:
+        if self.response.state == EMPTYING:
             self._empty_rest(connection.broker_end.rest_bytes)
             return taken
         connection.effects.to_client.append(view[:taken])
         if not connection.broker_end.rest_bytes:
             self._end_parts()
+            self.response.end()
             replies.send_local(connection)
         return taken
 
@@ -255,22 +240,22 @@ class Outbound:
         """Process the first part of a response, `data[body:end]`, as many elements as the turn allows. Leave
         the others for later turns. Return the edit that rewrites the response; WAIT to be called again.
         """
-        connection = self._connection
+        connection, response = self._connection, self.response
         edit: ResponseEdit | Wait | None = None
         if plan.rewrite_stream is not None:
-            self._stream_rewrite = plan.rewrite_stream(body_bytes)
+            response.stream_rewrite = plan.rewrite_stream(body_bytes)
         ready_to = self._process_part(data, body, end)
         if plan.rewrite is not None and plan.rewrite_stream is None:
             # The edit may replace bytes anywhere in this part, so all of the part is counted before.
-            self._counted_bytes = ready_to - body
+            response.counted_bytes = ready_to - body
             if ready_to < end:
                 return WAIT
-            connection.report_ms = max(self._report_ms, 0)
+            connection.report_ms = response.report_ms
             edit = plan.rewrite(connection, data, body, end, complete)
             if edit is WAIT:
                 return self._wait(complete)
-            self._counted_bytes = 0
-        self._unready_bytes = end - ready_to
+            response.counted_bytes = 0
+        response.unready_bytes = end - ready_to
         if complete and ready_to == end:
             self._end_parts()
         return edit
@@ -280,50 +265,53 @@ class Outbound:
         turn allows. Return the position behind the bytes that may be forwarded; if that is before `stop`, the
         turn is over. Raises ProtocolError if the response is malformed.
         """
-        connection, emptied, stream_rewrite = self._connection, self._emptied, self._stream_rewrite
-        clock = connection.clock
+        response, clock = self.response, self._connection.clock
+        emptied, byte_counter, stream_rewrite = (
+            response.emptied,
+            response.byte_counter,
+            response.stream_rewrite,
+        )
         elements_max = clock.elements_left()
         counted_to = ready_to = stop
         if emptied is not None:
             counted_to = ready_to = emptied.feed(data, start, stop, elements_max)
             clock.note_scanned(elements_max - emptied.elements_left)
-        elif connection.byte_counter is not None:
-            counted_to = ready_to = connection.byte_counter.feed(data, start + self._counted_bytes, stop)
+        elif byte_counter is not None:
+            counted_to = ready_to = byte_counter.feed(data, start + response.counted_bytes, stop)
         if stream_rewrite is not None:
             ready_to = stream_rewrite.feed(data, start, counted_to, elements_max)
             clock.note_scanned(elements_max - stream_rewrite.elements_left)
-        self._counted_bytes = counted_to - ready_to
+        response.counted_bytes = counted_to - ready_to
         if ready_to < stop:
             self._end_turn()
         return ready_to
 
     def _end_parts(self) -> None:
         """End a response whose last part was processed."""
-        if self._connection.byte_counter is not None:
-            self._end_measuring(self._connection.byte_counter)
-        self._stream_rewrite = None
+        if self.response.byte_counter is not None:
+            self._end_measuring(self.response.byte_counter)
+        self.response.stream_rewrite = None
 
     def passable_bytes(self) -> int:
         """Return the number of bytes that come next and that nobody needs to see: the rest of a response that
         is being forwarded, or its next records, unless it is counted by topic.
         """
-        connection = self._connection
-        if self._emptied is not None or connection.byte_counter is not None:
-            return 0
-        rest_bytes = connection.broker_end.rest_bytes
-        if self._stream_rewrite is None:
+        response, rest_bytes = self.response, self._connection.broker_end.rest_bytes
+        if response.state == PASSING:
             return rest_bytes
-        return min(self._stream_rewrite.skippable_bytes, rest_bytes)
+        if response.byte_counter is not None or response.stream_rewrite is None:
+            return 0
+        return min(response.stream_rewrite.skippable_bytes, rest_bytes)
 
     def passed(self, count: int, now_ms: int) -> None:
         """Note that the next `count` bytes have been forwarded unseen; at most `passable_bytes`."""
         connection = self._connection
         connection.now_ms = now_ms
         connection.broker_end.rest_bytes -= count
-        if self._stream_rewrite is not None:
-            self._stream_rewrite.skip(count)
+        if self.response.stream_rewrite is not None:
+            self.response.stream_rewrite.skip(count)
         if not connection.broker_end.rest_bytes:
-            self._stream_rewrite = None
+            self.response.end()
             if connection.state != OPEN or connection.in_flight:
                 connection.answered()
 
@@ -340,7 +328,7 @@ class Outbound:
         once, because there every fetch response keeps its records.
         """
         connection = self._connection
-        connection.byte_counter = None
+        self.response.byte_counter = None
         if connection.hold:
             self._charge_measured(byte_counter)
         else:
@@ -354,62 +342,49 @@ class Outbound:
         self, record: RequestInFlight, data: bytearray, frame: int, end: int, length: int, complete: bool
     ) -> ResponseEdit | Wait | None:
         """Charge a response, set its throttle time, and return the edit that rewrites the response. Return
-        None if the response needs no edit; WAIT if the response is malformed, held or lacks bytes; EMPTYING
-        if the response's records are removed while the response arrives.
+        None if the response needs no edit; WAIT if the response is malformed, held or lacks bytes, or if its
+        records are being removed (EMPTYING).
 
         `data[frame:end]` is the part of the response that has arrived, `complete` is True if this is the
         whole response, and `length` is its frame length (bytes). `record` is the request that the response
         answers. After WAIT, this is called again with the same bytes and any new ones; the response is
         charged only once.
         """
-        connection, plan, ledger, until_ms = self._connection, record.plan, record.ledger, record.until_ms
+        connection, plan, response, ledger = self._connection, record.plan, self.response, record.ledger
         now_ms = connection.now_ms
         try:
             body = response_body(data, frame, end, flexible=plan.flexible_response)
             if body == INCOMPLETE:
                 return self._wait(complete)
-            if record.kind == CHARGED and not self._begun:
+            if response.state == BEGUN:
+                if record.until_ms - now_ms > response.report_ms:  # another request has exceeded a quota
+                    response.report_ms = record.until_ms - now_ms
+            elif record.state == CHARGED:
                 if ledger is not None and plan.over is not None and plan.over(connection, ledger) > now_ms:
-                    self._empty(record, data, body, frame, end)
-                    return EMPTYING
-                byte_counter = record.byte_counter
-                if byte_counter is None and ledger is not None and ledger.topics is not None:
-                    byte_counter = (
-                        None if plan.byte_counter is None else plan.byte_counter(connection, ledger)
-                    )
-                if byte_counter is not None and not complete and not self._is_streamed(length):
+                    response.begin_emptying(plan, data[frame:body])
+                    response.unready_bytes = end - self._process_part(data, body, end)
                     return WAIT
-                self._begun = True
-                record.forget_byte_counter()
-                if record.cost_us or record.time_ledger is not None or record.usage_counters is not None:
-                    record.begin_response(connection, length)
-                if byte_counter is not None:
-                    self._measure(byte_counter, data, body, end, complete)
-                until_ms = record.until_ms
-            if self._report_ms == INCOMPLETE:
-                if until_ms or ledger is not None:
-                    self._report_ms = self._charge_bytes(record, length)
-            elif until_ms - now_ms > self._report_ms:  # another request has exceeded a quota meanwhile
-                self._report_ms = until_ms - now_ms
-            if self._report_ms > 0:
+                if not self._begin(record, data, body, end, length, complete):
+                    return WAIT
+            if response.report_ms > 0:
                 if not self._report(plan, data, body, end, complete):
                     if complete or not self._fills_buffer(frame, end):
                         return self._wait(complete)
-                    connection.tell_next(now_ms + self._report_ms, after=record)
+                    connection.tell_next(now_ms + response.report_ms, after=record)
                 if connection.held_until_ms > now_ms:
                     return WAIT
             edit: ResponseEdit | Wait | None = None
-            if connection.byte_counter is not None:
+            if response.byte_counter is not None:
                 edit = IN_PARTS
             elif plan.rewrite is not None:
                 if complete or plan.rewrite_stream is None or not self._is_streamed(length):
-                    connection.report_ms = max(self._report_ms, 0)
+                    connection.report_ms = response.report_ms
                     edit = plan.rewrite(connection, data, body, end, complete)
                     if edit is WAIT:
                         return WAIT if connection.held_until_ms > now_ms else self._wait(complete)
                 else:
                     edit = IN_PARTS
-            if edit is IN_PARTS and self._emptied is None:
+            if edit is IN_PARTS:
                 body_bytes = LENGTH_BYTES + length - (body - frame)
                 edit = self._begin_parts(plan, data, body, end, body_bytes, complete)
                 if edit is WAIT:
@@ -417,8 +392,40 @@ class Outbound:
         except ProtocolError as error:
             connection.violate(CloseReason.RESPONSE_MALFORMED, str(error))
             return WAIT
-        self._report_ms = INCOMPLETE
         return edit
+
+    def _begin(
+        self, record: RequestInFlight, data: bytearray, body: int, end: int, length: int, complete: bool
+    ) -> bool:
+        """Charge the request's time and the response's bytes, and set the throttle time that the response
+        must tell. Return False, without any charge, if a response that is counted by topic lacks bytes.
+        """
+        connection, plan, response, ledger = self._connection, record.plan, self.response, record.ledger
+        now_ms = connection.now_ms
+        byte_counter = record.byte_counter
+        if byte_counter is None and ledger is not None and ledger.topics is not None:
+            byte_counter = None if plan.byte_counter is None else plan.byte_counter(connection, ledger)
+        if byte_counter is not None and not complete and not self._is_streamed(length):
+            return False
+        response.state = NEXT_OF_RESPONSE[response.state][BEGIN]
+        if record.cost_us or record.time_ledger is not None or record.usage_counters is not None:
+            record.begin_response(connection, length)
+        until_ms = record.until_ms
+        if byte_counter is not None:
+            record.forget_byte_counter()
+            until_ms = max(until_ms, self._measure(byte_counter, data, body, end, complete))
+        if ledger is not None:
+            for charge in plan.on_response:
+                throttle_ms = charge(ledger, length, now_ms)
+                if throttle_ms > 0:
+                    until_ms = max(until_ms, self._mute(CONSUMER, throttle_ms))
+            record.forget_ledger()
+        if until_ms > now_ms:
+            response.report_ms = until_ms - now_ms
+            if connection.hold and not connection.hurries:
+                connection.held_until_ms = until_ms
+                connection.effects.change()
+        return True
 
     def _answer_query(
         self, record: RequestInFlight, data: bytearray, frame: int, end: int, complete: bool
@@ -439,25 +446,6 @@ class Outbound:
         if complete:
             self._connection.violate(CloseReason.RESPONSE_MALFORMED, "the response ends within a field")
         return WAIT
-
-    def _charge_bytes(self, record: RequestInFlight, length: int) -> int:
-        """Charge the bytes of a response of this frame length to the client's quotas. Return the throttle
-        time (ms) that the response must tell.
-        """
-        connection, until_ms = self._connection, record.until_ms
-        if record.ledger is not None:
-            for charge in record.plan.on_response:
-                throttle_ms = charge(record.ledger, length, connection.now_ms)
-                if throttle_ms > 0:
-                    until_ms = max(until_ms, self._mute(CONSUMER, throttle_ms))
-            record.forget_ledger()
-        if self._measured_until_ms:
-            until_ms, self._measured_until_ms = max(until_ms, self._measured_until_ms), 0
-        report_ms = max(until_ms - connection.now_ms, 0)
-        if connection.hold and report_ms and not connection.hurries:
-            connection.held_until_ms = until_ms
-            connection.effects.change()
-        return report_ms
 
     def _is_streamed(self, length: int) -> bool:
         """Return True if a response of this frame length (bytes) is forwarded before its end has arrived."""
@@ -480,19 +468,19 @@ class Outbound:
 
     def _measure(
         self, byte_counter: ByteCounter, data: bytearray, body: int, end: int, complete: bool
-    ) -> None:
+    ) -> int:
         """Count the bytes of the current response: all of them now if the response is complete and the turn
-        has time for its elements, else each part when it arrives, or in later turns.
+        has time for its elements, else each part when it arrives, or in later turns. Return the time (ms)
+        until which the throttle of a topic rate lasts, 0 for none.
         """
-        connection = self._connection
-        self._counted_bytes = byte_counter.feed(data, body, end) - body if complete else 0
-        if complete and self._counted_bytes == end - body:
-            self._counted_bytes = 0
-            self._measured_until_ms = self._charge_measured(byte_counter)
-        else:
-            connection.byte_counter = byte_counter
-            if connection.client.usage is not None:
-                connection.client.usage.measured(under_way=True)
+        counted_bytes = byte_counter.feed(data, body, end) - body if complete else 0
+        if complete and counted_bytes == end - body:
+            return self._charge_measured(byte_counter)
+        self.response.byte_counter, self.response.counted_bytes = byte_counter, counted_bytes
+        usage = self._connection.client.usage
+        if usage is not None:
+            usage.measured(under_way=True)
+        return 0
 
     def _charge_measured(self, byte_counter: ByteCounter) -> int:
         """Charge the counted bytes; return the time (ms) until which the throttle of a topic rate lasts, 0
@@ -522,7 +510,7 @@ class Outbound:
         Return False if the bytes of the field have not arrived yet.
         """
         if plan.throttle is None:
-            self._connection.tell_next(self._connection.now_ms + self._report_ms)
+            self._connection.tell_next(self._connection.now_ms + self.response.report_ms)
             return True
         if plan.api_key == _API_VERSIONS and refused(data, body, end):
             return True  # brokers refuse a version of ApiVersions in the layout of version 0
@@ -531,8 +519,8 @@ class Outbound:
         position = plan.throttle.locate(data, body, end, complete)
         if position == INCOMPLETE:
             return False
-        if plan.throttle.read(data, position) < self._report_ms:
-            plan.throttle.write(data, position, self._report_ms)
+        if plan.throttle.read(data, position) < self.response.report_ms:
+            plan.throttle.write(data, position, self.response.report_ms)
         return True
 
     def _growth(self, record: RequestInFlight, edit: ResponseEdit) -> int:
@@ -541,7 +529,7 @@ class Outbound:
         """
         growth = len(edit.replacement) - (edit.stop - edit.start)
         usage = self._connection.client.usage
-        if usage is not None and growth and record.kind != QUERY:  # a query's reply was counted
+        if usage is not None and growth and record.state != QUERY:  # a query's reply was counted
             usage.grown(growth)
         return growth
 

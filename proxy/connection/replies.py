@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from weir.protocol.framing import LENGTH_BYTES
 from weir.proxy.connection.charges import LocalResponse, sent
-from weir.proxy.connection.in_flight import DEFERRED, LOCAL, NO_CORRELATION_ID, QUERY, TOKEN, RequestInFlight
+from weir.proxy.connection.in_flight import DEFERRED, LOCAL, NO_CORRELATION_ID, PAUSED, TOKEN, RequestInFlight
 from weir.proxy.connection.state import Trigger
 from weir.proxy.handlers import plan as plans
 
@@ -102,7 +102,7 @@ def _wait_for(
     """Send the next request of the query to the broker. If the query has paused, have it continue in the next
     pass of the transport's loop, or after the work that it waits for.
     """
-    record = RequestInFlight(plans.QUERY, NO_CORRELATION_ID, QUERY)
+    record = RequestInFlight(plans.QUERY, NO_CORRELATION_ID, PAUSED)
     record.query, record.local = run, local
     connection.in_flight.append(record)
     _send_question(connection, record, run, question)
@@ -151,7 +151,7 @@ def go_on(connection: Connection, record: RequestInFlight) -> None:
 def send_local(connection: Connection) -> None:
     """Send the responses of Weir's own that are ready and whose earlier requests are all answered."""
     in_flight = connection.in_flight
-    while in_flight and not connection.broker_end.rest_bytes and LOCAL <= in_flight[0].kind <= DEFERRED:
+    while in_flight and not connection.broker_end.rest_bytes and LOCAL <= in_flight[0].state <= DEFERRED:
         record = in_flight[0]
         frame = record.reply
         if record.deferred is not None:
@@ -172,6 +172,6 @@ def abandon_query(record: RequestInFlight) -> None:
     """
     run, local = record.query, record.local
     assert run is not None
-    if local is not None and not run.paused:
+    if local is not None and record.state != PAUSED:
         local.charge_question(*run.asked, run.asked_length, 0)
     run.end()

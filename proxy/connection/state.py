@@ -115,26 +115,3 @@ WHY: Final = (
 """Reason, as text for operators, why a connection takes no request; one text per state, in the order of the
 states.
 """
-
-
-def table() -> str:
-    """Return the transitions between states as a Markdown table: a row per state, a column per trigger."""
-    head = ["state", *(trigger.name for trigger in Trigger)]
-    rows = [[state.name, *(_cell(state, NEXT[state][trigger]) for trigger in Trigger)] for state in State]
-    return "\n".join("| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *rows])
-
-
-def _cell(state: State, found: int) -> str:
-    return "·" if found == state else State(found).name
-
-
-def diagram() -> str:
-    """Return the transitions between states as a Mermaid state diagram."""
-    lines = ["stateDiagram-v2", "    [*] --> OPEN"]
-    for state in State:
-        targets: dict[State, list[str]] = {}
-        for trigger in Trigger:
-            if NEXT[state][trigger] != state:
-                targets.setdefault(State(NEXT[state][trigger]), []).append(trigger.name)
-        lines += [f"    {state.name} --> {target.name}: {', '.join(why)}" for target, why in targets.items()]
-    return "\n".join([*lines, "    CLOSED --> [*]"])

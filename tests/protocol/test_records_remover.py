@@ -69,7 +69,7 @@ def feed(remover: RecordsRemover, body: bytes, cuts: Iterable[int]) -> None:
 def outcome(version: int, body: bytes, cuts: Iterable[int]) -> bytes | None:
     """Return the body without records, or None for a ProtocolError."""
     try:
-        return fed(version, body, cuts).body()
+        return bytes(fed(version, body, cuts).body())
     except ProtocolError:
         return None
 
@@ -124,9 +124,8 @@ def test_without_records_a_fetch_response_has_its_other_fields_as_kafka_python_r
     for topic in expected["responses"]:
         for partition in topic["partitions"]:
             partition["records"] = None if partition["records"] is None else b""
-    assert (
-        read_by_kafka_python(KafkaPythonFetchResponse, fed(version, body, cuts).body(), version) == expected
-    )
+    left = bytes(fed(version, body, cuts).body())
+    assert read_by_kafka_python(KafkaPythonFetchResponse, left, version) == expected
 
 
 @in_one_test
@@ -160,11 +159,8 @@ def test_records_are_removed_though_their_length_has_more_bytes_than_it_needs(
 def test_null_records_stay_null(version: int) -> None:
     parts = [FetchResponse.PartitionData(records=records) for records in (None, b"r", None, b"")]
     value = FetchResponse(responses=[FetchResponse.FetchableTopicResponse(partitions=parts)])
-    decoded = read_by_kafka_python(
-        KafkaPythonFetchResponse,
-        fed(version, codec(FetchResponse, version).encode(value), ()).body(),
-        version,
-    )
+    left = bytes(fed(version, codec(FetchResponse, version).encode(value), ()).body())
+    decoded = read_by_kafka_python(KafkaPythonFetchResponse, left, version)
     assert [part["records"] for part in decoded["responses"][0]["partitions"]] == [None, b"", None, b""]
 
 

@@ -1,13 +1,20 @@
-"""The table of a connection's states: complete, no dead ends, equal to a broker's muting (KIP-219)."""
+"""The tables of states: complete, no dead ends; a connection's are equal to a broker's muting (KIP-219)."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
 from itertools import product
 from pathlib import Path
 from typing import Final
 
-from weir.proxy.connection.state import NEXT, WHY, State, Trigger, diagram, table
+import pytest
+
+from weir.proxy.connection.in_flight import NEXT_OF_REQUEST, RequestState, RequestTrigger
+from weir.proxy.connection.response_in_progress import NEXT_OF_RESPONSE, ResponseState, ResponseTrigger
+from weir.proxy.connection.state import NEXT, WHY, State, Trigger
+from weir.proxy.connection.transitions import IMPOSSIBLE, diagram, written_table
 
 ARCHITECTURE: Final = Path(__file__).parents[2] / "docs" / "background" / "architecture.md"
 BEGIN, END = "<!-- states -->", "<!-- end of states -->"
@@ -18,28 +25,18 @@ def after(state: State, trigger: Trigger) -> State:
     return State(NEXT[state][trigger])
 
 
-def test_the_table_has_a_row_for_each_state_and_a_column_for_each_trigger() -> None:
-    assert len(NEXT) == len(State)
-    assert list(State) == list(range(len(State)))
-    assert list(Trigger) == list(range(len(Trigger)))
-    for state in State:
-        assert len(NEXT[state]) == len(Trigger), state.name
-
-
-def reached_from(first: State) -> set[State]:
-    found, waiting = {first}, [first]
+def reached(follows: Sequence[Sequence[int]], first: Iterable[int]) -> set[int]:
+    found = set(first)
+    waiting = list(found)
     while waiting:
-        new = {State(found_next) for found_next in NEXT[waiting.pop()]} - found
+        new = set(follows[waiting.pop()]) - found - {IMPOSSIBLE}
         found |= new
         waiting += new
     return found
 
 
-def test_every_state_is_reached_from_open_and_reaches_closed() -> None:
-    assert reached_from(State.OPEN) == set(State)
-    for state in State:
-        assert after(state, Trigger.CLOSE) is State.CLOSED
-        assert State.CLOSED in reached_from(state)
+def test_a_connection_can_close_in_every_state() -> None:
+    assert {after(state, Trigger.CLOSE) for state in State} == {State.CLOSED}
 
 
 def test_no_transition_leaves_closed() -> None:
@@ -47,7 +44,7 @@ def test_no_transition_leaves_closed() -> None:
 
 
 def test_a_draining_connection_only_closes() -> None:
-    assert reached_from(State.DRAINING) == set(FINAL)
+    assert reached(NEXT, [State.DRAINING]) == set(FINAL)
     for state in State:
         expected = State.CLOSED if state is State.CLOSED else State.DRAINING
         assert after(state, Trigger.DRAIN) is expected
@@ -82,32 +79,80 @@ def test_each_state_but_open_says_why_no_request_is_taken() -> None:
     assert [state for state in State if not WHY[state]] == [State.OPEN]
 
 
-def test_the_written_table_names_every_transition() -> None:
-    head, _rule, *rows = ([cell.strip() for cell in line.split("|")[1:-1]] for line in table().splitlines())
-    assert head == ["state", *(trigger.name for trigger in Trigger)]
-    for state, (name, *cells) in zip(State, rows, strict=True):
-        targets = [State[cell] if cell != "·" else state for cell in cells]
-        assert (name, targets) == (state.name, list(NEXT[state]))
+TABLES: Final = (
+    (State, Trigger, NEXT, (State.OPEN,), State.CLOSED),
+    (
+        RequestState,
+        RequestTrigger,
+        NEXT_OF_REQUEST,
+        tuple(set(RequestState) - {RequestState.QUERY, RequestState.ENDED}),
+        RequestState.ENDED,
+    ),
+    (ResponseState, ResponseTrigger, NEXT_OF_RESPONSE, (ResponseState.AWAITED,), ResponseState.AWAITED),
+)
+"""For each machine: states, triggers, table, first states, last state."""
 
 
-def test_the_diagram_shows_every_change_of_state() -> None:
-    drawn = {
-        (source, trigger.strip(), target)
-        for source, target, triggers in re.findall(r"(\w+) --> (\w+): (.*)", diagram())
-        for trigger in triggers.split(",")
+@pytest.mark.parametrize(("states", "triggers", "follows", "first", "last"), TABLES)
+def test_every_state_is_reached_from_the_first_and_reaches_the_last(
+    states: type[IntEnum],
+    triggers: type[IntEnum],
+    follows: Sequence[Sequence[int]],
+    first: Sequence[IntEnum],
+    last: IntEnum,
+) -> None:
+    assert [len(row) for row in follows] == [len(triggers)] * len(states)
+    assert reached(follows, first) == set(states)
+    for state in states:
+        assert last in reached(follows, [state])
+
+
+@pytest.mark.parametrize(("states", "triggers", "follows", "first", "last"), TABLES)
+def test_the_table_and_the_diagram_show_every_change_of_state(
+    states: type[IntEnum],
+    triggers: type[IntEnum],
+    follows: Sequence[Sequence[int]],
+    first: Sequence[IntEnum],
+    last: IntEnum,
+) -> None:
+    changes = {
+        (state.name, trigger.name, states(follows[state][trigger]).name)
+        for state, trigger in product(states, triggers)
+        if follows[state][trigger] not in (state, IMPOSSIBLE)
     }
-    assert drawn == {
-        (state.name, trigger.name, after(state, trigger).name)
-        for state, trigger in product(State, Trigger)
-        if after(state, trigger) is not state
+    assert changes == {
+        (source, trigger.strip(), target)
+        for source, target, causes in re.findall(
+            r"(\w+) --> (\w+): (.*)", diagram(states, triggers, follows, first, last)
+        )
+        for trigger in causes.split(",")
+    }
+    head, _rule, *rows = (
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in written_table(states, triggers, follows, "state").splitlines()
+    )
+    assert changes == {
+        (row[0], trigger, cell)
+        for row in rows
+        for trigger, cell in zip(head[1:], row[1:], strict=True)
+        if cell not in ("", "·")
     }
 
 
 def documented() -> str:
-    return f"{BEGIN}\n{table()}\n\n```mermaid\n{diagram()}\n```\n{END}"
+    parts = [BEGIN]
+    for head, table in zip(("state", "request", "response"), TABLES, strict=True):
+        states, triggers, follows, first, last = table
+        parts += [
+            written_table(states, triggers, follows, head),
+            "",
+            f"```mermaid\n{diagram(states, triggers, follows, first, last)}\n```",
+            "",
+        ]
+    return "\n".join([*parts[:-1], END])
 
 
-def test_the_architecture_page_has_the_table_and_the_diagram_of_the_code() -> None:
+def test_the_architecture_page_has_the_tables_and_the_diagrams_of_the_code() -> None:
     """`python -m tests.proxy.test_connection_state` writes them anew."""
     assert documented() in ARCHITECTURE.read_text("utf-8")
 

@@ -136,7 +136,7 @@ def waits_for_broker(connection: Connection, now_ms: int) -> bool:
     in_flight = connection.in_flight
     return (
         bool(in_flight)
-        and in_flight[0].kind <= CHARGED
+        and in_flight[0].state <= CHARGED
         and in_flight[0].plan.api_key not in _PATIENT
         and connection.takes_broker(now_ms)
     )

@@ -1,0 +1,51 @@
+"""Tables of states, written for readers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+
+IMPOSSIBLE = -1
+"""Entry of a table for an event that cannot happen in a state."""
+
+
+def written_table(
+    states: type[IntEnum], triggers: type[IntEnum], follows: Sequence[Sequence[int]], head: str
+) -> str:
+    """Return the transitions between states as a Markdown table: a row per state, a column per trigger.
+    `follows` has the next state by state and trigger.
+    """
+    rows = [[head, *(trigger.name for trigger in triggers)], ["---"] * (len(triggers) + 1)]
+    for state in states:
+        cells = (_cell(states, state, follows[state][trigger]) for trigger in triggers)
+        rows.append([state.name, *cells])
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def _cell(states: type[IntEnum], state: int, follower: int) -> str:
+    if follower == IMPOSSIBLE:
+        return ""
+    return "·" if follower == state else states(follower).name
+
+
+def diagram(
+    states: type[IntEnum],
+    triggers: type[IntEnum],
+    follows: Sequence[Sequence[int]],
+    first: Sequence[IntEnum],
+    last: IntEnum,
+) -> str:
+    """Return the changes of state as a Mermaid state diagram. It begins with the states `first`, and ends
+    with `last`.
+    """
+    lines = ["stateDiagram-v2", *(f"    [*] --> {state.name}" for state in first)]
+    for state in states:
+        targets: dict[int, list[str]] = {}
+        for trigger in triggers:
+            follower = follows[state][trigger]
+            if follower not in (state, IMPOSSIBLE):
+                targets.setdefault(follower, []).append(trigger.name)
+        lines += [
+            f"    {state.name} --> {states(target).name}: {', '.join(why)}" for target, why in targets.items()
+        ]
+    return "\n".join([*lines, f"    {last.name} --> [*]"])
