@@ -176,6 +176,10 @@ class Outbound:
             return
         response.end()
         connection.in_flight.popleft()
+        if record.byte_counter is not None:
+            record.forget_byte_counter()
+        if len(connection.spare) < SPARE_MAX:
+            connection.spare.append(record)
         connection.effects.to_client.append(memoryview(frame))
         replies.send_local(connection)
 

@@ -43,7 +43,7 @@ class ResponseTrigger(IntEnum):
     """
     EMPTY = 1
     """Charges of other connections have put the client over its quota."""
-    PASS = 2
+    FORWARD = 2
     """The first part was forwarded, and nobody needs to see the rest."""
     PART = 3
     """The first part was forwarded, and the rest must be seen."""
@@ -59,13 +59,13 @@ IN_PARTS: Final = ResponseState.IN_PARTS.value
 EMPTYING: Final = ResponseState.EMPTYING.value
 BEGIN: Final = ResponseTrigger.BEGIN.value
 EMPTY: Final = ResponseTrigger.EMPTY.value
-PASS: Final = ResponseTrigger.PASS.value
+FORWARD: Final = ResponseTrigger.FORWARD.value
 PART: Final = ResponseTrigger.PART.value
 END: Final = ResponseTrigger.END.value
 
 _NO: Final = IMPOSSIBLE
 NEXT_OF_RESPONSE: Final = (
-    # BEGIN EMPTY    PASS     PART      END
+    # BEGIN EMPTY    FORWARD     PART      END
     (BEGUN, EMPTYING, PASSING, IN_PARTS, AWAITED),
     (_NO, _NO, PASSING, IN_PARTS, AWAITED),
     (_NO, _NO, _NO, _NO, AWAITED),
@@ -109,7 +109,7 @@ class ResponseInProgress:
 
     def begin_rest(self) -> None:
         """Note that the first part was forwarded, and that bytes of the response are still to come."""
-        trigger = PASS if self.stream_rewrite is None and self.byte_counter is None else PART
+        trigger = FORWARD if self.stream_rewrite is None and self.byte_counter is None else PART
         self.state = NEXT_OF_RESPONSE[self.state][trigger]
 
     def begin_emptying(self, plan: Plan, head: bytearray) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
+from typing import Final
 
-IMPOSSIBLE = -1
-"""Entry of a table for an event that cannot happen in a state."""
+IMPOSSIBLE: Final = 99
+"""Entry of a table for an event that cannot happen in a state. It is no row of a table, so a connection that
+comes here anyway fails at its next transition.
+"""
 
 
 def written_table(

@@ -145,7 +145,7 @@ def _state(context: Context) -> TopicRatesState:
 
 
 def _emptied(context: Context, data: bytearray, body: int, end: int) -> None:
-    session = _state(context).session
+    session = None if context.quotas.topics is None else _state(context).session
     if session is not None:
         session.answered(data, body, end)
 
@@ -409,7 +409,8 @@ def _over(context: Context, ledger: ClientLedger) -> int:
 
 def _with_topics(tell: Tell | None) -> Tell:
     def tell_with_topics(context: Context, ledger: ClientLedger) -> tuple[int, int]:
-        return 0 if tell is None else tell(context, ledger)[0], _tell(context, ledger)
+        client_ms = 0 if tell is None else tell(context, ledger)[0]
+        return client_ms, 0 if ledger.topics is None else _tell(context, ledger)
 
     return tell_with_topics
 
