@@ -532,11 +532,12 @@ class Connection:
             replies.send_local(self)
         if not in_flight and self.state != OPEN:
             self.state = NEXT[self.state][ANSWERED]
-            if self.state == THROTTLED:
-                self.release(self.now_ms)
+            if self.state == THROTTLED and self.throttled_until_ms <= self.now_ms:
+                self.state = NEXT[THROTTLED][RELEASE]
             elif self.state == DRAINING:
                 self.effects.change()
-            self._say_what_to_read(self.now_ms)
+            if self.state == OPEN and not self.client_end.rest_bytes:
+                self.effects.room_bytes = UNLIMITED  # what else stops the client stops fast reading, too
 
     def violate(self, reason: CloseReason, detail: str) -> None:
         """Close the connection because a peer violated the protocol. Only the first violation is recorded."""
