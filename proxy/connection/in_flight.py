@@ -31,29 +31,29 @@ class RequestState(IntEnum):
     """State of a request in flight: it says which side responds, and how the response is processed."""
 
     PLAIN = 0
-    """State in which the broker responds, and neither bytes nor request time are charged for the response."""
+    """The broker responds, and neither bytes nor request time are charged for the response."""
     CHARGED = 1
-    """State in which the broker responds; when the response begins to arrive, bytes or request time are
+    """The broker responds; when the response begins to arrive, bytes or request time are
     charged, or a throttle time is written into it.
     """
     LOCAL = 2
-    """State in which Weir itself responds, with the frame in the field `reply`; the request does not go to
+    """Weir itself responds, with the frame in the field `reply`; the request does not go to
     the broker.
     """
     DEFERRED = 3
-    """State in which Weir itself responds, as soon as the response in the field `deferred` is ready; the
+    """Weir itself responds, as soon as the response in the field `deferred` is ready; the
     request does not go to the broker.
     """
     QUERY = 4
-    """State in which the broker responds to a request that Weir's query `query` has sent."""
+    """The broker responds to a request that Weir's query `query` has sent."""
     PAUSED = 5
-    """State in which Weir's query goes on in a later turn, or after the work that it waits for. No request of
+    """Weir's query goes on in a later turn, or after the work that it waits for. No request of
     it is at the broker.
     """
     TOKEN = 6
-    """State in which the broker responds with a bare SASL token."""
+    """The broker responds with a bare SASL token."""
     ARRIVING = 7
-    """State in which the request is being forwarded while its remaining bytes arrive. Nothing is charged, and
+    """The request is being forwarded while its remaining bytes arrive. Nothing is charged, and
     the request is not in the queue: a broker ignores an incomplete request.
     """
     ENDED = 8

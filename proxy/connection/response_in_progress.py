@@ -18,19 +18,19 @@ class ResponseState(IntEnum):
     """State of the response in progress: it says what was charged, and what happens to the next bytes."""
 
     AWAITED = 0
-    """State before the first fields of a response have arrived: nothing was charged or forwarded."""
+    """The first fields of a response have not arrived: nothing was charged or forwarded."""
     BEGUN = 1
-    """State after the charges, while nothing was forwarded: a field must arrive, or the response waits for
+    """The charges were made, and nothing was forwarded: a field must arrive, or the response waits for
     the next turn or, in hold mode, for the end of a throttle.
     """
     PASSING = 2
-    """State in which the first part was forwarded and the rest is forwarded unseen."""
+    """The first part was forwarded and the rest is forwarded unseen."""
     IN_PARTS = 3
-    """State in which the first part was forwarded, and the rest is counted by topic or rewritten as it
+    """The first part was forwarded, and the rest is counted by topic or rewritten as it
     arrives.
     """
     EMPTYING = 4
-    """State in which the records are removed as they arrive, because the client is over its quota. The
+    """The records are removed as they arrive, because the client is over its quota. The
     response is charged, told the throttle time and sent when all of it has arrived.
     """
 

@@ -20,29 +20,29 @@ class State(IntEnum):
     """
 
     OPEN = 0
-    """State in which requests are taken: the next request waits for no event."""
+    """Requests are taken: the next one waits for no event."""
     THROTTLED = 1
-    """State in which the client's next request waits for the end of a throttle time, or of the hold of a new
+    """The client's next request waits for the end of a throttle time, or of the hold of a new
     connection's first request.
     """
     SERIAL = 2
-    """State in which the client's next request waits for the response to a request whose cost is known only
+    """The client's next request waits for the response to a request whose cost is known only
     from that response.
     """
     AUTHENTICATING = 3
-    """State in which the client's next request waits for the broker's response in a SASL exchange, which may
+    """The client's next request waits for the broker's response in a SASL exchange, which may
     change the client's principal.
     """
     QUERYING = 4
-    """State in which the client's next request waits for the end of a query to the broker, or for a response
+    """The client's next request waits for the end of a query to the broker, or for a response
     that Weir itself prepares.
     """
     DRAINING = 5
-    """State in which no new request is taken: requests that have begun to arrive are forwarded, those in
+    """No new request is taken: requests that have begun to arrive are forwarded, those in
     flight are answered, then the connection closes.
     """
     CLOSED = 6
-    """State in which no request is taken again, and both sockets are to be closed."""
+    """No request is taken again, and both sockets are to be closed."""
 
 
 class Trigger(IntEnum):

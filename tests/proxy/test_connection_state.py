@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Final
 
@@ -139,17 +141,29 @@ def test_the_table_and_the_diagram_show_every_change_of_state(
     }
 
 
+def meanings(members: type[IntEnum]) -> str:
+    """Return the members of an enumeration, and what is written below each in its source, as a table."""
+    body = ast.parse(inspect.getsource(members)).body[0]
+    assert isinstance(body, ast.ClassDef)
+    rows = [("name", "meaning"), ("---", "---")]
+    for member, text in pairwise(body.body):
+        if isinstance(member, ast.Assign) and isinstance(text, ast.Expr):
+            rows.append((ast.unparse(member.targets[0]), " ".join(ast.literal_eval(text.value).split())))
+    assert [name for name, _text in rows[2:]] == [member.name for member in members]
+    return "\n".join(f"| {name} | {text} |" for name, text in rows)
+
+
 def documented() -> str:
     parts = [BEGIN]
-    for head, table in zip(("state", "request", "response"), TABLES, strict=True):
+    for head, table in zip(("connection", "request", "response"), TABLES, strict=True):
         states, triggers, follows, first, last = table
         parts += [
-            written_table(states, triggers, follows, head),
-            "",
-            f"```mermaid\n{diagram(states, triggers, follows, first, last)}\n```",
-            "",
+            f"### States of a {head}\n",
+            f"{written_table(states, triggers, follows, head)}\n",
+            f"```mermaid\n{diagram(states, triggers, follows, first, last)}\n```\n",
+            f"{meanings(states)}\n\n{meanings(triggers)}\n",
         ]
-    return "\n".join([*parts[:-1], END])
+    return "\n".join([*parts, END])
 
 
 def test_the_architecture_page_has_the_tables_and_the_diagrams_of_the_code() -> None:
