@@ -147,6 +147,8 @@ class Inbound:
                 if position:
                     connection.effects.to_broker.append(view[:position])
                 return position
+        # Two bounds, one of the client's requests in flight, and one of the frames in a turn, are one number
+        # here, because each request is compared with it.
         most, in_turn = client.in_flight_max, len(in_flight) + connection.clock.frames_max
         may_go = (connection.state == OPEN and len(in_flight) < most) or connection.may_take(now_ms)
         if in_turn < most:
@@ -170,6 +172,7 @@ class Inbound:
                     break
                 decision = decided
             if decision is not FORWARD and not isinstance(decision, Forward):
+                # A query's own request must leave behind the requests before it.
                 if position > start:
                     connection.effects.to_broker.append(view[start:position])
                 start = stop = self._respond(plan, decision, data, position, min(stop, end))
@@ -187,6 +190,8 @@ class Inbound:
                 record.arrived_us = connection.clock.now_us
                 if connection.unconfirmed_us and api_key == _PRODUCE and self._time_ledger is not None:
                     record.unconfirmed_us = connection.unconfirmed_us
+            # The head goes on at once, but nothing is charged before the last byte: a broker ignores an
+            # incomplete request, and a client could be charged for what it never sent.
             if stop > end or decision.counted_to:
                 record.state = ARRIVING
                 self._arriving, self._forward, self._arriving_bytes = record, decision, length
@@ -196,6 +201,7 @@ class Inbound:
                 if position < end:
                     self._end_turn()
                 break
+            # Most requests: nothing to charge at arrival, and no reason to wait for the response.
             if decision is FORWARD and not (self._is_near or draining):
                 plan.requests += 1
                 in_flight.append(record)
@@ -208,11 +214,12 @@ class Inbound:
                     connection.effects.to_broker.append(decision.frame)
                     start = stop
                 self._arrived(record, decision, length, serial=serial)
-                if not decision.answered:
+                if not decision.answered:  # not in flight, but it takes its part of the turn
                     most -= 1
                 may_go = not serial and len(in_flight) < most
                 may_go = may_go and (connection.state == OPEN or connection.may_take(now_ms))
             position = stop
+        # The head of a request that is too short never arrives: look at the length alone.
         if may_go and LENGTH_BYTES <= end - position < REQUEST_HEAD_BYTES:
             self._check_length(data, position)
         if not may_go and (position < end or not SERIAL <= connection.state <= QUERYING):
@@ -240,6 +247,7 @@ class Inbound:
         quotas, client = connection.quotas, connection.client
         cache = client.parse_cache
         decision: Decision | None = None
+        # Recognized by its first bytes: what was parsed of the last such request holds for this one, too.
         if (
             cache.plan is plan
             and data.startswith(cache.head, frame + REQUEST_HEAD_BYTES)
@@ -263,6 +271,7 @@ class Inbound:
                 return None
         if not timed:
             return decision
+        # The cost is charged when the response begins, because it depends on the response's length, too.
         self._cost_us, self._time_ledger, self._usage_counters, self._is_near = 0.0, None, None, False
         now_us, cost, ledger = connection.clock.now_us, plan.cost, client.time_ledger
         gap_us, quotas.forwarded_us = now_us - quotas.forwarded_us, now_us

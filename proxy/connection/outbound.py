@@ -70,6 +70,8 @@ class Outbound:
             start = position = self._finish_response(data, view, end)
             if connection.broker_turn_over:
                 return position
+        # At `start` begin the bytes that were decided about and are not in the effects yet: responses that need
+        # no change leave as one slice.
         while end - position >= RESPONSE_HEAD_BYTES and connection.held_until_ms <= now_ms:
             length, correlation_id = _unpack(data, position)
             fits = RESPONSE_LENGTH_MIN <= length <= longest
@@ -79,6 +81,7 @@ class Outbound:
             record = in_flight[0]
             stop = position + LENGTH_BYTES + length
             if record.state != PLAIN or record.plan.rewrite is not None:
+                # Only these cost time, so only these count for the turn.
                 if frames == 0:
                     self._end_turn()
                     break
@@ -91,6 +94,7 @@ class Outbound:
                 else:
                     edit = self._process(record, data, position, available, length, complete)
                 if response.state == EMPTYING:
+                    # Nothing is sent before its end, so its request stays in the queue.
                     if position > start:
                         connection.effects.to_client.append(view[start:position])
                     unready_bytes, response.unready_bytes = response.unready_bytes, 0
@@ -100,6 +104,7 @@ class Outbound:
                         break
                     continue
                 if isinstance(edit, Wait):
+                    # A response that must be complete grows in a buffer of its own: not without a bound.
                     if not (complete or connection.broker_turn_over) and self._fills_buffer(position, end):
                         self._check_kept(length)
                     break
@@ -107,7 +112,7 @@ class Outbound:
                     LENGTH.pack_into(data, position, length + self._growth(record, edit))
                     connection.effects.to_client.extend((view[start : edit.start], edit.replacement))
                     start = edit.stop
-                if response.unready_bytes:
+                if response.unready_bytes:  # the turn has no time for more elements of this response
                     end = available - response.unready_bytes
                     response.unready_bytes = 0
                 if stop <= end:
@@ -122,6 +127,7 @@ class Outbound:
                 position = end
                 break
             position = stop
+            # Weir's own replies go out in the order of the requests, so those that are next go out here.
             if in_flight and LOCAL <= in_flight[0].state <= DEFERRED:
                 connection.effects.to_client.append(view[start:position])
                 start = position
