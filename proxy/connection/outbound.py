@@ -70,8 +70,8 @@ class Outbound:
             start = position = self._finish_response(data, view, end)
             if connection.broker_turn_over:
                 return position
-        # At `start` begin the bytes that were decided about and are not in the effects yet: responses that need
-        # no change leave as one slice.
+        # At `start` begin the bytes that were decided about and are not in the effects yet: responses that
+        # need no change leave as one slice.
         while end - position >= RESPONSE_HEAD_BYTES and connection.held_until_ms <= now_ms:
             length, correlation_id = _unpack(data, position)
             fits = RESPONSE_LENGTH_MIN <= length <= longest
