@@ -222,9 +222,15 @@ class Conversation:
             return self._shared | topics
         if not kind.has_session:
             return topics
-        _number, epoch = SESSION.unpack_from(request.frame, session_at(kind, self.opened.client_id))
+        number, epoch = SESSION.unpack_from(request.frame, session_at(kind, self.opened.client_id))
+        if epoch > 0 and number < sum(map(self._begins_session, self.requests[: self._forwarded])):
+            return {HOT, *topics}  # Weir remembers the latest session, and an older one may have any topic
         self._fetched = topics | self._fetched if epoch > 0 else topics
         return self._fetched
+
+    def _begins_session(self, request: Request) -> bool:
+        kind, at = request.ask.kind, session_at(request.ask.kind, self.opened.client_id)
+        return kind.has_session and SESSION.unpack_from(request.frame, at) == (0, 0)
 
     def _ledger(self, api: str, name: str) -> Ledger | None:
         return self._world.ledgers.get((api, name))
@@ -249,7 +255,7 @@ class Conversation:
             if all(map(int.__le__, FETCH_BOUNDS.unpack_from(frame, at), sent)):
                 FETCH_BOUNDS.pack_into(frame, at, *sent)
             at = session_at(kind, client_id)
-            if kind.has_session and SESSION.unpack_from(request.frame, at) == (0, 0):
+            if self._begins_session(request):
                 SESSION.pack_into(frame, at, 0, max(SESSION.unpack_from(frame, at)[1], 0))  # -1: none begins
         if frame != request.frame:
             self._fail("bytes", f"request {self._forwarded} was forwarded as {frame[:80].hex(' ')}")
