@@ -151,6 +151,11 @@ def ask(
         status, body = answer.status, answer.read(ANSWER_BYTES_MAX)
     except TimeoutError:
         raise AdminError(f"no answer from {address} within {PATIENCE_S:g} s") from None
+    except ConnectionResetError:
+        raise AdminError(
+            f"{address} closed the connection without an answer: is it a port for Kafka's clients, or does "
+            "it want TLS (--ca)?"
+        ) from None
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "verify_message", None) or getattr(error, "strerror", None) or str(error)
         raise AdminError(f"cannot ask {address}: {reason.lower()}") from None

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 CLIENT_ID: Final = "weir-probe"
 RESPONSE_MAX: Final = 16 << 20
 """Maximum length (bytes) of a response that is read. Decoded, a hostile one takes some ten times as much."""
+TLS_ALERT: Final = b"\x15\x03"
 
 
 class ProbeTarget(msgspec.Struct, frozen=True):
@@ -100,7 +101,14 @@ class ProbeLink:
         `timeout_s`: instead of the target's. `shortest`: least number of bytes; 0 for a bare SASL token.
         """
         self._deadline = time.monotonic() + (self.target.timeout_s if timeout_s is None else timeout_s)
-        (length,) = LENGTH.unpack(self._receive(LENGTH_BYTES))
+        prefix = self._receive(LENGTH_BYTES)
+        if prefix.isascii() and prefix.decode().isprintable():
+            raise UnreadableError(
+                f"the target answers {prefix.decode()!r}: does it speak HTTP? name a port for Kafka's clients"
+            )
+        if prefix.startswith(TLS_ALERT):
+            raise UnreadableError("the target speaks TLS: give --tls-ca")
+        (length,) = LENGTH.unpack(prefix)
         if not shortest <= length <= RESPONSE_MAX:
             raise UnreadableError(f"the response's length is {length}")
         return self._receive(length)

@@ -206,7 +206,8 @@ def _checked(where: str, key: str, value: object) -> object:
         msgspec.convert(value, _FIELDS[key].type)
     except msgspec.ValidationError:
         shown = str(value).lower() if isinstance(value, bool) else repr(value)
-        raise ConfigError(f"{where}{key} is {shown}, must be {_wanted(_FIELDS[key].type, value)}") from None
+        wanted = _wanted(_FIELDS[key].type, value) + (' or "auto"' if key == "workers" else "")
+        raise ConfigError(f"{where}{key} is {shown}, must be {wanted}") from None
     if isinstance(value, int | float) and value > NUMBER_MAX:
         raise ConfigError(f"{where}{key} is too large, must be at most {NUMBER_MAX}")
     return value

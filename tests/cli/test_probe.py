@@ -15,6 +15,7 @@ import pytest
 import trustme
 from click.testing import CliRunner, Result
 
+from tests.admin.fake_api import FakeApi, served
 from tests.conformance.probe.stub_target import stub_target
 from tests.kfake.cluster import up_to
 from tests.kfake.threads import Brokers
@@ -52,6 +53,14 @@ def test_probe_exits_with_1_and_prints_the_command_that_repeats_a_failure(stub: 
     assert result.output.splitlines()[1:] == [f"    {command}", "5 cases of 1 API: 4 passed, 1 failed"]
     again = probe(stub, "--only", "DeleteTopics/v2/maximal", "--seed", "7")
     assert again.output.endswith("1 case of 1 API: 0 passed, 1 failed\n")
+
+
+def test_a_port_that_speaks_another_protocol_is_named(stub: Brokers) -> None:
+    with served(FakeApi()) as url:
+        result = CliRunner().invoke(weir, ["probe", "--target", url.removeprefix("http://")])
+    assert "answers 'HTTP': does it speak HTTP? name a port for Kafka's clients" in result.output
+    result = CliRunner().invoke(weir, ["top", "--once", "--admin", stub.address])
+    assert "closed the connection without an answer: is it a port for Kafka's clients" in result.output
 
 
 def test_probe_fails_only_for_failures_that_the_baseline_lacks(stub: Brokers, tmp_path: Path) -> None:
