@@ -15,6 +15,7 @@ from weir.cli.exits import CommandError
 from weir.cli.output_file import write
 from weir.cli.quotas.show import clean, columns, echo_json
 from weir.cli.settings.options import ENVIRONMENT_PREFIX, config_option, description_of, options_of_settings
+from weir.cli.settings.schema import Schema, schema_of
 from weir.cli.settings.sections import ESSENTIAL, SECTIONS, SectionedCommand
 from weir.proxy.config import config
 from weir.proxy.config.settings import ConfigError, Settings
@@ -140,5 +141,22 @@ def _toml(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+@click.command(
+    epilog="""\b
+Examples:
+  weir config schema > weir.schema.json
+  weir config schema quotas > quotas.schema.json
+"""
+)
+@click.argument("file", type=click.Choice(Schema, case_sensitive=False), default=Schema.CONFIG)
+def schema(file: Schema) -> None:
+    """Print the JSON schema of the configuration file, or of the quota file, for editors.
+
+    An editor with a TOML language server uses it after the line `#:schema weir.schema.json` in the file.
+    """
+    click.echo(msgspec.json.format(msgspec.json.encode(schema_of(file))).decode())
+
+
 config_.add_command(init)
+config_.add_command(schema)
 config_.add_command(show)

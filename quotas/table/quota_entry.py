@@ -35,7 +35,7 @@ SCOPE_KEY: Final = "scope"
 _QUOTA_KEYS: Final = {key.value: key for key in KINDS}
 _PACINGS: Final = {pacing.value: pacing for pacing in Pacing}
 _SCOPES: Final = {scope.value: scope for scope in Scope}
-_KNOWN_KEYS: Final = (*NAME_KEYS, MODE_KEY, PACING_KEY, SCOPE_KEY, *_QUOTA_KEYS)
+KNOWN_KEYS: Final = (*NAME_KEYS, MODE_KEY, PACING_KEY, SCOPE_KEY, *_QUOTA_KEYS)
 _DEFAULT_CAPABLE: Final = frozenset({"user", "client_id", "ip"})
 
 _INSTEAD_OF_DEFAULT: Final = {
@@ -160,9 +160,9 @@ def shown(value: object) -> str:
 
 
 def _check_key(key: str) -> None:
-    if key not in _KNOWN_KEYS:
-        close = get_close_matches(key.lower(), _KNOWN_KEYS, n=1)
-        advice = f"did you mean {close[0]}?" if close else f"known: {', '.join(_KNOWN_KEYS)}"
+    if key not in KNOWN_KEYS:
+        close = get_close_matches(key.lower(), KNOWN_KEYS, n=1)
+        advice = f"did you mean {close[0]}?" if close else f"known: {', '.join(KNOWN_KEYS)}"
         raise EntryError(f"unknown key {shown(key)}; {advice}", key)
 
 

@@ -1,4 +1,4 @@
-"""`weir config init` and `weir config show`."""
+"""`weir config`: init, show and schema."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import re
 import tomllib
 from pathlib import Path
 
+import jsonschema
 import msgspec
+import pytest
 from click.testing import CliRunner, Result
 
+from tests.deploy.exposition import ROOT
 from weir.cli.exits import DONE, USAGE
 from weir.cli.main import weir
 from weir.cli.settings.sections import ESSENTIAL
@@ -68,3 +71,28 @@ def test_config_show_prints_toml_without_secrets(tmp_path: Path) -> None:
     assert result.exit_code == DONE, result.output
     assert "hunter2" not in result.output
     assert tomllib.loads(result.stdout)["upstream_sasl_password_file"] == str(password)
+
+
+def test_schemas_for_editors_take_the_shipped_files_and_refuse_mistakes() -> None:
+    (config, quotas) = (json.loads(run("schema", name).stdout) for name in ("config", "quotas"))
+    deploy = ROOT / "deploy" / "config"
+    every = uncommented(run("init", "--all").stdout)
+    assert set(every) == set(config["properties"])
+    jsonschema.validate(every, config)
+    for schema, text in (
+        (config, 'frame_bytes_max = "64MiB"\nworkers = "auto"'),
+        (config, (deploy / "weir.toml").read_text("utf-8")),
+        (quotas, (deploy / "quotas.toml").read_text("utf-8")),
+        (quotas, '[[replication]]\nbroker = 1\nleader.replication.throttled.rate = "10MB"'),
+    ):
+        jsonschema.validate(tomllib.loads(text), schema)
+    for schema, text in (
+        (config, "lissen = ':9092'"),
+        (config, "connections_max = 0"),
+        (config, "quota_mode = 'shadows'"),
+        (quotas, "[[quotas]]"),
+        (quotas, "[[quota]]\nproducer_byte_rate = 0"),
+        (quotas, "[[quota]]\nmode = 'shadows'"),
+    ):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(tomllib.loads(text), schema)
