@@ -27,6 +27,9 @@ COMMANDS: Final = {
         "weir.cli.settings.config:config_", "Write a configuration file, or show the settings in effect."
     ),
     "demo": LazyCommand("weir.cli.demo:demo", "Run real clients through Weir, and compare their rates."),
+    "healthcheck": LazyCommand(
+        "weir.cli.healthcheck:healthcheck", "Ask whether this host's Weir is well, for containers."
+    ),
     "man": LazyCommand("weir.cli.man:man", "Print the manual page, for man(1)."),
     "pipeline": LazyCommand(
         "weir.cli.pipeline.command:pipeline", "Turn recorded usage into quotas and reports, with Spark."

@@ -5,17 +5,20 @@ from __future__ import annotations
 import http.client
 import ssl
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
+from click.testing import CliRunner
 from structlog.testing import capture_logs
 
 from tests.admin.stage import Stage, asked, get, play_with
 from tests.kfake.cluster import HOST
 from tests.proxy import certificates
 from tests.proxy.stage import LONG_S, until
+from weir.cli.main import weir
 from weir.proxy.admin import refusals
 from weir.proxy.admin.access import Token
 from weir.proxy.admin.places import REQUESTS_MAX
@@ -291,7 +294,7 @@ def test_only_loopback_hosts_count_as_loopback() -> None:
 
 def test_a_client_certificate_reads_and_does_not_change(tmp_path: Path, token_file: Path) -> None:
     cert, key = certificates.write_pair(tmp_path, HOST)
-    ca = certificates.write_ca(tmp_path)
+    ca, foreign = certificates.write_ca(tmp_path), certificates.write_ca(tmp_path, "others")
     shown = certificates.context_of("tests", "operator")
     options: dict[str, Any] = {
         "admin_tls_cert": str(cert),
@@ -313,6 +316,12 @@ def test_a_client_certificate_reads_and_does_not_change(tmp_path: Path, token_fi
         async def status(context: ssl.SSLContext, path: str, method: str = "GET", **headers: str) -> int:
             return await trio.to_thread.run_sync(lambda: ask(stage.admin, context, method, path, **headers))
 
+        async def health(cert: Path | str) -> int:
+            variables = {"WEIR_ADMIN": f":{stage.admin}", "WEIR_ADMIN_TLS_CERT": str(cert)}
+            command = partial(CliRunner().invoke, weir, ["healthcheck"], env=variables)
+            return (await trio.to_thread.run_sync(command)).exit_code
+
+        assert [await health(cert) for cert in (cert, foreign, "")] == [0, 1, 1]
         plain = certificates.client_context()
         assert await status(plain, "/healthz") == 200
         assert await status(plain, "/api/status") == 401

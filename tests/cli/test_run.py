@@ -285,6 +285,7 @@ def test_help_lists_the_commands_in_whole_sentences() -> None:
         "check",
         "config",
         "demo",
+        "healthcheck",
         "man",
         "pipeline",
         "probe",

@@ -21,7 +21,7 @@ from tools.lanes.runner import run_lane
 if TYPE_CHECKING:
     from pathlib import Path
 
-LANE_MARKS = ("broker", "oracle", "spark", "cluster", "measured", "alone")
+LANE_MARKS = ("broker", "oracle", "spark", "cluster", "measured", "alone", "image")
 
 
 def selects(lane: Lane, extent: Extent, marks: set[str]) -> bool:
@@ -37,8 +37,8 @@ def test_each_test_is_in_one_lane_and_there_either_core_or_rest() -> None:
     names = (*LANE_MARKS, "core", "slow")
     for chosen in itertools.product((False, True), repeat=len(names)):
         marks = set(itertools.compress(names, chosen))
-        if "measured" in marks and "broker" not in marks:
-            continue  # `measured` is about tests with brokers
+        if ("measured" in marks and "broker" not in marks) or {"image"} < marks:
+            continue  # `measured` is about tests with brokers, and `image` has no other mark
         found = {extent: [lane.name for lane in LANES if selects(lane, extent, marks)] for extent in Extent}
         assert found[Extent.ALL] == found[Extent.CORE] + found[Extent.REST], marks
         assert len(found[Extent.ALL]) == 1, marks

@@ -13,8 +13,18 @@ import click
 from rich.console import Console
 
 from tools.lanes.again import again
-from tools.lanes.concerned import changed_paths, concerned
-from tools.lanes.lane import ALWAYS, COMPILED, FAST, LANES, MEASURED, SPARK, Extent
+from tools.lanes.concerned import changed_lately, changed_paths, concerned
+from tools.lanes.lane import (
+    ALWAYS,
+    COMPILED,
+    FAST,
+    IMAGE,
+    LANES,
+    MEASURED,
+    PACKAGING,
+    SPARK,
+    Extent,
+)
 from tools.lanes.results import OUT_OF_TIME, Outcome
 from tools.lanes.runner import Background, CompiledBuild, run_checks, run_compiled, run_lane
 from tools.lanes.summary import show
@@ -88,6 +98,8 @@ def ci(part: str, minutes: float) -> None:
     compiled_part = f"--part={int(part.partition('/')[0]) % COMPILED_PARTS + 1}/{COMPILED_PARTS}"
     until_s = BEGAN_S + 60 * minutes
     outcomes += [run_compiled(Extent.CORE, [compiled_part], _say), *_rest(until_s, part)]
+    if changed_lately(PACKAGING):
+        outcomes.append(run_lane(IMAGE, Extent.ALL, ["-k", "plain"], _say))
     again_until = f"--until={BEGAN_S + 60 * (minutes + AGAIN_MINUTES):.0f}"
     _finish(again(outcomes, _say, [again_until]), [f"Of what `make test` leaves out, part {part} was run."])
 

@@ -30,7 +30,7 @@ _FOR_DEVELOPERS: Final = (TESTS.name, "bench", "tools")
 _LAZY: Final = re.compile(r'LazyCommand\(\s*"([\w.]+):')
 """Names of modules that are imported when a command is run."""
 _OF_OTHER_LANES: Final = re.compile(
-    r"^pytestmark = .*\bmark\.(broker|oracle|spark|alone|slow)\b", re.MULTILINE
+    r"^pytestmark = .*\bmark\.(broker|oracle|spark|alone|image|slow)\b", re.MULTILINE
 )
 
 
@@ -38,6 +38,11 @@ def changed_paths() -> list[PurePath]:
     """Return the paths that differ from the last commit; if none does, those that the last commit changed."""
     uncommitted = _git("diff", "--name-only", "HEAD") + _git("ls-files", "--others", "--exclude-standard")
     return [PurePath(name) for name in uncommitted or _git("diff", "--name-only", "HEAD~1", "HEAD")]
+
+
+def changed_lately(names: Iterable[str]) -> bool:
+    """Return True if one of the last 100 commits, more than a session makes, changed one of these files."""
+    return not set(_git("log", "-100", "--format=", "--name-only")).isdisjoint(names)
 
 
 def _git(*arguments: str) -> list[str]:

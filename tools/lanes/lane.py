@@ -110,9 +110,9 @@ _ANY_BROKER: Final = "(broker or oracle) and not spark"
 FAST: Final = Lane(
     "fast",
     "no broker, no Spark",
-    "not broker and not oracle and not spark and not alone",
+    "not broker and not oracle and not spark and not alone and not image",
     core="not slow",
-    without=("broker", "oracle", "spark", "alone"),
+    without=("broker", "oracle", "spark", "alone", "image"),
     workers=_busy_workers(),
 )
 SPARK: Final = Lane(
@@ -155,7 +155,19 @@ ALONE: Final = Lane(
     workers="0",
     extents=(Extent.REST, Extent.ALL),
 )
-LANES: Final = (FAST, SPARK, CLUSTER, BROKERS, MEASURED, ALONE)
+IMAGE: Final = Lane(
+    "image",
+    "the container images, built and run",
+    "image",
+    named=("image",),
+    workers="0",
+    options=("-rP",),  # prints sizes and times
+    extents=(Extent.REST, Extent.ALL),
+)
+LANES: Final = (FAST, SPARK, CLUSTER, BROKERS, MEASURED, ALONE, IMAGE)
+
+PACKAGING: Final = (".dockerignore", "deploy/Dockerfile", "pyproject.toml", "setup.py", "constraints.txt")
+"""Files after whose change CI builds and runs the plain image."""
 
 COMPILED: Final = Lane("compiled", "the data path, compiled by mypyc", FAST.marks, core=FAST.core)
 """The lane of compiled modules: the tests of `COMPILED_TESTS`, on a build that is made first."""

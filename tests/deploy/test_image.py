@@ -1,0 +1,107 @@
+"""The image of deploy/Dockerfile, built and run by a container engine, before a real broker."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from tests.clients import create_topic
+from tests.deploy.container_engine import BASE, Engine, hindrance, running_engine
+from tests.kafka.cluster import Cluster
+from tests.kafka.ports import free_range
+
+pytestmark = [
+    pytest.mark.image,
+    pytest.mark.timeout(2 * 3600),
+    pytest.mark.skipif(hindrance() is not None, reason=str(hindrance())),
+]
+USER: Final = "65532"
+PATIENCE_S: Final = 120.0
+CONFINED: Final = ("--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--network=host")
+RECORDS: Final = 100
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    with running_engine() as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[str]:
+    cluster = Cluster("4.4.0")
+    cluster.start()
+    try:
+        yield cluster.bootstrap
+    finally:
+        cluster.stop()
+
+
+@pytest.mark.parametrize(
+    ("compiled", "build"), [("0", "pure Python"), ("1", "compiled")], ids=["plain", "compiled"]
+)
+def test_the_image_serves_clients_read_only_without_privileges(
+    engine: Engine, upstream: str, compiled: str, build: str
+) -> None:
+    tag, began_s = f"weir:{compiled}", time.monotonic()
+    engine.build(tag, {"COMPILE": compiled})
+    seconds, base = time.monotonic() - began_s, engine.size(BASE)
+    print(f"{build}: built in {seconds:.0f} s, {(engine.size(tag) - base) / 1e6:.0f} MB and the base")
+    assert build in engine.docker("run", "--rm", "--network=host", tag, "--version")
+    port = free_range(6)
+    options = [
+        f"--upstream={upstream}",
+        f"--listen=127.0.0.1:{port}",
+        "--first-node-id=0",
+        f"--broker-ports={port + 1}-{port + 3}",
+    ]
+    often = ["--health-interval=1s", f"--env=WEIR_ADMIN=127.0.0.1:{port + 4}"]
+    weir = engine.docker("run", "--detach", *CONFINED, *often, tag, "run", *options)
+    try:
+        until(lambda: engine.docker("inspect", "--format={{.State.Health.Status}}", weir) == "healthy")
+        is_confined(engine, weir)
+        nobody = engine.tried("exec", f"--env=WEIR_ADMIN=127.0.0.1:{port + 5}", weir, "weir", "healthcheck")
+        assert nobody.returncode == 1
+        carries_records(f"127.0.0.1:{port}", f"image-{compiled}")
+        engine.docker("stop", "--time=60", weir)
+    finally:
+        print(engine.docker("logs", weir))
+    assert engine.docker("inspect", "--format={{.State.ExitCode}}", weir) == "0"
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.2)  # between questions; nothing is decided by it
+
+
+def is_confined(engine: Engine, weir: str) -> None:
+    pid = engine.docker("inspect", "--format={{.State.Pid}}", weir)
+    status = Path(f"/proc/{pid}/status").read_text("utf-8")
+    assert re.search(rf"^Uid:\s+{USER}\s+{USER}\s", status, re.MULTILINE)
+    assert re.search(r"^CapEff:\s+0+$", status, re.MULTILINE)
+    assert "Read-only file system" in engine.tried("exec", weir, "touch", "/tmp/file").stdout  # noqa: S108  # the container's
+
+
+def carries_records(bootstrap: str, topic: str) -> None:
+    create_topic(bootstrap, topic)
+    sent = [str(number).encode() for number in range(RECORDS)]
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for value in sent:
+        producer.produce(topic, value, partition=0)
+    assert producer.flush(PATIENCE_S) == 0
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": topic, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    got: list[bytes | None] = []
+    deadline_s = time.monotonic() + PATIENCE_S
+    while len(got) < RECORDS and time.monotonic() < deadline_s:
+        got += [one.value() for one in consumer.consume(RECORDS, 1)]
+    consumer.close()
+    assert got == sent
