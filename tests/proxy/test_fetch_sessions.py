@@ -102,6 +102,15 @@ def test_a_fetch_session_gets_no_records_while_another_connection_exceeds_its_to
     assert bytes(wire.to_broker) == fetch(session_id=OURS, epoch=3).frame()
 
 
+def test_a_fetch_without_fetch_sessions_leaves_the_topics_of_the_connections_fetch_session() -> None:
+    quotas = BrokerQuotas.create(RATES)
+    wire = connection(quotas)
+    assert delivers(wire, fetch("a"), 0, a=0)
+    exceed(quotas, "a", seconds=60)
+    assert delivers(wire, fetch("b", version=4), 1, 0, b=1)
+    assert not delivers(wire, fetch(session_id=OURS, epoch=1), 1, a=300)
+
+
 def test_a_connection_gets_no_records_of_an_unknown_fetch_session_while_any_topic_is_throttled() -> None:
     quotas = BrokerQuotas.create(RATES)
     exceed(quotas, "a", seconds=60)

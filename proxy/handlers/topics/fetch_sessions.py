@@ -32,16 +32,16 @@ session.
 class FetchSession:
     """The latest fetch session of a connection."""
 
-    __slots__ = ("_head", "id", "is_known", "other", "topics")
+    __slots__ = ("_head", "asked", "id", "other", "topics")
 
     def __init__(self) -> None:
         self.id = UNKNOWN
         """Id of the fetch session; UNKNOWN until the broker's first response has told it."""
         self.topics: set[bytes] = set()
         """Topics of the fetch session that have a rate."""
-        self.is_known = True
-        """True if Weir knows that the latest fetch has no topics with a rate but those in `topics`; False if
-        it may have any topic.
+        self.asked: set[bytes] | None = set()
+        """Topics with a rate that the connection's latest fetch may have, whether or not it is one of the
+        fetch session; None if it may have any topic.
         """
         self.other = UNKNOWN
         """Id of the fetch session that the client's latest incremental fetch continues. Another connection
@@ -59,7 +59,7 @@ class FetchSession:
     def forget(self) -> None:
         """Note that the latest fetch may have any topic, because it has more topics than Weir reads."""
         self.begin(set())
-        self.is_known, self.other = False, UNKNOWN
+        self.asked, self.other = None, UNKNOWN
 
     def adopt(self) -> None:
         """Make `self.other` the connection's latest fetch session, without topics yet. Another connection
@@ -71,7 +71,7 @@ class FetchSession:
         """Read the id of the fetch session in `data[start:stop]`, the next bytes of a response's body. Ignore
         the bytes if the id is known.
         """
-        if self.id == UNKNOWN and self.is_known and len(self._head) < _ANSWER_HEAD.size:
+        if self.id == UNKNOWN and self.asked is not None and len(self._head) < _ANSWER_HEAD.size:
             end = min(stop, start + _ANSWER_HEAD.size - len(self._head))
             self._head += data[start:end]
             if len(self._head) == _ANSWER_HEAD.size:
@@ -86,9 +86,8 @@ def tracker(version: int) -> Track:
     if session_id is None or epoch is None:
 
         def named_each_time(
-            session: FetchSession, _data: bytearray, _body: int, _end: int, named: set[bytes]
+            _session: FetchSession, _data: bytearray, _body: int, _end: int, named: set[bytes]
         ) -> set[bytes]:
-            session.topics = named
             return named
 
         return named_each_time

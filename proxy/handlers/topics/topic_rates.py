@@ -190,7 +190,7 @@ class FetchByteCounter(TopicByteCounter):
         if self._is_shared:
             return min(throttle_ms, SHARE_THROTTLE_MS_MAX)
         if session is not None:
-            if not session.is_known:
+            if session.asked is None:
                 session.adopt()
             session.topics.update(self.counted.counted)
         return throttle_ms
@@ -252,6 +252,7 @@ def plan_fetch(plan: Plan) -> None:
         raise AssertionError("bandwidth comes before topic rates")
     topics_of, track = topics_in(FetchRequest, version, "topics"), tracker(version)
     least, over = ask_least(version), plan.over
+    has_sessions = field_offset(FetchRequest, version, "session_id") is not None
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
         rates = _rates_of_client(context, data, frame, end)
@@ -282,11 +283,12 @@ def plan_fetch(plan: Plan) -> None:
         rates = _rates_of(ledger)
         if rates is None:
             return None
-        return FetchByteCounter(context, rates, FetchResponse, version, _state(context).session)
+        session = _state(context).session if has_sessions else None
+        return FetchByteCounter(context, rates, FetchResponse, version, session)
 
     plan.admit, plan.whole = admit, True
     plan.byte_counter, plan.over, plan.tell = byte_counter, over_with_topics, _with_topics(plan.tell)
-    plan.on_emptied = _emptied
+    plan.on_emptied = _emptied if has_sessions else None
 
 
 def _rates_of_client(context: Context, data: bytearray, frame: int, end: int) -> TopicRates | None:
@@ -387,7 +389,7 @@ def _metered(
     session = state.session = state.session or FetchSession()
     try:
         named, unnamed = _named_in(context, topics_of, rates, data, body, end)
-        session.is_known = track(session, data, body, end, named) is not None
+        session.asked = track(session, data, body, end, named)
     except OversizedError:
         session.forget()
         return ask_first(context, ()) or METERED_FETCH
@@ -438,7 +440,7 @@ def _named(session: FetchSession) -> list[str] | None:
     """Return the topics with a rate that the latest fetch of this fetch session may have; None if it may have
     any topic.
     """
-    return [name.decode() for name in session.topics] if session.is_known else None
+    return None if session.asked is None else [name.decode() for name in session.asked]
 
 
 def prepare() -> None:
