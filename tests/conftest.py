@@ -34,13 +34,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Refuse a bad `--part`; take interrupts.
+    """Refuse a bad `--part`; take interrupts, and SIGTERM as one, so that fixtures end their processes.
 
     A shell starts what is in the background with SIGINT ignored, and processes pass that on: those that tests
     interrupt would not end.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     for name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
         os.environ.setdefault(name, SPARKS_JAVA)
     if config.getoption("--part"):

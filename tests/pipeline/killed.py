@@ -9,7 +9,8 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import msgspec
 from pyspark.sql import functions as fn
@@ -67,14 +68,15 @@ def seen_until_ended(kill: Kill, look: Callable[[], T], job: str, *options: str)
     Fails if the job prints a part of its JSON.
     """
     states = [look()]
-    with _begun(kill, job, *options) as process:
+    with TemporaryFile("w+") as errors, _begun(kill, errors, job, *options) as process:
         while process.poll() is None:
             states.append(look())
             with suppress(subprocess.TimeoutExpired):
                 process.wait(PAUSE_S)
-        output, errors = process.communicate()
+        output, _ = process.communicate()
+        errors.seek(0)
+        ended = Ended(process.returncode, output, errors.read(), len(states))
     assert not output or isinstance(msgspec.json.decode(output), dict)
-    ended = Ended(process.returncode, output, errors, len(states))
     return without_repetitions([*states, look()]), ended
 
 
@@ -85,13 +87,14 @@ def seen_until_killed(kill: Kill, look: Callable[[], T], job: str, *options: str
     return states
 
 
-def _begun(kill: Kill, job: str, *options: str) -> subprocess.Popen[str]:
+def _begun(kill: Kill, errors: IO[str], job: str, *options: str) -> subprocess.Popen[str]:
     script = Path(__file__).with_name("killed_job.py")
     common = ("--master", kill.master, "--driver-memory", "1GiB", "--json")
     return subprocess.Popen(
         [sys.executable, str(script), *map(str, kill[:-1]), "--", "pipeline", job, *common, *options],
+        stdin=subprocess.PIPE,  # its end tells that this process has ended
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=errors,
         text=True,
         start_new_session=True,
         env={**os.environ, "PYTHONPATH": str(_ROOT)},

@@ -3,8 +3,9 @@
 PLACE is the name of a table, the first word of an SQL statement, or `file`: the job's output. NUMBER counts
 the writes there. WHEN is `before` or `after` that write, or `during`: at a time chosen by SEED after the
 write of a table begins, or when a part of the file, chosen by SEED, is written. If PLACE is `job`, SEED
-chooses a time, at most WHEN seconds after the job begins, and two earlier times at which an executor of one
-of $WORKERS is killed. If PLACE is `executor`, only executors are.
+chooses a time, at most WHEN CPU seconds of job and JVM after the job begins (so a busy machine does not
+move it), and two earlier times at which an executor of one of $WORKERS is killed. If PLACE is `executor`,
+only executors are.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.demo.process_table import children_of
+from tests.demo.process_table import children_of, stats
 from weir.cli.main import weir
 from weir.cli.pipeline import run
 from weir.pipeline import lake
@@ -108,10 +109,10 @@ def patch_job(death: Death) -> None:
 
     def dying_job(*arguments: Any) -> Any:
         for _ in range(EXECUTORS):
-            begin_timer(death.random.uniform(0, dies_s), lambda: kill_executor(death.random))
+            after_cpu(death.random.uniform(0, dies_s), lambda: kill_executor(death.random))
         if death.place == "executor":
             return in_session(*arguments)
-        begin_timer(dies_s, die)
+        after_cpu(dies_s, die)
         in_session(*arguments)
         die()
 
@@ -122,6 +123,24 @@ def begin_timer(seconds: float, call: Callable[[], None]) -> None:
     timer = threading.Timer(seconds, call)
     timer.daemon = True
     timer.start()
+
+
+def after_cpu(seconds: float, call: Callable[[], None]) -> None:
+    """Call the function when this process group has used that much more CPU time (s)."""
+    end_s = cpu_s() + seconds
+
+    def wait() -> None:
+        while cpu_s() < end_s:
+            time.sleep(0.2)
+        call()
+
+    begin_timer(0, wait)
+
+
+def cpu_s() -> float:
+    """Return the CPU time (s) of the running processes of this process's group."""
+    ticks = [int(stat[13]) + int(stat[14]) for stat in stats() if stat[4] == str(os.getpgrp())]
+    return sum(ticks) / os.sysconf("SC_CLK_TCK")
 
 
 def kill_executor(draw: random.Random) -> None:
@@ -135,7 +154,14 @@ def kill_executor(draw: random.Random) -> None:
         time.sleep(0.1)
 
 
+def die_with_parent() -> NoReturn:
+    """Die when the standard input ends, which the parent's end closes."""
+    os.read(0, 1)  # sys.stdin.read would hold a lock that the interpreter needs to end
+    die()
+
+
 if __name__ == "__main__":
+    begin_timer(0, die_with_parent)
     place, when, number, seed = sys.argv[1:5]
     patch = {"file": patch_file, "job": patch_job, "executor": patch_job}.get(place, patch_tables)
     patch(Death(place, when, int(number), int(seed)))

@@ -46,8 +46,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]  #
 HOUR_MS: Final = 3_600_000
 DRIVERS: Final = int(os.environ.get("DRIVERS", "1"))
 """Number of drivers of each job that are killed at random times."""
-JOB_S: Final = 30.0
-"""Time (s), roughly, that a job takes after Spark has started."""
+JOB_CPU_S: Final = 30.0
+"""CPU time (s), roughly, that a job and its JVM take after Spark has started."""
 EXECUTOR_KILLED: Final = "killed an executor"
 State = tuple[Mapping[str, Rows], str]
 """Rows of each table that a job writes, and the text of its file."""
@@ -187,12 +187,12 @@ def test_a_job_on_a_cluster_whose_driver_and_executors_are_killed_equals_a_local
     right = expected(spark, run, made, tmp_path / "never", job)
     draw, begun = random.Random(SEED), list[Killable]()
     for place in (*["job"] * DRIVERS, "executor"):
-        if not begun or begun[-1].look() == right.last:
+        if not begun or begun[-1].seen[-1] == right.last:
             begun.append(Killable(spark, run, made, tmp_path / f"often-{len(begun)}", job))
-        ended = begun[-1].see(Kill(place, str(JOB_S), seed=draw.randrange(2**31), master=master))
+        ended = begun[-1].see(Kill(place, str(JOB_CPU_S), seed=draw.randrange(2**31), master=master))
         assert ended.status == (-signal.SIGKILL if place == "job" else 0), ended
         killed = f"{job.name}, {place}: {ended.errors.count(EXECUTOR_KILLED)} executors killed"
-        states = f"{len(begun[-1].seen)} states, complete: {begun[-1].look() == right.last}"
+        states = f"{len(begun[-1].seen)} states, complete: {begun[-1].seen[-1] == right.last}"
         print(killed, f"{ended.looks} looks", states, sep=", ", flush=True)
     assert EXECUTOR_KILLED in ended.errors
     assert begun[-1].look() == right.last
