@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, Final, NamedTuple, TypeVar
@@ -102,11 +103,7 @@ def _begun(kill: Kill, errors: IO[str], job: str, *options: str) -> subprocess.P
 
 
 def without_repetitions(states: Iterable[T]) -> list[T]:
-    different: list[T] = []
-    for state in states:
-        if different[-1:] != [state]:
-            different.append(state)
-    return different
+    return [state for state, _ in groupby(states)]
 
 
 def is_part(states: Iterable[T], of: Iterable[T]) -> bool:

@@ -47,26 +47,6 @@ def test_rejected_lines_that_are_valid_by_now_are_taken_in(spark: SparkSession, 
     assert (row.line, row.cluster, row.taken_ms) == ("never", "east", NOON_MS)
 
 
-def test_rejected_lines_taken_in_by_a_killed_maintain_are_taken_in_once(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lake = Lake(str(tmp_path))
-    ahead = usage(NOON_MS + 2 * DAY_MS, "ahead")
-    take(lines(spark, NOON_MS, ahead), lake, USAGE, "east", "stream", 0)
-
-    def die(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("weir.pipeline.maintain._delete", die)
-    with pytest.raises(KeyboardInterrupt):
-        maintain(spark, lake, NOON_MS + 2 * DAY_MS)
-    monkeypatch.undo()
-    assert clients(spark, lake.usage) == Counter(["ahead"])
-    maintain(spark, lake, NOON_MS + 2 * DAY_MS)
-    assert clients(spark, lake.usage) == Counter(["ahead"])
-    assert read(spark, lake.rejected, tables.REJECTED).count() == 0
-
-
 def test_lines_that_ingest_rejects_while_maintain_runs_stay(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
