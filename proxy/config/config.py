@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import socket
 import tomllib
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
@@ -85,6 +86,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         """
         names = self.tls.listener.names if self.tls.listener is not None else None
         return names or self.ports
+
+    @property
+    def name(self) -> str:
+        """Name of this Weir among others: the host's name, and the port of `listen`."""
+        return f"{socket.gethostname()}:{self.listen.port}"
 
     @property
     def tls_files(self) -> tuple[ContextOfFiles, ...]:

@@ -266,6 +266,9 @@ QUOTAS: Final = (
     ),
 )
 STATUS: Final = Status(
+    name="weir-1:9092",
+    upstream="kafka-1:9092",
+    weirs=2,
     version="1.0.0",
     compiled=True,
     python="3.11.2",

@@ -133,7 +133,7 @@ def test_hostile_client_ids_stay_text_everywhere(tab: Browser, api: FakeApi, url
     tab.click("#throttled li:nth-child(2) button")
     assert HOSTILE in tab.text("#detail")
     assert tab.read("document.querySelectorAll('script, img').length") == 1
-    assert tab.read("document.title") == "(2) Weir"
+    assert tab.read("document.title") == "(2) Weir weir-1:9092"
     assert tab.said == []
 
 
@@ -146,10 +146,10 @@ def test_a_newly_throttled_client_appears_without_reload_and_leaves_again(
     tab.until("document.querySelector('#throttled-title').textContent === 'Throttled: nobody now'")
     api.entities, api.status = (entity("new"),), replaced(throttled=1)
     tab.until("document.querySelector('#throttled li[data-key=new]')")
-    assert tab.read("document.title") == "(1) Weir"
+    assert tab.read("document.title") == "(1) Weir weir-1:9092"
     api.entities, api.status = (), replaced(throttled=0)
     tab.until("!document.querySelector('#throttled li')")
-    assert tab.read("document.title") == "Weir"
+    assert tab.read("document.title") == "Weir weir-1:9092"
 
 
 def replaced(*, throttled: int) -> Any:
@@ -174,7 +174,7 @@ def test_the_page_says_since_when_it_is_stale_asks_less_often_and_recovers(
 
 def assert_stale(tab: Browser) -> None:
     assert re.match(r"stale since \d\d:\d\d:\d\d: ", tab.text("#live"))
-    assert tab.read("document.title") == "(stale) Weir"
+    assert tab.read("document.title") == "(stale) Weir weir-1:9092"
     assert tab.text("#ready") == "not known"
     assert tab.read("document.querySelectorAll('.pill.good').length") == 0
 

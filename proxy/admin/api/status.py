@@ -23,7 +23,11 @@ async def _status(call: Call) -> Status:
     server, now_ms = state.server, state.snapshots.unix_ms()
     unready = await state.readiness.problem()
     state.traffic.look(state.sources.now_ms())
+    config, sharing = server.config, state.sources.sharing
     return Status(
+        name=config.name,
+        upstream=config.settings.upstream,
+        weirs=0 if sharing is None else sharing.weirs,
         version=VERSION,
         compiled=not connection.__file__.endswith(".py"),
         python=platform.python_version(),
@@ -37,7 +41,7 @@ async def _status(call: Call) -> Status:
         usage=_usage(state),
         certificates=tuple(
             Certificate(name=files.name, expires_ms=int(files.expires_s * 1000))
-            for files in server.config.tls_files
+            for files in config.tls_files
             if files.expires_s
         ),
         totals=_totals(state),

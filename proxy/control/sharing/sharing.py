@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -282,11 +281,10 @@ def usage_sharing(
         raise ConfigError(
             "usage_share_topic needs confluent-kafka: install it beside Weir, pip install confluent-kafka"
         ) from None
-    name = f"{socket.gethostname()}:{config.listen.port}"
     return UsageSharing(
         registry,
         lambda: open_topic(topic, config),
-        name,
+        config.name,
         time.time_ns(),
         clock_ms,
         every_broker=settings.share_usage,

@@ -97,6 +97,12 @@ class Totals(Record, frozen=True):
 class Status(Record, frozen=True):
     """The state of this Weir."""
 
+    name: str
+    """Name of this Weir: the host's name, and the port of `listen`."""
+    upstream: str
+    """Bootstrap brokers of its cluster, as configured."""
+    weirs: int
+    """Number of Weirs heard within ten seconds, this one included; 0 if usage is not shared."""
     version: str
     compiled: bool
     """True if modules of the data path are compiled."""

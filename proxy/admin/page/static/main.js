@@ -25,7 +25,7 @@ let turn = 0;
 
 async function poll() {
   clearTimeout(timer);
-  if (document.hidden) document.title = "Weir"; // its count would get old
+  if (document.hidden) document.title = title(); // its count would get old
   if (state.locked || document.hidden) return;
   const mine = ++turn;
   const q = $("search").value.trim();
@@ -58,7 +58,7 @@ function showStale(reason) {
   state.stale = reason;
   pill("live", `${state.good ? `stale since ${clock(state.good)}` : "no answer yet"}: ${reason}`, "bad");
   pill("ready", "not known", "");
-  document.title = "(stale) Weir";
+  document.title = `(stale) ${title()}`;
   document.body.classList.add("stale");
 }
 
@@ -92,14 +92,21 @@ function askToken(reason, again) {
 
 // Showing
 
+// Which Weir this is, as far as it has answered.
+function title() {
+  const { status } = state.answers;
+  return status ? `Weir ${status.name}` : "Weir";
+}
+
 function show() {
   const { status, throttled } = state.answers;
   state.now = status.now_ms;
   document.body.classList.remove("stale");
   pill("live", `live, ${clock(status.now_ms)}`, "good");
   pill("ready", status.ready ? "ready" : "not ready", status.ready ? "good" : "bad");
-  put($("version"), status.version);
-  document.title = status.totals.throttled_entities ? `(${status.totals.throttled_entities}) Weir` : "Weir";
+  put($("weir"), status.name);
+  put($("version"), `before ${status.upstream.split(",")[0]}${status.weirs ? `, one of ${status.weirs} Weirs` : ""}, ${status.version}`);
+  document.title = status.totals.throttled_entities ? `(${status.totals.throttled_entities}) ${title()}` : title();
   showTotals(status.totals);
   showProblems(status.problems);
   showThrottled(throttled, status.totals);

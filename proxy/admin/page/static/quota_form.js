@@ -6,7 +6,7 @@ import { duration, parsed, rate, share } from "./format.js";
 import { unitOf } from "./lists.js";
 import { spark } from "./spark.js";
 
-const TYPES = ["user", "client-id", "ip"];
+const TYPES = ["user", "client-id", "client-id-prefix", "ip"];
 const QUOTAS = ["producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate", "connection_creation_rate"];
 const CHOICES = { "": "any", default: "default", named: "named" };
 const READ_ONLY = "Weir cannot change quotas here: it needs a store, and admin_token_file. The preview works.";
@@ -18,7 +18,7 @@ const field = (type, part) => $(`${part}-${type}`);
 export function setUp(refused, applied) {
   for (const type of TYPES) {
     const choice = h("select", { id: `choice-${type}`, "aria-label": `${type}: which`, change: () => follow(type) },
-      ...Object.entries(CHOICES).map(([value, text]) => h("option", { value }, text)));
+      ...Object.entries(CHOICES).filter(([value]) => value !== "default" || type !== "client-id-prefix").map(([value, text]) => h("option", { value }, text)));
     const input = h("input", { id: `name-${type}`, "aria-label": `${type}: name`, autocomplete: "off", spellcheck: "false",
       input: () => { choice.value = input.value ? "named" : ""; } });
     $("names").append(h("div", { class: "entity" }, h("span", {}, type), choice, input));
