@@ -73,13 +73,13 @@ class Lane:
         return ["-m", self.expression(extent), *xdist, *self.options, *self.paths()]
 
     def paths(self) -> list[str]:
-        """Return the paths that pytest collects, relative to the checkout; not all paths, because collecting
-        takes seconds.
+        """Return the paths that pytest collects, relative to the checkout, and the options for those that it
+        ignores; not all paths, because collecting takes seconds. For each path pytest visits its directory.
         """
         if self.only or self.named:
             return [*self.only] or modules(rf"\bmark\.({'|'.join(self.named)})\b")
-        whole = set(modules(rf"^pytestmark = .*\bmark\.({'|'.join(self.without)})\b"))
-        return [path for path in modules("") if path not in whole]
+        whole = modules(rf"^pytestmark = .*\bmark\.({'|'.join(self.without)})\b")
+        return ["tests", *(f"--ignore={path}" for path in whole)]
 
     def report(self, extent: Extent) -> Path:
         """Return the path of the lane's JUnit file."""
