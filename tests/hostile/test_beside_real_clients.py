@@ -18,7 +18,6 @@ from tests.integration.conftest import StartWeir
 from tests.integration.descriptors import open_count
 from tests.integration.weir import Weir
 from tests.kafka.fixtures import StartCluster
-from tests.kafka.releases import core_at
 from tests.kafka.settings import HOST
 from tests.proxy.rigs import reset
 from tests.wire.frames import request
@@ -109,7 +108,7 @@ class Mob:
         assert self.failure is None, f"the mob could not go on: {self.failure!r}"
 
 
-@pytest.mark.parametrize("version", core_at(VERSIONS, core=("3.9.1",)))
+@pytest.mark.parametrize("version", VERSIONS)
 def test_every_record_of_real_clients_arrives_beside_hostile_ones(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:
