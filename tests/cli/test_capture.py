@@ -76,17 +76,6 @@ def test_a_damaged_capture_is_told_after_the_lines_before(tmp_path: Path) -> Non
     assert result.stderr.startswith(f"weir: {path}: damaged at byte ")
 
 
-def test_files_that_are_no_captures_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "c").write_bytes(b"something else")
-    assert "is not a capture" in error_line(convert(str(tmp_path / "c"), "--to", "jsonl"))
-    assert "No such file" in error_line(convert(str(tmp_path / "none"), "--to", "jsonl"))
-
-
-def test_a_direction_must_be_chosen(tmp_path: Path) -> None:
-    for options in ([], ["--to", "jsonl", "--from", "pcap"]):
-        assert convert(str(tmp_path / "c"), *options).exit_code == USAGE
-
-
 def test_a_pcap_file_becomes_a_capture_without_credentials(tmp_path: Path) -> None:
     client, broker = TcpEndpoint("10.0.0.1", 50_000), TcpEndpoint("10.0.0.2", 9092)
     write_pcap(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -67,28 +66,6 @@ def test_quotas_diff_tells_values_options_and_throttles_that_differ(files: tuple
         "broker 1: leader.replication.throttled.rate 5 -> none",
     ]
     assert result.stderr == "1 raised, 1 removed, 1 added, 1 lowered\n"
-
-
-def test_quotas_diff_as_json_has_both_values(files: tuple[str, str]) -> None:
-    found = json.loads(run("diff", *files, "--json").stdout)
-    assert found["changes"][1] == {
-        "entity": {"user": "bob"},
-        "key": "producer_byte_rate",
-        "mode": "enforce",
-        "before": 100,
-        "after": None,
-    }
-    assert found["options"] == [
-        {"entity": {"user": "alice"}, "mode": "enforce", "before": "", "after": "smooth"}
-    ]
-    assert found["replication"] == [
-        {
-            "resource": {"broker": "1"},
-            "throttle": "leader.replication.throttled.rate",
-            "before": "5",
-            "after": None,
-        }
-    ]
 
 
 def test_quotas_diff_of_equal_quotas_succeeds_in_any_order_and_format(

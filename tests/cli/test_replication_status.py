@@ -14,7 +14,6 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 
 from tests.cli.admin_pages import asked
-from tests.cli.conftest import Misused
 from tests.cli.run_command import error_line
 from tests.kafka.ports import free_range
 from tests.kfake.cluster import HOST
@@ -24,7 +23,7 @@ from tests.proxy.throttled_replicas import NOW_MS, quotas, snapshot
 from weir.cli.admin_endpoint import AdminError
 from weir.cli.exits import DONE
 from weir.cli.main import weir
-from weir.cli.replication.show import LiveStatusScreen, drawn, replica_row
+from weir.cli.replication.show import LiveStatusScreen, replica_row
 from weir.proxy.admin.api.operation import state_of
 from weir.proxy.admin.endpoint import application
 from weir.proxy.admin.metrics import Sources
@@ -164,13 +163,6 @@ def test_replication_status_goes_on_watching_while_weir_restarts(monkeypatch: py
     assert result.stderr == "weir: cannot ask weir:9644: connection refused\n"
 
 
-def test_replication_status_needs_the_address_of_a_weir(misused: Misused) -> None:
-    line = (
-        "which Weir? give --admin HOST:PORT, or --config with admin set: see weir replication status --help"
-    )
-    assert misused("replication", "status") == line
-
-
 # Wrong usage
 
 
@@ -188,11 +180,6 @@ def test_a_topic_name_with_control_characters_cannot_change_the_terminal() -> No
     assert replica_row(replica).replica == "a\\x1b[2J\\n-0"
 
 
-def test_a_copy_that_is_almost_done_is_not_shown_as_100_percent() -> None:
-    replica = msgspec.structs.replace(snapshot(quotas(), NOW_MS).replicas[0], share_done=0.99999)
-    assert replica_row(replica).done == "99.9 %"
-
-
 # On a terminal
 
 
@@ -207,30 +194,3 @@ def on_screen(height: int, *shown: ReplicationStatus | str) -> str:
             else:
                 screen.show(one)
     return file.getvalue()
-
-
-def test_a_watched_status_is_redrawn_in_place() -> None:
-    """The second time, the cursor goes up to the first line, and the lines are erased."""
-    status = snapshot(quotas(), NOW_MS)
-    text = on_screen(40, status, status)
-    assert text.count("3 throttled replicas") >= 2
-    ups = text.count("\x1b[1A")
-    assert ups >= len(TABLES.splitlines()) - 1
-    assert "\x1b[2K" in text
-
-
-def test_a_narrow_terminal_folds_long_names_and_loses_no_figure() -> None:
-    name = "payments-of-a-long-name"
-    replica = msgspec.structs.replace(snapshot(quotas(), NOW_MS).replicas[0], topic=name)
-    status = msgspec.structs.replace(snapshot(quotas(), NOW_MS), replicas=[replica])
-    file = StringIO()
-    Console(file=file, force_terminal=True, width=80, color_system=None).print(drawn(status))
-    table = file.getvalue()[file.getvalue().index("from -> to") :].splitlines()[1:]
-    assert "".join(line[:14].strip() for line in table) == f"{name}-0"
-    assert " ".join(table[0][14:].split("━")[0].split()) == "1 -> 2 copying 25.0 % 15000 195.3 KiB/s 30 s"
-
-
-def test_a_watched_status_stays_while_weir_is_away() -> None:
-    text = on_screen(40, snapshot(quotas(), NOW_MS), "cannot ask weir:9644: connection refused")
-    last = text[text.rindex("cannot ask weir:9644") :]
-    assert "orders-0" in last

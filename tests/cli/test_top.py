@@ -14,17 +14,13 @@ import msgspec
 import pytest
 import trustme
 from click.testing import CliRunner, Result
-from msgspec.structs import replace
 
-from tests.admin.fake_api import BROKERS, ENTITIES, HOSTILE, NOW_MS, SHADOW, FakeApi, calm, entity, served
-from tests.cli.conftest import Misused
+from tests.admin.fake_api import BROKERS, ENTITIES, HOSTILE, NOW_MS, FakeApi, calm, entity, served
 from tests.cli.run_command import error_line
 from tests.kafka.ports import free_range
 from weir.cli.admin_endpoint import AdminError, access_of, ask
 from weir.cli.exits import DONE
 from weir.cli.main import weir
-from weir.cli.top.cells import fitted, shown
-from weir.cli.top.readings import View
 from weir.proxy.addresses import Address
 from weir.proxy.config.config import Settings
 from weir.proxy.control.snapshots.records import Brokers, Connections, Entities, ErrorDetails, Status
@@ -76,19 +72,6 @@ def test_once_prints_status_problems_and_a_table_with_throttled_entities_first()
     assert cells[1:9] == ["produce", "2", "1.31MB/s", "1MB/s", "131%", "████████", "310 ms", "1m"]
 
 
-def test_once_prints_brokers() -> None:
-    lines = printed(FakeApi(), "--once", "--view", "brokers")
-    assert lines[3:] == BROKER_TABLE.format(error="connection refused").splitlines()
-
-
-def test_once_prints_connections() -> None:
-    lines = printed(FakeApi(), "--once", "--view", "connections")
-    assert lines[4].split() == [
-        *("10.0.0.7:50001", "etl", "alice", "librdkafka", "2.5.0", "2", "throttled", "310", "ms"),
-        *("958kB", "4.19kB", "1h"),
-    ]
-
-
 def test_json_is_the_records_of_the_api() -> None:
     found = json.loads("\n".join(printed(FakeApi(), "--json")))
     assert msgspec.convert(found["status"], Status) == FakeApi().status
@@ -112,26 +95,6 @@ def test_names_of_clients_cannot_send_escape_sequences_to_the_terminal() -> None
     assert "\x1b" not in text
     assert "\x07" not in text
     assert "client-id=\\x1b]0;owned\\x07\\x1b[2J[red]x[/red]" in text
-
-
-def test_shadow_quotas_are_shown_if_no_quota_is_enforced() -> None:
-    """Entities of a quota that was enforced before keep their records, without a limit."""
-    freed = tuple(replace(each, limit=None, usage=None) for each in ENTITIES)
-    waits = entity("s2", user="bob", shadow=True, throttle_ms=310)
-    api = FakeApi(replace(FakeApi().status, all_in_shadow=True), freed, (*SHADOW, waits))
-    lines = printed(api, "--once")
-    assert lines[2:4] == [
-        "",
-        "shadow quotas, which throttle nobody: the throttle times are those of enforced quotas",
-    ]
-    assert [line.split("  ")[0] for line in lines[5:]] == [
-        "user=bob, client-id=etl",
-        "user=alice, client-id=etl",
-    ]
-    assert "310 ms" in lines[5]
-    records = json.loads("\n".join(printed(api, "--json")))["entities"]["entities"]
-    assert [record["shadow"] for record in records] == [True, True]
-    assert "shadow" not in "\n".join(printed(api, "--once", "--enforced")[2:])
 
 
 def test_the_token_is_read_from_a_file_of_the_option_or_of_the_environment(tmp_path: Path) -> None:
@@ -217,17 +180,3 @@ def answering_tls(authority: trustme.CA) -> Iterator[int]:
 def test_the_program_needs_a_terminal() -> None:
     pytest.importorskip("textual")
     assert error_line(run(FakeApi())) == "weir: weir top needs a terminal: use --once or --json in a pipe"
-
-
-def test_a_ca_that_cannot_be_read_is_told(tmp_path: Path, misused: Misused) -> None:
-    line = misused("top", "--once", "--admin", "127.0.0.1:1", "--ca", str(tmp_path / "none.pem"))
-    assert line.endswith("none.pem: cannot read certificates: no such file or directory")
-
-
-def test_texts_are_cut_and_padded_by_cells_of_the_terminal() -> None:
-    (_number, column), *_ = shown(View.ENTITIES, 79)
-    narrow = column._replace(width=6)
-    assert fitted("ab", narrow) == "ab    "
-    assert fitted("ab", narrow._replace(right=True)) == "    ab"
-    assert fitted("abcdefg", narrow) == "abcde…"
-    assert fitted("日本語日本", narrow) == "日本 …"  # each sign takes two cells

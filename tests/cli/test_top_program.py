@@ -10,11 +10,11 @@ from typing import NamedTuple
 import pytest
 from msgspec.structs import replace
 
-from tests.admin.fake_api import ENTITIES, FakeApi, calm, connection, entity, served
+from tests.admin.fake_api import ENTITIES, FakeApi, connection, entity, served
 from weir.cli.admin_endpoint import EndpointAccess
 from weir.cli.top.command import asking
 from weir.cli.top.freshness import LATE_S
-from weir.cli.top.readings import Reader, View, Wanted, read
+from weir.cli.top.readings import Reader, Wanted, read
 from weir.proxy.config.config import parse_address
 
 pytest.importorskip("textual")
@@ -129,16 +129,6 @@ def on_screen(
         return asyncio.run(main(reader))
 
 
-def test_lists_fit_into_eighty_columns() -> None:
-    async def script(shown: Shown) -> None:
-        assert await shown.text() == ENTITIES_80
-        assert await shown.press("c") == CONNECTIONS_80
-        assert await shown.press("b") == BROKERS_80
-        assert await shown.press("e") == ENTITIES_80
-
-    on_screen(script)
-
-
 def test_enter_shows_all_of_an_entity_with_its_connections_and_escape_the_list_again() -> None:
     async def script(shown: Shown) -> None:
         text = await shown.press("enter")
@@ -154,17 +144,6 @@ def test_enter_shows_all_of_an_entity_with_its_connections_and_escape_the_list_a
     on_screen(script, size=(80, 60))
 
 
-def test_enter_shows_all_of_a_connection_and_of_a_broker() -> None:
-    async def script(shown: Shown) -> None:
-        text = await shown.press("enter")
-        assert "waits for    producer_byte_rate of user=alice, client-id=etl, for 310 ms" in text
-        text = await shown.press("escape", "b", "down", "down", "enter")
-        assert "error         connection refused" in text
-        assert "state         down, for 1m" in text
-
-    on_screen(script, wanted=Wanted(View.CONNECTIONS, "waits"), size=(90, 40))
-
-
 def test_the_filter_is_asked_of_the_api_and_escape_removes_it() -> None:
     async def script(shown: Shown) -> None:
         text = await shown.press("slash", *"bob", "enter")
@@ -173,18 +152,6 @@ def test_the_filter_is_asked_of_the_api_and_escape_removes_it() -> None:
         assert shown.api.requests[-1] == "GET /api/throttled?q=bob&limit=200&shadow=false"
         assert await shown.press("escape") == ENTITIES_80
         assert await shown.press("slash", *"xyz", "escape") == ENTITIES_80
-
-    on_screen(script)
-
-
-def test_sort_goes_through_the_orders_and_each_list_keeps_its_own() -> None:
-    async def script(shown: Shown) -> None:
-        lines = (await shown.press("s")).splitlines()
-        assert lines[3] == "entities, throttled ones first, by rate"
-        assert [line.split("=")[1].split()[0] for line in lines[7:10]] == ["carol", "bob,", "ops,"]
-        assert "by name" in await shown.press("s")
-        assert "connections, by in_bytes" in await shown.press("c", "s")
-        assert "by name" in await shown.press("e")
 
     on_screen(script)
 
@@ -237,34 +204,6 @@ def test_data_are_stale_while_weir_hangs_and_before_its_error() -> None:
     on_screen(script)
 
 
-def test_paused_data_stay_until_space_is_pressed_again() -> None:
-    async def script(shown: Shown) -> None:
-        await shown.press("space")
-        shown.time[0] = 5.0
-        shown.api.entities = ENTITIES[2:]
-        count = len(shown.api.requests)
-        shown.program.tick()
-        text = await shown.text()
-        assert "user=alice" in text
-        assert len(shown.api.requests) == count
-        text = await shown.press("space")
-        assert "user=alice" not in text
-        assert "paused" not in text
-
-    on_screen(script)
-
-
-def test_the_cursor_stays_at_its_entity_when_the_order_changes() -> None:
-    async def script(shown: Shown) -> None:
-        await shown.press("down", "down", "down")
-        shown.api.entities = (entity("new", client_id="a"), *ENTITIES)
-        await shown.reread()
-        text = await shown.press("enter")
-        assert "entity           user=bob, client-id=reports" in text
-
-    on_screen(script, size=(80, 50))
-
-
 def test_hostile_names_are_text_without_markup_or_escape_sequences() -> None:
     hostile = entity(
         "x", user="\x1b[2J[bold]m[/bold]", client_id="[/]\x1b]0;owned\x07", sentence="\x1b[2J[/]"
@@ -282,18 +221,6 @@ def test_hostile_names_are_text_without_markup_or_escape_sequences() -> None:
 
     api = FakeApi(entities=(hostile,), connections=(connection(1, client_id="\x1b[2J[/bold]"),))
     on_screen(script, api, size=(130, 40))
-
-
-def test_long_lists_and_no_list_at_all_can_be_shown() -> None:
-    async def script(shown: Shown) -> None:
-        assert "3 more, use a filter" in await shown.text()
-        await shown.press("end", "enter")
-        shown.api.entities = ()
-        await shown.press("escape")
-        assert "user=u" not in await shown.press("enter", "down", "up")
-
-    many = tuple(calm(f"e{n}", user=f"u{n:04}") for n in range(203))
-    on_screen(script, FakeApi(entities=many))
 
 
 def test_q_ends_the_program_and_ctrl_c_interrupts_it() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import re
-import sys
 from contextlib import redirect_stdout
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -81,44 +80,9 @@ def test_verify_json_has_the_frames_that_were_checked(capture: Path) -> None:
     assert (api["api"], api["version"], api["requests"], api["responses"]) == ("Produce", 9, 2, 2)
 
 
-def test_verify_takes_the_json_of_an_older_weir_as_a_baseline(capture: Path, tmp_path: Path) -> None:
-    found = json.loads(verify(capture, "--json").stdout)
-    del found["checked"], found["findings"][0]["capture"]
-    baseline = tmp_path / "known.json"
-    baseline.write_text(json.dumps(found))
-    assert verify(capture, "--baseline", baseline).exit_code == 0
-
-
-def test_verify_says_which_library_an_html_page_needs(
-    capture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    result = verify(capture, "--html", tmp_path / "page.html")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert 'an HTML page needs Jinja2: pip install "kafka-weir[conformance]"' in result.stderr
-    assert verify(capture, "--junit", tmp_path / "junit.xml").exit_code == 1, "only the page needs it"
-
-
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
-
-
-def test_verify_draws_a_table_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    path = "topic_data[0].partition_data[0].records.batch[0].crc"
-    group = FindingGroup(finding(path=path, found="\x1b[2J"), 2, new=True, capture="a.weircap")
-    with redirect_stdout(Terminal()) as out:
-        show(VerifyReport([group], Checked(["a.weircap"], 1, 4, 700, [])))
-    shown = out.getvalue()
-    assert "\x1b[1;31merror" in shown
-    assert "\x1b[2J" not in shown
-    plain = re.sub(r"\x1b\[[\d;]*m", "", shown)
-    assert re.search(r"^severity +rule +times +finding", plain, re.MULTILINE)
-    assert re.search(r"^error +batch-crc +2 +Produce v9 topic_data", plain, re.MULTILINE)
-    assert re.search(r"^4 frames of 1 connection checked, .*: 2 errors", plain, re.MULTILINE)
 
 
 def test_verify_escapes_texts_of_peers_in_a_pipe(tmp_path: Path) -> None:

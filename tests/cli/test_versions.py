@@ -81,34 +81,6 @@ def test_versions_prints_a_plain_table_in_a_pipe() -> None:
     }
 
 
-def test_versions_prints_its_table_as_json() -> None:
-    found = json.loads(shown("--json"))
-    assert (found["upstream"], found["uplift"]) == ("BROKER", True)
-    apis = {each["api_key"]: each for each in found["apis"]}
-    assert apis.keys() == KAFKA_0_10_2.keys() | {48, 49}
-    own = {"min": 1, "max": 1}
-    assert (apis[48]["broker"], apis[48]["offered"], apis[48]["own"]) == (None, own, True)
-    assert apis[19] == {
-        "api_key": 19,
-        "name": "CreateTopics",
-        "broker": {"min": 0, "max": 1},
-        "weir": {"min": 0, "max": 7},
-        "offered": {"min": 0, "max": 6},
-        "uplift": [{"min": 2, "max": 3, "kind": "throttle"}, {"min": 4, "max": 6, "kind": "translate"}],
-        "own": False,
-    }
-    assert apis[0]["uplift"] == []
-    hidden: dict[str, object] = {"name": None, "weir": None, "offered": None, "uplift": [], "own": False}
-    assert apis[4242] == {"api_key": 4242, "broker": {"min": 0, "max": 3}} | hidden
-
-
-def test_versions_hides_versions_that_are_newer_than_weir() -> None:
-    table = rows(shown(ranges={3: (12, 99), 12: (98, 99), 11: (2, 1)}))
-    assert table["3"] == "Metadata 12-99 0-13 12-13"
-    assert table["12"] == "Heartbeat 98-99 0-4 hidden"
-    assert table["11"] == "JoinGroup none 0-9 hidden"
-
-
 # What goes wrong
 
 
@@ -131,14 +103,6 @@ def test_versions_reports_a_malformed_response_in_one_line(answer: bytes, words:
         line = error_line(run("--upstream", brokers.address))
     assert line.startswith(f"weir: {brokers.address}: ")
     assert words in line
-
-
-def test_versions_gives_up_on_a_silent_broker() -> None:
-    cluster = Cluster()
-    with Brokers(cluster) as brokers:
-        cluster.handlers[ApiKey.API_VERSIONS] = lambda *_: brokers.wait_for_stop()
-        line = error_line(run("--upstream", brokers.address, "--timeout-s", "0.05"))
-    assert "no answer within 0.05 s" in line
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from weir.quotas import (
     RequestBudget,
     Tags,
 )
-from weir.quotas.client_quotas import byte_rates, mutation_rates, request_times
+from weir.quotas.client_quotas import byte_rates, request_times
 from weir.quotas.limiters.budgets import UNLIMITED
 from weir.quotas.limiters.rate import Rate
 from weir.quotas.limiters.throttle import INT32_MAX, throttle_ms
@@ -120,33 +120,7 @@ def test_a_charge_is_a_record_and_a_check(limit: float, story: list[tuple[int, i
     assert budget.throttle_ms_total == sum(waits_ms)
 
 
-def test_a_request_time_budget_waits_one_window_at_most() -> None:
-    quotas = request_times(window_s=2)
-    put_in_force(quotas, limited((ALICE, 1.0), key=QuotaKey.REQUEST_PERCENTAGE))
-    budget = quotas.budget("alice", "app", 0)
-    assert budget is not None
-    assert budget.charge_api(METADATA, 10_000, 0) == 2000
-
-
 # Sharing
-
-
-def test_clients_with_equal_tags_share_one_budget() -> None:
-    quotas = client_quotas((ALICE, 1000.0), (ANY_APP, 1000.0))
-    assert budget_of(quotas, "alice", "one") is budget_of(quotas, "alice", "two")
-    assert budget_of(quotas, "bob", "one") is budget_of(quotas, "carol", "one")
-    assert budget_of(quotas, "bob", "one") is not budget_of(quotas, "bob", "two")
-    budget_of(quotas, "alice", "one").charge(10_000, 0)
-    assert budget_of(quotas, "alice", "two").charge(100, 0) == 100
-    assert budget_of(quotas, "bob", "two").charge(100, 0) == 0
-
-
-def test_brokers_and_quota_keys_share_no_budget() -> None:
-    both = QuotaTable({(ALICE, PRODUCE): 1000.0, (ALICE, FETCH): 1000.0})
-    one, other = BrokerQuotas.create(both), BrokerQuotas.create(both)
-    budget_of(one.produce).charge(20_000, 0)
-    assert budget_of(one.fetch).charge(10_000, 0) == 0
-    assert budget_of(other.produce).charge(10_000, 0) == 0
 
 
 # Changes
@@ -192,25 +166,6 @@ def test_a_removed_limit_ends_the_throttle_of_its_clients() -> None:
     assert quotas.budget("alice", "app", 1) is None
     assert (budget.limit, budget.fetch_max_bytes) == (UNLIMITED, INT32_MAX)
     assert budget.charge(10**9, 1) == 0  # a response still under way when the limit went
-
-
-def test_changing_the_limit_of_one_quota_key_keeps_other_generations() -> None:
-    quotas = BrokerQuotas.create(QuotaTable({(ALICE, PRODUCE): 1000.0}))
-    produce, fetch = quotas.produce.generation, quotas.fetch.generation
-    put_in_force(quotas, QuotaTable({(ALICE, PRODUCE): 1000.0, (ALICE, FETCH): 5.0}))
-    assert quotas.produce.generation == produce
-    assert quotas.fetch.generation > fetch
-
-
-def test_the_generation_of_a_brokers_quotas_grows_with_every_change() -> None:
-    quotas = BrokerQuotas(byte_rates(PRODUCE), byte_rates(FETCH), mutation_rates(), request_times())
-    seen = [quotas.generation]
-    for configured in (limited((ALICE, 1.0)), limited((ALICE, 1.0), key=FETCH), QuotaTable()):
-        put_in_force(quotas, configured)
-        seen.append(quotas.generation)
-    assert seen == sorted(set(seen))
-    put_in_force(quotas, QuotaTable())
-    assert quotas.generation == seen[-1]
 
 
 configured_quotas = st.dictionaries(
