@@ -9,11 +9,11 @@ table in force at a broker. A connection looks up the `ClientLedger` of its clie
 charges each request to the ledger.
 
 - `table/`: the configuration. `quota_table` (all entries), `entities` (subjects of quotas, precedence of
-  levels), `limits` (look-up), `options`, `explain`, `names`, `bounded_names`; formats: `quota_file`,
-  `quota_entry`, `replication_entry`, `quota_edit` and `replication_edit` (changes of a file), `imported`,
-  `zookeeper_layout`.
+  levels), `groups` (members), `limits` (look-up), `options`, `explain`, `names`, `bounded_names`; formats:
+  `quota_file`, `quota_entry`, `replication_entry`, `quota_edit` and `replication_edit` (changes of a file),
+  `imported`, `zookeeper_layout`.
 - `limiters/`: usage and throttle times of one limit. `limiter` (protocol), `counters`, `budgets`, `smooth`,
-  `bucket`, `request_time`, `rate`, `simple_rate`, `samples`, `throttle`, `shadow`.
+  `bucket`, `request_time`, `rate`, `simple_rate`, `samples`, `throttle`, `shadow`, `chain`.
 - `replication/`: replication quotas of brokers (KIP-73). `throttles` (configuration), `budgets` (usage of a
   broker in a role), `replication_quotas` (all budgets, and the progress of replicas).
 - `costs/`: estimated request time. `request_costs` (coefficients, and the shipped `*.toml`), `cost`

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from weir.quotas.client_quotas import ClientQuotas, byte_rates, mutation_rates, request_times
+from weir.quotas.client_quotas import ClientQuotas, byte_floors, byte_rates, mutation_rates, request_times
 from weir.quotas.cluster_quotas import ClusterQuotas
 from weir.quotas.ledger import ClientLedger
 from weir.quotas.limiters.budgets import Budget
+from weir.quotas.limiters.chain import Chain
 from weir.quotas.limiters.limiter import Limiter
 from weir.quotas.limiters.request_time import US_PER_PERCENT, RequestBudget
 from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
-from weir.quotas.mutations import MutationBudget, MutationLedger
+from weir.quotas.mutations import MutationBudget, MutationChain, MutationLedger
+from weir.quotas.table.entities import BELOW_FLOORS
+from weir.quotas.table.groups import NO_GROUPS
 from weir.quotas.table.quota_table import QuotaKey
 from weir.quotas.topics import TopicQuotas
 
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from weir.quotas.table.quota_table import QuotaTable
 
 A = TypeVar("A", bound=Limiter)
+B = TypeVar("B", bound=Budget)
 
 
 class BrokerQuotas:
@@ -30,16 +34,20 @@ class BrokerQuotas:
 
     __slots__ = (
         "_all",
+        "_changes",
         "_cluster",
+        "_grouped",
+        "_groups",
         "_in_shadow",
-        "_topic_changes",
         "_topics",
         "fetch",
+        "fetch_floor",
         "forwarded_us",
         "generation",
         "mutations",
         "percent_per_us",
         "produce",
+        "produce_floor",
         "request",
         "timed",
         "topics",
@@ -56,12 +64,14 @@ class BrokerQuotas:
         topics: TopicQuotas | None = None,
         request_time_scale: float = 1.0,
         cluster: ClusterQuotas | None = None,
+        floors: tuple[ClientQuotas[Budget], ClientQuotas[Budget]] | None = None,
     ) -> None:
         """Bundle the quotas of one broker. All brokers of a cluster share the same `mutations` and `cluster`.
         If `cluster` is None, entries with cluster scope apply to this broker alone.
 
         `unnamed`: client-id used for clients without a client-id. `request_time_scale`: factor by which
-        requests cost this broker more than the cost model says. `topics`: None for no topic rates.
+        requests cost this broker more than the cost model says. `topics`: None for no topic rates. `floors`:
+        those of `produce` and `fetch`; None for Kafka's default windows.
         """
         self.produce = produce
         self.fetch = fetch
@@ -79,17 +89,25 @@ class BrokerQuotas:
         self._topics = TopicQuotas() if topics is None else topics
         self.topics: TopicQuotas | None = None
         """Per-topic rates; None while no topic has a rate."""
-        self._all: tuple[ClientQuotas[Limiter], ...] = (produce, fetch, mutations, request)
+        if floors is None:
+            floors = byte_floors(QuotaKey.PRODUCER_BYTE_FLOOR), byte_floors(QuotaKey.CONSUMER_BYTE_FLOOR)
+        self.produce_floor, self.fetch_floor = floors
+        self._all: tuple[ClientQuotas[Limiter], ...] = (produce, fetch, mutations, request, *floors)
         self._cluster = cluster
         if cluster is not None:
             produce.share(cluster.produce)
             fetch.share(cluster.fetch)
             request.share(cluster.request)
+            self.produce_floor.share(cluster.produce_floor)
+            self.fetch_floor.share(cluster.fetch_floor)
             cluster.on_change.append(self._note_generation)
-        self._topic_changes = 0
+        self._changes = 0
         """Number of times that the table began or ceased to have topic rates (`topics` became an object or
-        None).
+        None), or that the members of groups changed.
         """
+        self._groups = NO_GROUPS
+        self._grouped = False
+        """True if any group has a quota, enforced or shadow."""
         self._in_shadow = False
         """True if the table has shadow entries: quotas that are counted, but not enforced."""
         self.generation = 0
@@ -123,6 +141,10 @@ class BrokerQuotas:
             TopicQuotas(num_samples, window_s, cluster=cluster.topics),
             request_time_scale,
             cluster,
+            (
+                byte_floors(QuotaKey.PRODUCER_BYTE_FLOOR, num_samples, window_s),
+                byte_floors(QuotaKey.CONSUMER_BYTE_FLOOR, num_samples, window_s),
+            ),
         )
         quotas.use(table)
         return quotas
@@ -132,11 +154,12 @@ class BrokerQuotas:
         principal's name without type. The caller must call this again when `generation` has changed.
         """
         name = client_id or self.unnamed
+        groups = self._groups.chain(user, name) if self._grouped else ()
         ledger = ClientLedger(
-            self.produce.budget(user, name, now_ms),
-            self.fetch.budget(user, name, now_ms),
-            self.request.budget(user, name, now_ms) if self.timed else None,
-            shadow=self._shadow_ledger(user, name, now_ms) if self._in_shadow else None,
+            _limiter(self.produce, self.produce_floor, user, name, groups, now_ms),
+            _limiter(self.fetch, self.fetch_floor, user, name, groups, now_ms),
+            _limiter(self.request, None, user, name, groups, now_ms) if self.timed else None,
+            shadow=self._shadow_ledger(user, name, groups, now_ms) if self._in_shadow else None,
             topics=self.topics,
             percent_per_us=self.percent_per_us,
         )
@@ -145,11 +168,11 @@ class BrokerQuotas:
             self._cluster.note()
         return ledger
 
-    def _shadow_ledger(self, user: str, client_id: str, now_ms: int) -> ClientLedger:
+    def _shadow_ledger(self, user: str, client_id: str, groups: tuple[str, ...], now_ms: int) -> ClientLedger:
         return ClientLedger(
-            _in_shadow(self.produce, user, client_id, now_ms),
-            _in_shadow(self.fetch, user, client_id, now_ms),
-            _in_shadow(self.request, user, client_id, now_ms),
+            _shadow_limiter(self.produce, self.produce_floor, user, client_id, groups, now_ms),
+            _shadow_limiter(self.fetch, self.fetch_floor, user, client_id, groups, now_ms),
+            _shadow_limiter(self.request, None, user, client_id, groups, now_ms),
         )
 
     def request_budgets(self, user: str, client_id: str) -> tuple[RequestBudget | None, RequestBudget | None]:
@@ -166,9 +189,16 @@ class BrokerQuotas:
         applies. Call this for each request, because `generation` does not tell when the result is outdated.
         """
         name = client_id or self.unnamed
-        budget = self.mutations.budget(user, name, now_ms)
-        shadow = _in_shadow(self.mutations, user, name, now_ms) if self._in_shadow else None
+        groups = self._groups.chain(user, name) if self._grouped else ()
+        budget = _mutation_limiter(self.mutations, user, name, groups, now_ms)
+        shadows = self.mutations.shadow if self._in_shadow else None
+        shadow = None if shadows is None else _mutation_limiter(shadows, user, name, groups, now_ms)
         return None if budget is None and shadow is None else MutationLedger(budget, shadow)
+
+    @property
+    def carried(self) -> tuple[ClientQuotas[Limiter], ...]:
+        """Quotas that this broker has for itself, in the order of `ClusterQuotas.all`."""
+        return self.produce, self.fetch, self.request, self.produce_floor, self.fetch_floor
 
     def use(self, table: QuotaTable) -> None:
         """Make later look-ups of limits use `table`. The caller must run `refresh` after this, which gives
@@ -181,9 +211,15 @@ class BrokerQuotas:
             self._cluster.use(table)
         for quotas in self._all:
             quotas.use(table)
+        if table.groups is not self._groups and table.groups != self._groups:
+            self._changes += 1
+        self._groups = table.groups
+        self._grouped = any(
+            quotas.groups for quotas in (self.produce, self.fetch, self.mutations, self.request)
+        )
         self._topics.update(table)
         had_topics, self.topics = self.topics is not None, self._topics or None
-        self._topic_changes += had_topics != (self.topics is not None)
+        self._changes += had_topics != (self.topics is not None)
         self._note_generation()
 
     def refresh(self) -> Iterator[None]:
@@ -206,7 +242,7 @@ class BrokerQuotas:
         self._note_generation()  # other brokers of the cluster may have removed shared limiters
 
     def _note_generation(self) -> None:
-        self.generation = self._topic_changes + sum(
+        self.generation = self._changes + sum(
             quotas.generation + (quotas.shadow.generation if quotas.shadow is not None else 0)
             for quotas in self._all
         )
@@ -214,5 +250,67 @@ class BrokerQuotas:
             self.generation += self._cluster.generation
 
 
-def _in_shadow(quotas: ClientQuotas[A], user: str, client_id: str, now_ms: int) -> A | None:
-    return None if quotas.shadow is None else quotas.shadow.budget(user, client_id, now_ms)
+def _limiter(
+    quotas: ClientQuotas[B],
+    floors: ClientQuotas[Budget] | None,
+    user: str,
+    client_id: str,
+    groups: tuple[str, ...],
+    now_ms: int,
+) -> B | Chain | None:
+    """Return the enforced limiter of a client: a chain if its groups have one, too."""
+    own = quotas.budget(user, client_id, now_ms)
+    its = _of_groups(quotas, floors, groups, now_ms)
+    if not its:
+        return own
+    return Chain(own, its, None if floors is None else floors.budget(user, client_id, now_ms))
+
+
+def _shadow_limiter(
+    enforced: ClientQuotas[B],
+    floors: ClientQuotas[Budget] | None,
+    user: str,
+    client_id: str,
+    groups: tuple[str, ...],
+    now_ms: int,
+) -> B | Chain | None:
+    """Return the shadow limiter of a client, like `_limiter`. A floor is one entry more that may be in
+    shadow; an enforced one counts for groups in shadow, too.
+    """
+    quotas = enforced.shadow
+    if quotas is None:
+        return None
+    own = quotas.budget(user, client_id, now_ms)
+    its = _of_groups(quotas, floors, groups, now_ms)
+    if not its:
+        return own
+    if floors is None:
+        return Chain(own, its)
+    floor = None if floors.shadow is None else floors.shadow.budget(user, client_id, now_ms)
+    if floor is not None:
+        return Chain(own, its, floor)
+    is_charged = any(enforced.of_group(group, now_ms) is not None for group in groups)
+    return Chain(own, its, floors.budget(user, client_id, now_ms), charges_floor=not is_charged)
+
+
+def _of_groups(
+    quotas: ClientQuotas[B], floors: ClientQuotas[Budget] | None, groups: tuple[str, ...], now_ms: int
+) -> tuple[Budget, ...]:
+    found: list[Budget] = []
+    for group in groups:
+        budget = quotas.of_group(group, now_ms)
+        if budget is not None:
+            has_floors = floors is not None and floors.has_limits
+            budget.floors = quotas.of_group(group, now_ms, BELOW_FLOORS) if has_floors else None
+            found.append(budget)
+    return tuple(found)
+
+
+def _mutation_limiter(
+    quotas: ClientQuotas[MutationBudget], user: str, client_id: str, groups: tuple[str, ...], now_ms: int
+) -> MutationBudget | MutationChain | None:
+    own = quotas.budget(user, client_id, now_ms)
+    its = [budget for group in groups if (budget := quotas.of_group(group, now_ms)) is not None]
+    if not its:
+        return own
+    return MutationChain((*([] if own is None else [own]), *its))

@@ -204,6 +204,30 @@ class ClientQuotas(Generic[A_co]):
             return limit
         return limit._replace(tags=bounded_tags(limit.tags, self._limits.named(user, client_id)))
 
+    def of_group(self, group: str, now_ms: int, part: str = "") -> A_co | None:
+        """Return the limiter that the members of a group share, created if missing; None if no limit applies
+        to the group. With `part`, return the limiter that counts this part of their usage.
+        """
+        limit = self._limits.resolve_group(group)
+        if limit is None or limit.is_shadow != self._is_shadow:
+            return None
+        if self.cluster is not None and limit.scope is Scope.CLUSTER:
+            return self.cluster.of_group(group, now_ms, part)
+        if part:
+            limit = limit._replace(tags=limit.tags._replace(client_id=part))
+        limiter = self._registry.get(limit.tags)
+        return self._new(limit, now_ms) if limiter is None else self._current(limiter, limit)
+
+    @property
+    def has_limits(self) -> bool:
+        """True if any entry, enforced or shadow, has a limit."""
+        return not self._limits.is_empty or (self.shadow is not None and self.shadow.has_limits)
+
+    @property
+    def groups(self) -> frozenset[str]:
+        """Groups that have a limit, enforced or shadow."""
+        return self._limits.groups if self.shadow is None else self._limits.groups | self.shadow.groups
+
     def of_address(self, ip: str, now_ms: int) -> A_co | None:
         """Return the limiter of connections from the IP address `ip` (canonical form), created if missing;
         None if no limit applies to the address.
@@ -377,6 +401,15 @@ def byte_rates(
         if side is not None:
             side.paced = paced
     return quotas
+
+
+def byte_floors(
+    key: QuotaKey, num_samples: int = NUM_SAMPLES_DEFAULT, window_s: int = WINDOW_S_DEFAULT
+) -> ClientQuotas[Budget]:
+    """Return new floors of a byte rate, like `byte_rates`. Floors are measured by Kafka's sampled rate,
+    whatever the pacing.
+    """
+    return _rates(key, Budget, num_samples, window_s)
 
 
 def request_times(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weir.quotas.client_quotas import ClientQuotas, byte_rates, request_times
+from weir.quotas.client_quotas import ClientQuotas, byte_floors, byte_rates, request_times
 from weir.quotas.limiters.budgets import Budget
 from weir.quotas.limiters.request_time import RequestBudget
 from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
@@ -24,7 +24,16 @@ class ClusterQuotas:
     share. The brokers' `BrokerQuotas` look these budgets up here.
     """
 
-    __slots__ = ("_noted", "fetch", "on_change", "produce", "request", "topics")
+    __slots__ = (
+        "_noted",
+        "fetch",
+        "fetch_floor",
+        "on_change",
+        "produce",
+        "produce_floor",
+        "request",
+        "topics",
+    )
 
     def __init__(self, num_samples: int = NUM_SAMPLES_DEFAULT, window_s: int = WINDOW_S_DEFAULT) -> None:
         """Begin without limits. `num_samples` and `window_s` are Kafka's `quota.window.num` and
@@ -33,6 +42,8 @@ class ClusterQuotas:
         self.produce: ClientQuotas[Budget] = byte_rates(QuotaKey.PRODUCER_BYTE_RATE, num_samples, window_s)
         self.fetch: ClientQuotas[Budget] = byte_rates(QuotaKey.CONSUMER_BYTE_RATE, num_samples, window_s)
         self.request: ClientQuotas[RequestBudget] = request_times(num_samples, window_s)
+        self.produce_floor = byte_floors(QuotaKey.PRODUCER_BYTE_FLOOR, num_samples, window_s)
+        self.fetch_floor = byte_floors(QuotaKey.CONSUMER_BYTE_FLOOR, num_samples, window_s)
         self.topics = TopicQuotas(num_samples, window_s, scope=Scope.CLUSTER)
         self.on_change: list[Callable[[], None]] = []
         """Functions to call when brokers must look up their budgets again, because limits changed or budgets
@@ -42,8 +53,8 @@ class ClusterQuotas:
 
     @property
     def all(self) -> tuple[ClientQuotas[Limiter], ...]:
-        """Quotas of clients in this cluster: produce rate, fetch rate and request time."""
-        return self.produce, self.fetch, self.request
+        """Quotas of clients in this cluster: produce rate, fetch rate, request time, and floors."""
+        return self.produce, self.fetch, self.request, self.produce_floor, self.fetch_floor
 
     def use(self, table: QuotaTable) -> None:
         """Make later look-ups of limits use `table`. Call this before `BrokerQuotas.use`, which copies topic

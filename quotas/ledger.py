@@ -3,7 +3,8 @@
 A connection looks its client's ledger up once per principal and client-id, and again when quotas have changed
 (`BrokerQuotas.generation`). All connections of the client share its limiters; other clients share them too if
 the quota is for several clients. A charge goes to the enforced limiter, and to the limiter of a shadow entry,
-which only counts (`limiters.shadow`).
+which only counts (`limiters.shadow`). Where the client's groups have quotas, each of the two is a chain of
+limiters (`limiters.chain`); a client without groups has no chains, so it pays nothing for them.
 
 A ledger does not count usage for usage records, because it belongs to a client, but usage counters belong to
 a request: the request may be answered in a later interval, or have a trace of its own.
@@ -12,7 +13,7 @@ a request: the request may be answered in a later interval, or have a trace of i
 
 from __future__ import annotations
 
-from weir.quotas.limiters.budgets import Budget  # fields' types: mypyc wants them at run time
+from weir.quotas.limiters.chain import AnyBudget, Chain  # fields' types: mypyc wants them at run time
 from weir.quotas.limiters.request_time import US_PER_PERCENT, RequestBudget
 from weir.quotas.limiters.shadow import shadowed
 from weir.quotas.topics import TopicQuotas
@@ -35,9 +36,9 @@ class ClientLedger:
 
     def __init__(
         self,
-        produce: Budget | None = None,
-        fetch: Budget | None = None,
-        request: RequestBudget | None = None,
+        produce: AnyBudget | None = None,
+        fetch: AnyBudget | None = None,
+        request: RequestBudget | Chain | None = None,
         *,
         shadow: ClientLedger | None = None,
         topics: TopicQuotas | None = None,

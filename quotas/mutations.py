@@ -174,18 +174,27 @@ class MutationCharge:
         """Charge one topic of `cost` partitions; return True if the topic is admitted. On False nothing was
         charged, and the caller must refuse the topic with THROTTLING_QUOTA_EXCEEDED.
         """
-        bucket = self._bucket
-        if bucket.quota is None:
-            return True
-        if self._strict and self._is_overdrawn(now_ms):
-            self._refused += 1
+        if self.refuses(now_ms):
             return False
-        bucket.take(cost, now_ms)
+        self.take(cost, now_ms)
+        return True
+
+    def refuses(self, now_ms: int) -> bool:
+        """Return True, and count a refused topic, if the next topic must be refused."""
+        if not self._strict or not self._is_overdrawn(now_ms):
+            return False
+        self._refused += 1
+        return True
+
+    def take(self, cost: float, now_ms: int) -> None:
+        """Charge one topic of `cost` partitions, whatever the balance."""
+        if self._bucket.quota is None:
+            return
+        self._bucket.take(cost, now_ms)
         self._taken += cost
         self._budget.charged_ms = now_ms
         if not self._strict:
             self._is_overdrawn(now_ms)
-        return True
 
     def refund(self, cost: float, now_ms: int) -> None:
         """Return the `cost` (partitions) of a topic that the broker refused, at most the total charged so
@@ -272,10 +281,67 @@ class _ShadowCharge(MutationCharge):
         are not charged: a topic that a strict charge would refuse, and a topic of a request that its client
         would have sent later if it had been throttled.
         """
+        return not self._would_wait(now_ms) and super().admit(cost, now_ms)
+
+    def take(self, cost: float, now_ms: int) -> None:
+        """Charge one topic of `cost` partitions, unless its client would have sent the request later."""
+        if not self._would_wait(now_ms):
+            super().take(cost, now_ms)
+
+    def _would_wait(self, now_ms: int) -> bool:
         told_to_wait = self._budget.throttled_until_ms > now_ms
-        if told_to_wait and not self._strict and not self._taken and self._is_overdrawn(now_ms):
+        return told_to_wait and not self._strict and not self._taken and self._is_overdrawn(now_ms)
+
+
+class MutationChain(NamedTuple):
+    """Budgets of one client: its own, and those of its groups. Equal chains have the same budgets."""
+
+    budgets: tuple[MutationBudget, ...]
+
+    def begin(self, *, strict: bool) -> ChainedCharge:
+        """Return a new charge for one request, like `MutationBudget.begin`."""
+        return ChainedCharge([budget.begin(strict=strict) for budget in self.budgets])
+
+    def would_refuse(self, costs: Sequence[int], now_ms: int) -> bool:
+        """Return True if any budget would refuse a topic of these costs (partitions), in this order."""
+        return any(budget.would_refuse(costs, now_ms) for budget in self.budgets)
+
+    def tokens(self, now_ms: int) -> float:
+        """Return the lowest balance (partitions)."""
+        return min(budget.tokens(now_ms) for budget in self.budgets)
+
+
+class ChainedCharge:
+    """Charge for one request to several budgets, with the methods of `MutationCharge`."""
+
+    __slots__ = ("_charges",)
+
+    def __init__(self, charges: list[MutationCharge]) -> None:
+        self._charges = charges
+
+    def admit(self, cost: float, now_ms: int) -> bool:
+        """Charge one topic of `cost` partitions to each budget; return True if the topic is admitted. If any
+        budget refuses it, charge none.
+        """
+        refused = [charge.refuses(now_ms) for charge in self._charges]  # each counts its refusals
+        if any(refused):
             return False
-        return super().admit(cost, now_ms)
+        for charge in self._charges:
+            charge.take(cost, now_ms)
+        return True
+
+    def refund(self, cost: float, now_ms: int) -> None:
+        """Return the `cost` (partitions) of a topic that the broker refused to each budget."""
+        for charge in self._charges:
+            charge.refund(cost, now_ms)
+
+    def throttle_ms(self, now_ms: int) -> int:
+        """Return the longest throttle time (ms) of a response sent at `now_ms`."""
+        return max(charge.throttle_ms(now_ms) for charge in self._charges)
+
+    def finish(self, now_ms: int) -> int:
+        """Return the longest throttle time (ms); let each budget count the request. Call this once, last."""
+        return max(charge.finish(now_ms) for charge in self._charges)
 
 
 class MutationLedger(NamedTuple):
@@ -283,9 +349,9 @@ class MutationLedger(NamedTuple):
     least one of the two is present, except in `NO_LEDGER`.
     """
 
-    enforced: MutationBudget | None
+    enforced: MutationBudget | MutationChain | None
     """Budget that refuses and throttles; None if no enforced quota applies."""
-    shadow: MutationBudget | None = None
+    shadow: MutationBudget | MutationChain | None = None
     """Budget that counts the mutations and refuses nothing; None if no shadow entry applies."""
 
     def begin_late(self) -> LateCharge:

@@ -12,7 +12,7 @@ import click
 from weir.quotas import DEFAULT, Entity, Prefix, QuotaKey
 from weir.quotas.table.entities import Name
 from weir.quotas.table.names import canonical_ip
-from weir.quotas.table.quota_entry import BYTE_RATES
+from weir.quotas.table.quota_kind import IN_BYTES
 from weir.quotas.units import parse
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -41,6 +41,7 @@ def entity_options(command: F) -> F:
         ip: str | None,
         default_ip: bool,
         topic: str | None,
+        group: str | None,
         **others: object,
     ) -> object:
         prefix = Prefix(client_id_prefix) if client_id_prefix is not None else None
@@ -53,6 +54,7 @@ def entity_options(command: F) -> F:
                 prefix if prefix is not None else named,
                 _one("ip", address(ip), default_ip),
                 topic,
+                group,
             )
         except ValueError as error:
             raise click.UsageError(str(error)) from None
@@ -74,6 +76,7 @@ _ENTITY_OPTIONS: Final = (
     click.option("--ip", metavar="ADDRESS", help="An address (connection_creation_rate)."),
     click.option("--default-ip", is_flag=True, help="Every address without a quota of its own."),
     click.option("--topic", metavar="NAME", help="A topic (byte rates of all its clients together)."),
+    click.option("--group", metavar="NAME", help="A group (its members together); <all> is every client."),
 )
 
 
@@ -126,6 +129,6 @@ def parse_assignments(written: Iterable[str]) -> dict[QuotaKey, float]:
 
 def _rate(key: QuotaKey, text: str) -> float:
     try:
-        return float(parse(text, "bytes" if key in BYTE_RATES else ""))
+        return float(parse(text, "bytes" if key in IN_BYTES else ""))
     except ValueError as error:
         raise click.UsageError(f"{key.value} is {text!r}, must be {error}") from None

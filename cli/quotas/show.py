@@ -16,7 +16,7 @@ import msgspec
 from weir.quotas import Entity, Prefix, QuotaKey, QuotaTable
 from weir.quotas.table.entities import Default, Name
 from weir.quotas.table.options import Scope
-from weir.quotas.table.quota_entry import BYTE_RATES
+from weir.quotas.table.quota_kind import IN_BYTES
 
 ENFORCED: Final = "enforce"
 SHADOW: Final = "shadow"
@@ -75,6 +75,7 @@ def entity_json(entity: Entity) -> EntityJson:
         "client_id_prefix": client_id.start if isinstance(client_id, Prefix) else None,
         "ip": entity.ip,
         "topic": entity.topic,
+        "group": entity.group,
     }
     return {
         part: None if isinstance(name, Default) else name for part, name in parts.items() if name is not None
@@ -184,7 +185,7 @@ def _readable(key: QuotaKey, value: float) -> str:
     """Return a quota's value as text with a unit such as MiB/s, if the quota is in bytes and the value is
     large; else "".
     """
-    return f"{in_bytes(value)}/s" if key in BYTE_RATES and value >= _UNITS[-1][0] else ""
+    return f"{in_bytes(value)}/s" if key in IN_BYTES and value >= _UNITS[-1][0] else ""
 
 
 def _draw(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -150,5 +150,12 @@ def is_throttled(entity: EntityRecord) -> bool:
 
 def name_of(entity: EntityRecord) -> str:
     """Return the names of an entity, such as `user=alice, client-id=etl`."""
-    names = (entity.user, entity.client_id, entity.client_id_prefix, entity.topic, entity.ip)
+    names = (
+        entity.user,
+        entity.client_id,
+        entity.client_id_prefix,
+        entity.topic,
+        entity.ip,
+        entity.group,
+    )
     return entity_text([name or "" for name in names])

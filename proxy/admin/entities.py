@@ -174,9 +174,9 @@ def _charged(candidate: tuple[Pot, Limiter]) -> float:
     return candidate[1].charged
 
 
-def sharers(names: Tags) -> tuple[str, str, str]:
-    """Return the user, client_id and client_id_prefix among the names of a budget, as label values."""
-    return names.user, names.client_id, names.client_id_prefix
+def sharers(names: Tags) -> tuple[str, str, str, str]:
+    """Return the user, client_id, client_id_prefix and group among the names of a budget, as label values."""
+    return names.user, names.client_id, names.client_id_prefix, names.group
 
 
 def labels(values: Values) -> tuple[str, ...]:

@@ -34,11 +34,11 @@ from weir.proxy.net.latency import Histogram, Latencies
 from weir.proxy.net.reactor import TURN_BOUNDS_US, Turns
 from weir.proxy.net.tls.contexts import ContextOfFiles
 from weir.proxy.server.server import Server, Workers
-from weir.quotas import QuotaKey
 from weir.quotas.connections import ConnectionBudget, ConnectionQuotas
 from weir.quotas.replication.replication_quotas import ReplicationQuotas
+from weir.quotas.table.quota_kind import KINDS as QUOTA_KINDS
 
-THROTTLING: Final = [key for key in QuotaKey if key is not QuotaKey.CONNECTION_CREATION_RATE]
+THROTTLING: Final = [key for key, kind in QUOTA_KINDS.items() if not kind.is_of_ips and kind.floor_of is None]
 """Quotas that throttle connections."""
 PROCESS = "all"
 """Label value for the limit on new connections per second that applies to all listeners together."""

@@ -32,7 +32,7 @@ from weir.quotas.limiters.request_time import RequestBudget
 from weir.quotas.registry import LimiterTotals
 
 BROKER_QUOTA: Final = ("broker", "quota")
-SHARERS: Final = ("user", "client_id", "client_id_prefix")
+SHARERS: Final = ("user", "client_id", "client_id_prefix", "group")
 ENTITY: Final = (*BROKER_QUOTA, *SHARERS)
 TOPIC: Final = (*BROKER_QUOTA, "topic")
 SERIES_MAX: Final = 2000

@@ -17,6 +17,7 @@ from weir.proxy.control.supervisor import stepwise
 from weir.proxy.control.throttled import SLICE
 from weir.quotas import MutationBudget, QuotaKey, Tags
 from weir.quotas.client_quotas import ClientQuotas
+from weir.quotas.limiters.chain import Chain
 from weir.quotas.limiters.limiter import Limiter
 from weir.quotas.table.quota_kind import KINDS
 
@@ -128,7 +129,9 @@ def charged_by(
     ledger = client.ledger.shadow if shadow else client.ledger
     if ledger is not None:
         for limiter in (ledger.produce, ledger.fetch, ledger.request):
-            if limiter is not None:
+            if isinstance(limiter, Chain):
+                yield from limiter.limiters
+            elif limiter is not None:
                 yield limiter
     if mutations is not None:
         budget = mutations.peek(client.user, client.quota_client_id)

@@ -238,9 +238,7 @@ class QuotaRegistry:
     def named_of_brokers(self) -> Iterator[tuple[QuotasName, AnyQuotas]]:
         """Yield the quotas that each broker has for itself."""
         for node_id, broker in self._brokers.items():
-            for name, quotas in zip(
-                BROKER_QUOTAS, (broker.produce, broker.fetch, broker.request), strict=True
-            ):
+            for name, quotas in zip(BROKER_QUOTAS, broker.carried, strict=True):
                 yield from _both(node_id, name, quotas)
             if broker.topics is not None:
                 yield from _topics(node_id, "", broker.topics)
@@ -257,7 +255,7 @@ class QuotaRegistry:
 
 UNSEEN: Final = -1, -1
 """A `QuotaRegistry.stamp` of no registry."""
-BROKER_QUOTAS: Final = ("produce", "fetch", "request")
+BROKER_QUOTAS: Final = ("produce", "fetch", "request", "produce-floor", "fetch-floor")
 """Names of the quotas of clients that each broker has, in the order of `ClusterQuotas.all`."""
 OF_CLUSTER: Final = "cluster "
 """Beginning of the names of quotas that all brokers share, except for mutations."""

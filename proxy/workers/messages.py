@@ -24,7 +24,7 @@ from weir.usage import TraceRecord, UsageRecord
 
 
 def _reduced(entity: Entity) -> tuple[type[Entity], tuple[object, ...]]:
-    return Entity, (entity.user, entity.client_id, entity.ip, entity.topic)
+    return Entity, (entity.user, entity.client_id, entity.ip, entity.topic, entity.group)
 
 
 copyreg.pickle(Entity, _reduced)  # a frozen class that mypyc has compiled cannot be unpickled otherwise

@@ -27,6 +27,10 @@ SHARE_OWED_MIN: Final = 0.02
 """Part of `fetch_max_bytes` for which share fetches always ask, so that a client at its limit does not need a
 request for each batch: 0.2 of ten seconds.
 """
+KEPT_MAX: Final = 0.99
+"""Maximum part of a group's limit that members use below their floors. All of it would leave nothing to the
+others, who would wait without end.
+"""
 
 
 class Budget(CountingLimiter):
@@ -46,6 +50,7 @@ class Budget(CountingLimiter):
         "_throttle_ms_max",
         "_window_s",
         "fetch_max_bytes",
+        "floors",
         "share_fetches",
         "throttled_until_ms",
     )
@@ -72,6 +77,10 @@ class Budget(CountingLimiter):
         """
         self.share_fetches = 0
         """Number of share fetches (KIP-932) of these clients that are at the broker."""
+        self.floors: Budget | None = None
+        """What members of this group use below their floors, without a wait (`quotas.limiters.chain`); None
+        if no member has a floor, and if this is no group's budget.
+        """
         self._shared_until_ms = 0.0
         """Time (ms) at which the limit has paid for all responses of share fetches."""
         self._rate = Rate(num_samples, 1000 * window_s)
@@ -92,6 +101,30 @@ class Budget(CountingLimiter):
         self.charged_ms = now_ms
         rate = self._rate.add(value, now_ms, self._spare_total)
         return 0 if rate <= self.limit else self._exceeded(rate, now_ms)
+
+    def charge_within(self, value: float, now_ms: int, most_ms: int) -> int:
+        """Charge `value` units for a client that waits for `most_ms` at most; return the throttle time
+        (ms).
+        """
+        usual_ms, self._throttle_ms_max = self._throttle_ms_max, min(self._throttle_ms_max, most_ms)
+        wait_ms = self.charge(value, now_ms)
+        self._throttle_ms_max = usual_ms
+        return wait_ms
+
+    def count(self, value: float, now_ms: int) -> None:
+        """Count `value` units for which nobody can have to wait."""
+        self.charged += value
+        self.charged_ms = now_ms
+        self._rate.record(value, now_ms)
+
+    @property
+    def span_ms(self) -> int:
+        """Minimum length (ms) of the time over which the rate is measured."""
+        return self._rate.span_ms
+
+    def add_share_fetches(self, number: int) -> None:
+        """Add to the number of share fetches that are at the broker."""
+        self.share_fetches += number
 
     def share_fetch_max_bytes(self, now_ms: int) -> int:
         """Return the number of bytes for which the next share fetch may ask: at least 1, for which a broker
@@ -122,8 +155,19 @@ class Budget(CountingLimiter):
         """Compute and count the throttle time of a charge after which `rate` (units per second) is above the
         limit; return it (ms).
         """
-        wait_ms = throttle_ms(rate, self.limit, self._rate.window_ms(now_ms), self._throttle_ms_max)
+        window_ms = self._rate.window_ms(now_ms)
+        wait_ms = throttle_ms(rate, self.limit, window_ms, self._throttle_ms_max)
+        if self.floors is not None:
+            kept = self._kept(self.floors, now_ms)
+            left_ms = throttle_ms(rate - kept, self.limit - kept, window_ms, self._throttle_ms_max)
+            wait_ms = max(wait_ms, min(left_ms, self._rate.span_ms))
         return self._told(wait_ms, now_ms) if wait_ms else 0
+
+    def _kept(self, floors: Budget, now_ms: int) -> float:
+        """Return the part of the limit (units per second) that members use below their floors; at most nearly
+        all.
+        """
+        return min(floors.rate(now_ms), KEPT_MAX * self.limit)
 
     def _told(self, wait_ms: int, now_ms: int) -> int:
         """Count a throttled request, which is told to wait for `wait_ms`; return `wait_ms`."""
@@ -167,11 +211,12 @@ class Budget(CountingLimiter):
         """
         return self._rate.counting(now_ms)
 
-    def tell_rest(self, now_ms: int) -> int:
-        """Return the time (ms) for which the throttle of this budget's clients still lasts; 0 if it is over.
-        The caller tells this time to a request that was not charged, so count that request as throttled.
+    def tell_rest(self, now_ms: int, most_ms: int = INT32_MAX) -> int:
+        """Return the time (ms, at most `most_ms`) for which the throttle of this budget's clients still
+        lasts; 0 if it is over. The caller tells this time to a request that was not charged, so count that
+        request as throttled.
         """
-        rest_ms = max(self.throttled_until_ms - now_ms, 0)
+        rest_ms = min(max(self.throttled_until_ms - now_ms, 0), most_ms)
         if rest_ms:
             self.throttled += 1
             self.throttle_ms_total += rest_ms

@@ -1,5 +1,6 @@
 """Shadowed: an enforced limiter and a shadow limiter, charged as one; clients wait for the enforced one only.
 
+>>> from weir.quotas.limiters.budgets import Budget
 >>> from weir.quotas.table.entities import Tags
 >>> enforced, shadow = Budget(Tags("", "app"), 2000, 0), Budget(Tags("", "app"), 1000, 0, is_shadow=True)
 >>> limiter = shadowed(enforced, shadow)
@@ -9,9 +10,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
-from weir.quotas.limiters.budgets import Budget
+from weir.quotas.limiters.chain import AnyBudget
 from weir.quotas.limiters.counters import Chargeable
 
 
@@ -22,7 +21,7 @@ class Shadowed(Chargeable):
 
     __slots__ = ("_enforced", "_shadow")
 
-    def __init__(self, enforced: Budget | None, shadow: Budget) -> None:
+    def __init__(self, enforced: AnyBudget | None, shadow: AnyBudget) -> None:
         """Bundle the limiters of one client. `enforced` is None if only a shadow entry applies."""
         self._enforced = enforced
         self._shadow = shadow
@@ -50,10 +49,7 @@ class Shadowed(Chargeable):
         return 0 if self._enforced is None else self._enforced.charge_api(api_key, value, now_ms)
 
 
-B = TypeVar("B", bound=Budget)
-
-
-def shadowed(enforced: B | None, shadow: B | None) -> Chargeable | None:
+def shadowed(enforced: AnyBudget | None, shadow: AnyBudget | None) -> Chargeable | None:
     """Return one limiter that charges the enforced and the shadow limiter. If one of them is None, only the
     other is charged. Return None if both are None.
     """

@@ -131,7 +131,15 @@ class SmoothBudget(Budget):
         """
         if self.limit == UNLIMITED:
             return 0
-        wait_ms = math.ceil(min(debt / self._per_ms, self._throttle_ms_max) - _HAIR_MS)
+        owed_ms = debt / self._per_ms
+        if self.floors is not None:
+            # Members below their floors may leave nothing to pay the debt with. It then stops at one window's
+            # worth, so that the others need not pay for hours once they could.
+            owed_ms = min(owed_ms, self._rate.span_ms)
+            self._debt = owed_ms * self._per_ms
+            left_per_ms = self._per_ms - self._kept(self.floors, now_ms) / 1000
+            owed_ms = min(self._debt / left_per_ms, self._rate.span_ms)
+        wait_ms = math.ceil(min(owed_ms, self._throttle_ms_max) - _HAIR_MS)
         return self._told(wait_ms, now_ms) if wait_ms > 0 else 0
 
     def absorb(self, units: float, now_ms: int) -> None:

@@ -81,7 +81,8 @@ class UsageReport(NamedTuple):
 def limiter_number(quotas: QuotasName, tags: Tags) -> int:
     """Return the number (64 bits) of the limiter with these tags at all Weirs of the cluster."""
     node_id, name, is_shadow = quotas
-    texts = [str(node_id), name, str(is_shadow), *tags]
+    # Weirs that know no groups have other limiters under the same numbers as before.
+    texts = [str(node_id), name, str(is_shadow), *tags[:-1], *([tags.group] if tags.group else [])]
     digest = blake2b(digest_size=8)
     for text in texts:
         data = text.encode("utf-8", "surrogatepass")

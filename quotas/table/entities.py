@@ -9,8 +9,9 @@ budget.
 A default quota is a value, not a shared budget: each client under the default user's quota has a budget of
 its own. All client-ids that match a prefix share one budget. If several prefixes match, the longest counts.
 
-Topics and IP addresses are not levels. A topic's quota applies in addition to the clients' quotas, to all
-clients of the topic together. An IP address's quota limits connections.
+Topics, groups and IP addresses are not levels. A topic's quota applies in addition to the clients' quotas,
+to all clients of the topic together; a group's quota likewise, to all its members. An IP address's quota
+limits connections.
 
 An empty client-id counts as no client-id: only levels without a client-id apply, neither names nor defaults.
 """
@@ -47,22 +48,24 @@ class Prefix(NamedTuple):
 class Entity:
     """The subject of a quota. A field is None if the entity does not have this part.
 
-    An IP address (for connections, KIP-612) or a topic (not in Kafka) cannot be combined with another part.
+    An IP address (for connections, KIP-612), a topic or a group (not in Kafka) cannot be combined with
+    another part.
     """
 
     user: Name | None = None
     client_id: Name | Prefix | None = None
     ip: Name | None = None
     topic: str | None = None
+    group: str | None = None
 
     def __post_init__(self) -> None:
         """Raise ValueError if there is no part, an empty name, or an invalid combination."""
         client = [part for part in (self.user, self.client_id) if part is not None]
-        alone = [part for part in (self.ip, self.topic) if part is not None]
+        alone = [part for part in (self.ip, self.topic, self.group) if part is not None]
         if not client and not alone:
-            raise ValueError("an entity needs a user, a client-id, or both; or an ip; or a topic")
+            raise ValueError("an entity needs a user, a client-id, or both; or an ip, a topic, or a group")
         if len(alone) > 1 or (alone and client):
-            raise ValueError("an ip, and a topic, stand alone")
+            raise ValueError("an ip, a topic and a group stand alone")
         if "" in client or "" in alone or Prefix("") in client:
             raise ValueError("an entity's names must not be empty")
 
@@ -77,6 +80,7 @@ class Entity:
                 ("client-id", self.client_id),
                 ("ip", self.ip),
                 ("topic", self.topic),
+                ("group", self.group),
             )
         return ", ".join(
             f"{kind} {part.value if isinstance(part, Default) else part}"
@@ -99,6 +103,14 @@ class Tags(NamedTuple):
     """Topic whose byte rate the budget limits; then all other fields are ""."""
     ip: str = ""
     """Client address (canonical form) whose connections the budget limits; then all other fields are ""."""
+    group: str = ""
+    """Group whose members share the budget; then all other fields are "", but `client_id` is `BELOW_FLOORS`
+    for the part that members use below their floors.
+    """
+
+
+BELOW_FLOORS: Final = "<below floors>"
+"""Client-id in the tags of the limiter that counts what members of a group use below their floors."""
 
 
 class Part(Enum):

@@ -1,4 +1,5 @@
-"""Finds entries in the text of a quota file by their headers, `[[quota]]` and `[[replication]]`.
+"""Finds entries in the text of a quota file by their headers, `[[quota]]`, `[[group]]` and
+`[[replication]]`.
 
 TOML parsers do not report the lines of values, so this module searches the text. If a header stands in a
 multi-line string, or entries are spelled without headers, the search finds another number of entries than
@@ -12,13 +13,14 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from weir.quotas.table.group_entry import GROUP
 from weir.quotas.table.quota_entry import ENTRY
 from weir.quotas.table.replication_entry import REPLICATION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_KINDS = f"{ENTRY}|{REPLICATION}"
+_KINDS = f"{ENTRY}|{REPLICATION}|{GROUP}"
 _HEADER = re.compile(rf"\s*\[\[\s*(?:({_KINDS})|\"({_KINDS})\"|'({_KINDS})')\s*\]\]")
 
 

@@ -19,13 +19,15 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from weir.quotas.table.entities import DEFAULT, LEVELS, Entity, Name, Part, Prefix, Tags
+from weir.quotas.table.groups import ALL
 from weir.quotas.table.options import Scope
-from weir.quotas.table.quota_kind import KINDS
+from weir.quotas.table.quota_kind import BYTE_RATES, IN_BYTES, KINDS, OF_GROUPS
 from weir.quotas.table.quota_table import QuotaKey, QuotaTable, keys_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from weir.quotas.table.groups import Member
     from weir.quotas.table.limits import Limit, Limits
 
 
@@ -80,7 +82,9 @@ class QuotaExplanation:
 
     key: QuotaKey
     subject: str
-    """Kind of subject: `client`, `topic` or `ip`. A topic's quota applies in addition to the client's."""
+    """Kind of subject: `client`, `topic`, `ip`, or a group such as `group payments`. Quotas of a topic and of
+    groups apply in addition to the client's, and the longest wait counts.
+    """
     steps: tuple[Step, ...]
     """Entries that could apply to the subject, and levels (kinds of entities) without such an entry, in order
     of precedence.
@@ -97,12 +101,12 @@ class QuotaExplanation:
     @property
     def is_paced(self) -> bool:
         """True if the quota has a pacing (byte rates)."""
-        return self.key in _VERBS
+        return self.key in BYTE_RATES
 
     @property
     def is_scoped(self) -> bool:
         """True if the quota has a scope (byte rates and request time)."""
-        return self.key in _VERBS or self.key is QuotaKey.REQUEST_PERCENTAGE
+        return self.key in IN_BYTES or self.key is QuotaKey.REQUEST_PERCENTAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +143,17 @@ def explain(
     if not user:
         raise ValueError("a client has a user; without authentication it is ANONYMOUS")
     taken_as = client_id or unnamed
-    charges = [_client_charge(table, key, user, taken_as) for key in keys_of(Entity(user))]
+    charges = [
+        _client_charge(table, key, user, taken_as)
+        for key in keys_of(Entity(user))
+        if KINDS[key].floor_of is None or table.has(key)
+    ]
+    for group in table.groups.chain(user, taken_as):
+        charges += [
+            _group_charge(table, key, group, table.groups.member(user, taken_as))
+            for key in OF_GROUPS
+            if group in table.limits(key).groups | table.shadow_limits(key).groups
+        ]
     if topic is not None:
         charges += [_topic_charge(table, key, topic) for key in _VERBS]
     if ip is not None:
@@ -189,6 +203,20 @@ def _topic_charge(table: QuotaTable, key: QuotaKey, topic: str) -> QuotaExplanat
         [_Candidate(str(entity), entity)],
         lambda limits: limits.resolve_topic(topic),
         lambda tags: f"all clients that {_VERBS[key]} topic {tags.topic}",
+    )
+
+
+def _group_charge(table: QuotaTable, key: QuotaKey, group: str, member: Member | None) -> QuotaExplanation:
+    entity = Entity(group=group)
+    return _charge(
+        table,
+        key,
+        str(entity),
+        [_Candidate(str(entity), entity)],
+        lambda limits: limits.resolve_group(group),
+        lambda _tags: (
+            "all clients together" if group == ALL else f"all members together, this one by {member}"
+        ),
     )
 
 

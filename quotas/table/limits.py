@@ -109,6 +109,7 @@ class Limits:
         "_pacing",
         "_unleveled",
         "_version",
+        "groups",
     )
 
     def __init__(
@@ -124,10 +125,12 @@ class Limits:
         self._by_level: dict[tuple[Level, int], _LevelQuotas] = {}
         """(level, number of characters in the level's prefixes or 0) → all quotas of that level."""
         self._levels: tuple[_LevelQuotas, ...] = ()
-        self._unleveled: ImmutableMap[tuple[str, Name], tuple[float, bool]] = ImmutableMap()
-        """(`topic` or `ip`, name) → (value, True for a shadow entry), for the entries of topics and IP
-        addresses, which are not among the levels (kinds of entities of users and client-ids).
+        self._unleveled: ImmutableMap[tuple[str, Name], tuple[float, _Mark]] = ImmutableMap()
+        """(`topic`, `group` or `ip`, name) → (value, mode and options), for the entries of topics, groups and
+        IP addresses, which are not among the levels (kinds of entities of users and client-ids).
         """
+        self.groups: frozenset[str] = frozenset()
+        """Groups that have an entry."""
         self._is_shadow = False
         self._version = next(_VERSIONS)
         """Number that only these limits have, of those in this process."""
@@ -142,28 +145,35 @@ class Limits:
         """
         made = Limits(pacing=self._pacing)
         made._by_level, made._unleveled = dict(self._by_level), self._unleveled
-        made._is_shadow = self._is_shadow
+        made._is_shadow, made.groups = self._is_shadow, self.groups
         made._former, made._changed = self._version, changes.keys()
         made._apply(changes, shadow)
         return made
 
     def _apply(self, changes: Mapping[Entity, QuotaValue | None], shadow: Collection[Entity]) -> None:
         self._is_shadow = self._is_shadow or len(shadow) > 0
-        unleveled: dict[tuple[str, Name], tuple[float, bool] | None] = {}
+        unleveled: dict[tuple[str, Name], tuple[float, _Mark] | None] = {}
         leveled: dict[tuple[Level, int], dict[_Key, tuple[float, _Mark] | None]] = {}
         for entity, value in changes.items():
-            user, client_id, is_shadow = entity.user, entity.client_id, entity in shadow
+            user, client_id = entity.user, entity.client_id
+            entry = value and (value.value, _Mark(entity in shadow, value.options))
             if entity.topic is not None:
-                unleveled[_TOPIC, entity.topic] = value and (value.value, is_shadow)
+                unleveled[_TOPIC, entity.topic] = entry
+            elif entity.group is not None:
+                unleveled[_GROUP, entity.group] = entry
             elif entity.ip is not None:
-                unleveled[_IP, entity.ip] = value and (value.value, is_shadow)
+                unleveled[_IP, entity.ip] = entry
             else:
                 name = _plain(client_id)
                 prefix_chars = len(name) if isinstance(client_id, Prefix) else 0
                 level = Level(Part.of(user), Part.of(client_id))
                 its = leveled.setdefault((level, prefix_chars), {})
-                its[_plain(user), name] = value and (value.value, _Mark(is_shadow, value.options))
+                its[_plain(user), name] = entry
         self._unleveled = self._unleveled.updated(unleveled)
+        groups = {entity.group for entity in changes if entity.group is not None}
+        if groups:
+            kept = {group for group in groups | self.groups if (_GROUP, group) in self._unleveled}
+            self.groups = frozenset(kept)
         for place, entries in leveled.items():
             self._apply_to_level(place, entries)
         in_order = sorted(self._by_level.items(), key=lambda item: (LEVELS.index(item[0][0]), -item[0][1]))
@@ -202,6 +212,7 @@ class Limits:
                 entity.client_id.start if isinstance(entity.client_id, Prefix) else "",
                 entity.topic or "",
                 _plain(entity.ip),
+                entity.group or "",
             )
             for entity in changed
         ]
@@ -264,14 +275,22 @@ class Limits:
     def resolve_topic(self, topic: str) -> Limit | None:
         """Return the limit of a topic, which applies in addition to the client's limit; None for no limit."""
         found = self._unleveled.get((_TOPIC, topic))
-        return found and Limit(found[0], Tags("", "", topic=topic), found[1])
+        return found and Limit(found[0], Tags("", "", topic=topic), found[1].is_shadow)
+
+    def resolve_group(self, group: str) -> Limit | None:
+        """Return the limit of a group, which applies in addition to its members' limits; None for none."""
+        found = self._unleveled.get((_GROUP, group))
+        if found is None:
+            return None
+        value, (is_shadow, (pacing, scope)) = found
+        return Limit(value, Tags("", "", group=group), is_shadow, pacing or self._pacing, scope)
 
     def resolve_ip(self, ip: str) -> Limit | None:
         """Return the limit of connections from an address in canonical form (`canonical_ip`); None for no
         limit.
         """
         found = self._unleveled.get((_IP, ip)) or self._unleveled.get((_IP, DEFAULT))
-        return found and Limit(found[0], Tags("", "", ip=ip), found[1])
+        return found and Limit(found[0], Tags("", "", ip=ip), found[1].is_shadow)
 
     def names_ip(self, ip: str) -> bool:
         """Return True if an IP address has an entry of its own, other than the default entry."""
@@ -283,8 +302,8 @@ class Limits:
 
         If this object has shadow entries, return None also if that entry is enforced.
         """
-        if tags.topic or tags.ip:
-            limit = self.resolve_topic(tags.topic) if tags.topic else self.resolve_ip(tags.ip)
+        if tags.topic or tags.ip or tags.group:
+            limit = self._of_unleveled(tags)
             return None if limit is None or limit.is_shadow != self._is_shadow else limit.value
         found = self._shared(tags)
         if found is None:
@@ -292,11 +311,19 @@ class Limits:
         level, key, value = found
         return value if level.marks.get(key, _PLAIN_MARK).is_shadow == self._is_shadow else None
 
+    def _of_unleveled(self, tags: Tags) -> Limit | None:
+        if tags.group:
+            return self.resolve_group(tags.group)
+        return self.resolve_topic(tags.topic) if tags.topic else self.resolve_ip(tags.ip)
+
     def options_of(self, tags: Tags) -> tuple[Pacing, Scope]:
         """Return pacing and scope of the limit for the clients that share `tags`. Return Kafka's pacing and
         scope (one budget per broker) if no limit applies to these clients. Not for tags of topics or
         addresses.
         """
+        if tags.group:
+            limit = self.resolve_group(tags.group)
+            return (Pacing.KAFKA, Scope.BROKER) if limit is None else (limit.pacing, limit.scope)
         found = self._shared(tags) if self._has_options else None
         return (Pacing.KAFKA, Scope.BROKER) if found is None else self._options(found[0], found[1])
 
@@ -304,7 +331,7 @@ class Limits:
         """Return (level, key in `values` of the level, value) of the entry that limits the clients with these
         `tags`; None if no entry limits them.
         """
-        user, client_id, prefix, _topic, _ip = tags
+        user, client_id, prefix, _topic, _ip, _group = tags
         prefix_chars = len(prefix)
         has_user, has_client_id = user != "", client_id != "" or prefix_chars > 0
         for level in self._levels:
@@ -320,6 +347,8 @@ class Limits:
         """Return the entity of the entry that limits the clients that share `tags`; None if no entry does."""
         if tags.topic:
             return Entity(topic=tags.topic) if (_TOPIC, tags.topic) in self._unleveled else None
+        if tags.group:
+            return Entity(group=tags.group) if (_GROUP, tags.group) in self._unleveled else None
         if tags.ip:
             names = [name for name in (tags.ip, DEFAULT) if (_IP, name) in self._unleveled]
             return Entity(ip=names[0]) if names else None
@@ -331,6 +360,11 @@ class Limits:
         if level.prefix_chars:
             return Entity(its_user, Prefix(name))
         return Entity(its_user, (name if level.names_client_id else DEFAULT) if level.per_client_id else None)
+
+    @property
+    def is_empty(self) -> bool:
+        """True if no entry has a limit."""
+        return not self._levels and not self._unleveled
 
     def same_as(self, other: Limits) -> bool:
         """Return True if these limits and `other` have the same values and options for the same entities."""
@@ -345,6 +379,7 @@ NONE: Final = Limits()
 """Limits without any entry."""
 
 _TOPIC: Final = "topic"
+_GROUP: Final = "group"
 _IP: Final = "ip"
 
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from weir.quotas.replication.throttles import ResourceType
 from weir.quotas.table.entities import Prefix
+from weir.quotas.table.group_entry import GroupEntry
 from weir.quotas.table.quota_entry import Entry, QuotaFileError, shown
-from weir.quotas.table.quota_file import scan
+from weir.quotas.table.quota_file import read, scan
 from weir.quotas.table.replication_entry import Resource
 
 if TYPE_CHECKING:
@@ -40,8 +41,12 @@ def check(text: str) -> QuotaFileFaults:
             if isinstance(entry, QuotaFileError):
                 findings.mistakes.append(str(entry))
                 continue
+            if isinstance(entry, GroupEntry):
+                continue
             reasons = _unmatched(entry.entity) if isinstance(entry, Entry) else _no_topic(entry.resource)
             findings.warnings.extend(f"{place()}: {why}" for why in reasons)
+        if not findings.mistakes:
+            read(text)  # the mistakes that lie in several entries
     except QuotaFileError as error:
         findings.mistakes.append(str(error))
     return findings

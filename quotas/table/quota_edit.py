@@ -69,7 +69,7 @@ def edited(
     The result parses to `parse(text).altered(changes, ...)`. Raises QuotaFileError if the text is no quota
     file, if a file cannot represent a change (see `render`), or if Weir cannot edit the spelling of the text.
     """
-    entries = read(text).quotas
+    entries = read(text, is_whole=False).quotas
     edits, added = _plan(entries, changes, shadow=shadow, options=options)
     if edits or added:
         text = ended(text)
@@ -162,10 +162,10 @@ def _by_document(text: str, edits: list[_Edit]) -> str:
         changed = tomlkit.dumps(document)
     except TOMLKitError as error:
         raise _beyond_us() from error
-    expected = read(text)
+    expected = read(text, is_whole=False)
     for edit in reversed(edits):
         expected.quotas[edit.at : edit.at + 1] = [edit.after] if edit.after.rates else []
-    if read(changed) != expected:
+    if read(changed, is_whole=False) != expected:
         raise _beyond_us()
     return changed
 
@@ -208,7 +208,7 @@ def _appended_to_array(text: str, document: TOMLDocument, array: Array, added: l
         _header, *values = entry_lines(entry)
         array.append(tomlkit.value(f"{{{', '.join(values)}}}"))
     changed = tomlkit.dumps(document)
-    if read(changed).quotas != read(text).quotas + added:
+    if read(changed, is_whole=False).quotas != read(text, is_whole=False).quotas + added:
         raise _beyond_us()
     return changed
 

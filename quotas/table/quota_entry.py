@@ -18,7 +18,7 @@ from weir.quotas.table.entities import DEFAULT, Default, Entity, Name, Prefix
 from weir.quotas.table.names import canonical_ip
 from weir.quotas.table.options import PLAIN, Options, Pacing, Scope
 from weir.quotas.table.quota_kind import BYTE_RATES as BYTE_RATES
-from weir.quotas.table.quota_kind import KINDS, QuotaKey
+from weir.quotas.table.quota_kind import IN_BYTES, KINDS, QuotaKey
 from weir.quotas.table.quota_table import keys_of
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 ENTRY: Final = "quota"
 DEFAULT_MARKER: Final = DEFAULT.value
-NAME_KEYS: Final = ("user", "client_id", "client_id_prefix", "ip", "topic")
+NAME_KEYS: Final = ("user", "client_id", "client_id_prefix", "ip", "topic", "group")
 MODE_KEY: Final = "mode"
 MODES: Final = {"enforce": False, "shadow": True}
 """Value of `mode` → True for a shadow entry."""
@@ -41,6 +41,7 @@ _DEFAULT_CAPABLE: Final = frozenset({"user", "client_id", "ip"})
 _INSTEAD_OF_DEFAULT: Final = {
     "client_id_prefix": f'write client_id = "{DEFAULT_MARKER}"',
     "topic": "write an entry for each topic",
+    "group": 'group = "<all>" is every client',
 }
 
 
@@ -105,6 +106,7 @@ def entry_lines(
         ("client_id_prefix" if is_prefix else "client_id", entity.client_id),
         ("ip", entity.ip),
         ("topic", entity.topic),
+        ("group", entity.group),
     ):
         if name is not None:
             yield f"{key} = {quoted(_written(key, name))}"
@@ -196,27 +198,28 @@ def _entity(names: Mapping[str, Name]) -> Entity:
     if not names:
         raise EntryError(
             "does not say whom it is for; add user, client_id or client_id_prefix, or user and one of these, "
-            f'or ip, or topic ("{DEFAULT_MARKER}" means the default)'
+            f'or ip, topic or group ("{DEFAULT_MARKER}" means the default)'
         )
-    for key in ("ip", "topic"):
+    for key in ("ip", "topic", "group"):
         if key in names and len(names) > 1:
             other = next(name for name in names if name != key)
             raise EntryError(f"{key} stands alone; write an entry of its own for {other}", key)
     if "client_id" in names and "client_id_prefix" in names:
         raise EntryError("client_id and client_id_prefix exclude each other; write two entries", "client_id")
-    prefix, topic = names.get("client_id_prefix"), names.get("topic")
+    prefix, topic, group = (names.get(key) for key in ("client_id_prefix", "topic", "group"))
     return Entity(
         names.get("user"),
         Prefix(prefix) if isinstance(prefix, str) else names.get("client_id"),
         names.get("ip"),
         topic if isinstance(topic, str) else None,
+        group if isinstance(group, str) else None,
     )
 
 
 def _rate(name: str, rate: object) -> float:
     key = _QUOTA_KEYS[name]
     written = rate
-    if isinstance(rate, str) and key in BYTE_RATES:
+    if isinstance(rate, str) and key in IN_BYTES:
         try:
             rate = units.parse(rate, "bytes")
         except ValueError as error:
@@ -266,6 +269,8 @@ def _kind(entity: Entity) -> str:
     return (
         "an ip"
         if entity.ip is not None
+        else "a group"
+        if entity.group is not None
         else "a topic"
         if entity.topic is not None
         else "users and client-ids"

@@ -10,6 +10,10 @@
     pacing = "smooth"                # byte rates are held evenly
     scope = "cluster"                # one budget for all brokers
 
+    [[group]]                        # several clients, which may have a [[quota]] together
+    name = "payments"
+    users = ["alice", "svc-pay-*"]
+
     [[replication]]                  # throttles of replication (KIP-73)
     broker = 1
     leader.replication.throttled.rate = "10MB"
@@ -33,9 +37,19 @@ from __future__ import annotations
 import tomllib
 from difflib import get_close_matches
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 
 from weir.quotas.table.entry_places import EntryLocator
+from weir.quotas.table.group_entry import (
+    GROUP,
+    GroupEntry,
+    check_groups,
+    group_entries,
+    group_lines,
+    groups_of,
+    read_group,
+)
+from weir.quotas.table.groups import GroupError, Member
 from weir.quotas.table.options import PLAIN, Options
 from weir.quotas.table.quota_entry import (
     ENTRY,
@@ -46,6 +60,7 @@ from weir.quotas.table.quota_entry import (
     read_entry,
     shown,
 )
+from weir.quotas.table.quota_kind import FLOORS
 from weir.quotas.table.quota_table import Quota, QuotaTable
 from weir.quotas.table.replication_entry import (
     REPLICATION,
@@ -71,7 +86,11 @@ __all__ = [
     "table_of",
 ]
 
-E = TypeVar("E", Entry, ReplicationEntry)
+E = TypeVar("E", Entry, GroupEntry, ReplicationEntry)
+AnyEntry: TypeAlias = "Entry | GroupEntry | ReplicationEntry"
+
+
+FLOOR_KEYS: Final = frozenset(FLOORS.values())
 
 
 class Entries(NamedTuple):
@@ -79,6 +98,7 @@ class Entries(NamedTuple):
 
     quotas: list[Entry]
     replication: list[ReplicationEntry]
+    groups: list[GroupEntry]
 
 
 def parse(text: str) -> QuotaTable:
@@ -89,43 +109,83 @@ def parse(text: str) -> QuotaTable:
 def table_of(entries: Entries) -> QuotaTable:
     values: tuple[dict[Quota, float], dict[Quota, float]] = ({}, {})
     options: tuple[dict[Quota, Options], dict[Quota, Options]] = ({}, {})
-    quotas, replication = entries
+    quotas, replication, groups = entries
     for entity, is_shadow, rates, its_options in quotas:
         values[is_shadow].update({(entity, key): rate for key, rate in rates.items()})
         if its_options != PLAIN:
             options[is_shadow].update({(entity, key): its_options for key in rates})
-    return QuotaTable(*values, *options, replication=throttles_of(replication))
+    return QuotaTable(*values, *options, replication=throttles_of(replication), groups=groups_of(groups))
 
 
-def read(text: str) -> Entries:
-    """Return the entries of a quota file, given its text. Raises QuotaFileError."""
-    entries = Entries([], [])
+def read(text: str, *, is_whole: bool = True) -> Entries:
+    """Return the entries of a quota file, given its text, or a part of it. Raises QuotaFileError."""
+    entries = Entries([], [], [])
     for _place, entry in scan(text):
-        if isinstance(entry, Entry):
-            entries.quotas.append(entry)
-        elif isinstance(entry, ReplicationEntry):
-            entries.replication.append(entry)
-        else:
-            raise entry
+        _keep(entry, entries)
+    if is_whole:
+        _check_whole(entries)
     return entries
 
 
-def scan(text: str) -> Iterator[tuple[Callable[[], str], Entry | ReplicationEntry | QuotaFileError]]:
+def _keep(entry: AnyEntry | QuotaFileError, entries: Entries) -> None:
+    if isinstance(entry, Entry):
+        entries.quotas.append(entry)
+    elif isinstance(entry, ReplicationEntry):
+        entries.replication.append(entry)
+    elif isinstance(entry, GroupEntry):
+        entries.groups.append(entry)
+    else:
+        raise entry
+
+
+def _check_whole(entries: Entries) -> None:
+    """Raise QuotaFileError if entries do not fit together."""
+    try:
+        groups_of(entries.groups).check()
+    except GroupError as error:
+        raise QuotaFileError(str(error)) from None
+    of_groups = any(entry.entity.group is not None for entry in entries.quotas)
+    if of_groups or any(key in FLOOR_KEYS for entry in entries.quotas for key in entry.rates):
+        check_groups(table_of(entries))
+
+
+def scan(text: str) -> Iterator[tuple[Callable[[], str], AnyEntry | QuotaFileError]]:
     """Yield (function that returns the entry's place, entry) for each entry of a quota file: first the
-    quotas, then the replication throttles, each in the order of the file; instead of an invalid entry its
-    error. Raises QuotaFileError if the text has no entries.
+    quotas, then the replication throttles, then the groups, each in the order of the file; instead of an
+    invalid entry its error. Raises QuotaFileError if the text has no entries.
     """
     document = _toml(text)
     quotas, throttles = _tables(document, ENTRY), _tables(document, REPLICATION)
+    groups = _tables(document, GROUP)
     for unknown in document:
         kind, entry = ENTRY, "quota"
-        if get_close_matches(unknown, [ENTRY, REPLICATION], n=1) == [REPLICATION]:
-            kind, entry = REPLICATION, "throttle"
+        close = get_close_matches(unknown, [ENTRY, REPLICATION, GROUP], n=1)
+        if close in ([REPLICATION], [GROUP]):
+            kind, entry = close[0], "throttle" if close == [REPLICATION] else "group"
         raise QuotaFileError(f"unknown key {shown(unknown)}; begin each {entry} with [[{kind}]]")
     locator = EntryLocator(text, ENTRY, len(quotas))
     yield from _scan(quotas, locator, read_entry, lambda entry: (entry.entity, entry.is_shadow))
     locator = EntryLocator(text, REPLICATION, len(throttles))
     yield from _scan(throttles, locator, read_replication, lambda entry: entry.resource)
+    locator = EntryLocator(text, GROUP, len(groups))
+    yield from _once(_scan(groups, locator, read_group, lambda entry: entry.name))
+
+
+def _once(
+    groups: Iterable[tuple[Callable[[], str], GroupEntry | QuotaFileError]],
+) -> Iterator[tuple[Callable[[], str], GroupEntry | QuotaFileError]]:
+    """Yield the groups, and errors instead of groups with members that others have, too."""
+    seen: dict[Member, Callable[[], str]] = {}
+    for place, entry in groups:
+        if isinstance(entry, GroupEntry):
+            again = [member for member in entry.members if member in seen]
+            if again or len(set(entry.members)) < len(entry.members):
+                where = seen[again[0]]() if again else "this one"
+                twice = again[0] if again else next(m for m in entry.members if entry.members.count(m) > 1)
+                yield place, QuotaFileError(f"{place()}: {twice} is a member already, of {where}; remove one")
+                continue
+            seen.update(dict.fromkeys(entry.members, place))
+        yield place, entry
 
 
 def _scan(
@@ -162,13 +222,14 @@ def _tables(document: dict[str, object], kind: str) -> list[dict[str, object]]:
 
 
 def render(table: QuotaTable) -> str:
-    """Return a quota file that `parse` reads back as an equal table: first the enforced entries, then the
-    shadow entries, then the replication throttles.
+    """Return a quota file that `parse` reads back as an equal table: first the groups, then the
+    enforced entries, the shadow entries, and the replication throttles.
 
     Raises QuotaFileError if the format cannot represent a quota: a name that is literally `<default>`, a lone
     surrogate in a name, a byte rate with a fraction.
     """
-    return render_entries([*entries_of(table), *replication_entries(table.replication)])
+    groups = group_entries(table.groups)
+    return render_entries([*groups, *entries_of(table), *replication_entries(table.replication)])
 
 
 def entries_of(table: QuotaTable) -> list[Entry]:
@@ -181,12 +242,14 @@ def entries_of(table: QuotaTable) -> list[Entry]:
     return [*enforced, *shadow]
 
 
-def render_entries(entries: Iterable[Entry | ReplicationEntry]) -> str:
+def render_entries(entries: Iterable[AnyEntry]) -> str:
     """Return the text of entries, separated by blank lines. Raises QuotaFileError like `render`."""
     return "\n".join("".join(f"{line}\n" for line in _lines(entry)) for entry in entries)
 
 
-def _lines(entry: Entry | ReplicationEntry) -> Iterator[str]:
+def _lines(entry: AnyEntry) -> Iterator[str]:
+    if isinstance(entry, GroupEntry):
+        return group_lines(entry)
     return entry_lines(entry) if isinstance(entry, Entry) else replication_lines(entry)
 
 

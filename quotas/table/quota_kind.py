@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class QuotaKey(Enum):
-    """The kinds of quotas, with Kafka's names."""
+    """The kinds of quotas, with Kafka's names; Kafka has no floors."""
 
     PRODUCER_BYTE_RATE = "producer_byte_rate"
     """Bytes per second that a client may produce."""
@@ -28,6 +28,10 @@ class QuotaKey(Enum):
     """Request time at a broker that a client may use, in percent of one thread."""
     CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
     """Partitions per second that a client may create, add or delete."""
+    PRODUCER_BYTE_FLOOR = "producer_byte_floor"
+    """Bytes per second that a client may produce before its groups make it wait."""
+    CONSUMER_BYTE_FLOOR = "consumer_byte_floor"
+    """Bytes per second that a client may fetch before its groups make it wait."""
     CONNECTION_CREATION_RATE = "connection_creation_rate"
     """New connections per second that an IP address may open."""
 
@@ -68,6 +72,10 @@ class QuotaKind(NamedTuple):
     """Largest value."""
     is_of_topics: bool = False
     """True if a topic can have it (Weir's own quotas)."""
+    is_of_groups: bool = True
+    """True if a group can have it (Weir's own quotas)."""
+    floor_of: QuotaKey | None = None
+    """Quota of groups of which it leaves a part to a client; None if it is a limit."""
     is_of_ips: bool = False
     """True if addresses have it, and no client (KIP-612)."""
     where: str = ""
@@ -133,6 +141,26 @@ KINDS: Final[Mapping[QuotaKey, QuotaKind]] = MappingProxyType(
             recorded="mutations",
             least_proposed=1.0,
         ),
+        QuotaKey.PRODUCER_BYTE_FLOOR: QuotaKind(
+            "bytes/s",
+            "a whole number of bytes/s",
+            limits="produce below the floor",
+            column="produce floor",
+            type="LONG",
+            is_of_groups=False,
+            floor_of=QuotaKey.PRODUCER_BYTE_RATE,
+            limiters="produce-floor",
+        ),
+        QuotaKey.CONSUMER_BYTE_FLOOR: QuotaKind(
+            "bytes/s",
+            "a whole number of bytes/s",
+            limits="fetch below the floor",
+            column="consume floor",
+            type="LONG",
+            is_of_groups=False,
+            floor_of=QuotaKey.CONSUMER_BYTE_RATE,
+            limiters="fetch-floor",
+        ),
         QuotaKey.CONNECTION_CREATION_RATE: QuotaKind(
             "connections/s",
             "a whole number of connections/s",
@@ -140,16 +168,21 @@ KINDS: Final[Mapping[QuotaKey, QuotaKind]] = MappingProxyType(
             column="connect",
             type="INT",
             most=CONNECTION_RATE_MAX,
+            is_of_groups=False,
             is_of_ips=True,
             where="at each listener",
         ),
     }
 )
 OF_CLIENTS: Final = tuple(key for key, kind in KINDS.items() if not kind.is_of_ips)
-"""Kinds that users and client-ids can have (Kafka's QuotaConfig; KIP-546)."""
+"""Kinds that users and client-ids can have (Kafka's QuotaConfig, KIP-546; and floors)."""
+OF_GROUPS: Final = tuple(key for key, kind in KINDS.items() if kind.is_of_groups)
+FLOORS: Final = {kind.floor_of: key for key, kind in KINDS.items() if kind.floor_of is not None}
+"""Quota → its floor."""
 OF_TOPICS: Final = tuple(key for key, kind in KINDS.items() if kind.is_of_topics)
 OF_IPS: Final = tuple(key for key, kind in KINDS.items() if kind.is_of_ips)
-BYTE_RATES: Final = tuple(key for key, kind in KINDS.items() if kind.unit == "bytes/s")
+IN_BYTES: Final = tuple(key for key, kind in KINDS.items() if kind.unit == "bytes/s")
 """Kinds whose values may be written as text with a unit of bytes, such as "1MB"."""
+BYTE_RATES: Final = tuple(key for key in IN_BYTES if KINDS[key].floor_of is None)
 RECORDED: Final = {key: kind for key, kind in KINDS.items() if kind.recorded}
 """Kinds of clients that usage records tell about, and that recommendations propose."""

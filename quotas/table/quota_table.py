@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from weir.quotas.replication.throttles import NO_THROTTLES, ReplicationThrottles
 from weir.quotas.table.entities import Entity, Tags
+from weir.quotas.table.groups import NO_GROUPS, Groups
 from weir.quotas.table.immutable_map import ImmutableMap
 from weir.quotas.table.limits import NONE, Limits
 from weir.quotas.table.options import PLAIN, Options, Pacing
-from weir.quotas.table.quota_delta import NO_DELTA, QuotaDelta, QuotaValue, difference
+from weir.quotas.table.quota_delta import NO_DELTA, QuotaDelta, QuotaValue, changed, difference
 from weir.quotas.table.quota_entries import QuotaEntries
-from weir.quotas.table.quota_kind import OF_CLIENTS, OF_IPS, OF_TOPICS
+from weir.quotas.table.quota_kind import OF_CLIENTS, OF_GROUPS, OF_IPS, OF_TOPICS
 from weir.quotas.table.quota_kind import QuotaKey as QuotaKey
 
 if TYPE_CHECKING:
@@ -23,8 +24,11 @@ if TYPE_CHECKING:
 
 def keys_of(entity: Entity) -> tuple[QuotaKey, ...]:
     """Return the quotas that an entity can have. An IP address can have a connection rate (KIP-612), a topic
-    can have byte rates, users and client-ids can have all quotas except connection rates (KIP-546).
+    can have byte rates, a group all limits except connection rates, users and client-ids can have all quotas
+    except connection rates (KIP-546).
     """
+    if entity.group is not None:
+        return OF_GROUPS
     return OF_IPS if entity.ip is not None else OF_TOPICS if entity.topic is not None else OF_CLIENTS
 
 
@@ -60,6 +64,7 @@ class QuotaTable:
         "_step",
         "_topics",
         "_version",
+        "groups",
         "is_prepared",
         "pacing",
         "replication",
@@ -74,6 +79,7 @@ class QuotaTable:
         pacing: Pacing = Pacing.KAFKA,
         *,
         replication: ReplicationThrottles = NO_THROTTLES,
+        groups: Groups = NO_GROUPS,
     ) -> None:
         """Begin with these values (units per second, or percent of one thread), options and throttles.
         `pacing` is the default of entries without pacing. Raises ValueError if a value is not a finite number
@@ -85,6 +91,8 @@ class QuotaTable:
         """Kind of limiter (Kafka's or smooth) of byte rates whose entries set no pacing."""
         self.replication = replication
         """Replication throttles of brokers and topics (KIP-73)."""
+        self.groups = groups
+        """Members and parents of groups. A group's quotas are entries of the table."""
         self._limits: dict[QuotaKey, Limits] = {}
         self._shadow_limits: dict[QuotaKey, Limits] = {}
         self._topics: dict[tuple[QuotaKey, bool], ImmutableMap[str, float]] = {}
@@ -195,15 +203,12 @@ class QuotaTable:
         """
         version, delta = self._step
         if version != before._version:
-            throttles, former = self.replication.values, before.replication.values
             delta = QuotaDelta(
                 difference(before._enforced, self._enforced),
                 difference(before._shadow, self._shadow),
-                {
-                    key: throttles.get(key)
-                    for key in {**former, **throttles}
-                    if former.get(key) != throttles.get(key)
-                },
+                changed(before.replication.values, self.replication.values),
+                changed(before.groups.members, self.groups.members),
+                changed(before.groups.parents, self.groups.parents),
             )
             if version == self._version:
                 self._step = before._version, delta
@@ -217,7 +222,8 @@ class QuotaTable:
         delta = self._effective(delta)
         if not delta.number:
             return self
-        made = QuotaTable(pacing=self.pacing, replication=self.replication)
+        groups = self.groups.updated(delta.members, delta.parents)
+        made = QuotaTable(pacing=self.pacing, replication=self.replication, groups=groups)
         if delta.replication:
             made.replication = self.replication.altered(delta.replication)
         made._enforced = self._enforced.applied(delta.enforced)
@@ -233,6 +239,8 @@ class QuotaTable:
             {quota: new for quota, new in delta.enforced.items() if new != enforced.get(quota)},
             {quota: new for quota, new in delta.shadow.items() if new != shadow.get(quota)},
             {key: new for key, new in delta.replication.items() if new != throttles.get(key)},
+            {key: new for key, new in delta.members.items() if new != self.groups.members.get(key)},
+            {key: new for key, new in delta.parents.items() if new != self.groups.parents.get(key)},
         )
 
     def _take_lookups(self, before: QuotaTable, delta: QuotaDelta) -> None:
@@ -254,7 +262,7 @@ class QuotaTable:
             self._topics[key, is_shadow] = topics.updated(rates)
         if before._all_in_shadow is not None:
             in_shadow = {quota: self._shadow_or_enforced(quota) for quota in changed}
-            self._all_in_shadow = before._all_in_shadow.applied(QuotaDelta({}, in_shadow, delta.replication))
+            self._all_in_shadow = before._all_in_shadow.applied(delta._replace(enforced={}, shadow=in_shadow))
         if before._paced is not None:
             self._paced = before._paced.applied(delta)
         self.is_prepared = before.is_prepared
@@ -310,6 +318,7 @@ class QuotaTable:
                 | dict(shadow.options),
                 self.pacing,
                 replication=self.replication,
+                groups=self.groups,
             )
         return self._all_in_shadow
 
@@ -320,7 +329,7 @@ class QuotaTable:
         if self.pacing is pacing:
             return self
         if self._paced is None:
-            paced = self._paced = QuotaTable(pacing=pacing, replication=self.replication)
+            paced = self._paced = QuotaTable(pacing=pacing, replication=self.replication, groups=self.groups)
             paced._enforced, paced._shadow = self._enforced, self._shadow
         return self._paced
 
@@ -345,6 +354,7 @@ class QuotaTable:
             and self._shadow == other._shadow
             and self.pacing is other.pacing
             and self.replication == other.replication
+            and self.groups == other.groups
         )
 
     def __hash__(self) -> int:
@@ -358,6 +368,8 @@ class QuotaTable:
             said += f", options={self._enforced.options!r}, shadow_options={self._shadow.options!r}"
         if self.pacing is not Pacing.KAFKA:
             said += f", pacing={self.pacing!r}"
+        if len(self.groups.parents):
+            said += f", members={self.groups.members!r}, parents={self.groups.parents!r}"
         return f"{said}, replication={self.replication!r})" if len(self.replication) else f"{said})"
 
 

@@ -85,7 +85,7 @@ class QuotaText:
             before = str(content[start:stop], "utf-8")
             after = edited(before, by_block[number], shadow=shadow, options=options)
             if after != before:
-                old, new = read(before), read(after)
+                old, new = read(before, is_whole=False), read(after, is_whole=False)
                 expected = table_of(old).altered(by_block[number], shadow=shadow, options=options)
                 if table_of(new) != expected:
                     raise QuotaFileError(CANNOT)

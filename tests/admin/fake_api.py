@@ -75,6 +75,7 @@ def entity(id_: str, **changes: Any) -> EntityRecord:
         "client_id_prefix": None,
         "topic": None,
         "ip": None,
+        "group": None,
         "quota": "producer_byte_rate",
         "unit": "bytes/s",
         "broker": 2,

@@ -21,7 +21,7 @@ from weir.proxy.control.events.throttle_log import NAMED_MAX, REMIND_MS, Throttl
 from weir.proxy.control.peers import local_peers
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.scan import Scan
-from weir.quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable, Tags
+from weir.quotas import DEFAULT, Entity, MutationBudget, Prefix, QuotaKey, QuotaTable, Tags
 
 RESERVED: Final = frozenset({"event", "exception", "level", "log", "stack", "timestamp"})
 """Fields that the logger sets, so no call may have them."""
@@ -48,7 +48,7 @@ def write_quota_lines(registry: QuotaRegistry, *, shadow: bool) -> None:
     usage = UsageLevels(scan, lambda _event: None, shadow=shadow)
     ledger = registry.of(1).mutation_ledger("alice", "app", 0)
     mutations = ledger and (ledger.shadow if shadow else ledger.enforced)
-    assert mutations
+    assert isinstance(mutations, MutationBudget)
     mutations.charge(100, 0)
     for now_ms in (0, REMIND_MS):
         for number in range(NAMED_MAX):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from weir.pipeline.outcome import PipelineError
 from weir.pipeline.replay.candidates import Candidate, _draws, not_replayed, read_candidates
-from weir.quotas import BrokerQuotas, parse
+from weir.quotas import BrokerQuotas, Budget, MutationBudget, parse
 from weir.quotas.table.bounded_names import NAME_CHARS_MAX, shortened
 from weir.quotas.table.options import Pacing
 
@@ -118,7 +118,7 @@ def test_replayed_clients_use_the_budgets_that_a_broker_would_use(
     at_a_broker = {
         (key, tuple(once(name) for name in budget.tags[:3]), budget.limit)
         for key, budget in budgets.items()
-        if budget is not None
+        if isinstance(budget, Budget | MutationBudget)
     }
     names = shortened(user), shortened(client_id), unnamed
     drawn = _draws([Candidate("q", LEVELS + long)], *names, Pacing.KAFKA)

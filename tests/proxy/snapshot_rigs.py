@@ -49,7 +49,7 @@ class World:
 
     def budget(self, client_id: str = "etl", node_id: int = 2) -> Budget:
         budget = self.registry.of(node_id).ledger("alice", client_id, self.now_ms).produce
-        assert budget is not None
+        assert isinstance(budget, Budget)
         return budget
 
     def connect(self, client_id: bytes = b"etl", peer: str = "10.0.0.7:5", library: str = "") -> Connection:

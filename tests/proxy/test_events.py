@@ -81,7 +81,7 @@ def registry_of(limit: float = LIMIT) -> QuotaRegistry:
 
 def budget_of(registry: QuotaRegistry, client_id: str = "etl", node_id: int = 0) -> Budget:
     budget = registry.of(node_id).ledger("alice", client_id, 0).produce
-    assert budget is not None
+    assert isinstance(budget, Budget)
     return budget
 
 

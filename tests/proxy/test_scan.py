@@ -23,7 +23,7 @@ def registry_of() -> QuotaRegistry:
 
 def budget_of(registry: QuotaRegistry, client_id: str = "app") -> Budget:
     budget = registry.of(1).ledger("alice", client_id, 0).produce
-    assert budget is not None
+    assert isinstance(budget, Budget)
     return budget
 
 

@@ -253,7 +253,7 @@ def test_all_quotas_can_be_put_in_shadow() -> None:
         ledger = quotas.ledger("ANONYMOUS", "app", 0)
         assert ledger.produce is None
         assert ledger.shadow is not None
-        assert ledger.shadow.produce is not None
+        assert isinstance(ledger.shadow.produce, Budget)
         assert ledger.shadow.produce.limit == rate
         put_in_force(registry, quota_table(produce=500.0))
     assert registry.table == quota_table(produce=500.0)

@@ -15,7 +15,7 @@ from weir.proxy.control.peers import Connected, local_peers
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.scan import SLICE, Scan
 from weir.proxy.handlers.sasl.identity import Identities
-from weir.quotas import DEFAULT, Budget, Entity, Prefix, QuotaKey, QuotaTable
+from weir.quotas import DEFAULT, Budget, Entity, MutationBudget, Prefix, QuotaKey, QuotaTable
 
 ANY_APP = Entity(client_id=DEFAULT)
 PRODUCE, MUTATIONS = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONTROLLER_MUTATION_RATE
@@ -36,7 +36,7 @@ def budget_of(registry: QuotaRegistry, client_id: str = "app", node_id: int = 0)
     """The produce budget of a client of alice's, of the shadow entry if there is one."""
     ledger = registry.of(node_id).ledger("alice", client_id, 0)
     budget = (ledger.shadow or ledger).produce
-    assert budget is not None
+    assert isinstance(budget, Budget)
     return budget
 
 
@@ -136,7 +136,7 @@ def test_the_log_counts_connections_under_a_mutation_quota() -> None:
     log = log_of(registry, lambda: clients)
     ledger = registry.of(1).mutation_ledger("alice", "app", 0)
     assert ledger is not None
-    assert ledger.enforced is not None
+    assert isinstance(ledger.enforced, MutationBudget)
     ledger.enforced.charge(100, 0)
     (line,) = said(log)
     assert (line["connections"], line["entry"], line["refused"]) == (1, "user alice", 0)

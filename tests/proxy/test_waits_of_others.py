@@ -88,7 +88,7 @@ def test_the_first_produce_request_of_a_new_principal_is_held() -> None:
     """What it has asked before it was known does not open the connection; nor does another principal."""
     quotas = BrokerQuotas.create(quota_table(produce=RATE, entity=ALICE))
     budget = quotas.ledger("alice", "app", 0).produce
-    assert budget is not None
+    assert isinstance(budget, Budget)
     overspend(budget)
     with Playbook(connection=new_connection(quotas=quotas)) as play:
         log_in(play, "bob")

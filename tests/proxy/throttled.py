@@ -24,11 +24,11 @@ def throttled_quotas(*, produce_s: int = 0, fetch_s: int = 0) -> BrokerQuotas:
 
 def produce_budget(quotas: BrokerQuotas) -> Budget:
     budget = quotas.ledger("ANONYMOUS", "app", 0).produce
-    assert budget is not None
+    assert isinstance(budget, Budget)
     return budget
 
 
 def fetch_budget(quotas: BrokerQuotas) -> Budget:
     budget = quotas.ledger("ANONYMOUS", "app", 0).fetch
-    assert budget is not None
+    assert isinstance(budget, Budget)
     return budget

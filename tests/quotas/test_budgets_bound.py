@@ -112,7 +112,7 @@ def test_a_lookup_that_evicts_budgets_raises_the_generation() -> None:
     kept = budget_of(quotas.produce, "filler-0-0")
     generation = quotas.generation
     ledger = quotas.ledger("u", "newcomer", REST_MS)
-    assert ledger.produce is not None
+    assert isinstance(ledger.produce, Budget)
     assert ledger.produce.tags == Tags("", "newcomer")
     assert quotas.generation > generation
     assert budget_of(quotas.produce, "filler-0-0", REST_MS) is not kept

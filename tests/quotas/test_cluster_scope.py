@@ -39,7 +39,7 @@ def brokers(quotas: QuotaTable, count: int = 2) -> list[BrokerQuotas]:
 
 def producer(quotas: BrokerQuotas, client_id: str = "app", now_ms: int = 0, user: str = "alice") -> Budget:
     budget = quotas.ledger(user, client_id, now_ms).produce
-    assert budget is not None
+    assert isinstance(budget, Budget)
     return budget
 
 

@@ -7,7 +7,7 @@ prefixes.
 
 import pytest
 
-from weir.quotas import BrokerQuotas, parse
+from weir.quotas import BrokerQuotas, RequestBudget, parse
 
 METADATA = 3
 ALICE_APP, ALICE_OTHER, BOB_APP = ("alice", "app-1"), ("alice", "app-2"), ("bob", "app-1")
@@ -49,7 +49,7 @@ def test_a_shadow_request_percentage_counts_and_throttles_no_client(
     assert [charge(quotas, client, 5.1 * S) for client in clients] == [0, 0, 0]
     shadow = quotas.ledger(*ALICE_APP, 0).shadow
     assert shadow is not None
-    assert shadow.request is not None
+    assert isinstance(shadow.request, RequestBudget)
     assert shadow.request.charged == pytest.approx(510.0 * len(sharing))
     assert shadow.request.by_api == {METADATA: shadow.request.charged}
     assert shadow.request.throttled == len(sharing)

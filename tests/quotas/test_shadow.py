@@ -20,6 +20,7 @@ from weir.quotas import (
     QuotaTable,
     Tags,
 )
+from weir.quotas.limiters.chain import Chain
 from weir.quotas.mutations import MutationLedger, ShadowMutationBudget
 from weir.quotas.table.bounded_names import EMPTY
 
@@ -47,7 +48,10 @@ def produces(
     quotas: BrokerQuotas, user: str = "alice", client_id: str = "app", now_ms: int = 0
 ) -> tuple[Budget | None, Budget | None]:
     ledger = quotas.ledger(user, client_id, now_ms)
-    return ledger.produce, None if ledger.shadow is None else ledger.shadow.produce
+    shadow = None if ledger.shadow is None else ledger.shadow.produce
+    assert not isinstance(ledger.produce, Chain)
+    assert not isinstance(shadow, Chain)
+    return ledger.produce, shadow
 
 
 # Who has one
@@ -137,7 +141,7 @@ def shadow_mutations(rate: float = 1.0) -> tuple[BrokerQuotas, MutationBudget]:
     quotas = BrokerQuotas.create(table(shadow={ALICE: rate}, key=MUTATIONS))
     ledger = mutation_ledger(quotas)
     assert ledger.enforced is None
-    assert ledger.shadow is not None
+    assert isinstance(ledger.shadow, MutationBudget)
     return quotas, ledger.shadow
 
 
@@ -195,8 +199,8 @@ def test_shadow_mutations_count_once_enforced_without_a_negative_balance() -> No
 def test_existing_topics_are_charged_to_enforced_and_shadow_budgets() -> None:
     quotas = BrokerQuotas.create(table({ALICE: 2.0}, {ALICE: 1.0}, key=MUTATIONS))
     enforced, shadow = ledger = mutation_ledger(quotas)
-    assert enforced is not None
-    assert shadow is not None
+    assert isinstance(enforced, MutationBudget)
+    assert isinstance(shadow, MutationBudget)
     charge = ledger.begin_late()
     charge.charge(14, 0)
     assert charge.finish(0) == 0, "the enforced quota has 22 tokens"

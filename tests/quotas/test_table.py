@@ -70,11 +70,13 @@ def test_a_quota_table_finds_the_rates_of_topics_by_key_and_mode() -> None:
 
 
 def test_each_entity_type_allows_its_quota_keys_only() -> None:
-    clients = {"producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"}
+    groups = {"producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"}
+    clients = groups | {"producer_byte_floor", "consumer_byte_floor"}
     for entity in (ALICE, APP, Entity("a", DEFAULT), Entity(client_id=Prefix("a"))):
         assert {key.value for key in keys_of(entity)} == clients
     assert [key.value for key in keys_of(Entity(ip=DEFAULT))] == ["connection_creation_rate"]
     assert {key.value for key in QuotaKey} == clients | {"connection_creation_rate"}
+    assert {key.value for key in keys_of(Entity(group="g"))} == groups
     assert {key.value for key in keys_of(Entity(topic="t"))} == {"producer_byte_rate", "consumer_byte_rate"}
 
 

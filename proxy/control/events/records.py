@@ -49,6 +49,7 @@ class OfEntity(Event, frozen=True, kw_only=True):
     client_id_prefix: str | None = None
     topic: str | None = None
     ip: str | None = None
+    group: str | None = None
     entry: str | None
     """Quota entry that sets the limit; None if the entry was removed."""
     shadow: bool
@@ -59,7 +60,7 @@ class OfEntity(Event, frozen=True, kw_only=True):
     @property
     def key(self) -> bytes:
         """Key of the event's record in a topic: the entity's names."""
-        names = (self.user, self.client_id, self.client_id_prefix, self.topic, self.ip)
+        names = (self.user, self.client_id, self.client_id_prefix, self.topic, self.ip, self.group)
         return "/".join(name or "" for name in names).encode()
 
 
@@ -197,14 +198,17 @@ class EntityNames(TypedDict):
     client_id_prefix: str | None
     topic: str | None
     ip: str | None
+    group: str | None
 
 
 def names(tags: Tags) -> EntityNames:
     """Return the names of an entity, shortened, as valid Unicode; None for a name that does not matter to the
     quota.
     """
-    user, client_id, prefix, topic, ip = (shortened(name) if name else None for name in tags)
-    return EntityNames(user=user, client_id=client_id, client_id_prefix=prefix, topic=topic, ip=ip)
+    user, client_id, prefix, topic, ip, group = (shortened(name) if name else None for name in tags)
+    return EntityNames(
+        user=user, client_id=client_id, client_id_prefix=prefix, topic=topic, ip=ip, group=group
+    )
 
 
 def to_json(event: Event) -> bytes:

@@ -153,7 +153,7 @@ def _entity(sources: SnapshotSources, history: History, found: _FoundBudget, pee
     values = read_values(table, key.where, key.quota, budget, now_ms, shadow=key.shadow)
     rate, limit = values.rate, None if values.limit == math.inf else values.limit
     left_ms = max(int(_left_ms(budget, now_ms)), 0)
-    user, client_id, prefix, topic, ip = (name or None for name in values.names)
+    user, client_id, prefix, topic, ip, group = (name or None for name in values.names)
     since_ms = None
     if throttled_lately(budget, now_ms):
         since_ms = sources.unix_ms(now_ms if track is None or track.began_ms is None else track.began_ms)
@@ -170,6 +170,7 @@ def _entity(sources: SnapshotSources, history: History, found: _FoundBudget, pee
         client_id_prefix=prefix,
         topic=topic,
         ip=ip,
+        group=group,
         quota=key.quota.value,
         unit=KINDS[key.quota].unit,
         broker=key.where,

@@ -63,5 +63,6 @@ def _names(entity: Entity) -> dict[str, str | None]:
         (CLIENT_ID_PREFIX, prefix),
         ("ip", entity.ip),
         ("topic", entity.topic),
+        ("group", entity.group),
     ]
     return {kind: None if name is DEFAULT else shortened(name) for kind, name in parts if name is not None}

@@ -134,6 +134,7 @@ class EntityRecord(Record, frozen=True):
     client_id_prefix: str | None
     topic: str | None
     ip: str | None
+    group: str | None
     quota: str
     """Kafka's name of the quota, such as `producer_byte_rate`."""
     unit: RateUnit

@@ -14,7 +14,7 @@ USAGE_MAX: Final = 1e6
 """Largest usage (rate divided by limit) that is written. Kafka accepts any `request_percentage` above 0, so
 the usage can be infinite.
 """
-_KINDS: Final = ("user", "client-id", "client-id prefix", "topic", "ip")
+_KINDS: Final = ("user", "client-id", "client-id prefix", "topic", "ip", "group")
 """Kinds of the names in `Tags`, in the order of its fields."""
 
 

@@ -34,6 +34,7 @@ ENTITIES_MAX: Final = 500_000
 ENFORCE: Final = "enforce"
 SHADOW: Final = "shadow"
 
+_WITHOUT_DEFAULT: Final = ("client-id-prefix", "topic", "group")
 _KEYS: Final = {key.value: key for key in QuotaKey}
 _ENCODER: Final = msgspec.json.Encoder(order="sorted")
 
@@ -86,7 +87,13 @@ def _parts(entity: Entity) -> dict[str, str | None]:
         client_part: dict[str, Name | None] = {"client-id-prefix": client_id.start}
     else:
         client_part = {"client-id": client_id}
-    named = {"user": entity.user, **client_part, "ip": entity.ip, "topic": entity.topic}
+    named = {
+        "user": entity.user,
+        **client_part,
+        "ip": entity.ip,
+        "topic": entity.topic,
+        "group": entity.group,
+    }
     return {kind: None if name is DEFAULT else name for kind, name in named.items() if name is not None}
 
 
@@ -109,17 +116,17 @@ def read_key(key: bytes | None) -> EntityMode:
 
 def _entity(parts: dict[str, str | None]) -> Entity:
     """Return the entity with these names, by entity type. Raises ValueError if there is no such entity."""
-    unknown = parts.keys() - {"user", "client-id", "client-id-prefix", "ip", "topic"}
+    unknown = parts.keys() - {"user", "client-id", "client-id-prefix", "ip", "topic", "group"}
     if unknown or {"client-id", "client-id-prefix"} <= parts.keys():
         raise ValueError(f"an entity of {', '.join(sorted(parts))[:60]!r}")
-    prefix, topic = parts.get("client-id-prefix"), parts.get("topic")
-    if ("client-id-prefix" in parts and prefix is None) or ("topic" in parts and topic is None):
-        raise ValueError("a prefix, and a topic, have no default")
+    prefix, topic, group = (parts.get(kind) for kind in _WITHOUT_DEFAULT)
+    if any(kind in parts and parts[kind] is None for kind in _WITHOUT_DEFAULT):
+        raise ValueError("a prefix, a topic and a group have no default")
     if any(name is not None and len(name.encode()) > NAME_BYTES_MAX for name in parts.values()):
         raise ValueError(f"a name of more than {NAME_BYTES_MAX} bytes")
     names = {kind: DEFAULT if name is None else name for kind, name in parts.items()}
     client_id = Prefix(prefix) if prefix is not None else names.get("client-id")
-    return Entity(names.get("user"), client_id, names.get("ip"), topic)
+    return Entity(names.get("user"), client_id, names.get("ip"), topic, group)
 
 
 def read_value(value: bytes) -> EntryValues:

@@ -19,9 +19,10 @@ from weir.proxy.control.stores.store import Changed, QuotaStore, StoreError, Unf
 from weir.proxy.files import QUOTAS_BYTES_MAX
 from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
 from weir.quotas import QuotaFileError, QuotaKey, QuotaTable, parse
+from weir.quotas.table.group_entry import GroupEntry, group_entries
 from weir.quotas.table.options import Options
 from weir.quotas.table.quota_entry import Entry
-from weir.quotas.table.quota_file import entries_of, render_entries
+from weir.quotas.table.quota_file import AnyEntry, entries_of, render_entries
 from weir.quotas.table.quota_table import Quota
 from weir.quotas.table.quota_text import QuotaText
 from weir.quotas.table.replication_entry import ReplicationEntry, replication_entries
@@ -145,7 +146,9 @@ class Snapshot:
             return None
         before, text = self._written
         delta = table.delta(before)
-        if delta.replication or delta.number > len(table) // 10:  # rendering takes less time then
+        if delta.number > len(table) // 10:  # rendering takes less time then
+            return None
+        if delta.replication or delta.members or delta.parents:
             return None
         groups: dict[tuple[bool, Options], dict[Quota, float | None]] = {}
         for shadow, side in ((False, delta.enforced), (True, delta.shadow)):
@@ -162,7 +165,8 @@ class Snapshot:
 
 def _rendered(table: QuotaTable) -> tuple[QuotaText, list[str]]:
     """Return the text of a snapshot, and one text for each quota that quota files cannot express."""
-    entries: list[Entry | ReplicationEntry] = [
+    entries: list[AnyEntry] = [
+        *group_entries(table.groups),
         *entries_of(table),
         *replication_entries(table.replication),
     ]
@@ -176,14 +180,16 @@ def _rendered(table: QuotaTable) -> tuple[QuotaText, list[str]]:
 
 
 def _what_can_be_said(
-    entries: Iterable[Entry | ReplicationEntry],
-) -> tuple[list[Entry | ReplicationEntry], list[str]]:
+    entries: Iterable[AnyEntry],
+) -> tuple[list[AnyEntry], list[str]]:
     """Return the quotas that the format of quota files can express, and an error text for each other one."""
-    said: list[Entry | ReplicationEntry] = []
+    said: list[AnyEntry] = []
     left_out: list[str] = []
     for entry in entries:
         if isinstance(entry, Entry):
             said += _kept(entry.rates, partial(_with_rates, entry), left_out)
+        elif isinstance(entry, GroupEntry):
+            said.append(entry)
         else:
             said += _kept(entry.values, partial(ReplicationEntry, entry.resource), left_out)
     return said, left_out

@@ -69,8 +69,10 @@ def _parts(entity: Entity) -> Iterable[AlterClientQuotasRequest.EntityData]:
     """Yield the entity's names as Kafka's entity types and names. Raises StoreError for prefixes and topics,
     which only Weir supports.
     """
-    if isinstance(entity.client_id, Prefix) or entity.topic is not None:
-        raise StoreError(f"brokers cannot store a quota of {entity}: prefixes and topics are Weir's own")
+    if isinstance(entity.client_id, Prefix) or entity.topic is not None or entity.group is not None:
+        raise StoreError(
+            f"brokers cannot store a quota of {entity}: prefixes, topics and groups are Weir's own"
+        )
     for kind, name in (("user", entity.user), ("client-id", entity.client_id), ("ip", entity.ip)):
         if name is not None:
             yield _Request.EntityData(entity_type=kind, entity_name=None if name is DEFAULT else name)

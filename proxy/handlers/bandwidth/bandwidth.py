@@ -38,7 +38,7 @@ from weir.proxy.handlers.plan import Context, Plan
 from weir.quotas import ClientLedger
 
 if TYPE_CHECKING:
-    from weir.quotas import Budget
+    from weir.quotas.limiters.chain import AnyBudget
 
 CHARGED = Forward(charged=True)
 CHARGED_SERIAL = Forward(charged=True, serial=True)
@@ -180,7 +180,7 @@ def _capped(
     context: Context,
     plan: Plan,
     max_bytes: FieldOffset | None,
-    budget: Budget,
+    budget: AnyBudget,
     data: bytearray,
     frame: int,
     end: int,
@@ -259,7 +259,7 @@ def acquire_nothing(max_records: FieldOffset, data: bytearray, position: int, re
 def begin_share_fetch(ledger: ClientLedger, _length: int, _now_ms: int) -> int:
     """Count a share fetch that is forwarded now; charge nothing."""
     if ledger.fetch is not None:
-        ledger.fetch.share_fetches += 1
+        ledger.fetch.add_share_fetches(1)
     return 0
 
 
@@ -269,13 +269,13 @@ def _charge_share_fetch(ledger: ClientLedger, length: int, now_ms: int) -> int:
     budget = ledger.fetch
     if budget is None:  # only a quota in shadow mode
         return 0
-    budget.share_fetches -= 1
+    budget.add_share_fetches(-1)
     return min(budget.owe(length - 1, now_ms), SHARE_THROTTLE_MS_MAX)
 
 
 def _leave_share_fetch(ledger: ClientLedger) -> None:
     if ledger.fetch is not None:
-        ledger.fetch.share_fetches -= 1
+        ledger.fetch.add_share_fetches(-1)
 
 
 def _charge_fetch_flexible(ledger: ClientLedger, length: int, now_ms: int) -> int:

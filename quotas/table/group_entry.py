@@ -1,0 +1,158 @@
+"""One `[[group]]` entry of a quota file: the members and the parent of a group, in both directions.
+
+[[group]]
+name = "payments"
+users = ["alice", "svc-pay-*"]   # names, or prefixes with one star at the end
+client_ids = ["pay-*"]
+parent = "retail"
+"""
+
+# mypyc: skip, because it reads and writes quota files; no request calls it.
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from weir.quotas.table.groups import ALL, Groups, Member
+from weir.quotas.table.options import Scope
+from weir.quotas.table.quota_entry import EntryError, QuotaFileError, quoted, shown
+from weir.quotas.table.quota_kind import FLOORS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from weir.quotas.table.groups import MemberPart
+    from weir.quotas.table.quota_table import QuotaTable
+
+GROUP: Final = "group"
+_PARTS: Final[Mapping[str, MemberPart]] = {"users": "user", "client_ids": "client_id"}
+_KNOWN_KEYS: Final = ("name", *_PARTS, "parent")
+
+
+class GroupEntry(NamedTuple):
+    """One group of a quota file."""
+
+    name: str
+    members: tuple[Member, ...]
+    parent: str = ""
+    """The group that it is a part of; empty for none."""
+
+    def __str__(self) -> str:
+        """Return a text such as `group payments`."""
+        return f"group {self.name}"
+
+
+def read_group(values: Mapping[str, object]) -> GroupEntry:
+    """Return the group in a TOML table. Raises EntryError."""
+    for key in values:
+        if key not in _KNOWN_KEYS:
+            close = get_close_matches(key.lower(), _KNOWN_KEYS, n=1)
+            advice = f"did you mean {close[0]}?" if close else f"known: {', '.join(_KNOWN_KEYS)}"
+            raise EntryError(f"unknown key {shown(key)}; {advice}", key)
+    if "name" not in values:
+        raise EntryError("has no name; add name")
+    name = _name("name", values["name"])
+    parent = _name("parent", values["parent"]) if "parent" in values else ""
+    members = [member for key in _PARTS if key in values for member in _members(key, values[key])]
+    return GroupEntry(name, tuple(members), parent)
+
+
+def _name(key: str, name: object) -> str:
+    if not isinstance(name, str) or not name:
+        raise EntryError(f"{key} must be a name in quotes, not {shown(name)}", key)
+    if name.startswith("<"):
+        raise EntryError(
+            f"{key} is {shown(name)}; every client is in {ALL}, and no other name begins with <", key
+        )
+    return name
+
+
+def _members(key: str, names: object) -> Iterator[Member]:
+    if not isinstance(names, list):
+        raise EntryError(f'{key} must be a list such as ["alice", "svc-*"], not {shown(names)}', key)
+    for name in names:
+        start = name.removesuffix("*") if isinstance(name, str) else ""
+        if name == "*":
+            raise EntryError(
+                f'{key} has "*"; write a quota for group = "{ALL}", in which every client is', key
+            )
+        if not start or start.startswith("<"):
+            raise EntryError(
+                f"{key} has {shown(name)}; write a name, or a prefix with one star at its end", key
+            )
+        if "*" in start:
+            raise EntryError(f"{key} has {shown(name)}; only one star is possible, at the end", key)
+        yield Member(_PARTS[key], start, name.endswith("*"))
+
+
+def group_lines(entry: GroupEntry) -> Iterator[str]:
+    """Yield the lines of TOML for a group, which `read_group` reads back. Raises QuotaFileError."""
+    yield f"[[{GROUP}]]"
+    yield f"name = {_quoted(entry.name)}"
+    for key, part in _PARTS.items():
+        names = [f"{name}{'*' if prefix else ''}" for its, name, prefix in entry.members if its == part]
+        if names:
+            yield f"{key} = [{', '.join(map(_quoted, names))}]"
+    if entry.parent:
+        yield f"parent = {_quoted(entry.parent)}"
+
+
+def _quoted(name: str) -> str:
+    if any("\ud800" <= char <= "\udfff" for char in name):
+        raise QuotaFileError(f"group or member {name!a} is not valid Unicode; rename it")
+    return quoted(name)
+
+
+def group_entries(groups: Groups) -> list[GroupEntry]:
+    """Return the entries that declare these groups."""
+    members: dict[str, list[Member]] = {name: [] for name in groups.parents}
+    for member, group in groups.members.items():
+        members[group].append(member)
+    return [GroupEntry(name, tuple(its), groups.parents[name]) for name, its in members.items()]
+
+
+def groups_of(entries: Iterable[GroupEntry]) -> Groups:
+    members: dict[Member, str | None] = {}
+    parents: dict[str, str | None] = {}
+    for entry in entries:
+        members.update(dict.fromkeys(entry.members, entry.name))
+        parents[entry.name] = entry.parent
+    return Groups().updated(members, parents)
+
+
+def check_groups(table: QuotaTable) -> None:
+    """Raise QuotaFileError if a quota is for an unknown group, or a group cannot keep its members' floors."""
+    limited = {entity.group for entity, _key in (*table.values, *table.shadow) if entity.group is not None}
+    for group in sorted(limited - table.groups.parents.keys() - {ALL}):
+        raise QuotaFileError(
+            f"a quota is for group {shown(group)}, which is none; add a [[{GROUP}]] with this name"
+        )
+    floors: dict[tuple[str, object], float] = {}
+    for key, floor_key in FLOORS.items():
+        for (entity, its_key), floor in {**table.shadow, **table.values}.items():
+            if its_key is not floor_key:
+                continue
+            user, client_id = entity.user, entity.client_id
+            if not isinstance(user, str | None) or (user is None and not isinstance(client_id, str)):
+                raise QuotaFileError(
+                    f"{floor_key.value} of {entity}: a floor is for a named user or client-id, "
+                    "because each client of a default would have one"
+                )
+            name = client_id if isinstance(client_id, str) else ""
+            for group in table.groups.chain(user or "", name):
+                in_shadow = table.shadow_limits(key).resolve_group(group)
+                limit = table.limits(key).resolve_group(group) or in_shadow
+                if limit is None:
+                    continue
+                floors[group, key] = floors.get((group, key), 0.0) + floor
+                if floors[group, key] > limit.value:
+                    raise QuotaFileError(
+                        f"the floors of group {group} are {floors[group, key]:.0f} bytes/s, above its "
+                        f"{key.value} of {limit.value:.0f}; lower {floor_key.value} of {entity}"
+                    )
+                scope = table.options_of(entity, shadow=(entity, floor_key) not in table.values).scope
+                if limit.scope is Scope.CLUSTER and scope is not Scope.CLUSTER:
+                    raise QuotaFileError(
+                        f"{floor_key.value} of {entity} is at each broker, and the {key.value} of its group "
+                        f'{group} at all together; write scope = "cluster"'
+                    )

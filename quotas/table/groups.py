@@ -1,0 +1,139 @@
+"""Groups: which clients share the quotas of a group, and which group is part of another one.
+
+A client is in at most one group. The first of these decides: its user by name, the longest prefix of its
+user, its client-id by name, the longest prefix of its client-id. Its chain is that group and its parents.
+All clients are in the group `<all>`, which is the last one of each chain and needs no declaration.
+
+>>> groups = Groups().updated({Member("user", "svc-pay-", True): "payments"}, {"payments": ""})
+>>> groups.chain("svc-pay-7", "app"), groups.chain("alice", "app")
+(('payments', '<all>'), ('<all>',))
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+
+from weir.quotas.table.immutable_map import ImmutableMap
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ALL: Final = "<all>"
+"""Name of the group of all clients."""
+DEPTH_MAX: Final = 4
+"""Maximum number of groups in a chain, without `<all>`."""
+
+MemberPart: TypeAlias = Literal["user", "client_id"]
+
+
+class Member(NamedTuple):
+    """A name, or a prefix of names, that is in a group."""
+
+    part: MemberPart
+    name: str
+    is_prefix: bool = False
+
+    def __str__(self) -> str:
+        """Return a text such as `user svc-pay-*`."""
+        return f"{self.part.replace('_', '-')} {self.name}{'*' if self.is_prefix else ''}"
+
+
+class GroupError(ValueError):
+    """The parents of groups are unknown, in a circle, or too many. The text says which, and the remedy."""
+
+    def __init__(self, group: str, what: str) -> None:
+        """Begin with the group whose parent is wrong."""
+        super().__init__(what)
+        self.group = group
+
+
+class Groups:
+    """Members and parents of all groups. Immutable. A look-up costs one access to a dictionary for each kind
+    of name and each length of prefixes, however many members there are.
+    """
+
+    __slots__ = ("_lengths", "members", "parents")
+
+    def __init__(self) -> None:
+        self.members: ImmutableMap[Member, str] = ImmutableMap()
+        """Member → its group."""
+        self.parents: ImmutableMap[str, str] = ImmutableMap()
+        """Group → its parent, "" for none; has every declared group."""
+        self._lengths: dict[tuple[str, int], int] = {}
+        """(Part, number of characters) → number of prefixes of this length."""
+
+    def updated(self, members: Mapping[Member, str | None], parents: Mapping[str, str | None]) -> Groups:
+        """Return the groups after these changes; None removes a member, or a group. Costs as much as the
+        changes.
+        """
+        if not members and not parents:
+            return self
+        made = Groups()
+        made.members, made.parents = self.members.updated(members), self.parents.updated(parents)
+        made._lengths = dict(self._lengths)
+        for member, group in members.items():
+            if member.is_prefix:
+                place = member.part, len(member.name)
+                number = made._lengths.get(place, 0) + (group is not None) - (member in self.members)
+                made._lengths[place] = number
+                if not number:
+                    del made._lengths[place]
+        made._lengths = dict(sorted(made._lengths.items(), reverse=True))  # user before client_id, long first
+        return made
+
+    def member(self, user: str, client_id: str) -> Member | None:
+        """Return the member by which a client is in its group; None if it is in no declared group."""
+        return self._member("user", user) or self._member("client_id", client_id)
+
+    def _member(self, part: MemberPart, name: str) -> Member | None:
+        if not name:
+            return None
+        exact = Member(part, name)
+        if exact in self.members:
+            return exact
+        for its_part, length in self._lengths:
+            if its_part == part and length <= len(name):
+                prefix = Member(part, name[:length], True)
+                if prefix in self.members:
+                    return prefix
+        return None
+
+    def chain(self, user: str, client_id: str) -> tuple[str, ...]:
+        """Return the groups of a client, from its own to `<all>`."""
+        if not self.members:
+            return _ALONE
+        member = self.member(user, client_id)
+        return _ALONE if member is None else self.above(self.members[member])
+
+    def above(self, group: str) -> tuple[str, ...]:
+        """Return a group, its parents, and `<all>`."""
+        chain: list[str] = []
+        while group and group not in chain:  # a circle is refused where groups are read
+            chain.append(group)
+            group = self.parents.get(group, "")
+        return (*chain, ALL)
+
+    def check(self) -> None:
+        """Raise GroupError if a parent is not declared, or if parents are too deep or in a circle."""
+        for group, parent in self.parents.items():
+            if parent and parent not in self.parents:
+                raise GroupError(group, f"parent {parent} of group {group} is no group; declare it")
+            chain = self.above(group)[:-1]
+            if self.parents.get(chain[-1]):
+                raise GroupError(group, f"group {group} is its own ancestor; remove a parent")
+            if len(chain) > DEPTH_MAX:
+                names = " in ".join(chain)
+                raise GroupError(group, f"{names}: more than {DEPTH_MAX} groups; remove a parent")
+
+    def __eq__(self, other: object) -> bool:
+        """Return True if both have the same groups with the same members and parents."""
+        if not isinstance(other, Groups):
+            return NotImplemented
+        return self is other or (self.members == other.members and self.parents == other.parents)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.parents.items()))
+
+
+_ALONE: Final = (ALL,)
+NO_GROUPS: Final = Groups()

@@ -1,0 +1,250 @@
+"""Groups: membership, the chain of limiters, floors, and changes while clients are connected."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.properties import examples
+from tests.quotas.group_world import SimulatedMember, simulate
+from weir.quotas import BrokerQuotas, Budget, Entity, QuotaKey, QuotaTable
+from weir.quotas.limiters.chain import Chain
+from weir.quotas.limiters.smooth import SmoothBudget
+from weir.quotas.table.entities import Tags
+from weir.quotas.table.groups import GroupError, Groups, Member
+from weir.quotas.table.quota_delta import QuotaDelta
+
+PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
+FLOOR = QuotaKey.PRODUCER_BYTE_FLOOR
+MUTATIONS, REQUEST = QuotaKey.CONTROLLER_MUTATION_RATE, QuotaKey.REQUEST_PERCENTAGE
+
+
+def groups(members: dict[Member, str], **parents: str) -> Groups:
+    return Groups().updated(members, {**dict.fromkeys(members.values(), ""), **parents})
+
+
+PAYMENTS = groups(
+    {
+        Member("user", "alice"): "payments",
+        Member("user", "svc-", True): "others",
+        Member("user", "svc-pay-", True): "payments",
+        Member("client_id", "pay"): "payments",
+        Member("client_id", "pay-", True): "others",
+    },
+    payments="retail",
+    retail="",
+)
+
+
+@pytest.mark.parametrize(
+    ("user", "client_id", "group"),
+    [
+        ("alice", "pay-1", "payments"),  # a user's name before anything else
+        ("svc-pay-7", "x", "payments"),  # of two prefixes the longer one
+        ("svc-pay", "pay", "others"),  # a user's prefix before a client-id
+        ("bob", "pay", "payments"),
+        ("bob", "pay-1", "others"),
+        ("bob", "", None),
+        ("", "", None),
+    ],
+)
+def test_first_match_decides_the_group_of_a_client(user: str, client_id: str, group: str | None) -> None:
+    member = PAYMENTS.member(user, client_id)
+    assert (member and PAYMENTS.members[member]) == group
+
+
+def test_chain_leads_from_the_group_of_a_client_to_all_clients() -> None:
+    assert PAYMENTS.chain("alice", "") == ("payments", "retail", "<all>")
+    assert PAYMENTS.chain("bob", "") == ("<all>",)
+
+
+@pytest.mark.parametrize(
+    "parents", [{"a": "b", "b": "a"}, {"a": "x"}, dict(zip("abcde", ["b", "c", "d", "e", ""], strict=True))]
+)
+def test_parents_that_are_unknown_or_in_a_circle_or_too_deep_are_refused(parents: dict[str, str]) -> None:
+    with pytest.raises(GroupError):
+        Groups().updated({}, parents).check()
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["", "a", "ab", "abc"]), st.booleans(), st.sampled_from("xyz")), max_size=8
+    )
+)
+@examples(100)
+def test_changed_groups_equal_groups_made_at_once(changes: list[tuple[str, bool, str]]) -> None:
+    made, members = Groups(), dict[Member, str]()
+    for name, is_prefix, group in changes:
+        member = Member("user", name or "abcd", is_prefix)
+        if group == "z":
+            members.pop(member, None)
+        else:
+            members[member] = group
+        made = made.updated({member: None if group == "z" else group}, {})
+    at_once = Groups().updated(members, {})
+    assert made == at_once
+    assert [made.member(user, "") for user in ("a", "abcd", "b")] == [
+        at_once.member(user, "") for user in ("a", "abcd", "b")
+    ]
+
+
+def table(values: dict[tuple[Entity, QuotaKey], float], members: Groups = PAYMENTS) -> QuotaTable:
+    return QuotaTable(values, groups=members)
+
+
+def test_charge_goes_to_each_limiter_and_the_longest_wait_counts() -> None:
+    rows = {
+        (Entity("alice"), PRODUCE): 1000.0,
+        (Entity(group="payments"), PRODUCE): 3000.0,
+        (Entity(group="<all>"), PRODUCE): 2000.0,
+    }
+    ledger = BrokerQuotas.create(table(rows)).ledger("alice", "app", 0)
+    assert isinstance(ledger.produce, Chain)
+    # Taken singly, 25,000 bytes take 25 s, 8.3 s and 12.5 s, of which 10 s are free.
+    assert ledger.charge_produce(25_000, 0) == 15_000
+    assert [limiter.throttled_until_ms for limiter in ledger.produce.limiters] == [15_000, 0, 2500]
+    assert ledger.produce.throttled_until_ms == 15_000
+    assert ledger.produce.fetch_max_bytes == 10_000
+
+
+def test_member_without_a_quota_of_its_own_waits_for_the_charges_of_other_members() -> None:
+    quotas = BrokerQuotas.create(table({(Entity(group="payments"), FETCH): 1000.0}))
+    assert quotas.ledger("alice", "app", 0).charge_fetch(15_000, 0) == 5000
+    member, stranger = quotas.ledger("bob", "pay", 0), quotas.ledger("bob", "app", 0)
+    assert member.fetch is not None
+    assert member.fetch.tell_rest(1000) == 4000
+    assert stranger.fetch is None
+
+
+def test_client_without_a_group_has_no_chain() -> None:
+    quotas = BrokerQuotas.create(
+        table({(Entity(group="payments"), PRODUCE): 1.0, (Entity("bob"), PRODUCE): 1.0})
+    )
+    assert type(quotas.ledger("bob", "app", 0).produce) is Budget
+
+
+def test_renamed_client_ids_and_reconnects_are_charged_to_the_same_group() -> None:
+    quotas = BrokerQuotas.create(table({(Entity(group="payments"), PRODUCE): 1000.0}))
+    waits = [quotas.ledger("alice", f"new-{number}", 0).charge_produce(4000, 0) for number in range(4)]
+    assert waits == [0, 0, 2000, 6000]
+
+
+@pytest.mark.parametrize("user", ["alice", "svc-pay-1"])
+def test_change_of_membership_takes_effect_while_clients_are_connected(user: str) -> None:
+    before = table({(Entity(group="payments"), PRODUCE): 1000.0})
+    quotas = BrokerQuotas.create(before)
+    assert quotas.ledger(user, "app", 0).produce is not None
+    generation = quotas.generation
+    gone = {Member("user", "alice"): None, Member("user", "svc-pay-", True): None}
+    quotas.use(before.applied(QuotaDelta(members=gone)))
+    assert quotas.generation > generation
+    assert quotas.ledger(user, "app", 0).produce is None
+
+
+def test_group_in_shadow_counts_and_makes_nobody_wait() -> None:
+    quotas = BrokerQuotas.create(
+        QuotaTable({}, {(Entity(group="payments"), PRODUCE): 1000.0}, groups=PAYMENTS)
+    )
+    ledger = quotas.ledger("alice", "app", 0)
+    assert ledger.charge_produce(15_000, 0) == 0
+    assert ledger.shadow is not None
+    assert isinstance(ledger.shadow.produce, Chain)
+    assert [limiter.throttle_ms_total for limiter in ledger.shadow.produce.limiters] == [5000]
+
+
+@pytest.mark.parametrize("in_shadow", [False, True])
+def test_member_below_its_floor_waits_for_no_group(in_shadow: bool) -> None:
+    rows = {(Entity(group="<all>"), PRODUCE): 10_000.0, (Entity("canary"), FLOOR): 1000.0}
+    before = table(rows)
+    quotas = BrokerQuotas.create(before.in_shadow() if in_shadow else before)
+    quotas.ledger("bulk", "app", 0).charge_produce(200_000, 0)
+    canary = quotas.ledger("canary", "app", 0)
+    limiter = canary.shadow.produce if canary.shadow is not None else canary.produce
+    assert isinstance(limiter, Chain)
+    assert (limiter.charge(10_000, 0), limiter.throttled_until_ms) == (0, 0)
+    assert limiter.charge(1000, 0) == 1000  # above the floor, it waits until it is down to the floor
+    assert limiter.tell_rest(400) == 600
+
+
+def test_enforced_floor_counts_for_a_group_in_shadow() -> None:
+    shadow = {(Entity(group="<all>"), PRODUCE): 10_000.0}
+    quotas = BrokerQuotas.create(QuotaTable({(Entity("canary"), FLOOR): 1000.0}, shadow, groups=PAYMENTS))
+    ledgers = [quotas.ledger(user, "app", 0).shadow for user in ("bulk", "canary")]
+    for ledger, size in zip(ledgers, (200_000, 5000), strict=True):
+        assert ledger is not None
+        ledger.charge_produce(size, 0)
+    (budget,) = [budget for budget in quotas.produce.shadow or () if not budget.tags.client_id]
+    assert (budget.throttled, budget.charged) == (1, 205_000)
+
+
+def test_mutation_is_refused_if_any_budget_of_the_chain_refuses_it() -> None:
+    rows = {(Entity("alice"), MUTATIONS): 10.0, (Entity(group="payments"), MUTATIONS): 1.0}
+    quotas = BrokerQuotas.create(table(rows))
+    ledger = quotas.mutation_ledger("alice", "app", 0)
+    assert ledger == quotas.mutation_ledger("alice", "app", 0)
+    assert ledger is not None
+    assert ledger.enforced is not None
+    charge = ledger.enforced.begin(strict=True)
+    assert [charge.admit(20, 0), charge.admit(1, 0)] == [True, False]
+    assert charge.finish(0) == 9000  # eleven tokens were there
+    assert ledger.enforced.would_refuse([1], 0)
+    own = quotas.mutations.known(Tags("alice", ""))
+    assert own is not None
+    assert (own.charged, own.refused) == (20, 0)
+
+
+def test_request_time_of_members_adds_up() -> None:
+    quotas = BrokerQuotas.create(table({(Entity(group="<all>"), REQUEST): 1.0}))
+    ledgers = [quotas.ledger(user, "app", 0) for user in ("bob", "carol")]
+    assert [ledger.charge_request(3, 100_000, 0) for ledger in ledgers] == [0, 1000]
+    assert ledgers[0].request is not None
+    assert ledgers[0].request.near
+
+
+@given(
+    st.lists(st.integers(1, 5000), max_size=4),
+    st.lists(st.tuples(st.integers(0, 30_000), st.integers(0, 3000)), max_size=30),
+)
+@examples(200)
+def test_chain_waits_for_the_longest_of_its_members_taken_singly(
+    limits: list[int], charges: list[tuple[int, int]]
+) -> None:
+    def budgets() -> list[Budget]:
+        return [Budget(Tags("", "", group=str(number)), limit, 0) for number, limit in enumerate(limits)]
+
+    chained, single, now_ms = budgets(), budgets(), 0
+    chain = Chain(None, tuple(chained))
+    for units, pause_ms in charges:
+        now_ms += pause_ms
+        assert chain.charge(units, now_ms) == max((each.charge(units, now_ms) for each in single), default=0)
+    assert chain.throttled_until_ms == max((each.throttled_until_ms for each in single), default=0)
+
+
+CROWDS = list(product((2, 50), (0.1, 25), (0.0, 0.5, 1.0)))
+
+
+@pytest.mark.parametrize("kind", [Budget, SmoothBudget])
+@pytest.mark.parametrize(("number", "demand", "floors"), CROWDS)
+def test_crowded_group_keeps_its_limit_and_the_floors(
+    kind: type[Budget], number: int, demand: float, floors: float
+) -> None:
+    half = number // 2
+    meek = [SimulatedMember(0.9 * floors / half, floors / half)] * (half if floors else 0)
+    others = number - len(meek)
+    used = simulate(meek + [SimulatedMember(demand / others)] * others, kind)
+    below, above = used[: len(meek)], used[len(meek) :]
+    assert max((each.longest_ms for each in below), default=0) == 0
+    assert sum(each.rate for each in used) <= 1.05
+    left = 1 - 0.9 * floors
+    # Nobody is locked out: each gets a fifth of its equal share, and waits for a window at most.
+    assert min(each.rate for each in above) >= 0.2 * min(demand, left) / others
+    assert max(each.longest_ms for each in above) <= 10_000
+
+
+@pytest.mark.parametrize("kind", [Budget, SmoothBudget])
+def test_member_alone_gets_the_limit_of_its_group(kind: type[Budget]) -> None:
+    (alone,) = simulate([SimulatedMember(25, 0.1, connections=4)], kind)
+    assert 0.95 <= alone.rate <= 1.05
