@@ -78,7 +78,7 @@ class Budget(CountingLimiter):
         self.share_fetches = 0
         """Number of share fetches (KIP-932) of these clients that are at the broker."""
         self.floors: Budget | None = None
-        """What members of this group use below their floors, without a wait (`quotas.limiters.chain`); None
+        """Limiter that counts the use of members below their floors (`quotas.limiters.chain`); None
         if no member has a floor, and if this is no group's budget.
         """
         self._shared_until_ms = 0.0

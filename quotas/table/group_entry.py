@@ -13,7 +13,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from weir.quotas.table.groups import ALL, Groups, Member
+from weir.quotas.table.groups import ALL, Member, QuotaGroups
 from weir.quotas.table.options import Scope
 from weir.quotas.table.quota_entry import EntryError, QuotaFileError, quoted, shown
 from weir.quotas.table.quota_kind import FLOORS
@@ -103,7 +103,7 @@ def _quoted(name: str) -> str:
     return quoted(name)
 
 
-def group_entries(groups: Groups) -> list[GroupEntry]:
+def group_entries(groups: QuotaGroups) -> list[GroupEntry]:
     """Return the entries that declare these groups."""
     members: dict[str, list[Member]] = {name: [] for name in groups.parents}
     for member, group in groups.members.items():
@@ -111,13 +111,13 @@ def group_entries(groups: Groups) -> list[GroupEntry]:
     return [GroupEntry(name, tuple(its), groups.parents[name]) for name, its in members.items()]
 
 
-def groups_of(entries: Iterable[GroupEntry]) -> Groups:
+def groups_of(entries: Iterable[GroupEntry]) -> QuotaGroups:
     members: dict[Member, str | None] = {}
     parents: dict[str, str | None] = {}
     for entry in entries:
         members.update(dict.fromkeys(entry.members, entry.name))
         parents[entry.name] = entry.parent
-    return Groups().updated(members, parents)
+    return QuotaGroups().updated(members, parents)
 
 
 def check_groups(table: QuotaTable) -> None:

@@ -4,7 +4,7 @@ A client is in at most one group. The first of these decides: its user by name, 
 user, its client-id by name, the longest prefix of its client-id. Its chain is that group and its parents.
 All clients are in the group `<all>`, which is the last one of each chain and needs no declaration.
 
->>> groups = Groups().updated({Member("user", "svc-pay-", True): "payments"}, {"payments": ""})
+>>> groups = QuotaGroups().updated({Member("user", "svc-pay-", True): "payments"}, {"payments": ""})
 >>> groups.chain("svc-pay-7", "app"), groups.chain("alice", "app")
 (('payments', '<all>'), ('<all>',))
 """
@@ -47,7 +47,7 @@ class GroupError(ValueError):
         self.group = group
 
 
-class Groups:
+class QuotaGroups:
     """Members and parents of all groups. Immutable. A look-up costs one access to a dictionary for each kind
     of name and each length of prefixes, however many members there are.
     """
@@ -62,13 +62,13 @@ class Groups:
         self._lengths: dict[tuple[str, int], int] = {}
         """(Part, number of characters) → number of prefixes of this length."""
 
-    def updated(self, members: Mapping[Member, str | None], parents: Mapping[str, str | None]) -> Groups:
+    def updated(self, members: Mapping[Member, str | None], parents: Mapping[str, str | None]) -> QuotaGroups:
         """Return the groups after these changes; None removes a member, or a group. Costs as much as the
         changes.
         """
         if not members and not parents:
             return self
-        made = Groups()
+        made = QuotaGroups()
         made.members, made.parents = self.members.updated(members), self.parents.updated(parents)
         made._lengths = dict(self._lengths)
         for member, group in members.items():
@@ -101,9 +101,9 @@ class Groups:
     def chain(self, user: str, client_id: str) -> tuple[str, ...]:
         """Return the groups of a client, from its own to `<all>`."""
         if not self.members:
-            return _ALONE
+            return _NO_GROUP
         member = self.member(user, client_id)
-        return _ALONE if member is None else self.above(self.members[member])
+        return _NO_GROUP if member is None else self.above(self.members[member])
 
     def above(self, group: str) -> tuple[str, ...]:
         """Return a group, its parents, and `<all>`."""
@@ -127,7 +127,7 @@ class Groups:
 
     def __eq__(self, other: object) -> bool:
         """Return True if both have the same groups with the same members and parents."""
-        if not isinstance(other, Groups):
+        if not isinstance(other, QuotaGroups):
             return NotImplemented
         return self is other or (self.members == other.members and self.parents == other.parents)
 
@@ -135,5 +135,5 @@ class Groups:
         return hash(frozenset(self.parents.items()))
 
 
-_ALONE: Final = (ALL,)
-NO_GROUPS: Final = Groups()
+_NO_GROUP: Final = (ALL,)
+NO_GROUPS: Final = QuotaGroups()

@@ -75,7 +75,7 @@ class QuotaKind(NamedTuple):
     is_of_groups: bool = True
     """True if a group can have it (Weir's own quotas)."""
     floor_of: QuotaKey | None = None
-    """Quota of groups of which it leaves a part to a client; None if it is a limit."""
+    """Quota of groups that leaves this much to a client; None if it is a limit."""
     is_of_ips: bool = False
     """True if addresses have it, and no client (KIP-612)."""
     where: str = ""

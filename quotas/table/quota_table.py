@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from weir.quotas.replication.throttles import NO_THROTTLES, ReplicationThrottles
 from weir.quotas.table.entities import Entity, Tags
-from weir.quotas.table.groups import NO_GROUPS, Groups
+from weir.quotas.table.groups import NO_GROUPS, QuotaGroups
 from weir.quotas.table.immutable_map import ImmutableMap
 from weir.quotas.table.limits import NONE, Limits
 from weir.quotas.table.options import PLAIN, Options, Pacing
@@ -79,7 +79,7 @@ class QuotaTable:
         pacing: Pacing = Pacing.KAFKA,
         *,
         replication: ReplicationThrottles = NO_THROTTLES,
-        groups: Groups = NO_GROUPS,
+        groups: QuotaGroups = NO_GROUPS,
     ) -> None:
         """Begin with these values (units per second, or percent of one thread), options and throttles.
         `pacing` is the default of entries without pacing. Raises ValueError if a value is not a finite number

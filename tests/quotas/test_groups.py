@@ -14,7 +14,7 @@ from weir.quotas import BrokerQuotas, Budget, Entity, QuotaKey, QuotaTable
 from weir.quotas.limiters.chain import Chain
 from weir.quotas.limiters.smooth import SmoothBudget
 from weir.quotas.table.entities import Tags
-from weir.quotas.table.groups import GroupError, Groups, Member
+from weir.quotas.table.groups import GroupError, Member, QuotaGroups
 from weir.quotas.table.quota_delta import QuotaDelta
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
@@ -22,8 +22,8 @@ FLOOR = QuotaKey.PRODUCER_BYTE_FLOOR
 MUTATIONS, REQUEST = QuotaKey.CONTROLLER_MUTATION_RATE, QuotaKey.REQUEST_PERCENTAGE
 
 
-def groups(members: dict[Member, str], **parents: str) -> Groups:
-    return Groups().updated(members, {**dict.fromkeys(members.values(), ""), **parents})
+def groups(members: dict[Member, str], **parents: str) -> QuotaGroups:
+    return QuotaGroups().updated(members, {**dict.fromkeys(members.values(), ""), **parents})
 
 
 PAYMENTS = groups(
@@ -66,7 +66,7 @@ def test_chain_leads_from_the_group_of_a_client_to_all_clients() -> None:
 )
 def test_parents_that_are_unknown_or_in_a_circle_or_too_deep_are_refused(parents: dict[str, str]) -> None:
     with pytest.raises(GroupError):
-        Groups().updated({}, parents).check()
+        QuotaGroups().updated({}, parents).check()
 
 
 @given(
@@ -76,7 +76,7 @@ def test_parents_that_are_unknown_or_in_a_circle_or_too_deep_are_refused(parents
 )
 @examples(100)
 def test_changed_groups_equal_groups_made_at_once(changes: list[tuple[str, bool, str]]) -> None:
-    made, members = Groups(), dict[Member, str]()
+    made, members = QuotaGroups(), dict[Member, str]()
     for name, is_prefix, group in changes:
         member = Member("user", name or "abcd", is_prefix)
         if group == "z":
@@ -84,14 +84,14 @@ def test_changed_groups_equal_groups_made_at_once(changes: list[tuple[str, bool,
         else:
             members[member] = group
         made = made.updated({member: None if group == "z" else group}, {})
-    at_once = Groups().updated(members, {})
+    at_once = QuotaGroups().updated(members, {})
     assert made == at_once
     assert [made.member(user, "") for user in ("a", "abcd", "b")] == [
         at_once.member(user, "") for user in ("a", "abcd", "b")
     ]
 
 
-def table(values: dict[tuple[Entity, QuotaKey], float], members: Groups = PAYMENTS) -> QuotaTable:
+def table(values: dict[tuple[Entity, QuotaKey], float], members: QuotaGroups = PAYMENTS) -> QuotaTable:
     return QuotaTable(values, groups=members)
 
 
