@@ -9,6 +9,7 @@ import msgspec
 
 from weir.proxy.config.settings import Settings
 from weir.quotas.replication.throttles import KEYS_OF, NODE_ID_MAX, RATE_MAX, ResourceType
+from weir.quotas.table.group_entry import GROUP, GROUP_KEYS
 from weir.quotas.table.options import Pacing, Scope
 from weir.quotas.table.quota_entry import (
     DEFAULT_MARKER,
@@ -79,9 +80,14 @@ def _quotas() -> JsonSchema:
     return _object(
         {
             ENTRY: _list({key: _ENTRY.get(key, {}) for key in KNOWN_KEYS}),
+            GROUP: _list({key: _names() if key.endswith("s") else _NAME for key in GROUP_KEYS}),
             REPLICATION: _list(resources | nested | rates | replicas),
         }
     )
+
+
+def _names() -> JsonSchema:
+    return {"type": "array", "items": _NAME, "description": "Names, or prefixes with one star at the end."}
 
 
 def _object(properties: object) -> JsonSchema:
@@ -106,6 +112,7 @@ def _either(least: float, most: int) -> JsonSchema:
     return {"anyOf": [number, {"type": "string", "pattern": QUANTITY}]}
 
 
+_NAME: Final[JsonSchema] = {"type": "string", "minLength": 1}
 _ENTRY: Final[dict[str, JsonSchema]] = {
     **{
         key: {"type": "string", "minLength": 1, "description": f'A name; "{DEFAULT_MARKER}" for the default.'}

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 GROUP: Final = "group"
 _PARTS: Final[Mapping[str, MemberPart]] = {"users": "user", "client_ids": "client_id"}
-_KNOWN_KEYS: Final = ("name", *_PARTS, "parent")
+GROUP_KEYS: Final = ("name", *_PARTS, "parent")
 
 
 class GroupEntry(NamedTuple):
@@ -45,9 +45,9 @@ class GroupEntry(NamedTuple):
 def read_group(values: Mapping[str, object]) -> GroupEntry:
     """Return the group in a TOML table. Raises EntryError."""
     for key in values:
-        if key not in _KNOWN_KEYS:
-            close = get_close_matches(key.lower(), _KNOWN_KEYS, n=1)
-            advice = f"did you mean {close[0]}?" if close else f"known: {', '.join(_KNOWN_KEYS)}"
+        if key not in GROUP_KEYS:
+            close = get_close_matches(key.lower(), GROUP_KEYS, n=1)
+            advice = f"did you mean {close[0]}?" if close else f"known: {', '.join(GROUP_KEYS)}"
             raise EntryError(f"unknown key {shown(key)}; {advice}", key)
     if "name" not in values:
         raise EntryError("has no name; add name")

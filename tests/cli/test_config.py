@@ -93,6 +93,7 @@ def test_schemas_for_editors_take_the_shipped_files_and_refuse_mistakes() -> Non
         (quotas, "[[quotas]]"),
         (quotas, "[[quota]]\nproducer_byte_rate = 0"),
         (quotas, "[[quota]]\nmode = 'shadows'"),
+        (quotas, "[[group]]\nname = 'payments'\nusers = 'alice'"),
     ):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(tomllib.loads(text), schema)
