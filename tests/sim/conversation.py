@@ -19,6 +19,7 @@ from tests.sim.frames import (
     bounds_at,
     emptied,
     session_at,
+    session_id,
     share_records_at,
     throttle_ms,
 )
@@ -71,6 +72,8 @@ class Conversation:
         """APIs, and the topic with a rate, whose next request is the connection's first, and so may wait for
         others for a while.
         """
+        self._session = 0
+        """Id of the fetch session whose topics Weir knows, 0 for none."""
         self._fetched: set[str] = set()
         """Topics of the fetch session, as far as Weir knows their names."""
         self._shared: set[str] = set()
@@ -163,6 +166,8 @@ class Conversation:
         kind, now_ms = request.ask.kind, self._world.now_ms
         if not kind.is_fetch or request.acquires_none:
             return
+        if self._begins_session(request):
+            self._session = session_id(kind, answer) or self._session
         if kind.api == "fetch" and not self._script.hold:
             empty = emptied(kind, answer, request.topic, request.error)
             until_ms = self._others_until_ms(request)
@@ -175,6 +180,8 @@ class Conversation:
             ledger = self._ledger("fetch", self.opened.client_id)
             if ledger is not None and ledger.until_ms > now_ms and len(answer) > len(empty) and self._exact:
                 self._fail("fetch", "records for a client that is over its quota")
+        if kind.has_session:  # Weir may also have learned an older session from its records
+            self._session = session_id(kind, answer) or self._session
         self._charge(request, len(answer) - 4 - kind.uncharged_bytes)
 
     def _share(self, request: Request) -> None:
@@ -223,7 +230,7 @@ class Conversation:
         if not kind.has_session:
             return topics
         number, epoch = SESSION.unpack_from(request.frame, session_at(kind, self.opened.client_id))
-        if epoch > 0 and number < sum(map(self._begins_session, self.requests[: self._forwarded])):
+        if epoch > 0 and number != self._session:
             return {HOT, *topics}  # Weir remembers the latest session, and an older one may have any topic
         self._fetched = topics | self._fetched if epoch > 0 else topics
         return self._fetched

@@ -113,11 +113,10 @@ class Questions:
     def _check_asked(self, topics: list[str]) -> None:
         """Weir asks for names that it does not know, and for a refused one not at once again."""
         for topic in topics:
-            refused_ms = self._world.refused_ms.get(topic)
+            told_ms = self._world.told_ms.get(topic)
             if self._world.weir.knows(topic):
                 self._fail("names", f"a question for {topic}, which Weir knows")
-            # Other connections ask as well, until the broker's answer has come.
-            if refused_ms is not None and 50 < self._world.now_ms - refused_ms < ASKED_AGAIN_MS:
+            if told_ms is not None and self._world.now_ms < told_ms + ASKED_AGAIN_MS:
                 self._fail("names", f"{topic} is asked for again too early")
 
     def check_named(self, request: Request) -> None:
@@ -133,6 +132,6 @@ class Questions:
         if request.ask.kind.api == "produce" and is_cut:
             return
         if self.latest is not None and topic in self.latest.topics:
-            world.refused_ms[topic] = world.now_ms
+            world.refused_ms[topic], world.told_ms[topic] = world.now_ms, self.latest.answered_ms
         elif world.now_ms > world.refused_ms.get(topic, -ASKED_AGAIN_MS) + ASKED_AGAIN_MS:
             self._fail("names", f"a request goes on, and nobody asks for {topic}")

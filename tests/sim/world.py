@@ -74,6 +74,8 @@ class World:
             self.set_topic(topic)
         self.refused_ms: dict[str, int] = {}
         """When a broker last gave no name for the id of this name (`wire_name`)."""
+        self.told_ms: dict[str, int] = {}
+        """The same, when Weir had the answer: until then, other connections ask as well."""
         self._calls: list[tuple[int, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._net = Net(Random(script.seed), self.fail)
