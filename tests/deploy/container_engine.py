@@ -44,7 +44,9 @@ def base() -> Path:
     with tempfile.TemporaryDirectory(prefix="weir-base-") as folder:
         root, packed = Path(folder, "root"), Path(folder, "root.tar")
         command = ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", SUITE, str(root)]
-        subprocess.run(command, capture_output=True, timeout=BASE_S, check=True)
+        made = subprocess.run(command, capture_output=True, text=True, timeout=BASE_S, check=False)
+        if made.returncode:
+            raise NoEngineError(f"debootstrap has failed: {made.stdout[-500:]}")
         for name in OWN_SETTINGS:
             if (source := Path("/", name)).is_dir():
                 shutil.copytree(source, root / name, dirs_exist_ok=True)
@@ -53,6 +55,10 @@ def base() -> Path:
         subprocess.run(["tar", "-C", root, "-cf", packed, "."], timeout=BASE_S, check=True)
         shutil.move(packed, ARCHIVE)
     return ARCHIVE
+
+
+class NoEngineError(Exception):
+    """This machine can run no engine, or has no packages for the base; the text says why."""
 
 
 class Engine:
@@ -92,7 +98,9 @@ class Engine:
 
 @contextmanager
 def running_engine() -> Iterator[Engine]:
-    """An engine with the base imported. At the end its containers, images and processes are gone."""
+    """An engine with the base imported. At the end its containers, images and processes are gone. Raises
+    NoEngineError.
+    """
     folder = Path(tempfile.mkdtemp(prefix="weir-image-"))
     places = [f"--{name}={folder}/{name}" for name in ("data-root", "exec-root", "pidfile")]
     alone = ["--iptables=false", "--ip6tables=false", "--bridge=none"]
@@ -102,7 +110,8 @@ def running_engine() -> Iterator[Engine]:
     try:
         engine = Engine(folder)
         while engine.tried("version").returncode:
-            assert daemon.poll() is None, (folder / "log").read_text("utf-8")[-3000:]
+            if daemon.poll() is not None:
+                raise NoEngineError(f"dockerd has ended: {(folder / 'log').read_text('utf-8')[-500:]}")
         engine.docker("import", str(base()), BASE, wait_s=BASE_S)
         yield engine
         for container in engine.docker("ps", "--quiet").split():

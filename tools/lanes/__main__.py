@@ -97,9 +97,10 @@ def ci(part: str, minutes: float) -> None:
     outcomes = _beside_spark(Extent.CORE, [], builds=True)
     compiled_part = f"--part={int(part.partition('/')[0]) % COMPILED_PARTS + 1}/{COMPILED_PARTS}"
     until_s = BEGAN_S + 60 * minutes
-    outcomes += [run_compiled(Extent.CORE, [compiled_part], _say), *_rest(until_s, part)]
-    if changed_lately(PACKAGING):
-        outcomes.append(run_lane(IMAGE, Extent.ALL, ["-k", "plain"], _say))
+    outcomes.append(run_compiled(Extent.CORE, [compiled_part], _say))
+    if changed_lately(PACKAGING) and time.time() < until_s:
+        outcomes.append(run_lane(IMAGE, Extent.ALL, ["-k", "plain", f"--until={until_s:.0f}"], _say))
+    outcomes += _rest(until_s, part)
     again_until = f"--until={BEGAN_S + 60 * (minutes + AGAIN_MINUTES):.0f}"
     _finish(again(outcomes, _say, [again_until]), [f"Of what `make test` leaves out, part {part} was run."])
 
@@ -157,7 +158,7 @@ def _rest(until_s: float, part: str) -> Iterable[Outcome]:
     run: collecting their tests takes up to a minute.
     """
     for lane in LANES:
-        if not lane.runs(Extent.REST):
+        if not lane.runs(Extent.REST) or lane is IMAGE:  # the compiled image takes ten minutes
             continue
         if time.time() < until_s:
             yield run_lane(lane, Extent.REST, [f"--until={until_s:.0f}", f"--part={part}"], _say)
