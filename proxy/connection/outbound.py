@@ -169,7 +169,7 @@ class Outbound:
         try:
             frame = emptied.frame()
             end = len(frame)
-            if record.cost_us or record.time_ledger is not None or record.usage_counters is not None:
+            if record.timed:
                 record.begin_response(connection, end - LENGTH_BYTES, charged=False)
             until_ms = max(record.until_ms, self._mute_emptied(record))
             response.report_ms = max(until_ms - connection.now_ms, 0)
@@ -207,7 +207,7 @@ class Outbound:
         elif isinstance(edit, ResponseEdit):
             LENGTH.pack_into(frame, 0, end - LENGTH_BYTES + self._growth(record, edit))
             frame[edit.start : edit.stop] = edit.replacement
-        return edit is None or edit is IN_PARTS or isinstance(edit, ResponseEdit)
+        return edit is not WAIT
 
     def _mute_emptied(self, record: RequestInFlight) -> int:
         """Throttle a client that has got a fetch response without records: take no requests from it, because
