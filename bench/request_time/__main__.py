@@ -115,7 +115,7 @@ def _summarize(compared: Sequence[Compared], kinds: Mapping[str, Kind], page: Pa
     tables = [report.overview(compared)]
     notes = [note for each in compared for note in report.notes(each, kinds)]
     if page is not None:
-        document.put(page, render.markdown(tables, notes))
+        document.put(page, render.markdown([report.ranges(compared)], []))
     if len(compared) > 1:
         _show(tables, notes)
 

@@ -65,6 +65,26 @@ def overview(all_compared: Sequence[Compared]) -> Table:
     return Table("Estimate / truth", head, lines)
 
 
+def ranges(all_compared: Sequence[Compared]) -> Table:
+    """Return a table of the lowest and the highest ratio of every client over all brokers, with a column for
+    each way.
+    """
+    found: dict[str, dict[str, list[float]]] = {}
+    for compared in all_compared:
+        for way in compared.pairs:
+            for figure in figures(compared, way):
+                found.setdefault(figure.name, {}).setdefault(way, []).append(figure.ratio)
+    ways = list(dict.fromkeys(way for by_way in found.values() for way in by_way))
+    lines = [
+        [
+            name,
+            *(f"{min(by_way[way]):.2f} to {max(by_way[way]):.2f}" if way in by_way else "-" for way in ways),
+        ]
+        for name, by_way in found.items()
+    ]
+    return Table("Estimate / truth at all brokers, lowest to highest", ["client", *ways], lines)
+
+
 def notes(compared: Compared, kinds: Mapping[str, Kind]) -> list[str]:
     """Return notes for readers: each target with its verdict, then the failures."""
     told = []
