@@ -14,6 +14,7 @@ from weir.proxy.control.supervisor import in_steps
 from weir.proxy.workers.messages import QuotasChanged, QuotasInForce
 from weir.quotas import QuotaTable
 from weir.quotas.replication.throttles import ReplicationThrottles
+from weir.quotas.table.groups import QuotaGroups
 from weir.quotas.table.quota_delta import QuotaDelta
 
 PART_MAX: Final = 250
@@ -39,23 +40,15 @@ class QuotaFollower:
             await in_steps(registry.refresh())
 
     def _prepared(self, parts: Sequence[QuotaDelta]) -> QuotaTable:
-        enforced, shadow, replication = (
-            dict(parts[0].enforced),
-            dict(parts[0].shadow),
-            dict(parts[0].replication),
-        )
-        for part in parts[1:]:
-            enforced |= part.enforced
-            shadow |= part.shadow
-            replication |= part.replication
-        table = self._registry.table.applied(QuotaDelta(enforced, shadow, replication))
+        table = self._registry.table.applied(QuotaDelta.joined(parts))
         self._registry.prepare(table)
         return table
 
 
 def table_of(message: QuotasInForce) -> QuotaTable:
-    values, shadow, options, shadow_options, replication = pickle.loads(message.pickled)  # noqa: S301  # ours
-    return QuotaTable(values, shadow, options, shadow_options, replication=ReplicationThrottles(replication))
+    *entries, replication, members, parents = pickle.loads(message.pickled)  # noqa: S301  # ours
+    groups = QuotaGroups().updated(members, parents)
+    return QuotaTable(*entries, replication=ReplicationThrottles(replication), groups=groups)
 
 
 def message_of(table: QuotaTable, *, in_shadow: bool) -> QuotasInForce:
@@ -65,6 +58,8 @@ def message_of(table: QuotaTable, *, in_shadow: bool) -> QuotasInForce:
         dict(table.options()),
         dict(table.options(shadow=True)),
         dict(table.replication.values),
+        dict(table.groups.members),
+        dict(table.groups.parents),
     )
     return QuotasInForce(pickle.dumps(parts), in_shadow)
 

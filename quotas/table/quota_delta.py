@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 from weir.quotas.table.options import PLAIN, Options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sized
+    from collections.abc import Iterator, Mapping, Sequence, Sized
 
     from weir.quotas.replication.throttles import ConfigKey
     from weir.quotas.table.groups import Member
@@ -68,6 +68,17 @@ class QuotaDelta(NamedTuple):
                 dict(members[part]),
                 dict(parents[part]),
             )
+
+    @classmethod
+    def joined(cls, parts: Sequence[QuotaDelta]) -> QuotaDelta:
+        """Return one delta with the changes of all parts; of a value in several parts, the last change."""
+        return cls(
+            {quota: new for part in parts for quota, new in part.enforced.items()},
+            {quota: new for part in parts for quota, new in part.shadow.items()},
+            {key: new for part in parts for key, new in part.replication.items()},
+            {member: new for part in parts for member, new in part.members.items()},
+            {group: new for part in parts for group, new in part.parents.items()},
+        )
 
 
 NO_DELTA: Final = QuotaDelta()

@@ -37,8 +37,9 @@ from weir.proxy.workers.messages import (
     Ready,
 )
 from weir.proxy.workers.pool import Pool
-from weir.proxy.workers.quota_follower import PART_MAX, QuotaFollower
+from weir.proxy.workers.quota_follower import PART_MAX, QuotaFollower, message_of, table_of
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+from weir.quotas.table.groups import Member, QuotaGroups
 
 
 @asynccontextmanager
@@ -223,7 +224,8 @@ async def test_a_worker_of_another_version_is_lost_as_replaced_and_the_log_says_
 
 
 CLIENTS = 400
-EACH = QuotaTable({(Entity(client_id=DEFAULT), QuotaKey.PRODUCER_BYTE_RATE): 100.0})
+GROUPS = QuotaGroups().updated({Member("user", "svc-", True): "payments"}, {"payments": ""})
+EACH = QuotaTable({(Entity(client_id=DEFAULT), QuotaKey.PRODUCER_BYTE_RATE): 100.0}, groups=GROUPS)
 
 
 @staged(brokers=(0, 1))
@@ -268,6 +270,7 @@ async def test_a_new_process_gets_changed_quotas_before_usage_and_those_of_meanw
             await QuotaFollower(worker).take(each)
             tables.append(worker.table)
     assert tables == [EACH, QuotaTable()]
+    assert table_of(message_of(EACH, in_shadow=False)) == EACH
 
 
 @staged(brokers=(0,))
