@@ -53,6 +53,10 @@ class UsageRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     user: str
     """Name of the client's principal, without type."""
     client_id: str
+    group: str = ""
+    """Group of clients whose quotas limited the client at the end of the interval; empty for none. Its
+    parents, and the group of all clients, are not named.
+    """
     api: str
     """Name of the API group that the counted requests belong to, a `usage.groups.ApiGroup`."""
     requests: int = 0

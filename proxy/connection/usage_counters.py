@@ -224,9 +224,9 @@ class UsageCounters:
         self.violations = _sums(self.violations, other.violations)
         other._restart()
 
-    def take(self, broker: int, time_ms: int, interval_ms: int, instance: str) -> UsageRecord:
+    def take(self, broker: int, time_ms: int, interval_ms: int, instance: str, group: str) -> UsageRecord:
         """Return the usage as a record, and start again at zero. `time_ms` is the beginning of the interval
-        (ms since 1970), `interval_ms` its length.
+        (ms since 1970), `interval_ms` its length, `group` the client's group.
         """
         record = UsageRecord(
             version=VERSION,
@@ -236,6 +236,7 @@ class UsageCounters:
             broker=broker,
             user=self.client.user,
             client_id=self.client.client_id,
+            group=group,
             api=GROUPS[self.group].value,
             requests=self.requests,
             bytes_in=self.bytes_in,

@@ -11,7 +11,7 @@ from weir.proxy.connection.usage import ConnectionUsage
 from weir.proxy.connection.usage_registry import UsageRegistry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from weir.usage.records import TraceRecord, UsageRecord
 
@@ -20,16 +20,22 @@ class UsageRegistries:
     """The usage registries of all brokers behind one Weir."""
 
     def __init__(
-        self, *, entities_max: int = 10_000, trace_share: float = 0.0, traces_max: int = 100_000
+        self,
+        *,
+        entities_max: int = 10_000,
+        trace_share: float = 0.0,
+        traces_max: int = 100_000,
+        group_of: Callable[[str, str], str] = lambda _user, _client_id: "",
     ) -> None:
         """Begin without brokers. `entities_max` is the maximum number of clients per broker with usage
         records of their own; all further clients share one record (`<others>`). `trace_share` (0 to 1) is the
         share of clients whose requests are all traced. `traces_max` is the maximum number of traces per
-        broker that are kept until `take_traces`.
+        broker that are kept until `take_traces`. `group_of` returns the group of a user and client-id.
         """
         self._entities_max = entities_max
         self._trace_share = trace_share
         self._traces_max = traces_max
+        self._group_of = group_of
         self._registries: dict[int, UsageRegistry] = {}
         self._connections = 0
 
@@ -62,7 +68,7 @@ class UsageRegistries:
         counted twice. The caller must exhaust the iterator.
         """
         for registry in list(self._registries.values()):
-            yield from registry.drain(time_ms, interval_ms, instance)
+            yield from registry.drain(time_ms, interval_ms, instance, self._group_of)
 
     def take_traces(self, offset_ms: int, instance: str) -> Iterator[TraceRecord]:
         """Yield a record for each complete request trace, and remove these traces. `offset_ms` turns times of

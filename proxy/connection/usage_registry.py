@@ -13,7 +13,7 @@ from weir.proxy.connection.usage_counters import ClientUsage, PendingCounters, R
 from weir.quotas.table.bounded_names import OVERFLOW, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from weir.usage.records import TraceRecord, UsageRecord
 
@@ -87,18 +87,23 @@ class UsageRegistry:
             usage_counters = client.usage_counters[group] = UsageCounters(self.pending, client, group)
         return usage_counters
 
-    def drain(self, time_ms: int, interval_ms: int, instance: str) -> Iterator[UsageRecord]:
+    def drain(
+        self, time_ms: int, interval_ms: int, instance: str, group_of: Callable[[str, str], str]
+    ) -> Iterator[UsageRecord]:
         """Yield a usage record for each client and API group of this broker with usage since the last drain.
-        No two records have the same names and the same API group.
+        No two records have the same names and the same API group. `group_of` returns the group of a user and
+        client-id.
         """
         pending = self.pending
         pending.interval += 1
         self._attribute_late()
         active, pending.active = pending.active, []
         for usage_counters in active:
-            yield usage_counters.take(self.broker, time_ms, interval_ms, instance)
-            if usage_counters.client is not self._shared:
-                self._forget(usage_counters.client)
+            client = usage_counters.client
+            group = group_of(client.user, client.client_id)
+            yield usage_counters.take(self.broker, time_ms, interval_ms, instance, group)
+            if client is not self._shared:
+                self._forget(client)
 
     def _attribute_late(self) -> None:
         """Add late counts of removed clients to the counters that the registry has for the same clients now,

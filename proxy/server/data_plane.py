@@ -76,7 +76,7 @@ class DataPlane:
         """Object that describes and alters quotas for clients. Set it before the first connection."""
         self.new_relay: NewRelay = new_relay
         """Function that starts the relay of a connection. Set it before the first connection."""
-        self.usage = _usage_registries(config.settings) if config.records_usage else None
+        self.usage = _usage_registries(config.settings, quotas) if config.records_usage else None
         """Usage counters of all brokers' clients; None if usage is not recorded."""
         self._address_book = address_book
         self._quotas = quotas
@@ -296,11 +296,12 @@ def _connection_limits(settings: Settings) -> ConnectionLimits:
     )
 
 
-def _usage_registries(settings: Settings) -> UsageRegistries:
+def _usage_registries(settings: Settings, quotas: QuotaRegistry) -> UsageRegistries:
     return UsageRegistries(
         entities_max=settings.usage_entities_max,
         trace_share=settings.usage_trace_share,
         traces_max=settings.usage_queue_records,
+        group_of=lambda user, client_id: quotas.table.groups.of(user, client_id),  # the table may change
     )
 
 

@@ -100,10 +100,13 @@ class QuotaGroups:
 
     def chain(self, user: str, client_id: str) -> tuple[str, ...]:
         """Return the groups of a client, from its own to `<all>`."""
-        if not self.members:
-            return _NO_GROUP
-        member = self.member(user, client_id)
-        return _NO_GROUP if member is None else self.above(self.members[member])
+        group = self.of(user, client_id)
+        return self.above(group) if group else _NO_GROUP
+
+    def of(self, user: str, client_id: str) -> str:
+        """Return the declared group of a client; empty for none."""
+        member = self.member(user, client_id) if self.members else None
+        return "" if member is None else self.members[member]
 
     def above(self, group: str) -> tuple[str, ...]:
         """Return a group, its parents, and `<all>`."""

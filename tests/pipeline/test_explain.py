@@ -53,7 +53,7 @@ def test_the_rollup_plan_reads_only_the_needed_days_and_columns_and_shuffles_onc
     assert not [name for name in FORBIDDEN if name in shown]
     assert re.search(r"PartitionFilters: \[.*day#\d+ IN \(2026-03-02,2026-03-03\)", shown)
     (columns,) = re.findall(r"ReadSchema: struct<(.*)", shown)
-    unneeded = {"version", "instance", "interval_ms", "sessions"}
+    unneeded = {"version", "instance", "group", "interval_ms", "sessions"}
     assert {name for name in tables.USAGE_RECORD.names if f"{name}:" in columns} & unneeded == set()
 
 

@@ -21,6 +21,7 @@ from weir.proxy.control.usage.outlet import Record
 from weir.proxy.control.usage.recorder import Clocks, UsageRecorder
 from weir.proxy.control.usage.tally import Kind, Tally
 from weir.quotas.table.bounded_names import OVERFLOW
+from weir.quotas.table.groups import Member, QuotaGroups
 from weir.usage import UsageRecord
 
 NAMES: Final = ("a", "b", "c", "d", OVERFLOW)
@@ -39,13 +40,15 @@ def key(record: UsageRecord) -> tuple[str, int, int, str, str, str]:
 
 
 def test_a_late_response_to_a_removed_client_shares_the_record_of_its_new_connection() -> None:
-    registries = UsageRegistries()
+    groups = QuotaGroups().updated({Member("client_id", "ap", True): "apps"}, {"apps": ""})
+    registries = UsageRegistries(group_of=groups.of)
     first = registries.of(1)
     first.become("alice", "app")
     late = first.usage_counters(0, 0, 9)
     late.arrived(10, 0, 1)
     first.become("alice", "another")  # the first response is still to come
-    assert [record.bytes_in for record in registries.drain(1000, 1000, "weir")] == [10]
+    (record,) = registries.drain(1000, 1000, "weir")
+    assert (record.bytes_in, record.group) == (10, "apps")
     second = registries.of(1)
     second.become("alice", "app")
     second.usage_counters(0, 0, 9).arrived(20, 0, 2)
