@@ -7,8 +7,8 @@ request time by API, `replication` shows replication quotas.
 `page` is the page on `/`. These modules are imported only if an endpoint is configured; `weir quotas
 explain` imports `request_time`, and `weir replication status` imports `replication.status`.
 
-A new metric belongs in `metrics`, or in `quota_metrics` if it is about a budget, and in the table of
-`docs/how-to/operations.md`; a test compares the metrics with the table.
+A new metric belongs in `metrics`, or in `quota_metrics` if it is about a budget. The table of
+`docs/reference/metrics.md` is made from these declarations.
 
 - Readiness asks brokers only when a client asks for it, or while events are read.
 - The text of a scrape is written in steps on the loop, and sockets are served after each millisecond or two.

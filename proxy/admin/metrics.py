@@ -1,4 +1,4 @@
-"""List every metric: name, description, labels and source. docs/how-to/operations.md has the same table.
+"""List every metric: name, description, labels and source. docs/reference/metrics.md has the table.
 
 Scrapes read plain integers that the proxy counts anyway.
 """

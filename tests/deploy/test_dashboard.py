@@ -13,7 +13,7 @@ from tests.deploy.exposition import ROOT, exposed_metrics
 
 DASHBOARD: Final[dict[str, Any]] = json.loads((ROOT / "deploy/grafana/weir.json").read_text("utf-8"))
 PANELS: Final[list[dict[str, Any]]] = DASHBOARD["panels"]
-PAGE: Final = (ROOT / "docs/how-to/operations.md").read_text("utf-8")
+PAGE: Final = (ROOT / "docs/reference/metrics.md").read_text("utf-8")
 SUBJECTS: Final = (
     "weir_entity_throttle_seconds_total",
     "weir_entity_rate_bytes_per_second",
@@ -70,12 +70,6 @@ def test_labels_that_the_dashboard_groups_by_are_in_the_table_of_metrics() -> No
     }
     beyond = {name for name in grouped if not re.search(rf"^\| `weir_.*\b{name}\b", PAGE, re.MULTILINE)}
     assert beyond == {"instance", "le"}, "labels that Prometheus adds"
-
-
-def test_parentheses_of_every_query_match() -> None:
-    for query in (re.sub(r'"[^"]*"', '""', each) for each in queries()):
-        for opening, closing in ("()", "{}", "[]"):
-            assert query.count(opening) == query.count(closing), query
 
 
 def test_variables_of_the_dashboard_are_defined() -> None:

@@ -1,4 +1,4 @@
-"""docs/how-to/operations.md and the alert rules speak of what there is, all of it."""
+"""Pages for operators, metrics, close reasons and alert rules speak of what there is, all of it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import re
 
 import pytest
 
-from tests.deploy.exposition import ROOT, exposed_metrics
-from weir.cli.pipeline.metrics import METRICS
+from tests.deploy.exposition import METRICS_PAGE, ROOT, exposed_metrics, with_table
+from weir.cli.pipeline.metrics import METRICS as PIPELINE_METRICS
 from weir.proxy.close_reasons import CloseReason
 
 PAGE = (ROOT / "docs" / "how-to" / "operations.md").read_text("utf-8")
+METRICS = METRICS_PAGE.read_text("utf-8")
 ALERTS = (ROOT / "deploy" / "alerts.yml").read_text("utf-8")
 DEPLOY = "\n".join(path.read_text("utf-8") for path in sorted((ROOT / "deploy").rglob("*")) if path.is_file())
 
@@ -20,35 +21,24 @@ def exposed() -> dict[str, str]:
     return exposed_metrics()
 
 
-def rows(column: str) -> dict[str, list[str]]:
-    """The rows of the table whose first column is called so, by what is there in backquotes."""
-    table = re.search(rf"^\| {column} \|.*\n\|[- |]+\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
-    assert table is not None
-    cells = [
-        [cell.strip() for cell in line.strip().strip("|").split(" | ")] for line in table[1].splitlines()
-    ]
-    return {first.strip("`"): rest for first, *rest in cells}
+def test_the_page_of_metrics_has_the_table_that_the_product_declares() -> None:
+    """`python -m tests.deploy.exposition` writes it."""
+    assert with_table(METRICS) == METRICS
 
 
-def test_the_operations_page_lists_every_metric_with_its_type(exposed: dict[str, str]) -> None:
-    table = rows("metric")
-    del table["process_*"]
-    said = {name: rest[0].partition(";")[0] for name, rest in table.items()}
-    assert said == {name: "gauge" if kind == "info" else kind for name, kind in exposed.items()}
+def test_the_page_of_close_reasons_lists_every_one() -> None:
+    page = (ROOT / "docs" / "reference" / "close-reasons.md").read_text("utf-8")
+    assert sorted(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == sorted(CloseReason)
 
 
-def test_the_operations_page_lists_every_close_reason() -> None:
-    assert set(rows("reason")) == {reason.value for reason in CloseReason}
-
-
-@pytest.mark.parametrize("text", [PAGE, DEPLOY], ids=["page", "deploy"])
+@pytest.mark.parametrize("text", [PAGE, METRICS, DEPLOY], ids=["operations", "metrics", "deploy"])
 def test_alert_expressions_name_existing_metrics_and_close_reasons(
     exposed: dict[str, str], text: str
 ) -> None:
     written = set(re.findall(r"\bweir_\w+?(?=[^\w*(]|_\*)", text)) - {"weir_"}
     named = {re.sub(r"_(sum|count|bucket)$", "", name) for name in written}
     assert {
-        name for name in named if not any(known.startswith(name) for known in (*exposed, *METRICS))
+        name for name in named if not any(known.startswith(name) for known in (*exposed, *PIPELINE_METRICS))
     } == set()
     reasons = [part for value in re.findall(r'reason=~?"([^"]+)"', text) for part in value.split("|")]
     for reason in reasons:
@@ -66,7 +56,6 @@ def test_every_alert_has_a_runbook_section_that_exists() -> None:
 
 
 def test_the_table_of_kafkas_names_has_existing_metrics(exposed: dict[str, str]) -> None:
-    start = PAGE.index("### Kafka's names")
-    named = set(re.findall(r"\bweir_\w+", PAGE[start : PAGE.index("## What to watch", start)]))
+    named = set(re.findall(r"\bweir_\w+", METRICS[METRICS.index("## Kafka's names") :]))
     assert len(named) > 10
     assert {re.sub(r"_(sum|count|bucket)$", "", name) for name in named} <= set(exposed)

@@ -1,4 +1,4 @@
-"""The metrics of replication quotas. docs/how-to/operations.md has the same table, with Kafka's names."""
+"""The metrics of replication quotas. docs/reference/metrics.md has Kafka's names."""
 
 from __future__ import annotations
 
