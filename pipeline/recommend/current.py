@@ -15,6 +15,7 @@ import polars as pl
 from weir.pipeline.recommend.need import POT
 from weir.pipeline.recommend.plan import ANONYMOUS, AUTO, PAIRS, RecommendationPlan, everybody, is_of_level
 from weir.quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable
+from weir.quotas.table.group_entry import GroupEntry, group_entries
 from weir.quotas.table.options import Options
 from weir.quotas.table.quota_entry import Entry
 from weir.quotas.table.quota_file import entries_of
@@ -111,6 +112,8 @@ class Kept:
     """
     replication: list[ReplicationEntry] = field(default_factory=list)
     """Replication throttles of the current file; the new file keeps them."""
+    groups: list[GroupEntry] = field(default_factory=list)
+    """Groups of the current file; the new file keeps them, and their quotas."""
     options: dict[Entity, Options] = field(default_factory=dict)
     """Pacing (kind of limiter) and scope (one budget per broker or per cluster) of the present enforced
     entries, by the entity that gets these options in the new file.
@@ -126,6 +129,7 @@ def kept(
     found = Kept(
         shadow=[entry for entry in entries_of(table) if entry.is_shadow],
         replication=replication_entries(table.replication),
+        groups=group_entries(table.groups),
     )
     options = table.options()
     for (entity, key), value in table.values.items():
@@ -146,8 +150,13 @@ def _home(entity: Entity, key: QuotaKey, plan: RecommendationPlan, level: str) -
     """Return the entity in the new file that takes over this value of the current file, usually the entity
     that has the value now; None if the recommendation replaces the value.
     """
-    other = key not in plan.quotas or entity.ip is not None or entity.topic is not None
-    if other or is_of_level(entity, level) or (entity == everybody(level) and not plan.with_default):
+    of_clients = entity.user is not None or entity.client_id is not None
+    if (
+        key not in plan.quotas
+        or not of_clients
+        or is_of_level(entity, level)
+        or (entity == everybody(level) and not plan.with_default)
+    ):
         return entity
     if isinstance(entity.client_id, Prefix) and level == PAIRS:
         return Entity(DEFAULT, entity.client_id)  # the default pair would outrank a prefix without a user

@@ -13,6 +13,7 @@ from weir.pipeline.recommend.need import POT
 from weir.pipeline.recommend.plan import PAIRS, QUOTAS, RecommendationPlan, entity_of, everybody
 from weir.pipeline.recommend.reasons import Row
 from weir.quotas import DEFAULT, Entity, QuotaKey
+from weir.quotas.table.group_entry import group_lines
 from weir.quotas.table.options import PLAIN
 from weir.quotas.table.quota_entry import Entry, comment, entry_lines
 from weir.quotas.table.replication_entry import replication_lines
@@ -21,8 +22,8 @@ from weir.quotas.table.replication_entry import replication_lines
 def lines(
     header: Iterable[str], proposals: Iterable[Row], plan: RecommendationPlan, level: str, kept: Kept
 ) -> Iterator[str]:
-    """Yield the lines of the quota file, with line ends: header, default entry, proposed entries, kept
-    entries. `proposals` have the columns `POT`, `quota`, `proposed`, `reason` and `flags`; those of one
+    """Yield the lines of the quota file, with line ends: header, groups, default entry, proposed entries,
+    kept entries. `proposals` have the columns `POT`, `quota`, `proposed`, `reason` and `flags`; those of one
     entity must be adjacent.
 
     Raises QuotaFileError for a name that a quota file cannot contain.
@@ -48,6 +49,8 @@ def _blocks(
     def floor(entity: Entity, whose: str) -> Iterator[str]:
         return entry(entity, floors, {next(iter(floors)): [f"the floor: for each {whose}"]})
 
+    for group in kept.groups:
+        yield [*map(comment, was), *group_lines(group)]
     if plan.with_default:
         yield floor(everybody(level), "client without an entry")
     for entity, rows in groupby(proposals, key=lambda row: entity_of(*(row[name] for name in POT))):

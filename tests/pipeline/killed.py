@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import groupby
@@ -28,8 +29,8 @@ T = TypeVar("T")
 Rows = tuple[str, ...]
 """All rows of a table as JSON, sorted."""
 SEED: Final = 20261123
-PAUSE_S: Final = 2.0
-"""Time (s) between two looks, which would otherwise take the cores from the job."""
+PAUSES: Final = 3.0
+"""Time between two looks / time of a look, which takes the cores from the job."""
 COLUMNS: Final = {
     "usage": tables.USAGE,
     "rejected": tables.REJECTED,
@@ -71,9 +72,10 @@ def seen_until_ended(kill: Kill, look: Callable[[], T], job: str, *options: str)
     states = [look()]
     with TemporaryFile("w+") as errors, _begun(kill, errors, job, *options) as process:
         while process.poll() is None:
+            began_s = time.monotonic()
             states.append(look())
             with suppress(subprocess.TimeoutExpired):
-                process.wait(PAUSE_S)
+                process.wait(PAUSES * (time.monotonic() - began_s))
         output, _ = process.communicate()
         errors.seek(0)
         ended = Ended(process.returncode, output, errors.read(), len(states))

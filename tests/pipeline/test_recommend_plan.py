@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import math
 import tomllib
+from dataclasses import replace
 from datetime import UTC, date, datetime
 
 import polars as pl
@@ -149,12 +150,7 @@ NOWS = QuotaTable(
         (PAIRS, "alice", "etl-1", CurrentLimit(3.0, alone=True, prefix="etl-")),
         (PAIRS, "bob", "etl-1", CurrentLimit(5.0, alone=False, prefix="etl-")),  # for all users
         (PAIRS, "bob", "app", CurrentLimit(4.0, alone=False, named=False)),
-        (
-            PAIRS,
-            "bob",
-            "tool",
-            CurrentLimit(6.0, alone=True, named=False),
-        ),  # a default gives each client a budget
+        (PAIRS, "bob", "tool", CurrentLimit(6.0, alone=True, named=False)),  # each has a default's budget
         (PAIRS, "bob", "none", CurrentLimit(None)),
         ("user", "alice", None, CurrentLimit(1.0, alone=True, named=True)),
         ("user", "bob", None, CurrentLimit(None)),
@@ -293,15 +289,19 @@ def test_a_recommended_file_is_formatted_as_documented() -> None:
     )
 
 
-def test_a_recommended_file_keeps_the_replication_throttles_of_the_current_file() -> None:
-    throttles = (
+def test_a_recommended_file_keeps_replication_throttles_and_groups_of_the_current_file() -> None:
+    """Groups were left out, with their enforced quotas; the file was refused for their shadow quotas."""
+    text = (
+        '[[group]]\nname = "pay"\nusers = ["a", "svc-*"]\n[[quota]]\ngroup = "<all>"\nproducer_byte_rate = 8'
+        '\n[[quota]]\ngroup = "pay"\nmode = "shadow"\nscope = "cluster"\nconsumer_byte_rate = 5\n'
         "[[replication]]\nbroker = 1\nleader.replication.throttled.rate = 5\n\n"
         '[[replication]]\ntopic = "orders"\nleader.replication.throttled.replicas = "*"\n'
     )
-    current = parse(throttles)
-    rest = kept(current, PLAN, PAIRS, [])
-    assert parse("".join(lines([], [], PLAN, PAIRS, rest))).replication == current.replication
-    assert "2 values are kept from quotas.toml" in list(of_run(PLAN, PAIRS, rest))
+    current = parse(text)
+    rest, plan = kept(current, PLAN, PAIRS, []), replace(PLAN, with_default=False)
+    found = parse("".join(lines([], [], plan, PAIRS, rest)))
+    assert (found, found.groups) == (current, current.groups)
+    assert "4 values are kept from quotas.toml" in list(of_run(PLAN, PAIRS, rest))
 
 
 def test_kept_entries_keep_their_pacing_and_scope() -> None:
