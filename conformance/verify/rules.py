@@ -261,8 +261,5 @@ def check_names(names: Iterable[str]) -> frozenset[str]:
 
 def table() -> str:
     """Return the registry as a Markdown table."""
-    rows = [
-        f"| `{rule.name}` | {rule.severity} | {rule.reference or 'Weir'} | {rule.explanation} |"
-        for rule in RULES.values()
-    ]
-    return "\n".join(("| rule | severity | reference | explanation |", "| --- | --- | --- | --- |", *rows))
+    rows = [f"| `{rule.name}` | {rule.severity} | {rule.explanation} |" for rule in RULES.values()]
+    return "\n".join(("| rule | severity | explanation |", "| --- | --- | --- |", *rows))

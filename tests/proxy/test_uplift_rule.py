@@ -253,14 +253,15 @@ def api_name(api_key: int) -> str:
 
 
 def by_rule() -> list[str]:
-    lines = []
+    apis = dict[tuple[str, ...], list[str]]()
     for key in KEYS:
         ours = [found for found in TAKEN if found.api_key == key and (key, found.version) not in BY_HAND]
-        throttle = [str(found.version) for found in ours if found.change is DifferenceKind.THROTTLE]
-        back_off = [str(found.version) for found in ours if found.change is DifferenceKind.SAME]
+        kinds = (DifferenceKind.THROTTLE, DifferenceKind.SAME)
+        steps = tuple(", ".join(str(each.version) for each in ours if each.change is kind) for kind in kinds)
         if ours:
-            lines.append(f"| {api_name(key)} | {', '.join(throttle)} | {', '.join(back_off)} |")
-    return ["| API | adds throttle_time_ms | clients wait by themselves |", "| --- | --- | --- |", *lines]
+            apis.setdefault(steps, []).append(api_name(key))
+    lines = [f"| {', '.join(names)} | {' | '.join(steps)} |" for steps, names in apis.items()]
+    return ["| APIs | adds throttle_time_ms | clients wait by themselves |", "| --- | --- | --- |", *lines]
 
 
 def hand_picked() -> list[str]:
@@ -272,8 +273,11 @@ def hand_picked() -> list[str]:
 
 
 def not_taken() -> list[str]:
-    lines = [f"| {api_name(key)} {version} | {reason} |" for (key, version), reason in EXCEPTIONS.items()]
-    return ["| step to | what it means |", "| --- | --- |", *lines]
+    steps = dict[str, list[str]]()
+    for (key, version), reason in EXCEPTIONS.items():
+        steps.setdefault(reason, []).append(f"{api_name(key)} {version}")
+    lines = [f"| {', '.join(names)} | {reason} |" for reason, names in steps.items()]
+    return ["| steps to | what they mean |", "| --- | --- |", *lines]
 
 
 @pytest.mark.parametrize("table", [by_rule, hand_picked, not_taken], ids=lambda table: str(table.__name__))

@@ -312,16 +312,15 @@ CLASSES: Final = (
 
 _OUTCOMES: Final = {
     Expected.CLOSED: "close",
-    Expected.REFUSED: "close, or answer INVALID_REQUEST",
+    Expected.REFUSED: "close, or error 42",
     Expected.USUAL: "answer as usual",
-    Expected.EITHER: "answer as usual, answer an error, or close",
+    Expected.EITHER: "answer, or close",
 }
 
 
 def table() -> str:
     """Return the classes as a Markdown table."""
-    head = "| class | malformed request | a target may | reference |\n| --- | --- | --- | --- |\n"
+    head = "| class | malformed request | a target may |\n| --- | --- | --- |\n"
     return head + "\n".join(
-        f"| `{cls.name}` | {cls.explanation} | {_OUTCOMES[cls.expected]} | {cls.reference} |"
-        for cls in CLASSES
+        f"| `{cls.name}` | {cls.explanation} | {_OUTCOMES[cls.expected]} |" for cls in CLASSES
     )
