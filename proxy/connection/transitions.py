@@ -29,26 +29,3 @@ def _cell(states: type[IntEnum], state: int, follower: int) -> str:
     if follower == IMPOSSIBLE:
         return ""
     return "·" if follower == state else states(follower).name
-
-
-def diagram(
-    states: type[IntEnum],
-    triggers: type[IntEnum],
-    follows: Sequence[Sequence[int]],
-    first: Sequence[IntEnum],
-    last: IntEnum,
-) -> str:
-    """Return the changes of state as a Mermaid state diagram. It begins with the states `first`, and ends
-    with `last`.
-    """
-    lines = ["stateDiagram-v2", *(f"    [*] --> {state.name}" for state in first)]
-    for state in states:
-        targets: dict[int, list[str]] = {}
-        for trigger in triggers:
-            follower = follows[state][trigger]
-            if follower not in (state, IMPOSSIBLE):
-                targets.setdefault(follower, []).append(trigger.name)
-        lines += [
-            f"    {state.name} --> {states(target).name}: {', '.join(why)}" for target, why in targets.items()
-        ]
-    return "\n".join([*lines, f"    {last.name} --> [*]"])
