@@ -1,7 +1,7 @@
 """The two ways to drive a reactor: as the host of Trio's loop, or as a Trio task.
 
 A worker hosts Trio: an idle Trio costs nothing, and a ready socket costs one poll and one call. A Trio task
-per wake-up costs two to three times the CPU (docs/background/performance.md). Tests under MockClock, and
+per wake-up costs two to three times the CPU (docs/background/architecture.md). Tests under MockClock, and
 programs that embed Weir, run the reactor in a Trio task.
 """
 
