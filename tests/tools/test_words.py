@@ -14,8 +14,6 @@ from tests.tools.words import Finding, in_markdown, in_source, in_texts
 
 DEVELOPMENT: Final = ("bench", "tools")
 """Packages for developers. Only their texts are checked: old words in their identifiers are allowed."""
-EXCEPTIONS: Final = {"CHANGELOG.md": "it describes the past in the words of the past"}
-"""Page → reason. Add one only if the words are Kafka's, TCP's or the operating system's."""
 SESSIONS: Final = (
     "proxy/handlers/bandwidth/bandwidth.py",
     "proxy/control/replication/zookeeper_source.py",
@@ -45,9 +43,7 @@ def pages() -> Iterator[tuple[str, str]]:
     for path in sorted(
         [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "deploy").rglob("*.md")]
     ):
-        name = path.relative_to(ROOT).as_posix()
-        if name not in EXCEPTIONS:
-            yield name, path.read_text("utf-8")
+        yield path.relative_to(ROOT).as_posix(), path.read_text("utf-8")
 
 
 def said(found: list[tuple[str, Finding]]) -> str:
@@ -91,7 +87,7 @@ def test_no_two_classes_of_the_product_have_the_same_name() -> None:
 
 
 def test_excluded_pages_exist() -> None:
-    for page in (*EXCEPTIONS, *SESSIONS):
+    for page in SESSIONS:
         assert (ROOT / page).is_file(), page
 
 

@@ -13,9 +13,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def pages() -> list[Path]:
-    """Return the paths of all pages of the documentation except the change log."""
-    beside = [page for page in ROOT.glob("*.md") if page.name != "CHANGELOG.md"]
-    return sorted([*beside, *(ROOT / "docs").rglob("*.md")])
+    """Return the paths of all pages of the documentation."""
+    return sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
 @click.command()
