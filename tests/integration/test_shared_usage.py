@@ -15,6 +15,7 @@ from typing import Final
 import pytest
 
 from tests.clients import create_topic
+from tests.integration.admin_port import Admin
 from tests.integration.conftest import StartWeir
 from tests.integration.stalling import StallingRelay
 from tests.integration.traffic import (
@@ -62,10 +63,29 @@ TOLERANCE: Final = 0.05
 RESTARTS: Final = int(os.environ.get("RESTARTS", "5"))
 
 
-def weirs_of(start_weir: StartWeir, bootstrap: str, number: int) -> list[Weir]:
-    found = [start_weir(bootstrap, SHARED, options=OPTIONS) for _ in range(number)]
-    time.sleep(2)  # each hears the others' reports, which come twice a second
+def weirs_of(
+    start_weir: StartWeir,
+    upstreams: Sequence[str],
+    quotas: str = SHARED,
+    options: tuple[str, ...] = OPTIONS,
+) -> list[Weir]:
+    """Return one Weir for each upstream, once each has heard all."""
+    admins = [Admin() for _ in upstreams]
+    found = [
+        start_weir(at, quotas, options=(*options, *admin.options))
+        for at, admin in zip(upstreams, admins, strict=True)
+    ]
+    for admin in admins:
+        wait_until_heard(admin, len(upstreams))
     return found
+
+
+def wait_until_heard(admin: Admin, weirs: int) -> None:
+    """Return once this Weir hears so many, itself included. Before that, it uses a part of each limit."""
+    deadline = time.monotonic() + START_S
+    while admin.metrics().value("weir_share_weirs") < weirs:
+        assert time.monotonic() < deadline, "reports do not come through the topic"
+        time.sleep(0.1)  # between questions; nothing is decided by it
 
 
 def clients_of(weirs: Sequence[Weir], topic: str, connections: int) -> list[RawClient]:
@@ -104,7 +124,7 @@ def test_several_weirs_keep_one_quota_over_a_minute(
     """One Weir at the same time shows what the machine allows."""
     cluster = fresh_cluster("3.9.1")
     create_topic(cluster.bootstrap, topic)
-    clients = clients_of(weirs_of(start_weir, cluster.bootstrap, number), topic, connections)
+    clients = clients_of(weirs_of(start_weir, [cluster.bootstrap] * number), topic, connections)
     alone = clients_of([start_weir(cluster.bootstrap, SHARED)], topic, number * connections)
     drive([*clients, *alone], SETTLED_S + MINUTE_S + SWING_S / 2)
     found, single = steady_rate(clients, SETTLED_S), steady_rate(alone, SETTLED_S)
@@ -120,8 +140,7 @@ def test_two_weirs_keep_one_rate_of_a_topic_over_a_minute(
     create_topic(cluster.bootstrap, topic)
     rate_of_topic = f'[[quota]]\ntopic = "{topic}"\nproducer_byte_rate = {QUOTA}\n'
     options = (*OPTIONS, "--share-usage", "--workers", str(workers))
-    weirs = [start_weir(cluster.bootstrap, rate_of_topic, options=options) for _ in range(2)]
-    time.sleep(2)  # as in weirs_of
+    weirs = weirs_of(start_weir, [cluster.bootstrap] * 2, rate_of_topic, options)
     clients = clients_of(weirs, topic, 2)
     drive(clients, SETTLED_S + MINUTE_S + SWING_S / 2)
     found = steady_rate(clients, SETTLED_S)
@@ -135,8 +154,7 @@ def test_two_weirs_with_two_workers_each_keep_one_quota_over_a_minute(
     """The clients begin evenly, so that they do not use up each window together."""
     cluster = fresh_cluster("3.9.1", brokers=2)
     create_topic(cluster.bootstrap, topic, 2)
-    weirs = [start_weir(cluster.bootstrap, SHARED, options=(*OPTIONS, "--workers", "2")) for _ in range(2)]
-    time.sleep(2)  # as in weirs_of
+    weirs = weirs_of(start_weir, [cluster.bootstrap] * 2, options=(*OPTIONS, "--workers", "2"))
     pace = Pace(QUOTA / 4, EVENLY_UNTIL_S, SIZE)
     clients = [
         RawClient("app", at, produce(NEW, "app", topic, SIZE, partition), Behaviour(), pace)
@@ -162,7 +180,7 @@ def test_weirs_keep_the_quota_while_their_topic_is_deleted(
 ) -> None:
     cluster = fresh_cluster("3.9.1")
     create_topic(cluster.bootstrap, topic)
-    clients = clients_of(weirs_of(start_weir, cluster.bootstrap, 2), topic, 2)
+    clients = clients_of(weirs_of(start_weir, [cluster.bootstrap] * 2), topic, 2)
     deleted = later(SETTLED_S, lambda: delete_topic(cluster.bootstrap, USAGE_TOPIC))
     drive(clients, SETTLED_S + MINUTE_S)
     deleted.join()
@@ -176,7 +194,7 @@ def test_a_stopped_weir_repays_what_the_other_used_meanwhile(
 ) -> None:
     cluster = fresh_cluster("3.9.1")
     create_topic(cluster.bootstrap, topic)
-    weirs = weirs_of(start_weir, cluster.bootstrap, 2)
+    weirs = weirs_of(start_weir, [cluster.bootstrap] * 2)
     clients = clients_of(weirs, topic, 2)
     stopped_s = 30
     timers = [
@@ -206,11 +224,7 @@ def test_a_weir_cut_off_for_30_s_uses_at_most_its_part_and_repays(start_weir: St
         behind = int(cluster.replication_upstream.rpartition(":")[2])
         with StallingRelay(advertised, behind, "weir") as relay:
             create_topic(cluster.bootstrap, topic)
-            weirs = [
-                start_weir(at, SHARED, options=OPTIONS)
-                for at in (cluster.bootstrap, f"127.0.0.1:{advertised}")
-            ]
-            time.sleep(2)  # as in weirs_of
+            weirs = weirs_of(start_weir, [cluster.bootstrap, f"127.0.0.1:{advertised}"])
             clients = clients_of(weirs, topic, 2)
             resumed_s = SETTLED_S + CUT_S
             timers = [later(SETTLED_S, relay.stop), later(resumed_s, relay.go_on)]
@@ -265,8 +279,9 @@ def test_a_killed_weir_with_a_state_directory_and_a_topic_charges_its_clients_on
     cluster = fresh_cluster("3.9.1")
     create_topic(cluster.bootstrap, topic)
     options = (*LONG_WINDOW, "--share-usage", "--state-dir", str(tmp_path / "state"))
-    weir = start_weir(cluster.bootstrap, PER_BROKER, options=options)
-    time.sleep(2)  # until it has read the topic: before that, it uses half of the limit
+    admin = Admin()
+    weir = start_weir(cluster.bootstrap, PER_BROKER, options=(*options, *admin.options))
+    wait_until_heard(admin, 1)
     (address,) = leaders(("127.0.0.1", weir.port), topic).values()
     pace = Pace(2 * QUOTA, math.inf, SIZE)
     first = RawClient("app", address, produce(NEW, "app", topic, SIZE), Behaviour(), pace)
@@ -274,7 +289,7 @@ def test_a_killed_weir_with_a_state_directory_and_a_topic_charges_its_clients_on
     before = rate([first], 0, 5) * 5
     time.sleep(1.2)  # the file is written every second
     restart_after_kill(weir)
-    time.sleep(2)
+    wait_until_heard(admin, 1)
     second = clients_of([weir], topic, 2)
     drive(second, 6)
     again = rate(second, 0, 6) * 6
@@ -288,7 +303,7 @@ def test_no_record_is_lost_while_one_of_two_weirs_restarts_again_and_again(
     """`RESTARTS=200` in the environment for more."""
     cluster = kafka_cluster("3.9.1")
     create_topic(cluster.bootstrap, topic)
-    steady, restarted = weirs_of(start_weir, cluster.bootstrap, 2)
+    steady, restarted = weirs_of(start_weir, [cluster.bootstrap] * 2)
     both = f"{steady.bootstrap},{restarted.bootstrap}"
     senders = [
         RdSender(bootstrap, topic, 1, ONCE, name)
