@@ -23,6 +23,8 @@ from weir.proxy.workers.messages import ConnectionsChanged, Drain, Drained, List
 
 log = structlog.get_logger("weir")
 
+WORKER: Final = "weir.proxy.workers"
+"""Module that a worker's process runs."""
 LOOK_S: Final = 0.5
 """Time (s) between two looks at the signs of life."""
 WAIT_S_MIN: Final = 0.1
@@ -272,7 +274,7 @@ class _Started(NamedTuple):
 
 def spawn_process(theirs: socket.socket) -> Process:
     """Start a worker's process with its end of the link. It finds the modules that this process has found."""
-    command = [sys.executable, "-P", "-m", "weir.proxy.workers", str(theirs.fileno()), VERSION]
+    command = [sys.executable, "-P", "-m", WORKER, str(theirs.fileno()), VERSION]
     paths = os.pathsep.join(path for path in sys.path if path)
     return _Started(
         subprocess.Popen(  # noqa: S603  # our own program

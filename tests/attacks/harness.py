@@ -81,6 +81,7 @@ def run(attack: Attack, seconds: float) -> Result:
         ports = {"healthz": (weir.admin, weir.admin)}.get(
             attack.polite, (weir_port + ATTACKED, weir_port + POLITE)
         )
+        _until_turns(turns, 1)  # the supervisor's sockets listen before its worker accepts
         quiet = measure((HOST, ports[1]), attack.polite, seconds)
         before = resident_bytes(weir.pid)
         processes.start(
@@ -103,11 +104,16 @@ def _start_brokers(processes: Processes) -> int:
 
 def _until_attacked(turns: TurnsFile) -> None:
     """Wait until the attackers' process has made its frames and connections, then begin to measure."""
-    deadline, before = time.monotonic() + START_S, turns.read().number
-    while turns.read().number < before + 20 and time.monotonic() < deadline:
-        time.sleep(0.05)  # between looks; nothing is decided by it
+    _until_turns(turns, turns.read().number + 20)
     time.sleep(WARM_S)  # see WARM_S
     turns.reset()
+
+
+def _until_turns(turns: TurnsFile, number: int) -> None:
+    deadline = time.monotonic() + START_S
+    while turns.read().number < number:
+        assert time.monotonic() < deadline, "the worker has no turns, or they are not written to the file"
+        time.sleep(0.05)  # between looks; nothing is decided by it
 
 
 def _until_listens(port: int, processes: Processes, name: str) -> None:

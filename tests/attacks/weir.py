@@ -1,4 +1,4 @@
-"""`weir`, with the CPU of each turn of its reactor written to a file that the harness reads.
+"""`weir`, with the CPU of each turn of its worker's reactor written to a file that the harness reads.
 
     WEIR_TURNS=FILE python -m tests.attacks.weir run …
 
@@ -16,6 +16,7 @@ import os
 import resource
 import signal
 import struct
+import sys
 import time
 import traceback
 from pathlib import Path
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from weir.cli.main import main
 from weir.proxy.net.reactor import Reactor
+from weir.proxy.workers import handle, worker
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -96,7 +98,7 @@ class Parts:
 
 
 def watch(file: TurnsFile) -> None:
-    """Have every reactor of this process write its turns to the file."""
+    """Have the reactor of this process write its turns to the file."""
     turn, stack, parts = Reactor.turn, list[str](), Parts()
     gc.callbacks.append(parts.collected)
 
@@ -118,5 +120,9 @@ def watch(file: TurnsFile) -> None:
 
 
 if __name__ == "__main__":
-    watch(TurnsFile(Path(os.environ["WEIR_TURNS"])))
-    main()
+    if sys.argv[1] == "run":
+        handle.WORKER = "tests.attacks.weir"  # type: ignore[misc]  # only in this process
+        main()
+    else:
+        watch(TurnsFile(Path(os.environ["WEIR_TURNS"])))
+        worker.main(int(sys.argv[1]))
