@@ -69,6 +69,10 @@ REPLY_FRAMES: Final = 8
 """Number of frames as which one reply of Weir's own counts. A turn (pass of the reactor's loop) processes at
 most `Clock.frames_max` frames of a connection's client.
 """
+LOOK_UP_FRAMES: Final = 8
+"""Number of further frames as which a request counts that changes the client-id. New client-ids make new
+limiters: 32 of them take 3 to 8 ms.
+"""
 
 
 HTTP_METHODS: Final = frozenset(
@@ -136,6 +140,7 @@ class Inbound:
         in_flight, spare = connection.in_flight, connection.spare
         longest = connection.limits.frame_bytes_max
         timed = self._timed = connection.quotas.timed or client.usage is not None
+        ledger = client.ledger
         self._is_near = False
         draining = connection.state == DRAINING
         if connection.state == THROTTLED:
@@ -171,6 +176,9 @@ class Inbound:
                     self._check_before_login(length)
                     break
                 decision = decided
+                if client.ledger is not ledger:
+                    ledger = client.ledger
+                    most -= LOOK_UP_FRAMES
             if decision is not FORWARD and not isinstance(decision, Forward):
                 # A query's own request must leave behind the requests before it.
                 if position > start:

@@ -1,17 +1,22 @@
-"""A connection gets few replies of Weir's own per turn, and none while it does not read them."""
+"""A connection gets few replies of Weir's own and few new client-ids per turn, and no reply while it does not
+read them.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
+import pytest
+
 from tests.proxy.playbook import Playbook
 from tests.proxy.rigs import Rig
 from tests.proxy.wire import new_connection
 from tests.wire.frames import padded, split, unknown_request
-from tests.wire.messages import ping, pong
+from tests.wire.messages import ping, pong, produce
 from weir.protocol.api import ApiKey
 from weir.proxy.connection.effects import TURN_FRAMES
-from weir.proxy.connection.inbound import REPLY_FRAMES
+from weir.proxy.connection.inbound import LOOK_UP_FRAMES, REPLY_FRAMES
+from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 
 MAX: Final = 40
 MANY: Final = 95
@@ -71,3 +76,14 @@ def test_no_replies_are_made_for_a_client_that_does_not_read_them() -> None:
         assert 0 < len(rig.connection.client_end.unsent) <= MAX * len(split(rig.take(rig.client))[0])
     finally:
         rig.close()
+
+
+@pytest.mark.parametrize("key", [QuotaKey.REQUEST_PERCENTAGE, QuotaKey.PRODUCER_BYTE_RATE])
+def test_a_turn_looks_up_few_new_client_ids(key: QuotaKey) -> None:
+    connection = new_connection(QuotaTable({(Entity(client_id=DEFAULT), key): 1e9}))
+    frames = [produce(number, 60, client_id=b"app-%02d" % number) for number in range(MANY)]
+    asked = bytearray(b"".join(frames))
+    connection.receive(connection.client_end, asked, memoryview(asked), len(asked), 7)
+    assert 0 < len(connection.in_flight) <= TURN_FRAMES // LOOK_UP_FRAMES
+    connection.clock.turn += 1
+    assert connection.takes_client(7), "the next turn goes on"
