@@ -27,6 +27,8 @@ T = TypeVar("T")
 
 PATIENCE_S: Final = 5.0
 """Timeout (s) for connecting to the admin endpoint, and for each part of its response."""
+CHANGE_S: Final = 30.0
+"""The same for a change: the store may take 20 s."""
 ANSWER_BYTES_MAX: Final = 8 << 20
 _ANY_HOST: Final = ("", "0.0.0.0", "::")
 """Values of a listener's host in the configuration that stand for all addresses of the machine."""
@@ -54,11 +56,11 @@ class EndpointAccess:
         except ConfigError as error:
             raise AdminError(str(error)) from None
 
-    def connection(self, address: Address) -> HTTPConnection:
+    def connection(self, address: Address, timeout_s: float) -> HTTPConnection:
         """Return a connection to this address, which is not open yet."""
         if self.tls is None:
-            return HTTPConnection(address.host, address.port, timeout=PATIENCE_S)
-        return HTTPSConnection(address.host, address.port, timeout=PATIENCE_S, context=self.tls)
+            return HTTPConnection(address.host, address.port, timeout=timeout_s)
+        return HTTPSConnection(address.host, address.port, timeout=timeout_s, context=self.tls)
 
 
 PLAIN: Final = EndpointAccess()
@@ -138,19 +140,28 @@ def settings_of(config_file: Path | None) -> Settings:
 
 
 def ask(
-    address: Address, path: str, query: Mapping[str, str], kind: type[T], access: EndpointAccess = PLAIN
+    address: Address,
+    path: str,
+    query: Mapping[str, str],
+    kind: type[T],
+    access: EndpointAccess = PLAIN,
+    body: bytes | None = None,
 ) -> T:
-    """Request a page of the admin endpoint; return its JSON, decoded as the type `kind`. Raises AdminError if
-    the endpoint cannot be reached, refuses access, or sends anything but such JSON.
+    """Request a page of the admin endpoint, with a `body` (JSON) by POST; return its JSON, decoded as the
+    type `kind`. Raises AdminError if the endpoint cannot be reached, refuses access, or sends anything but
+    such JSON.
     """
-    headers = access.headers()
-    connection = access.connection(address)
+    headers, patience_s = access.headers(), PATIENCE_S
+    if body is not None:
+        headers, patience_s = {**headers, "Content-Type": "application/json"}, CHANGE_S
+    connection = access.connection(address, patience_s)
+    method, text = "GET" if body is None else "POST", urlencode(query, errors="replace")
     try:
-        connection.request("GET", f"{path}?{urlencode(query, errors='replace')}", headers=headers)
+        connection.request(method, f"{path}?{text}", body, headers)
         answer = connection.getresponse()
-        status, body = answer.status, answer.read(ANSWER_BYTES_MAX)
+        status, answered = answer.status, answer.read(ANSWER_BYTES_MAX)
     except TimeoutError:
-        raise AdminError(f"no answer from {address} within {PATIENCE_S:g} s") from None
+        raise AdminError(f"no answer from {address} within {patience_s:g} s") from None
     except ConnectionResetError:
         raise AdminError(
             f"{address} closed the connection without an answer: is it a port for Kafka's clients, or does "
@@ -165,10 +176,13 @@ def ask(
         connection.close()
     if status == 401:
         raise AdminError(f"{address} needs the right token: name its file in --token-file")
+    if status != 200 and body is not None:
+        advice = " (here: --token-file)" if status == 403 else ""
+        raise AdminError(f"{address} refuses the change: {_detail(answered)}{advice}")
     if status != 200:
-        raise AdminError(f"{address} answers {path} with status {status}: {_detail(body)}")
+        raise AdminError(f"{address} answers {path} with status {status}: {_detail(answered)}")
     try:
-        return msgspec.json.decode(body, type=kind)
+        return msgspec.json.decode(answered, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise AdminError(f"{address} answers {path} as no Weir of this release does") from None
 

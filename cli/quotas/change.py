@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import click
 import msgspec
 
 from weir.cli.exits import NothingThereError
+from weir.cli.quotas.admin_source import store_options
 from weir.cli.quotas.entity import RATES_HELP, check_user, entity_options, parse_assignments, parse_key
 from weir.cli.quotas.show import (
     ENFORCED,
@@ -21,12 +22,11 @@ from weir.cli.quotas.show import (
     echo_json,
     show_changes,
 )
-from weir.cli.quotas.source import QuotaSource, json_option, source_options
+from weir.cli.quotas.source import QuotaSource, json_option
 from weir.quotas import Entity, QuotaFileError, QuotaKey, QuotaTable, render
-from weir.quotas.table.options import Options, Pacing, Scope
+from weir.quotas.table.options import DEFAULT_PACING, Options, Pacing, Scope
 from weir.quotas.table.quota_table import Quota
 
-DEFAULT_PACING: Final = "default"
 shadow_option = click.option(
     "--shadow", is_flag=True, help="Shadow entries: computed and counted, without delaying requests."
 )
@@ -72,12 +72,13 @@ Examples:
   weir quotas set --config weir.toml --default-user --default-client-id producer_byte_rate=500K
   weir quotas set --config weir.toml --client-id-prefix etl- --shadow consumer_byte_rate=10M --dry-run
   weir quotas set --quotas quotas.toml --user alice --pacing smooth --scope cluster producer_byte_rate=10M
+  weir quotas set --admin weir-1:9644 --token-file token --topic logs producer_byte_rate=20M
 
 {RATES_HELP}
 """,
 )
 @click.argument("values", nargs=-1, required=True, metavar="KEY=VALUE...")
-@source_options
+@store_options
 @entity_options
 @shadow_option
 @pacing_option
@@ -105,20 +106,11 @@ def set_(
     except (QuotaFileError, ValueError) as error:
         raise click.UsageError(clean(error)) from None
     table = source.load_for_change()
-    options = _options(table.options_of(entity, shadow=shadow), pacing, scope)
+    options = None
+    if pacing is not None or scope is not None:
+        options = table.options_of(entity, shadow=shadow).replaced(pacing, scope)
     outcome = change(source, table, wanted, shadow=shadow, dry_run=dry_run, options=options)
     _tell(source, outcome, as_json=as_json)
-
-
-def _options(before: Options, pacing: str | None, scope: str | None) -> Options | None:
-    """Return the options `before` of an entry, with the pacing and scope that the command line gives in place
-    of the old ones; None if the command line gives neither. Raises click.UsageError.
-    """
-    if pacing is None and scope is None:
-        return None
-    if pacing is not None:
-        before = before._replace(pacing=None if pacing == DEFAULT_PACING else Pacing(pacing))
-    return before if scope is None else before._replace(scope=Scope(scope))
 
 
 @click.command(
@@ -129,7 +121,7 @@ Examples:
 """
 )
 @click.argument("keys", nargs=-1, metavar="[KEY]...")
-@source_options
+@store_options
 @entity_options
 @shadow_option
 @dry_run_option

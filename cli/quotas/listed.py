@@ -6,10 +6,11 @@ import click
 import msgspec
 
 from weir.cli.exits import NothingThereError
+from weir.cli.quotas.admin_source import store_options
 from weir.cli.quotas.entity import entity_options
 from weir.cli.quotas.show import EntryJson, clean, echo_json, entries, show_table
 from weir.cli.quotas.show_replication import ReplicationJson, replication_json, show_replication
-from weir.cli.quotas.source import QuotaSource, json_option, source_options
+from weir.cli.quotas.source import QuotaSource, json_option
 from weir.quotas import Entity, QuotaTable
 
 
@@ -28,10 +29,11 @@ class Listed(msgspec.Struct, omit_defaults=True):
 Examples:
   weir quotas list --quotas quotas.toml
   weir quotas list --config weir.toml --json > quotas.json    # weir quotas import file reads it back
+  weir quotas list --admin weir-1:9644 --token-file token    # of a running Weir
   weir quotas list --config weir.toml --json | jq '.quotas[] | select(.mode == "shadow")'
 """,
 )
-@source_options
+@store_options
 @json_option
 def list_(source: QuotaSource, as_json: bool) -> None:
     """List every quota, and the replication throttles."""
@@ -45,7 +47,7 @@ Examples:
   weir quotas describe --quotas quotas.toml --user alice --default-client-id
 """
 )
-@source_options
+@store_options
 @entity_options
 @json_option
 def describe(source: QuotaSource, entity: Entity, as_json: bool) -> None:

@@ -25,7 +25,7 @@ from weir.proxy.control.stores.topic import TopicStore, topic_store
 from weir.proxy.files import QUOTAS_BYTES_MAX, read_text
 from weir.proxy.handlers.quota_api.quota_admin import ReplicationChanges
 from weir.quotas import QuotaFileError, QuotaTable
-from weir.quotas.table.options import PLAIN, Options
+from weir.quotas.table.options import Options
 from weir.quotas.table.quota_edit import edited
 from weir.quotas.table.quota_table import Quota
 
@@ -118,8 +118,8 @@ def open_source(quotas: Path | None, config_file: Path | None) -> QuotaSource:
         return FileSource(loaded.quota_file, loaded.settings)
 
 
-class _Configured:
-    """Base class of `FileSource` and `ClusterSource`: keeps the settings of the configuration, and prints
+class ConfiguredSource:
+    """Base class of sources: keeps the settings of the configuration, and prints
     warnings.
     """
 
@@ -132,7 +132,7 @@ class _Configured:
             click.echo("quota_mode is shadow: none of these is enforced, all are only counted", err=True)
 
 
-class FileSource(_Configured):
+class FileSource(ConfiguredSource):
     """A quota file that the commands read and edit directly; a running Weir rereads a changed file."""
 
     takes_effect: Final = "a running Weir follows it within two seconds"
@@ -191,7 +191,7 @@ class FileSource(_Configured):
         return "".join(unified_diff(was, becomes, self.name, self.name))
 
 
-class ClusterSource(_Configured):
+class ClusterSource(ConfiguredSource):
     """A store in the cluster: a topic, or the brokers themselves."""
 
     def __init__(self, loaded: config.Config) -> None:
@@ -234,18 +234,7 @@ class ClusterSource(_Configured):
         entries, pacing or scope.
         """
         with _one_line(), Progress(f"changing {self.name}"):
-            if isinstance(self._store, TopicStore):
-                trio.run(partial(self._store.alter, changes, shadow=shadow, options=options))
-            elif shadow:
-                raise CommandError(
-                    "brokers store no shadow entries: set quota_mode = shadow, or quota_store = file or topic"
-                )
-            elif options not in (None, PLAIN):
-                raise CommandError(
-                    "brokers store no pacing and no scope: set quota_pacing, or quota_store = file or topic"
-                )
-            else:
-                trio.run(self._store.alter, changes)
+            trio.run(partial(self._store.alter, changes, shadow=shadow, options=options))
 
     def alter_replication(self, changes: ReplicationChanges) -> None:
         """Change the replication throttles in the store. Raises CommandError if the store refuses."""

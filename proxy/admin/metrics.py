@@ -25,11 +25,11 @@ from weir.proxy.control.events.hub import Hub
 from weir.proxy.control.events.records import KINDS
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.sharing.sharing import UsageSharing
+from weir.proxy.control.stores.quota_manager import QuotaManager
 from weir.proxy.control.stores.store import RESULTS, StoreHealth
 from weir.proxy.control.supervisor import Task
 from weir.proxy.control.usage.tally import OF_USAGE, Kind, Loss, Tally
 from weir.proxy.counters import Counters
-from weir.proxy.handlers.quota_api.quota_admin import NoQuotaAdmin, QuotaAdmin
 from weir.proxy.net.latency import Histogram, Latencies
 from weir.proxy.net.reactor import TURN_BOUNDS_US, Turns
 from weir.proxy.net.tls.contexts import ContextOfFiles
@@ -62,8 +62,8 @@ class Sources:
     """Counts of events in their topic; None without an events topic."""
     sharing: UsageSharing | None = None
     """Sharing of quotas with other Weirs; None without it."""
-    quota_admin: QuotaAdmin = field(default_factory=NoQuotaAdmin)
-    """Object that alters quotas."""
+    quota_manager: QuotaManager | None = None
+    """Object that alters quotas; None if nothing can."""
     refused: Counter[str] = field(default_factory=Counter)
     """Number of refused requests to the admin endpoint, by reason (`refusals`)."""
 

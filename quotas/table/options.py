@@ -7,6 +7,9 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, NamedTuple
 
+DEFAULT_PACING: Final = "default"
+"""Text for the configured pacing."""
+
 
 class Pacing(Enum):
     """Kind of limiter of a byte rate."""
@@ -36,6 +39,13 @@ class Options(NamedTuple):
     pacing: Pacing | None = None
     """Kind of limiter of a byte rate (Kafka's or smooth); None for the configured default."""
     scope: Scope = Scope.BROKER
+
+    def replaced(self, pacing: str | None, scope: str | None) -> Options:
+        """Return options with another pacing (`kafka`, `smooth`, or `default`: the configured one) and scope
+        (`broker`, `cluster`); None keeps the present one.
+        """
+        its = self.pacing if pacing is None else None if pacing == DEFAULT_PACING else Pacing(pacing)
+        return self._replace(pacing=its, scope=self.scope if scope is None else Scope(scope))
 
     def __str__(self) -> str:
         """Return the options that the entry sets, as text such as `smooth, cluster`; the default scope is

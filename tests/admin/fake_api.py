@@ -53,6 +53,7 @@ from weir.proxy.control.snapshots.records import (
     Usage,
     WorkerRecord,
 )
+from weir.quotas.table.options import Pacing, Scope
 
 NOW_MS: Final = 1_795_435_200_000
 """Time of all records: 2026-11-23 12:00:00 UTC."""
@@ -258,12 +259,12 @@ QUOTAS: Final = (
     Quota(
         entity={"user": "alice", "client-id": "etl"},
         quotas={"producer_byte_rate": 1_000_000.0},
-        options=QuotaOptions(mode=None, pacing="smooth", scope=None),
+        options=QuotaOptions(mode="enforce", pacing=Pacing.SMOOTH, scope=Scope.BROKER),
     ),
     Quota(
         entity={"user": None},
         quotas={"producer_byte_rate": 2_000_000.0, "consumer_byte_rate": 5_000_000.0},
-        options=QuotaOptions(mode=None, pacing=None, scope=None),
+        options=QuotaOptions(mode="enforce", pacing=None, scope=Scope.BROKER),
     ),
 )
 STATUS: Final = Status(

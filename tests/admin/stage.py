@@ -183,7 +183,7 @@ async def _stage(reactor: Reactor, script: Script, quotas: Path | None, options:
             server.health.sources.append(Problems(server, None, time.time, time.monotonic).read)
             listening = trio.Event()
             clock = Clock(reactor)
-            sources = Sources(server, pool, registry, health, clock.now_ms, quota_admin=manager)
+            sources = Sources(server, pool, registry, health, clock.now_ms, quota_manager=manager)
             state = state_of(sources, Readiness(server, listening))
             rules = found.admin_access
             token = None if rules.token_file is None else Token(rules.token_file)

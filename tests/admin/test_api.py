@@ -231,10 +231,11 @@ def test_a_change_of_quotas_is_stored_in_the_file_and_in_the_audit_log(
 @pytest.mark.parametrize(
     ("change", "status", "detail"),
     [
-        ({"entity": {"user": "a", "ip": "::1"}, "ops": {"producer_byte_rate": 1}}, 422, "combination"),
-        ({"entity": {"user": "a"}, "ops": {"producer_byte_rate": 0.5}}, 422, "fractional"),
-        ({"entity": {"user": "a"}, "ops": {"producer_byte_rate": -1}}, 422, "greater than 0"),
-        ({"entity": {"ip": "x"}, "ops": {"connection_creation_rate": 1}}, 422, "not a valid IP"),
+        ({"entity": {"user": "a", "ip": "::1"}, "ops": {"producer_byte_rate": 1}}, 422, "stand alone"),
+        ({"entity": {"user": "a"}, "ops": {"producer_byte_rate": 0.5}}, 422, "whole number"),
+        ({"entity": {"user": "a"}, "ops": {"producer_byte_rate": -1}}, 422, "above 0"),
+        ({"entity": {"ip": "x"}, "ops": {"connection_creation_rate": 1}}, 422, "IPv4 or IPv6"),
+        ({"entity": {"topic": "t"}, "ops": {"request_percentage": 1}}, 422, "cannot be set for a topic"),
         ({"entity": {}, "ops": {"producer_byte_rate": 1}}, 400, "length >= 1"),
         ({"entity": {"user": "a"}, "ops": {"speed": 1}}, 400, "speed"),
         ({"entity": {"user": "a"}, "ops": {"producer_byte_rate": 1}, "more": 1}, 400, "more"),

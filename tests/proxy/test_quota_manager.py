@@ -28,6 +28,7 @@ from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from weir.quotas.connections import ConnectionQuotas
 from weir.quotas.replication.throttles import ReplicationThrottles
 from weir.quotas.table.limits import Limits
+from weir.quotas.table.options import Options, Pacing
 from weir.quotas.table.quota_entries import QuotaEntries
 
 PRODUCE: Final = QuotaKey.PRODUCER_BYTE_RATE
@@ -57,7 +58,7 @@ class Store:
             raise self.failure
         return self.table
 
-    async def alter(self, changes: Changes) -> QuotaTable:
+    async def alter(self, changes: Changes, **_entry: object) -> QuotaTable:
         await self.may_go.acquire()
         if self.failure is not None:
             raise self.failure
@@ -241,6 +242,9 @@ async def test_many_audit_log_lines_do_not_block_other_work(scene: Scene) -> Non
             scene.answers.append(None)
         assert len(audited([dict(line) for line in logged])) == 1000
         assert turns - before >= 10
+    shadow = QuotaAlteration({(ALICE, PRODUCE): None}, shadow=True, options=Options(Pacing.SMOOTH))
+    (line,) = shadow.changed(QuotaTable(shadow={(ALICE, PRODUCE): 7.0}))
+    assert (line["before"], line["mode"], line["options"]) == (7, "shadow", "smooth")
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ class FakeStore:
             raise self.error
         return self.table
 
-    async def alter(self, changes: Changes) -> QuotaTable:
+    async def alter(self, changes: Changes, **_entry: object) -> QuotaTable:
         self.table = self.table.altered(changes)
         return self.table
 

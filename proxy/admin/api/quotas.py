@@ -1,36 +1,53 @@
 """`/api/quotas`: the quota table, its changes, and their preview.
 
-Changes take the path of Kafka's AlterClientQuotas (KIP-546): the same checks, store and audit log.
+Changes are checked like entries of a quota file, because they can have all that an entry has. They take the
+path of Kafka's AlterClientQuotas (KIP-546) to the store and the audit log.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
+import msgspec
 import trio
 
-from weir.protocol.messages import AlterClientQuotasRequest
 from weir.proxy.admin.api.operation import Call, Operation
 from weir.proxy.admin.problems import ProblemError
 from weir.proxy.control.snapshots.filters import Filter
 from weir.proxy.control.snapshots.preview import read_preview
 from weir.proxy.control.snapshots.quotas import quota_of, read_quotas
-from weir.proxy.control.snapshots.records import ChangedQuota, Preview, QuotaChange, QuotaOps, Quotas
-from weir.proxy.handlers.quota_api.alterations import Alterations
+from weir.proxy.control.snapshots.records import (
+    ChangedQuota,
+    Preview,
+    Quota,
+    QuotaChange,
+    QuotaOps,
+    Quotas,
+)
+from weir.proxy.control.stores.alterations import QuotaAlteration
+from weir.proxy.control.stores.records import entity_of
 from weir.proxy.handlers.quota_api.quota_admin import Changes
-from weir.quotas import Entity, QuotaTable
+from weir.quotas import Entity, QuotaFileError, QuotaKey, QuotaTable, render
+from weir.quotas.table.names import canonical_ip
+from weir.quotas.table.quota_entry import least
 
 WHO: Final = "admin-token"
 """Name of the principal in the audit log of changes."""
 ANSWER_S: Final = 20.0
 """Maximum time (s) to wait for the store."""
-_Request = AlterClientQuotasRequest
+
+
+class QuotaFilter(Filter, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Parameters of the list of quotas."""
+
+    offset: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """Number of records to leave out at the start."""
 
 
 async def _quotas(call: Call) -> Quotas:
     state = call.state
-    table, query = state.sources.quota_registry.table, call.query_of(Filter)
-    quotas, hidden = await state.compute(lambda: read_quotas(table, query.q, query.limit))
+    table, query = state.sources.quota_registry.table, call.query_of(QuotaFilter)
+    quotas, hidden = await state.compute(lambda: read_quotas(table, query.q, query.limit, query.offset))
     settings = state.server.config.settings
     return Quotas(
         now_ms=state.snapshots.unix_ms(),
@@ -44,12 +61,20 @@ async def _quotas(call: Call) -> Quotas:
 async def _change(call: Call) -> ChangedQuota:
     change = call.body_of(QuotaChange)
     entity, changes = _checked(change)
+    registry, shadow, options = call.state.sources.quota_registry, change.mode == "shadow", None
+    if change.pacing is not None or change.scope is not None:
+        if entity.ip is not None:
+            raise ProblemError(422, "rates of connections have no pacing and no scope")
+        options = registry.table.options_of(entity, shadow=shadow).replaced(change.pacing, change.scope)
     if not change.dry_run:
-        await _store(call, changes)
-    table = call.state.sources.quota_registry.table
-    quota = await call.state.compute(
-        lambda: quota_of(table.altered(changes) if change.dry_run else table, entity)
-    )
+        await _store(call, QuotaAlteration(changes, shadow, options))
+    table = registry.table
+
+    def changed() -> Quota:
+        after = table.altered(changes, shadow=shadow, options=options) if change.dry_run else table
+        return quota_of(after, entity, shadow=shadow)
+
+    quota = await call.state.compute(changed)
     return ChangedQuota(quota=quota, dry_run=change.dry_run)
 
 
@@ -69,27 +94,24 @@ async def _preview(call: Call) -> Preview:
 
 
 def _checked(change: QuotaOps) -> tuple[Entity, Changes]:
-    """Return the entity and the changes of a request. Raises ProblemError, with Kafka's text, for quotas that
-    cannot exist.
-    """
-    names = change.entity.items()
-    ops = change.ops.items()
-    entry = _Request.EntryData(
-        entity=[_Request.EntityData(entity_type=kind, entity_name=name) for kind, name in names],
-        ops=[_Request.OpData(key=key, value=value or 0.0, remove=value is None) for key, value in ops],
-    )
-    found = Alterations()
-    found.read(entry)
-    ((_wire, refused),) = found.outcomes.values()
-    if refused is not None:
-        raise ProblemError(422, refused.text)
-    if not found.changes:  # it only removes quotas that the entity cannot have
-        raise ProblemError(422, "the entity cannot have these quotas")
-    return next(entity for entity, _key in found.changes), found.changes
+    """Return the entity and the changes of a request. Raises ProblemError for quotas that cannot exist."""
+    names: dict[str, str | None] = dict(change.entity.items())
+    try:
+        if (ip := names.get("ip")) is not None:
+            names["ip"] = canonical_ip(ip)
+        entity = entity_of(names)
+        changes = {(entity, QuotaKey(key)): value for key, value in change.ops.items()}
+        render(QuotaTable({quota: least(quota[1]) if new is None else new for quota, new in changes.items()}))
+    except (QuotaFileError, ValueError) as error:
+        raise ProblemError(422, str(error)) from None
+    return entity, changes
 
 
-async def _store(call: Call, changes: Changes) -> None:
+async def _store(call: Call, alteration: QuotaAlteration) -> None:
     """Store the changes and put them in force. Raises ProblemError if the store does not."""
+    manager = call.state.sources.quota_manager
+    if manager is None:
+        raise ProblemError(409, "quotas are not managed here")
     done = trio.Event()
     errors: list[str] = []
 
@@ -98,7 +120,7 @@ async def _store(call: Call, changes: Changes) -> None:
             errors.append(error)
         done.set()
 
-    call.state.sources.quota_admin.alter(changes, WHO, call.peer, note)
+    manager.alter_entries(alteration, WHO, call.peer, note)
     with trio.move_on_after(ANSWER_S):
         await done.wait()
     if not done.is_set():
@@ -108,7 +130,7 @@ async def _store(call: Call, changes: Changes) -> None:
 
 
 OPERATIONS = (
-    Operation("GET", "/api/quotas", "Quotas as configured", Quotas, _quotas, query=Filter),
+    Operation("GET", "/api/quotas", "Quotas as configured", Quotas, _quotas, query=QuotaFilter),
     Operation(
         "POST",
         "/api/quotas",

@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from weir.proxy.control.snapshots.names import shortened
 from weir.proxy.control.snapshots.records import Quota, QuotaOptions
-from weir.quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable
-from weir.quotas.table.entities import Name
-
-CLIENT_ID_PREFIX: Final = "client-id-prefix"
+from weir.proxy.control.stores.records import entity_names
+from weir.quotas import Entity, QuotaKey, QuotaTable
 
 
-def read_quotas(table: QuotaTable, q: str, limit: int) -> tuple[tuple[Quota, ...], int]:
-    """Return the first `limit` entries whose names contain `q`, and the number of the others. A table of
-    100,000 entries takes 160 ms: call this function in a thread.
+def read_quotas(table: QuotaTable, q: str, limit: int, offset: int = 0) -> tuple[tuple[Quota, ...], int]:
+    """Return `limit` entries whose names contain `q`, without the first `offset` of them, and the number of
+    those that follow. A table of 100,000 entries takes 160 ms: call this function in a thread.
     """
     found: list[Quota] = []
     number = 0
     for entity, values, shadow in _entries(table):
         if q.casefold() in str(entity).casefold():
             number += 1
-            if len(found) < limit:
+            if number > offset and len(found) < limit:
                 found.append(_quota(table, entity, values, shadow=shadow))
-    return tuple(found), number - len(found)
+    return tuple(found), max(number - offset - len(found), 0)
 
 
-def quota_of(table: QuotaTable, entity: Entity) -> Quota:
-    """Return the enforced quotas of an entity; without values if it has none."""
-    keys = {key: value for (its, key), value in table.values.items() if its == entity}
-    return _quota(table, entity, keys, shadow=False)
+def quota_of(table: QuotaTable, entity: Entity, *, shadow: bool) -> Quota:
+    """Return the enforced quotas of an entity, or its shadow quotas; without values if it has none."""
+    side = table.shadow if shadow else table.values
+    keys = {key: value for (its, key), value in side.items() if its == entity}
+    return _quota(table, entity, keys, shadow=shadow)
 
 
 def _entries(table: QuotaTable) -> Iterator[tuple[Entity, dict[QuotaKey, float], bool]]:
@@ -43,26 +41,11 @@ def _entries(table: QuotaTable) -> Iterator[tuple[Entity, dict[QuotaKey, float],
 def _quota(table: QuotaTable, entity: Entity, values: dict[QuotaKey, float], *, shadow: bool) -> Quota:
     options = table.options_of(entity, shadow=shadow)
     return Quota(
-        entity=_names(entity),
+        entity={kind: name and shortened(name) for kind, name in entity_names(entity).items()},
         quotas={key.value: value for key, value in values.items()},
         options=QuotaOptions(
             mode="shadow" if shadow else "enforce",
-            pacing=None if options.pacing is None else options.pacing.value,
-            scope=options.scope.value,
+            pacing=options.pacing,
+            scope=options.scope,
         ),
     )
-
-
-def _names(entity: Entity) -> dict[str, str | None]:
-    """Return the names of an entity by type, None for the default."""
-    prefix = entity.client_id.start if isinstance(entity.client_id, Prefix) else None
-    client_id = None if isinstance(entity.client_id, Prefix) else entity.client_id
-    parts: list[tuple[str, Name | None]] = [
-        ("user", entity.user),
-        ("client-id", client_id),
-        (CLIENT_ID_PREFIX, prefix),
-        ("ip", entity.ip),
-        ("topic", entity.topic),
-        ("group", entity.group),
-    ]
-    return {kind: None if name is DEFAULT else shortened(name) for kind, name in parts if name is not None}

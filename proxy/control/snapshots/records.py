@@ -11,6 +11,7 @@ from typing import Annotated, Final, Literal, TypeAlias, get_args
 
 import msgspec
 
+from weir.quotas.table.options import Pacing, Scope
 from weir.quotas.table.quota_kind import RateUnit  # a field's type: msgspec wants it at run time
 
 Where: TypeAlias = int | Literal["cluster"] | None
@@ -267,14 +268,12 @@ class Brokers(Record, frozen=True):
 
 
 class QuotaOptions(Record, frozen=True):
-    """Weir's own options of a quota entry; None where the default applies."""
+    """Weir's own options of a quota entry."""
 
-    mode: str | None
-    """`enforce` or `shadow`."""
-    pacing: str | None
-    """`kafka` or `smooth`."""
-    scope: str | None
-    """`broker` or `cluster`; `broker` is the default."""
+    mode: Literal["enforce", "shadow"]
+    pacing: Pacing | None
+    """None for the configured pacing."""
+    scope: Scope
 
 
 class Quota(Record, frozen=True):
@@ -298,12 +297,14 @@ class Quotas(Record, frozen=True):
     """True if `POST /api/quotas` can change quotas, with the token."""
 
 
-EntityType: TypeAlias = Literal["user", "client-id", "ip"]
+EntityType: TypeAlias = Literal["user", "client-id", "client-id-prefix", "ip", "topic", "group"]
 QuotaName: TypeAlias = Literal[
     "producer_byte_rate",
     "consumer_byte_rate",
     "request_percentage",
     "controller_mutation_rate",
+    "producer_byte_floor",
+    "consumer_byte_floor",
     "connection_creation_rate",
 ]
 _ENTITY: Final = msgspec.Meta(
@@ -323,6 +324,12 @@ class QuotaOps(Record, frozen=True, forbid_unknown_fields=True):
     """Names by entity type; null for the type's default entity."""
     ops: Annotated[dict[QuotaName, float | None], _OPS]
     """New values by Kafka's name of the quota; null removes the quota."""
+    mode: Literal["enforce", "shadow"] = "enforce"
+    """Entry of the entity that changes: the enforced one, or the one in shadow."""
+    pacing: Literal["kafka", "smooth", "default"] | None = None
+    """New pacing of the entry; null keeps its pacing."""
+    scope: Literal["broker", "cluster"] | None = None
+    """New scope of the entry; null keeps its scope."""
 
 
 class QuotaChange(QuotaOps, frozen=True, forbid_unknown_fields=True):

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from weir.proxy.control.stores.store import QuotaStore
     from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
     from weir.quotas import QuotaTable
+    from weir.quotas.table.options import Options
 
 audit = audit_logger("weir.audit")
 
@@ -52,9 +53,12 @@ class Alteration(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class QuotaAlteration:
-    """Changes of enforced quotas."""
+    """Changes of enforced entries, or of shadow entries."""
 
     changes: Changes
+    shadow: bool = False
+    options: Options | None = None
+    """New options of the altered entries; None if they keep theirs."""
 
     @property
     def event(self) -> str:
@@ -63,20 +67,26 @@ class QuotaAlteration:
 
     async def make(self, store: QuotaStore) -> QuotaTable:
         """Store the changes, and return all stored quotas. Raises StoreError."""
-        return await store.alter(self.changes)
+        return await store.alter(self.changes, shadow=self.shadow, options=self.options)
 
     def changed(self, before: QuotaTable) -> Iterator[Fields]:
-        """Yield the entity, the quota and both values of each change."""
-        values = before.values
+        """Yield the entity, the quota, and values and options of each change."""
+        values = before.shadow if self.shadow else before.values
         for (entity, key), value in self.changes.items():
-            was = values.get((entity, key))
-            if was != value:
-                yield {
-                    "entity": str(entity),
-                    "quota": key.value,
-                    "before": _shown(was),
-                    "after": _shown(value),
-                }
+            was, options = values.get((entity, key)), before.options_of(entity, shadow=self.shadow)
+            fields: dict[str, str | int | float | None] = {
+                "entity": str(entity),
+                "quota": key.value,
+                "before": _shown(was),
+                "after": _shown(value),
+            }
+            if self.shadow:
+                fields["mode"] = "shadow"
+            if self.options not in (None, options):
+                fields["options"] = str(self.options)
+            elif was == value:
+                continue
+            yield fields
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from weir.proxy.handlers.api_versions.api_versions import ranges
 from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
 from weir.quotas import QuotaTable
 from weir.quotas.table.imported import Skipped
+from weir.quotas.table.options import PLAIN, Options
 
 if TYPE_CHECKING:
     from weir.proxy.config.config import Config
@@ -120,10 +121,20 @@ class BrokerStore:
             self._followed = False
             await self._close()
 
-    async def alter(self, changes: Changes) -> QuotaTable:
+    async def alter(
+        self, changes: Changes, *, shadow: bool = False, options: Options | None = None
+    ) -> QuotaTable:
         """Have a broker store the changes. Ask for the quotas until the response contains the changes, and
-        return all quotas. Raises StoreError.
+        return all quotas. Raises StoreError, also for shadow entries and options, which brokers do not store.
         """
+        if shadow:
+            raise StoreError(
+                "brokers store no shadow entries: set quota_mode = shadow, or quota_store = file or topic"
+            )
+        if options not in (None, PLAIN):
+            raise StoreError(
+                "brokers store no pacing and no scope: set quota_pacing, or quota_store = file or topic"
+            )
         request = as_request(changes)
         return await self._in_turn(partial(self._alter, request, changes))
 

@@ -16,6 +16,7 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
@@ -85,9 +86,11 @@ class FileStore:
         async with self._turn:
             return await self._load()
 
-    async def alter(self, changes: Changes) -> QuotaTable:
+    async def alter(
+        self, changes: Changes, *, shadow: bool = False, options: Options | None = None
+    ) -> QuotaTable:
         """Make the changes in the file, in a thread; return all its quotas. Raises StoreError."""
-        return await self._rewrite(rewrite, changes)
+        return await self._rewrite(partial(rewrite, shadow=shadow, options=options), changes)
 
     async def alter_replication(self, changes: ReplicationChanges) -> QuotaTable:
         """Make the changes of replication throttles in the file, in a thread; return all its quotas. Raises

@@ -91,10 +91,16 @@ class QuotaManager:
         return self._admins.rejection(user, peer)
 
     def alter(self, changes: Changes, who: str, peer: str, done: Callable[[str | None], None]) -> None:
-        """Queue the changes to be stored and put in force. `done` is then called with None for success, or
-        with the error's text.
+        """Queue changes of enforced quotas to be stored and put in force. `done` is then called with None for
+        success, or with the error's text.
         """
-        self._soon(partial(self._enqueue, QuotaAlteration(changes), AlterationRequest(who, peer, done)))
+        self.alter_entries(QuotaAlteration(changes), who, peer, done)
+
+    def alter_entries(
+        self, alteration: QuotaAlteration, who: str, peer: str, done: Callable[[str | None], None]
+    ) -> None:
+        """Queue an alteration of enforced or shadow entries, like `alter`."""
+        self._soon(partial(self._enqueue, alteration, AlterationRequest(who, peer, done)))
 
     def alter_replication(
         self, changes: ReplicationChanges, who: str, peer: str, done: Callable[[str | None], None]

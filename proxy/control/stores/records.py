@@ -73,7 +73,7 @@ def write(slot: EntityMode, quotas: Mapping[QuotaKey, float], options: Options =
     """Return a record that sets all quotas and options of an entity and mode; without quotas, a record
     without a value, which removes them. Raises RecordError for a name that is not valid Unicode.
     """
-    key = {"entity": _parts(slot.entity), "mode": SHADOW if slot.shadow else ENFORCE}
+    key = {"entity": entity_names(slot.entity), "mode": SHADOW if slot.shadow else ENFORCE}
     value = _QuotaRecordValue(VERSION, {quota.value: rate for quota, rate in quotas.items()}, *options)
     try:
         return ProducerRecord(_ENCODER.encode(key), _ENCODER.encode(value) if quotas else None)
@@ -81,7 +81,8 @@ def write(slot: EntityMode, quotas: Mapping[QuotaKey, float], options: Options =
         raise RecordError(f"{str(slot.entity)!a} is not valid Unicode: rename it") from None
 
 
-def _parts(entity: Entity) -> dict[str, str | None]:
+def entity_names(entity: Entity) -> dict[str, str | None]:
+    """Return the names of an entity by type (`user`, `client-id`, …), None for the default."""
     client_id = entity.client_id
     if isinstance(client_id, Prefix):
         client_part: dict[str, Name | None] = {"client-id-prefix": client_id.start}
@@ -103,7 +104,7 @@ def read_key(key: bytes | None) -> EntityMode:
     """
     try:
         found = _KEY_DECODER.decode(key or b"")
-        entity = _entity(found.entity)
+        entity = entity_of(found.entity)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise RecordError(f"its key is none of Weir's: {error}") from None
     if found.mode not in (ENFORCE, SHADOW):
@@ -114,8 +115,10 @@ def read_key(key: bytes | None) -> EntityMode:
     return slot
 
 
-def _entity(parts: dict[str, str | None]) -> Entity:
-    """Return the entity with these names, by entity type. Raises ValueError if there is no such entity."""
+def entity_of(parts: Mapping[str, str | None]) -> Entity:
+    """Return the entity with these names by type, the inverse of `entity_names`. Raises
+    ValueError if there is no such entity.
+    """
     unknown = parts.keys() - {"user", "client-id", "client-id-prefix", "ip", "topic", "group"}
     if unknown or {"client-id", "client-id-prefix"} <= parts.keys():
         raise ValueError(f"an entity of {', '.join(sorted(parts))[:60]!r}")

@@ -70,9 +70,11 @@ class LastKnown:
         """Return the quotas in the store. Raises StoreError."""
         return await self._store.load()
 
-    async def alter(self, changes: Changes) -> QuotaTable:
+    async def alter(
+        self, changes: Changes, *, shadow: bool = False, options: Options | None = None
+    ) -> QuotaTable:
         """Make the changes in the store, and return all its quotas. Raises StoreError."""
-        return await self._store.alter(changes)
+        return await self._store.alter(changes, shadow=shadow, options=options)
 
     async def alter_replication(self, changes: ReplicationChanges) -> QuotaTable:
         """Make the changes of replication throttles in the store, and return all its quotas. Raises

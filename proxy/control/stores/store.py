@@ -13,6 +13,7 @@ import structlog
 from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
 from weir.proxy.outage import Outage
 from weir.quotas import QuotaTable
+from weir.quotas.table.options import Options
 
 log = structlog.get_logger("weir.quotas")
 
@@ -48,8 +49,14 @@ class QuotaStore(Protocol):
     async def load(self) -> QuotaTable:
         """Return all stored quotas. Raises StoreError."""
 
-    async def alter(self, changes: Changes) -> QuotaTable:
-        """Store the changes durably, and return all stored quotas. Raises StoreError."""
+    async def alter(
+        self, changes: Changes, *, shadow: bool = False, options: Options | None = None
+    ) -> QuotaTable:
+        """Store the changes durably, and return all stored quotas. Raises StoreError.
+
+        The changes apply to enforced entries, or with `shadow` to shadow entries. The altered entries get
+        `options` (pacing, scope), or keep theirs if `options` is None.
+        """
 
     async def alter_replication(self, changes: ReplicationChanges) -> QuotaTable:
         """Store the changed replication throttles durably, and return all stored quotas. Raises

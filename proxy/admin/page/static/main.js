@@ -273,13 +273,13 @@ function actions(record) {
   const found = [];
   const text = record.client_id ?? record.user ?? record.ip;
   if (record.sentence && text) found.push(h("button", { type: "button", click: () => look("connections", text) }, "Its connections"));
-  if (record.entity) found.push(h("button", { type: "button", click: () => change(record.entity, ...Object.entries(record.quotas)[0] ?? []) }, "Change …"));
-  else if (record.quota) found.push(h("button", { type: "button", click: () => change(names(record), record.quota, record.limit) }, "Change its quota …"));
+  if (record.entity) found.push(h("button", { type: "button", click: () => change(record.entity, ...Object.entries(record.quotas)[0], record.options.mode) }, "Change …"));
+  else if (record.quota) found.push(h("button", { type: "button", click: () => change(names(record), record.quota, record.limit, record.shadow ? "shadow" : "enforce") }, "Change its quota …"));
   return found;
 }
 
 function names(record) {
-  const types = { user: record.user, "client-id": record.client_id, ip: record.ip };
+  const types = { user: record.user, "client-id": record.client_id, "client-id-prefix": record.client_id_prefix, ip: record.ip, topic: record.topic, group: record.group };
   return Object.fromEntries(Object.entries(types).filter(([, its]) => its !== null && its !== undefined));
 }
 
@@ -289,11 +289,11 @@ function look(tab, text) {
   choose(tab);
 }
 
-function change(entity, key, value) {
+function change(entity, key, value, mode) {
   $("detail").close();
   $("search").value = "";
   choose("quotas");
-  form.begin(entity, key, value);
+  form.begin(entity, key, value, mode);
   $("change").scrollIntoView({ block: "nearest" });
 }
 

@@ -6,8 +6,10 @@ import { duration, parsed, rate, share } from "./format.js";
 import { unitOf } from "./lists.js";
 import { spark } from "./spark.js";
 
-const TYPES = ["user", "client-id", "client-id-prefix", "ip"];
-const QUOTAS = ["producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate", "connection_creation_rate"];
+const TYPES = ["user", "client-id", "client-id-prefix", "ip", "topic", "group"];
+const WITH_DEFAULT = ["user", "client-id", "ip"];
+const QUOTAS = ["producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate", "producer_byte_floor", "consumer_byte_floor", "connection_creation_rate"];
+const OPTIONS = { mode: ["enforce", "shadow"], scope: ["broker", "cluster"], pacing: ["default", "kafka", "smooth"] };
 const CHOICES = { "": "any", default: "default", named: "named" };
 const READ_ONLY = "Weir cannot change quotas here: it needs a store, and admin_token_file. The preview works.";
 let previewed = null;
@@ -18,12 +20,16 @@ const field = (type, part) => $(`${part}-${type}`);
 export function setUp(refused, applied) {
   for (const type of TYPES) {
     const choice = h("select", { id: `choice-${type}`, "aria-label": `${type}: which`, change: () => follow(type) },
-      ...Object.entries(CHOICES).filter(([value]) => value !== "default" || type !== "client-id-prefix").map(([value, text]) => h("option", { value }, text)));
+      ...Object.entries(CHOICES).filter(([value]) => value !== "default" || WITH_DEFAULT.includes(type)).map(([value, text]) => h("option", { value }, text)));
     const input = h("input", { id: `name-${type}`, "aria-label": `${type}: name`, autocomplete: "off", spellcheck: "false",
       input: () => { choice.value = input.value ? "named" : ""; } });
     $("names").append(h("div", { class: "entity" }, h("span", {}, type), choice, input));
   }
   $("quota-key").append(...QUOTAS.map((key) => h("option", {}, key)));
+  for (const [option, values] of Object.entries(OPTIONS)) {
+    const kept = option === "mode" ? [] : [h("option", { value: "" }, "as it is")];
+    $(`quota-${option}`).append(...kept, ...values.map((value) => h("option", {}, value)));
+  }
   $("change").addEventListener("input", edited);
   $("change").addEventListener("submit", (event) => { event.preventDefault(); preview(refused); });
   $("apply").addEventListener("click", () => apply(refused, applied));
@@ -34,8 +40,8 @@ function follow(type) {
   else field(type, "name").focus();
 }
 
-// entity: names by type, null for the default entity.
-export function begin(entity, key, value) {
+// entity: names by type, null for the default entity. mode: of the entry, which keeps its other options.
+export function begin(entity, key, value, mode) {
   for (const type of TYPES) {
     const its = entity[type];
     field(type, "choice").value = its === undefined ? "" : its === null ? "default" : "named";
@@ -43,6 +49,7 @@ export function begin(entity, key, value) {
   }
   if (QUOTAS.includes(key)) $("quota-key").value = key;
   $("quota-value").value = value ?? "";
+  for (const option of Object.keys(OPTIONS)) $(`quota-${option}`).value = option === "mode" ? mode : "";
   edited();
   $("quota-value").focus();
 }
@@ -70,11 +77,12 @@ function request() {
     if (choice === "default") entity[type] = null;
     if (choice === "named") entity[type] = field(type, "name").value;
   }
-  if (!Object.keys(entity).length) throw new Error("Choose a user, a client-id or an IP address.");
+  if (!Object.keys(entity).length) throw new Error("Choose whom the quota is for: a user, a client-id, an IP address, a topic or a group.");
   const text = $("quota-value").value.trim();
   const value = text ? parsed(text) : null;
   if (Number.isNaN(value)) throw new Error(`“${text}” is no number. Examples: 1500000, 1.5 MB, 2 MiB.`);
-  return { entity, ops: { [$("quota-key").value]: value } };
+  const options = Object.keys(OPTIONS).map((option) => [option, $(`quota-${option}`).value]).filter(([, chosen]) => chosen);
+  return { entity, ops: { [$("quota-key").value]: value }, ...Object.fromEntries(options) };
 }
 
 async function preview(refused) {

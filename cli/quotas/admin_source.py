@@ -1,0 +1,157 @@
+"""The quotas of a running Weir, read and changed through its admin endpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import wraps
+from pathlib import Path
+from typing import Final
+
+import click
+import msgspec
+from click.core import ParameterSource
+
+from weir.cli.admin_endpoint import (
+    AdminError,
+    EndpointAccess,
+    access_of,
+    access_options,
+    ask,
+    needed_address,
+    settings_of,
+)
+from weir.cli.exits import CommandError
+from weir.cli.progress import Progress
+from weir.cli.quotas.show import clean
+from weir.cli.quotas.source import (
+    ConfiguredSource,
+    F,
+    QuotaSource,
+    config_option,
+    open_source,
+    quotas_option,
+)
+from weir.proxy.addresses import Address
+from weir.proxy.config.settings import Settings
+from weir.proxy.control.snapshots.filters import LIMIT_MAX
+from weir.proxy.control.snapshots.records import ChangedQuota, Quotas
+from weir.proxy.control.stores.records import entity_names, entity_of
+from weir.proxy.handlers.quota_api.quota_admin import ReplicationChanges
+from weir.quotas import Entity, QuotaKey, QuotaTable
+from weir.quotas.table.options import DEFAULT_PACING, Options
+from weir.quotas.table.quota_table import Quota
+
+PATH: Final = "/api/quotas"
+_admin_option: Final = click.option(
+    "--admin",
+    metavar="HOST:PORT",
+    help="The admin endpoint of a running Weir, which reads and changes the quotas; changes need its token.",
+)
+
+
+def store_options(command: F) -> F:
+    """Return the command with the options that name a store, or a running Weir; it gets the `QuotaSource` as
+    `source`.
+    """
+
+    @wraps(command)
+    def with_source(
+        *,
+        quotas: Path | None,
+        config_file: Path | None,
+        admin: str | None,
+        token_file: Path | None,
+        ca: Path | None,
+        **others: object,
+    ) -> object:
+        source: QuotaSource
+        if admin is None:
+            source = open_source(quotas, config_file)
+        else:
+            given = click.get_current_context().get_parameter_source("quotas")
+            if given is ParameterSource.COMMANDLINE:
+                raise click.UsageError("either --quotas or --admin")
+            settings = settings_of(config_file)
+            address = needed_address(admin, settings)
+            source = AdminSource(address, access_of(token_file, ca, settings), settings)
+        return command(source=source, **others)
+
+    options: Callable[..., object] = _admin_option(access_options(with_source))
+    return quotas_option(config_option(options))  # type: ignore[return-value]  # with other parameters
+
+
+class AdminSource(ConfiguredSource):
+    """A running Weir: it stores the changes, and puts them in force before it answers."""
+
+    takes_effect: Final = "the changes are in force"
+
+    def __init__(self, address: Address, access: EndpointAccess, settings: Settings) -> None:
+        super().__init__(settings)
+        self._address = address
+        self._access = access
+
+    @property
+    def name(self) -> str:
+        """Address of the Weir, as messages show it."""
+        return f"Weir at {self._address}"
+
+    def load(self) -> QuotaTable:
+        """Return all quotas in force, without replication throttles. Raises CommandError."""
+        sides: dict[str, tuple[dict[Quota, float], dict[Quota, Options]]] = {
+            "enforce": ({}, {}),
+            "shadow": ({}, {}),
+        }
+        offset, hidden = 0, 1
+        try:
+            with Progress(f"asking {self.name}"):
+                while hidden:
+                    query = {"limit": str(LIMIT_MAX), "offset": str(offset)}
+                    page = ask(self._address, PATH, query, Quotas, self._access)
+                    for each in page.quotas:
+                        values, options = sides[each.options.mode]
+                        its = {
+                            (entity_of(each.entity), QuotaKey(key)): rate for key, rate in each.quotas.items()
+                        }
+                        values |= its
+                        options |= dict.fromkeys(its, Options(each.options.pacing, each.options.scope))
+                    offset, hidden = offset + len(page.quotas), page.hidden
+        except (AdminError, ValueError) as error:
+            raise CommandError(clean(error)) from None
+        (values, options), (shadow, shadow_options) = sides.values()
+        return QuotaTable(values, shadow, options, shadow_options)
+
+    def load_for_change(self) -> QuotaTable:
+        """Return all quotas in force. Raises CommandError."""
+        return self.load()
+
+    def alter(
+        self, changes: Mapping[Quota, float | None], *, shadow: bool, options: Options | None = None
+    ) -> None:
+        """Have the Weir make the changes, those of one entity at a time. Raises CommandError."""
+        by_entity: dict[Entity, dict[str, float | None]] = {}
+        for (entity, key), value in changes.items():
+            by_entity.setdefault(entity, {})[key.value] = value
+        for entity, ops in by_entity.items():
+            body: dict[str, object] = {"entity": entity_names(entity), "ops": ops}
+            if shadow:
+                body["mode"] = "shadow"
+            if options is not None and entity.ip is None:
+                pacing = DEFAULT_PACING if options.pacing is None else options.pacing.value
+                body |= {"pacing": pacing, "scope": options.scope.value}
+            try:
+                with Progress(f"changing {self.name}"):
+                    ask(self._address, PATH, {}, ChangedQuota, self._access, msgspec.json.encode(body))
+            except AdminError as error:
+                raise CommandError(clean(error)) from None
+
+    def alter_replication(self, changes: ReplicationChanges) -> None:
+        """Refuse the changes, because the admin endpoint has none of replication throttles."""
+        del changes
+        raise CommandError("the admin endpoint changes no replication throttles")
+
+    def diff(
+        self, changes: Mapping[Quota, float | None], *, shadow: bool, options: Options | None = None
+    ) -> str:
+        """Return the empty string, because there is no text that could be compared."""
+        del changes, shadow, options
+        return ""
