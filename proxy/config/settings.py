@@ -63,7 +63,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         str, _key("Quota file (TOML), reloaded when it changes; in a configuration file, relative to it.")
     ] = ""
     advertised_host: Annotated[
-        str, _key("The host that clients are told for every broker; empty: the address they connected to.")
+        str, _key("Host of every broker in responses; empty: the address that the client reached.")
     ] = ""
     broker_ports: Annotated[
         str,
@@ -72,7 +72,9 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
             "empty: 100 ports after listen."
         ),
     ] = ""
-    first_node_id: Annotated[int, AT_LEAST_0, _key("The smallest node id of the cluster.")] = 0
+    first_node_id: Annotated[
+        int, AT_LEAST_0, _key("The smallest node id of the cluster; 0: derived if the ids do not fit.")
+    ] = 0
     admin: Annotated[str, _key("HOST:PORT of the admin endpoint (metrics, health, API); empty: off.")] = ""
     admin_token_file: Annotated[
         str,
@@ -163,11 +165,11 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     ] = "enforce"
     quota_pacing: Annotated[
         Literal["kafka", "smooth"],
-        _key("How byte rates are held whose quota entry has no pacing: as brokers do, or evenly."),
+        _key("Pacing of byte rates whose entry has none. kafka: bursts, as brokers; smooth: even rates."),
     ] = "kafka"
     empty_client_id: Annotated[
         Literal["unlimited", "default"],
-        _key("Whether default client-id quotas apply to clients without a client-id; unlimited as in Kafka."),
+        _key("Clients without a client-id. unlimited: as in Kafka; default: default client-id quotas apply."),
     ] = "unlimited"
     sasl_oauthbearer_sub_claim_name: Annotated[
         str, _key("The claim of an OAUTHBEARER token that is the principal's name.")
@@ -180,7 +182,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     ] = "ANONYMOUS"  # noqa: S105  # a name
     unreadable_principal: Annotated[
         str,
-        _key("The principal's name of sessions whose accepted token shows none; empty: they are closed."),
+        _key("The principal's name if a token shows none to Weir; empty: such connections are closed."),
     ] = "ANONYMOUS"
     super_users: Annotated[
         str,
@@ -196,7 +198,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     ] = ""
     replication_throttles: Annotated[
         Literal["weir", "brokers"],
-        _key("Who keeps the replication throttles that Kafka's tools set."),
+        _key("Where replication throttles are that Kafka's tools set: Weir's quota store, or the brokers."),
     ] = "weir"
     replication_quota_window_num: Annotated[
         int,
@@ -288,9 +290,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     first_request_hold_ms_max: Annotated[
         int,
         WAIT_MS,
-        _key(
-            "Longest time in ms that a connection's first request waits for throttles of other connections."
-        ),
+        _key("Longest time in ms that a connection's first request waits for others' throttles; 0: none."),
     ] = 5000
     connect_timeout_s: Annotated[float, ABOVE_0, _key("Seconds to connect to a broker.")] = 10.0
     drain_timeout_s: Annotated[

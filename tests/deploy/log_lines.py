@@ -1,4 +1,4 @@
-"""Log lines: the table in docs/reference/configuration.md, and the calls in `proxy/` that write them."""
+"""Log lines: the table in docs/reference/log-lines.md, and the calls in `proxy/` that write them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from weir.proxy.close_reasons import CloseReason
 from weir.proxy.config.settings import Settings
 
 ROOT: Final = Path(__file__).parents[2]
-PAGE: Final = (ROOT / "docs" / "reference" / "configuration.md").read_text("utf-8")
+PAGE: Final = (ROOT / "docs" / "reference" / "log-lines.md").read_text("utf-8")
 VALUES: Final = frozenset({"brokers", "died", "replaced", "stuck", "zookeeper"})
 """Words in backquotes that are values of fields, if `is`, `or`, a comma or a bracket is before them."""
 _KNOWN: Final = frozenset(Settings.__struct_fields__) | {each.value for each in CloseReason}

@@ -1,4 +1,7 @@
-"""docs/reference/configuration.md has every key; examples in docs and deploy have no other keys."""
+"""docs/reference/configuration.md has every key; examples in docs and deploy have no other keys.
+
+`python -m tests.deploy.test_configuration_page` writes its tables, from the help of the options.
+"""
 
 from __future__ import annotations
 
@@ -9,38 +12,30 @@ from typing import Final
 
 import msgspec
 
+from weir.cli.settings.options import description_of
 from weir.cli.settings.sections import SECTIONS
 from weir.proxy.config.settings import Settings
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "reference" / "configuration.md").read_text("utf-8")
+PAGE: Final = ROOT / "docs" / "reference" / "configuration.md"
+_TABLE: Final = re.compile(r"(?<=<!-- settings: )([^\n]+) -->\n.*?(?=<!-- end of settings -->)", re.DOTALL)
 
 
-def test_the_configuration_page_has_one_row_for_each_key() -> None:
-    keys = {field.name for field in msgspec.structs.fields(Settings)}
-    page = PAGE[: PAGE.index("## The quota file")]
-    assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == keys
+def table(match: re.Match[str]) -> str:
+    keys = {field.name: field for field in msgspec.structs.fields(Settings)}
+    lines = [f"{match[1]} -->", "| key | default | meaning |", "| --- | --- | --- |"]
+    for key in SECTIONS[match[1]]:
+        if key in keys:
+            default = msgspec.to_builtins(keys[key].default)
+            shown = str(default).lower() if isinstance(default, bool) else str(default).removesuffix(".0")
+            lines.append(f"| `{key}` | {shown and f'`{shown}`'} | {description_of(keys[key])} |")
+    return "\n".join(lines) + "\n"
 
 
-def test_the_configuration_page_lists_keys_under_the_headings_of_the_help() -> None:
-    keys = {field.name for field in msgspec.structs.fields(Settings)}
-    listed = {
-        part.partition("\n")[0]: set(re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE))
-        for part in PAGE[: PAGE.index("## The quota file")].split("\n### ")[1:]
-    }
-    assert listed == {heading: set(names) & keys for heading, names in SECTIONS.items()}
-
-
-def test_the_configuration_page_names_the_defaults() -> None:
-    defaults = {field.name: field.default for field in msgspec.structs.fields(Settings)}
-    rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \|", PAGE[: PAGE.index("## The quota file")], re.MULTILINE)
-    for key, told in rows:
-        default = defaults[key]
-        if default == "":
-            assert told.startswith(("(", "the 100 ports")), key
-        else:
-            shown = str(default).lower() if isinstance(default, bool) else str(default)
-            assert told.strip("`").split(" (")[0] in {shown, shown.removesuffix(".0")}, key
+def test_the_configuration_page_has_the_keys_under_the_headings_of_the_help() -> None:
+    page = PAGE.read_text("utf-8")
+    assert _TABLE.sub(table, page) == page
+    assert [match[1] for match in _TABLE.finditer(page)] == list(SECTIONS)
 
 
 OTHER_FILES: Final = frozenset({"quota", "replication", "apis", "currency"})
@@ -66,3 +61,7 @@ def test_keys_in_comments_of_the_shipped_configuration_are_accepted() -> None:
     uncommented, count = re.subn(r"^# (\w+ = )", r"\1", shipped, flags=re.MULTILINE)
     assert count >= 7
     msgspec.convert(tomllib.loads(uncommented), Settings)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(_TABLE.sub(table, PAGE.read_text("utf-8")), "utf-8")

@@ -1,4 +1,4 @@
-"""Log lines are strict JSON, and are what docs/reference/configuration.md documents."""
+"""Log lines are strict JSON, and are what docs/reference/log-lines.md documents."""
 
 from __future__ import annotations
 
