@@ -267,6 +267,9 @@ class DataPlane:
 
     async def drain(self) -> None:
         """Wait until all requests in flight are answered, for at most `drain_timeout_s`."""
+        # No client is told to bootstrap again (KIP-1102): it would send its requests in flight again, and
+        # librdkafka without idempotence then stores their records twice. Told, a client is idle for half a
+        # second less at most (2026-11-27, Java 4.2.0, librdkafka 2.16).
         timeout_s = self.config.settings.drain_timeout_s
         self._token = trio.lowlevel.current_trio_token()
         for relay in list(self.relays):
