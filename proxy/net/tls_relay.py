@@ -4,6 +4,9 @@ A poll reports bytes in the kernel. Bytes that the TLS library has decrypted alr
 record that was read in part, because of a throttle or a full buffer) would wait until the peer sends more. So
 after each event of such a relay, it checks for waiting bytes, and reads them in the reactor's next turn.
 Plain relays have no such code.
+
+OpenSSL reads each record of 16 KB with two system calls. A `MemoryBIO` fed by large reads takes 20 % less CPU
+for receiving, and nothing less for sending (2026-11-21), but encrypted bytes would have to be kept until sent.
 """
 
 from __future__ import annotations
