@@ -6,7 +6,8 @@ after each event of such a relay, it checks for waiting bytes, and reads them in
 Plain relays have no such code.
 
 OpenSSL reads each record of 16 KB with two system calls. A `MemoryBIO` fed by large reads takes 20 % less CPU
-for receiving, and nothing less for sending (2026-11-21), but encrypted bytes would have to be kept until sent.
+for receiving, and as much for sending (2026-11-21). But encrypted bytes would have to be kept until they are
+sent.
 """
 
 from __future__ import annotations
