@@ -78,11 +78,11 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     admin: Annotated[str, _key("HOST:PORT of the admin endpoint (metrics, health, API); empty: off.")] = ""
     admin_token_file: Annotated[
         str,
-        _key("File with the token of the admin endpoint, at least 16 characters. Reloaded when it changes."),
+        _key("File with the token of the admin endpoint, at least 16 characters; reloaded."),
     ] = ""
     admin_tls_cert: Annotated[
         str,
-        _key("Certificate chain (PEM) of the admin endpoint, which enables TLS. Reloaded when it changes."),
+        _key("Certificate chain (PEM) of the admin endpoint, which enables TLS; reloaded."),
     ] = ""
     admin_tls_key: Annotated[
         str, _key("Private key (PEM) of admin_tls_cert; empty: it is in the same file.")
@@ -96,10 +96,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     ] = ""
     state_dir: Annotated[
         str,
-        _key(
-            "Directory of files for the next start: brokers' addresses, last known quotas, what clients have "
-            "used; empty: systemd's state directory, if any."
-        ),
+        _key("Directory of files for the next start (brokers, quotas, usage); empty: systemd's, if any."),
     ] = ""
     takeover_socket: Annotated[
         str,
@@ -134,8 +131,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     auto_creation: Annotated[
         Literal["permissive", "strict"],
         _key(
-            "Automatic topic creation over the mutation quota: strict removes the permission to create from "
-            "Metadata requests, permissive charges and mutes."
+            "Automatic topic creation over the mutation quota. strict: forbid; permissive: charge and mute."
         ),
     ] = "strict"
     uplift: Annotated[
@@ -151,10 +147,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     ] = ""
     quota_store: Annotated[
         Literal["file", "topic", "broker"],
-        _key(
-            "The quota store. file: the quota file; topic: a compacted topic of the cluster; "
-            "broker: the brokers' own quotas."
-        ),
+        _key("Where quotas are. file: the quota file; topic: a compacted topic; broker: the brokers' own."),
     ] = "file"
     quota_topic: Annotated[str, _key("The topic of quota_store = topic; created if missing.")] = (
         "__weir_quotas"
@@ -214,7 +207,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     ] = ""
     tls_cert: Annotated[
         str,
-        _key("Certificate chain (PEM) of the listeners, which enables TLS. Reloaded when it changes."),
+        _key("Certificate chain (PEM) of the listeners, which enables TLS; reloaded."),
     ] = ""
     tls_key: Annotated[str, _key("Private key (PEM) of tls_cert; empty: it is in the same file.")] = ""
     tls_client_auth: Annotated[
@@ -277,7 +270,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     buffered_bytes_max: Annotated[
         int,
         ABOVE_0,
-        _key("Bytes that all connections together may have read and not passed on; above, none reads more."),
+        _key("Bytes read and not passed on, of all connections; above, none reads more."),
     ] = 512 * 1024 * 1024
     in_flight_max: Annotated[
         int, ABOVE_0, _key("Unanswered requests per connection; more wait in its socket.")
@@ -340,7 +333,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     usage_queue_records: Annotated[
         int,
         AT_LEAST_1,
-        _key("Largest number of records waiting for the disk or the cluster; more are dropped and counted."),
+        _key("Records that may wait for the disk or the cluster; more are dropped and counted."),
     ] = 100_000
     usage_entities_max: Annotated[
         int,
@@ -359,7 +352,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     usage_share_topic: Annotated[
         str,
         _key(
-            "Topic over which several Weirs share quotas; created if missing. Empty: quotas are not shared."
+            "Topic over which several Weirs share quotas, created if missing; empty: quotas are not shared."
         ),
     ] = ""
     share_usage: Annotated[
@@ -382,7 +375,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     workers: Annotated[
         int,
         msgspec.Meta(ge=0, le=1024),
-        _key("Processes that move bytes for clients of any broker, under a supervisor; auto: one per core."),
+        _key("Processes that move bytes for clients, under a supervisor; auto: one per core."),
     ] = 1
     log_level: Annotated[Literal["debug", "info", "warning", "error"], _key("Lowest level to log.")] = "info"
     log_format: Annotated[
