@@ -53,6 +53,8 @@ from weir.proxy.server.takeover.giver import Estate, Giver
 from weir.proxy.workers.pool import Pool, number_of_cores
 from weir.quotas import QuotaTable
 from weir.quotas.handover import UsedUnits
+from weir.quotas.table.ends import in_force_at
+from weir.quotas.table.times import now_utc
 
 log = structlog.get_logger("weir")
 
@@ -65,7 +67,7 @@ def run(config: Config, load: Callable[[], Config] | None = None) -> None:
     recorded, events = recording(config), events_topic(config)
     state = state_directory(config.settings, os.environ)
     chosen = choose(config, state)
-    registry = quota_registry(config, chosen.table)
+    registry = quota_registry(config, in_force_at(chosen.table, now_utc()))
     sockets.allow_all_descriptors()
     try:
         trio.run(_main, config, registry, chosen, state, recorded, events, load or (lambda: config))

@@ -38,8 +38,9 @@ from weir.proxy.control.snapshots.records import ChangedQuota, Quotas
 from weir.proxy.control.stores.records import entity_names, entity_of
 from weir.proxy.handlers.quota_api.quota_admin import ReplicationChanges
 from weir.quotas import Entity, QuotaKey, QuotaTable
-from weir.quotas.table.options import DEFAULT_PACING, Options
+from weir.quotas.table.options import DEFAULT_PACING, NEVER, Options
 from weir.quotas.table.quota_table import Quota
+from weir.quotas.table.times import read_time, written_time
 
 PATH: Final = "/api/quotas"
 _admin_option: Final = click.option(
@@ -113,7 +114,8 @@ class AdminSource(ConfiguredSource):
                             (entity_of(each.entity), QuotaKey(key)): rate for key, rate in each.quotas.items()
                         }
                         values |= its
-                        options |= dict.fromkeys(its, Options(each.options.pacing, each.options.scope))
+                        until = None if each.options.until is None else read_time(each.options.until)
+                        options |= dict.fromkeys(its, Options(each.options.pacing, each.options.scope, until))
                     offset, hidden = offset + len(page.quotas), page.hidden
         except (AdminError, ValueError) as error:
             raise CommandError(clean(error)) from None
@@ -135,6 +137,8 @@ class AdminSource(ConfiguredSource):
             body: dict[str, object] = {"entity": entity_names(entity), "ops": ops}
             if shadow:
                 body["mode"] = "shadow"
+            if options is not None:
+                body["until"] = NEVER if options.until is None else written_time(options.until)
             if options is not None and entity.ip is None:
                 pacing = DEFAULT_PACING if options.pacing is None else options.pacing.value
                 body |= {"pacing": pacing, "scope": options.scope.value}

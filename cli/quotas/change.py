@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 import click
@@ -24,8 +25,10 @@ from weir.cli.quotas.show import (
 )
 from weir.cli.quotas.source import QuotaSource, json_option
 from weir.quotas import Entity, QuotaFileError, QuotaKey, QuotaTable, render
-from weir.quotas.table.options import DEFAULT_PACING, Options, Pacing, Scope
+from weir.quotas.table.options import DEFAULT_PACING, NEVER, PLAIN, Options, Pacing, Scope
 from weir.quotas.table.quota_table import Quota
+from weir.quotas.table.times import EXAMPLE, now_utc, read_time, written_time
+from weir.quotas.units import parse
 
 shadow_option = click.option(
     "--shadow", is_flag=True, help="Shadow entries: computed and counted, without delaying requests."
@@ -39,6 +42,14 @@ scope_option = click.option(
     "--scope",
     type=click.Choice([scope.value for scope in Scope]),
     help="One budget for each broker, or one for all of them. [default: as it is]",
+)
+for_option = click.option(
+    "--for", "duration", metavar="DURATION", help="The entry ends after this time, such as 90m or 4h."
+)
+until_option = click.option(
+    "--until",
+    metavar="TIME",
+    help=f"The entry ends at this time, such as {EXAMPLE}; never: it has no end. [default: as it is]",
 )
 dry_run_option = click.option(
     "--dry-run", is_flag=True, help="Show the changes, for a file also as a diff, without making them."
@@ -56,12 +67,12 @@ class Changed(msgspec.Struct, omit_defaults=True):
     """One value before and after for each quota that the command names, also if the value stays the same."""
     pacing: str | None = None
     """New pacing of the changed entry: kafka, smooth, or default (the setting quota_pacing). Left out if the
-    command changes neither pacing nor scope.
+    command changes no option.
     """
     scope: str | None = None
-    """New scope of the changed entry, broker or cluster; left out if the command changes neither pacing nor
-    scope.
-    """
+    """New scope of the changed entry, broker or cluster; left out like the pacing."""
+    until: datetime | None = None
+    """New end of the changed entry; left out like the pacing, and for no end."""
 
 
 @click.command(
@@ -73,6 +84,7 @@ Examples:
   weir quotas set --config weir.toml --client-id-prefix etl- --shadow consumer_byte_rate=10M --dry-run
   weir quotas set --quotas quotas.toml --user alice --pacing smooth --scope cluster producer_byte_rate=10M
   weir quotas set --admin weir-1:9644 --token-file token --topic logs producer_byte_rate=20M
+  weir quotas set --quotas quotas.toml --user backfill --for 4h consumer_byte_rate=100MB
 
 {RATES_HELP}
 """,
@@ -83,6 +95,8 @@ Examples:
 @shadow_option
 @pacing_option
 @scope_option
+@for_option
+@until_option
 @dry_run_option
 @json_option
 def set_(
@@ -92,6 +106,8 @@ def set_(
     shadow: bool,
     pacing: str | None,
     scope: str | None,
+    duration: str | None,
+    until: str | None,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -100,17 +116,37 @@ def set_(
     if entity.ip is not None and (pacing is not None or scope is not None):
         raise click.UsageError("rates of connections have no pacing and no scope")
     rates = parse_assignments(values)
-    wanted = {(entity, key): rate for key, rate in rates.items()}
+    now = now_utc()
+    end = _end(duration, until, now)
+    wanted: dict[Quota, float | None] = {(entity, key): rate for key, rate in rates.items()}
     try:
-        render(QuotaTable(None, wanted) if shadow else QuotaTable(wanted))
+        render(QuotaTable().altered(wanted, shadow=shadow))
     except (QuotaFileError, ValueError) as error:
         raise click.UsageError(clean(error)) from None
     table = source.load_for_change()
-    options = None
-    if pacing is not None or scope is not None:
-        options = table.options_of(entity, shadow=shadow).replaced(pacing, scope)
-    outcome = change(source, table, wanted, shadow=shadow, dry_run=dry_run, options=options)
+    options = table.options_of(entity, shadow=shadow)
+    has_ended = options.until is not None and options.until <= now
+    if has_ended:  # the old values ended with their entry
+        there = table.shadow if shadow else table.values
+        wanted = {**{quota: None for quota in there if quota[0] == entity}, **wanted}
+        options = PLAIN
+    sets_options = has_ended or any(option is not None for option in (pacing, scope, end))
+    new = options.replaced(pacing, scope, end) if sets_options else None
+    outcome = change(source, table, wanted, shadow=shadow, dry_run=dry_run, options=new)
     _tell(source, outcome, as_json=as_json)
+
+
+def _end(duration: str | None, until: str | None, now: datetime) -> str | None:
+    """Return the end that the command line gives; None if it gives none. Raises click.UsageError."""
+    try:
+        if duration is not None:
+            if until is not None:
+                raise click.UsageError("either --for or --until")
+            return written_time(now.replace(microsecond=0) + timedelta(seconds=parse(duration, "s")))
+        return until if until in (None, NEVER) else written_time(read_time(until))
+    except (ValueError, OverflowError) as error:
+        given = f"--until is {until!r}" if duration is None else f"--for is {duration!r}"
+        raise click.UsageError(f"{given}, must be {error}") from None
 
 
 @click.command(
@@ -211,8 +247,9 @@ def show(source: QuotaSource, outcome: QuotaEdits) -> None:
     """Print the changes, and on stderr a line that says when a running Weir applies the changes."""
     show_changes(outcome.changes)
     if outcome.options is not None:
-        pacing, scope = outcome.options
-        click.echo(f"pacing {DEFAULT_PACING if pacing is None else pacing.value}, scope {scope.value}")
+        pacing, scope, until = outcome.options
+        ends = "" if until is None else f", until {written_time(until)}"
+        click.echo(f"pacing {DEFAULT_PACING if pacing is None else pacing.value}, scope {scope.value}{ends}")
     if outcome.diff:
         click.echo(f"\n{outcome.diff}", nl=False)
     if not outcome.is_change:
@@ -228,7 +265,7 @@ def _tell(source: QuotaSource, outcome: QuotaEdits, *, as_json: bool) -> None:
         changes = [change_entry(one) for one in outcome.changes]
         changed = Changed(source.name, outcome.dry_run, changes)
         if outcome.options is not None:
-            pacing, scope = outcome.options
+            pacing, scope, changed.until = outcome.options
             changed.pacing = DEFAULT_PACING if pacing is None else pacing.value
             changed.scope = scope.value
         echo_json(changed)

@@ -57,8 +57,8 @@ class StepJson(msgspec.Struct):
     mode: str | None
     verdict: str
     """Result for the entry: `wins`; `counted`, a shadow entry that would win if it were enforced; `outranked`
-    by an entry of higher precedence; `not meant` for this client, because it has no client-id; or `no entry`,
-    if this level has no entry for the client.
+    by an entry of higher precedence; `not meant` for this client, because it has no client-id; `ended`; or
+    `no entry`, if this level has no entry for the client.
     """
     reason: str
 

@@ -109,7 +109,8 @@ def _as_written(listed: EntryJson) -> dict[str, object]:
     """
     pacing = {} if listed.pacing is None else {"pacing": listed.pacing}
     scope = {} if listed.scope == PLAIN.scope.value else {"scope": listed.scope}
-    return {**_names(listed.entity), "mode": listed.mode, **pacing, **scope, **listed.quotas}
+    until = {} if listed.until is None else {"until": listed.until}
+    return {**_names(listed.entity), "mode": listed.mode, **pacing, **scope, **until, **listed.quotas}
 
 
 def _names(entity: EntityJson) -> dict[str, str]:

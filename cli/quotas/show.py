@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Final, NamedTuple, TypeAlias
 
 import click
@@ -17,6 +18,7 @@ from weir.quotas import Entity, Prefix, QuotaKey, QuotaTable
 from weir.quotas.table.entities import Default, Name
 from weir.quotas.table.options import Scope
 from weir.quotas.table.quota_kind import IN_BYTES
+from weir.quotas.table.times import now_utc
 
 ENFORCED: Final = "enforce"
 SHADOW: Final = "shadow"
@@ -40,6 +42,8 @@ class EntryJson(msgspec.Struct, omit_defaults=True):
     """Pacing of the entry, kafka or smooth; left out if the quota file does not set it."""
     scope: str = Scope.BROKER.value
     """Scope of the entry, broker or cluster; left out if it is broker."""
+    until: datetime | None = None
+    """Time from which on the entry is as if deleted; left out for no end."""
 
 
 class QuotaEdit(NamedTuple):
@@ -97,8 +101,8 @@ def entries(table: QuotaTable) -> Iterator[EntryJson]:
     for mode, grouped in ((ENFORCED, table.entities()), (SHADOW, table.shadow_entities())):
         for entity, rates in grouped:
             values = {key.value: number(rate) for key, rate in rates.items()}
-            pacing, scope = table.options_of(entity, shadow=mode == SHADOW)
-            yield EntryJson(entity_json(entity), mode, values, pacing and pacing.value, scope.value)
+            pacing, scope, until = table.options_of(entity, shadow=mode == SHADOW)
+            yield EntryJson(entity_json(entity), mode, values, pacing and pacing.value, scope.value, until)
 
 
 def change_entry(change: QuotaEdit) -> ChangeEntry:
@@ -128,9 +132,10 @@ def show_table(table: QuotaTable) -> None:
 
 
 def _mode(table: QuotaTable, entity: Entity, mode: str) -> str:
-    """Return the mode of an entry (enforced or shadow), followed by its pacing and scope, as text."""
-    options = str(table.options_of(entity, shadow=mode == SHADOW))
-    return f"{mode}, {options}" if options else mode
+    """Return the mode of an entry (enforced or shadow), followed by its options, as text."""
+    options = table.options_of(entity, shadow=mode == SHADOW)
+    ended = ", ended" if options.until is not None and options.until <= now_utc() else ""
+    return ", ".join(filter(None, (mode, str(options)))) + ended
 
 
 def show_changes(changes: Iterable[QuotaEdit]) -> None:

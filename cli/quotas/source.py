@@ -231,7 +231,7 @@ class ClusterSource(ConfiguredSource):
         self, changes: Mapping[Quota, float | None], *, shadow: bool, options: Options | None = None
     ) -> None:
         """Change the quotas in the store. Raises CommandError if the store refuses, or cannot hold shadow
-        entries, pacing or scope.
+        entries or options.
         """
         with _one_line(), Progress(f"changing {self.name}"):
             trio.run(partial(self._store.alter, changes, shadow=shadow, options=options))

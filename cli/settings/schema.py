@@ -20,9 +20,11 @@ from weir.quotas.table.quota_entry import (
     NAME_KEYS,
     PACING_KEY,
     SCOPE_KEY,
+    UNTIL_KEY,
 )
 from weir.quotas.table.quota_kind import KINDS, QuotaKind
 from weir.quotas.table.replication_entry import BROKER_KEY, REPLICATION, TOPIC_KEY
+from weir.quotas.table.times import EXAMPLE
 from weir.quotas.units import EXAMPLES, unit_of
 
 JsonSchema: TypeAlias = dict[str, object]
@@ -121,6 +123,7 @@ _ENTRY: Final[dict[str, JsonSchema]] = {
     MODE_KEY: {"enum": [*MODES]},
     PACING_KEY: {"enum": [pacing.value for pacing in Pacing]},
     SCOPE_KEY: {"enum": [scope.value for scope in Scope]},
+    UNTIL_KEY: {"type": "string", "format": "date-time", "description": f"A time such as {EXAMPLE}."},
     **{key.value: _rate(kind) for key, kind in KINDS.items()},
 }
 """Key of a quota entry → its schema."""

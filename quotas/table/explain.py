@@ -18,14 +18,17 @@ from enum import Enum
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from weir.quotas.table.ends import in_force_at
 from weir.quotas.table.entities import DEFAULT, LEVELS, Entity, Name, Part, Prefix, Tags
 from weir.quotas.table.groups import ALL
 from weir.quotas.table.options import Scope
 from weir.quotas.table.quota_kind import BYTE_RATES, IN_BYTES, KINDS, OF_GROUPS
 from weir.quotas.table.quota_table import QuotaKey, QuotaTable, keys_of
+from weir.quotas.table.times import now_utc, written_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from datetime import datetime
 
     from weir.quotas.table.groups import Member
     from weir.quotas.table.limits import Limit, Limits
@@ -44,6 +47,8 @@ class Verdict(Enum):
     """An entry of higher precedence wins."""
     NOT_MEANT = "not meant"
     """The entry does not apply, because the client has no client-id."""
+    ENDED = "ended"
+    """The end of the entry has come, so it does not apply."""
     NO_ENTRY = "no entry"
     """The table has no entry for the client at this level (kind of entity, such as a user with a client-id).
     """
@@ -133,31 +138,34 @@ def explain(
     ip: str | None = None,
     topic: str | None = None,
     unnamed: str = "",
+    now: datetime | None = None,
 ) -> Explanation:
     """Explain the limits of a client, of connections from the address `ip`, and of the topic `topic`.
 
     `user` is the name of the principal, without type. `client_id` is "" for no client-id; `unnamed` is the
     client-id that then stands for it. `ip` has its canonical form (`canonical_ip`). In global shadow mode,
-    pass `table.in_shadow()`. Raises ValueError if `user` is empty: without authentication it is ANONYMOUS.
+    pass `table.in_shadow()`. `now` decides which entries have ended; None for the present time. Raises
+    ValueError if `user` is empty: without authentication it is ANONYMOUS.
     """
     if not user:
         raise ValueError("a client has a user; without authentication it is ANONYMOUS")
     taken_as = client_id or unnamed
+    tables = _Tables(table, in_force_at(table, now or now_utc()))
     charges = [
-        _client_charge(table, key, user, taken_as)
+        _client_charge(tables, key, user, taken_as)
         for key in keys_of(Entity(user))
         if KINDS[key].floor_of is None or table.has(key)
     ]
     for group in table.groups.chain(user, taken_as):
         charges += [
-            _group_charge(table, key, group, table.groups.member(user, taken_as))
+            _group_charge(tables, key, group, table.groups.member(user, taken_as))
             for key in OF_GROUPS
             if group in table.limits(key).groups | table.shadow_limits(key).groups
         ]
     if topic is not None:
-        charges += [_topic_charge(table, key, topic) for key in _VERBS]
+        charges += [_topic_charge(tables, key, topic) for key in _VERBS]
     if ip is not None:
-        charges.append(_ip_charge(table, ip))
+        charges.append(_ip_charge(tables, ip))
     return Explanation(user, client_id, taken_as, ip, topic, tuple(charges))
 
 
@@ -171,6 +179,12 @@ def _reach(key: QuotaKey, limit: Limit) -> str:
     return KINDS[key].where or (
         "at all brokers together" if limit.scope is Scope.CLUSTER else "at each broker"
     )
+
+
+class _Tables(NamedTuple):
+    whole: QuotaTable
+    in_force: QuotaTable
+    """The table without the entries that have ended."""
 
 
 class _Candidate(NamedTuple):
@@ -187,17 +201,17 @@ class _Candidate(NamedTuple):
     """Reason why an entry of this entity does not apply to the client; "" if it applies."""
 
 
-def _client_charge(table: QuotaTable, key: QuotaKey, user: str, client_id: str) -> QuotaExplanation:
-    candidates = list(_candidates(table, key, user, client_id))
+def _client_charge(tables: _Tables, key: QuotaKey, user: str, client_id: str) -> QuotaExplanation:
+    candidates = list(_candidates(tables.whole, key, user, client_id))
     return _charge(
-        table, key, "client", candidates, lambda limits: limits.resolve(user, client_id), _client_words
+        tables, key, "client", candidates, lambda limits: limits.resolve(user, client_id), _client_words
     )
 
 
-def _topic_charge(table: QuotaTable, key: QuotaKey, topic: str) -> QuotaExplanation:
+def _topic_charge(tables: _Tables, key: QuotaKey, topic: str) -> QuotaExplanation:
     entity = Entity(topic=topic)
     return _charge(
-        table,
+        tables,
         key,
         "topic",
         [_Candidate(str(entity), entity)],
@@ -206,10 +220,10 @@ def _topic_charge(table: QuotaTable, key: QuotaKey, topic: str) -> QuotaExplanat
     )
 
 
-def _group_charge(table: QuotaTable, key: QuotaKey, group: str, member: Member | None) -> QuotaExplanation:
+def _group_charge(tables: _Tables, key: QuotaKey, group: str, member: Member | None) -> QuotaExplanation:
     entity = Entity(group=group)
     return _charge(
-        table,
+        tables,
         key,
         str(entity),
         [_Candidate(str(entity), entity)],
@@ -220,9 +234,9 @@ def _group_charge(table: QuotaTable, key: QuotaKey, group: str, member: Member |
     )
 
 
-def _ip_charge(table: QuotaTable, ip: str) -> QuotaExplanation:
+def _ip_charge(tables: _Tables, ip: str) -> QuotaExplanation:
     return _charge(
-        table,
+        tables,
         QuotaKey.CONNECTION_CREATION_RATE,
         "ip",
         [_Candidate(str(entity), entity) for entity in (Entity(ip=ip), Entity(ip=DEFAULT))],
@@ -232,26 +246,26 @@ def _ip_charge(table: QuotaTable, ip: str) -> QuotaExplanation:
 
 
 def _charge(
-    table: QuotaTable,
+    tables: _Tables,
     key: QuotaKey,
     subject: str,
     candidates: Sequence[_Candidate],
     resolve: Callable[[Limits], Limit | None],
     words: Callable[[Tags], str],
 ) -> QuotaExplanation:
-    limit = resolve(table.limits(key))
-    shadow = resolve(table.shadow_limits(key))
+    limit = resolve(tables.in_force.limits(key))
+    shadow = resolve(tables.in_force.shadow_limits(key))
     if shadow is not None and not shadow.is_shadow:
         shadow = None
 
     def shared_by(limit: Limit | None) -> str:
         return "" if limit is None else f"{words(limit.tags)}, {_reach(key, limit)}"
 
-    steps = tuple(_steps(table, key, candidates))
+    steps = tuple(_steps(tables, key, candidates))
     return QuotaExplanation(key, subject, steps, limit, shared_by(limit), shadow, shared_by(shadow))
 
 
-def _steps(table: QuotaTable, key: QuotaKey, candidates: Sequence[_Candidate]) -> Iterator[Step]:
+def _steps(tables: _Tables, key: QuotaKey, candidates: Sequence[_Candidate]) -> Iterator[Step]:
     """Yield one line of the explanation (`Step`) for each entry that these entities have, an entity's shadow
     entry before its enforced entry. Yield one line for an entity without an entry.
     """
@@ -266,18 +280,23 @@ def _steps(table: QuotaTable, key: QuotaKey, candidates: Sequence[_Candidate]) -
     for candidate in candidates:
         who, entity, why_not = candidate
         entries = 0
-        for is_shadow, values in ((True, table.shadow), (False, table.values)):
-            value = None if entity is None else values.get((entity, key))
-            if value is None:
+        for is_shadow in (True, False):
+            found = None if entity is None else tables.whole.get((entity, key), shadow=is_shadow)
+            if entity is None or found is None:
                 continue
             entries += 1
-            if why_not:
+            until = found.options.until
+            if tables.in_force.get((entity, key), shadow=is_shadow) is None:
+                verdict, reason = Verdict.ENDED, "ended"
+            elif why_not:
                 verdict, reason = Verdict.NOT_MEANT, why_not
             else:
                 verdict, reason = _verdict(first if is_shadow else enforced, is_shadow=is_shadow)
                 first = first or candidate
                 enforced = enforced if is_shadow else enforced or candidate
-            yield Step(who, entity, value, is_shadow, verdict, reason)
+            if until is not None:
+                reason += f"{'' if verdict is Verdict.ENDED else ', until'} {written_time(until)}"
+            yield Step(who, entity, found.value, is_shadow, verdict, reason)
         if not entries:
             if entity is None and why_not:
                 yield Step(who, None, None, False, Verdict.NOT_MEANT, why_not)

@@ -237,7 +237,7 @@ class Limits:
         return Limit(value, tags, is_shadow, pacing, scope)
 
     def _options(self, level: _LevelQuotas, key: tuple[str, str]) -> tuple[Pacing, Scope]:
-        pacing, scope = level.marks.get(key, _PLAIN_MARK).options
+        pacing, scope, _until = level.marks.get(key, _PLAIN_MARK).options
         return pacing or self._pacing, scope
 
     def named(self, user: str, client_id: str) -> Tags:
@@ -282,7 +282,7 @@ class Limits:
         found = self._unleveled.get((_GROUP, group))
         if found is None:
             return None
-        value, (is_shadow, (pacing, scope)) = found
+        value, (is_shadow, (pacing, scope, _until)) = found
         return Limit(value, Tags("", "", group=group), is_shadow, pacing or self._pacing, scope)
 
     def resolve_ip(self, ip: str) -> Limit | None:

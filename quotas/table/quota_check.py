@@ -7,6 +7,7 @@
 # mypyc: skip, because only the command line calls it.
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from weir.quotas.replication.throttles import ResourceType
@@ -15,9 +16,11 @@ from weir.quotas.table.group_entry import GroupEntry
 from weir.quotas.table.quota_entry import Entry, QuotaFileError, shown
 from weir.quotas.table.quota_file import read, scan
 from weir.quotas.table.replication_entry import Resource
+from weir.quotas.table.times import now_utc, written_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
 
     from weir.quotas.table.entities import Entity
 
@@ -28,13 +31,14 @@ class QuotaFileFaults(NamedTuple):
     mistakes: list[str]
     """Reasons for which Weir refuses the file; at most one per entry."""
     warnings: list[str]
-    """Entries that Weir accepts, but that match no client or no topic, with the reason, such as a user with
-    Kafka's prefix `User:`.
+    """Entries that Weir accepts, but that have ended or match no client or no topic, with the reason, such
+    as a user with Kafka's prefix `User:`.
     """
 
 
-def check(text: str) -> QuotaFileFaults:
-    """Return the mistakes and warnings of a quota file, given its text."""
+def check(text: str, now: datetime | None = None) -> QuotaFileFaults:
+    """Return the mistakes and warnings of a quota file, given its text. `now`: None for the present time."""
+    now = now or now_utc()
     findings = QuotaFileFaults([], [])
     try:
         for place, entry in scan(text):
@@ -43,13 +47,22 @@ def check(text: str) -> QuotaFileFaults:
                 continue
             if isinstance(entry, GroupEntry):
                 continue
-            reasons = _unmatched(entry.entity) if isinstance(entry, Entry) else _no_topic(entry.resource)
+            if isinstance(entry, Entry):
+                reasons = chain(_unmatched(entry.entity), _ended(entry, now))
+            else:
+                reasons = chain(_no_topic(entry.resource))
             findings.warnings.extend(f"{place()}: {why}" for why in reasons)
         if not findings.mistakes:
             read(text)  # the mistakes that lie in several entries
     except QuotaFileError as error:
         findings.mistakes.append(str(error))
     return findings
+
+
+def _ended(entry: Entry, now: datetime) -> Iterator[str]:
+    until = entry.options.until
+    if until is not None and until <= now:
+        yield f"it has ended at {written_time(until)}; remove it"
 
 
 def _unmatched(entity: Entity) -> Iterator[str]:

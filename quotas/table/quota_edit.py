@@ -42,6 +42,7 @@ from weir.quotas.table.quota_entry import (
     ENTRY,
     PACING_KEY,
     SCOPE_KEY,
+    UNTIL_KEY,
     Entry,
     QuotaFileError,
     entry_lines,
@@ -49,6 +50,7 @@ from weir.quotas.table.quota_entry import (
 )
 from weir.quotas.table.quota_file import read, render_entries
 from weir.quotas.table.quota_table import QuotaKey
+from weir.quotas.table.times import written_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping
@@ -182,6 +184,11 @@ def _set_rates(table: MutableMapping[str, object], edit: _Edit) -> None:
 
 def _set_options(table: MutableMapping[str, object], edit: _Edit) -> None:
     before, after = edit.before.options, edit.after.options
+    if before.until != after.until:
+        if after.until is None:
+            del table[UNTIL_KEY]
+        else:
+            table[UNTIL_KEY] = tomlkit.value(written_time(after.until))
     for key, was, now in ((PACING_KEY, before.pacing, after.pacing), (SCOPE_KEY, before.scope, after.scope)):
         if now is None or now is Scope.BROKER:
             if was is not now:

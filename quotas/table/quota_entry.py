@@ -1,8 +1,8 @@
 """One `[[quota]]` entry of a quota file: its keys and values, in both directions.
 
 An entry has an entity (`NAME_KEYS`), a mode (`MODE_KEY`: enforced or shadow), options (`PACING_KEY`,
-`SCOPE_KEY`), and the quotas that its entity can have (`keys_of`). Each quota is a number of its unit within
-its bounds (`quota_kind`).
+`SCOPE_KEY`, `UNTIL_KEY`), and the quotas that its entity can have (`keys_of`). Each quota is a number of its
+unit within its bounds (`quota_kind`).
 """
 
 # mypyc: skip, because it reads and writes quota files; no request calls it.
@@ -20,9 +20,11 @@ from weir.quotas.table.options import PLAIN, Options, Pacing, Scope
 from weir.quotas.table.quota_kind import BYTE_RATES as BYTE_RATES
 from weir.quotas.table.quota_kind import IN_BYTES, KINDS, QuotaKey
 from weir.quotas.table.quota_table import keys_of
+from weir.quotas.table.times import in_utc, written_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from datetime import datetime
 
 ENTRY: Final = "quota"
 DEFAULT_MARKER: Final = DEFAULT.value
@@ -32,10 +34,11 @@ MODES: Final = {"enforce": False, "shadow": True}
 """Value of `mode` → True for a shadow entry."""
 PACING_KEY: Final = "pacing"
 SCOPE_KEY: Final = "scope"
+UNTIL_KEY: Final = "until"
 _QUOTA_KEYS: Final = {key.value: key for key in KINDS}
 _PACINGS: Final = {pacing.value: pacing for pacing in Pacing}
 _SCOPES: Final = {scope.value: scope for scope in Scope}
-KNOWN_KEYS: Final = (*NAME_KEYS, MODE_KEY, PACING_KEY, SCOPE_KEY, *_QUOTA_KEYS)
+KNOWN_KEYS: Final = (*NAME_KEYS, MODE_KEY, PACING_KEY, SCOPE_KEY, UNTIL_KEY, *_QUOTA_KEYS)
 _DEFAULT_CAPABLE: Final = frozenset({"user", "client_id", "ip"})
 
 _INSTEAD_OF_DEFAULT: Final = {
@@ -98,7 +101,7 @@ def entry_lines(
     """Yield the lines of TOML for an entry, each quota below its comments. `read_entry` reads an equal entry
     from these lines. Raises QuotaFileError if the format cannot represent the entry.
     """
-    entity, is_shadow, rates, (pacing, scope) = entry
+    entity, is_shadow, rates, (pacing, scope, until) = entry
     yield f"[[{ENTRY}]]"
     is_prefix = isinstance(entity.client_id, Prefix)
     for key, name in (
@@ -116,6 +119,8 @@ def entry_lines(
         yield f"{PACING_KEY} = {quoted(pacing.value)}"
     if scope is not Scope.BROKER:
         yield f"{SCOPE_KEY} = {quoted(scope.value)}"
+    if until is not None:
+        yield f"{UNTIL_KEY} = {written_time(until)}"
     for quota_key, rate in rates.items():
         yield from map(comment, comments.get(quota_key, ()))
         yield f"{quota_key.value} = {number(entity, quota_key, rate)}"
@@ -255,7 +260,14 @@ def _options(values: Mapping[str, object], entity: Entity) -> Options:
     if SCOPE_KEY in values:
         remedy = "leave it out for a budget at each broker"
         scope = _SCOPES[_one_of(_SCOPES, values[SCOPE_KEY], SCOPE_KEY, remedy)]
-    return Options(pacing, scope)
+    return Options(pacing, scope, _until(values[UNTIL_KEY]) if UNTIL_KEY in values else None)
+
+
+def _until(written: object) -> datetime:
+    try:
+        return in_utc(written)
+    except ValueError as error:
+        raise EntryError(f"{UNTIL_KEY} must be {error}, not {shown(written)}", UNTIL_KEY) from None
 
 
 def _one_of(known: Iterable[str], value: object, key: str, remedy: str) -> str:

@@ -9,6 +9,7 @@
     request_percentage = 12.5        # percent of one thread's time
     pacing = "smooth"                # byte rates are held evenly
     scope = "cluster"                # one budget for all brokers
+    until = 2026-12-01T06:00:00Z     # as if deleted from then on
 
     [[group]]                        # several clients, which may have a [[quota]] together
     name = "payments"

@@ -130,6 +130,10 @@ class QuotaTable:
             return PLAIN
         return next((options[entity, key] for key in keys_of(entity) if (entity, key) in options), PLAIN)
 
+    def get(self, quota: Quota, *, shadow: bool = False) -> QuotaValue | None:
+        """Return an enforced value, or a shadow value, with its options; None for no entry."""
+        return self._side(shadow).get(quota)
+
     def entities(self) -> Iterator[tuple[Entity, dict[QuotaKey, float]]]:
         """Yield each entity that has enforced values, with key → value."""
         return self._enforced.by_entity()

@@ -22,6 +22,7 @@ ALICE = """
 [[quota]]
 user = "alice"
 producer_byte_rate = 1000
+until = 2999-01-01T01:00:00+01:00
 
 [[quota]]
 client_id = "<default>"
@@ -188,13 +189,13 @@ async def test_the_status_names_a_quota_store_that_cannot_be_read(stage: Stage) 
 def test_configured_quotas_are_listed_with_their_options(quotas: Path) -> None:
     async def script(stage: Stage) -> None:
         answer = await stage.json("/api/quotas")
-        enforced = {"mode": "enforce", "pacing": None, "scope": "broker"}
+        enforced = {"mode": "enforce", "pacing": None, "scope": "broker", "until": "2999-01-01T00:00:00Z"}
         assert answer["quotas"] == [
             {"entity": {"user": "alice"}, "quotas": {"producer_byte_rate": 1000.0}, "options": enforced},
             {
                 "entity": {"client-id": None},
                 "quotas": {"consumer_byte_rate": 5000.0},
-                "options": {**enforced, "mode": "shadow"},
+                "options": {**enforced, "mode": "shadow", "until": None},
             },
         ]
         assert (answer["store"], answer["writable"]) == ("file", False)

@@ -26,7 +26,7 @@ def test_a_running_weir_sets_lists_and_deletes_all_that_a_quota_has(tmp_path: Pa
             )
 
         access, prefix = ("--token-file", str(token)), ("--client-id-prefix", "etl-", "--shadow")
-        options = ("--pacing", "smooth", "--scope", "cluster")
+        options = ("--pacing", "smooth", "--scope", "cluster", "--until", "2999-01-01T00:00:00Z")
         assert "token" in await weir("set", "--topic", "logs", "producer_byte_rate=7", exit_code=2)
         assert file.read_text() == FILE
         said = await weir("set", *access, *prefix, *options, "consumer_byte_rate=2MB")
@@ -36,12 +36,13 @@ def test_a_running_weir_sets_lists_and_deletes_all_that_a_quota_has(tmp_path: Pa
             ("--group", "<all>", "request_percentage"),
             ("--ip", "2001:db8::1", "connection_creation_rate"),
         ):
-            await weir("set", *access, kind, name, f"{key}=7")
+            await weir("set", *access, kind, name, "--until", "2999-12-31T23:59:59Z", f"{key}=7")
         listed = await weir("list")
-        assert listed == done("list", "--quotas", str(file))
         assert listed.count("\n") == 6
-        assert "shadow, smooth, cluster" in listed
-        await weir("set", *access, *prefix, "--scope", "broker", "consumer_byte_rate=2MB")
+        assert "shadow, smooth, cluster, until 2999-01-01T00:00:00Z\n" in listed
+        assert listed.count("enforce, until 2999-12-31T23:59:59Z\n") == 3
+        assert listed == done("list", "--quotas", str(file))
+        await weir("set", *access, *prefix, "--scope", "broker", "--until", "never", "consumer_byte_rate=2MB")
         assert 'pacing = "smooth"\nconsumer' in file.read_text()
         await weir("delete", *access, *prefix)
         assert "etl-" not in file.read_text()

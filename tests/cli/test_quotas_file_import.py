@@ -74,6 +74,7 @@ user = "alice"
 mode = "shadow"
 producer_byte_rate = 500
 scope = "cluster"
+until = 2026-12-01T07:00:00.5+01:00
 """
 """An entry of each kind of entity, in both modes, with each option."""
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+
+import pytest
 
 from tests.cli.conftest import Misused
 from tests.cli.quotas_command import done
+from weir.quotas import Entity, QuotaKey, QuotaTable, parse
 
 FILE = """\
 # Ours.
@@ -16,6 +21,7 @@ user = "alice"  # the export
 producer_byte_rate = 500_000
 pacing = "smooth"
 """
+LATER = "producer_byte_rate = 600_000\nuntil = 2999-01-01T00:00:00Z\n"
 
 
 def test_quotas_set_keeps_the_pacing_of_an_entry_and_adds_a_scope(file: Path) -> None:
@@ -46,3 +52,37 @@ def test_quotas_explain_tells_pacing_and_scope(file: Path) -> None:
     assert (produce["pacing"], produce["scope"]) == ("smooth", "cluster")
     assert (time.get("pacing"), time["scope"]) == (None, "cluster")
     assert "scope" not in found["consumer_byte_rate"]
+
+
+def test_quotas_set_gives_an_entry_an_end_and_replaces_one_that_has_ended(
+    file: Path, monkeypatch: pytest.MonkeyPatch, misused: Misused
+) -> None:
+    for module in ("change", "show"):
+        now = partial(datetime, 2026, 12, 1, 2, tzinfo=UTC)
+        monkeypatch.setattr(f"weir.cli.quotas.{module}.now_utc", now)
+    arguments = ("--quotas", str(file), "--user", "alice")
+    said = done("set", *arguments, "--for", "4h", "producer_byte_rate=500000")
+    assert "pacing smooth, scope broker, until 2026-12-01T06:00:00Z\n" in said
+    assert file.read_text() == FILE + "until = 2026-12-01T06:00:00Z\n"
+    assert "enforce, smooth, until 2026-12-01T06:00:00Z\n" in done("list", "--quotas", str(file))
+    done("set", *arguments, "--until", "never", "producer_byte_rate=500000")
+    assert file.read_text() == FILE
+    done("set", *arguments, "--until", "2026-12-01T01:00:00Z", "producer_byte_rate=500000")
+    assert "until 2026-12-01T01:00:00Z, ended\n" in done("list", "--quotas", str(file))
+    done("set", *arguments, "consumer_byte_rate=7")
+    assert parse(file.read_text()) == QuotaTable({(Entity("alice"), QuotaKey.CONSUMER_BYTE_RATE): 7.0})
+    for options, line in (
+        (("--until", "2026-12-01T06:00:00"), "must be a time with its zone, such as 2026-12-01T06:00:00Z"),
+        (("--for", "soon"), "--for is 'soon', must be a number of seconds, or a duration"),
+        (("--for", "4h", "--until", "never"), "either --for or --until"),
+    ):
+        assert line in misused("quotas", "set", *arguments, *options, "producer_byte_rate=5")
+
+
+def test_quotas_explain_tells_the_ends_of_entries(file: Path) -> None:
+    file.write_text(f'{FILE}until = 2001-01-01T00:00:00Z\n\n[[quota]]\nuser = "<default>"\n{LATER}')
+    said = done("explain", "--quotas", str(file), "--user", "alice")
+    assert [" ".join(line.split()) for line in said.splitlines() if "Z" in line] == [
+        "user alice 500000 ended 2001-01-01T00:00:00Z",
+        "user <default> 600000 wins, until 2999-01-01T00:00:00Z",
+    ]

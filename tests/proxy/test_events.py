@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import ssl
 from collections.abc import AsyncIterator, Iterator, Sequence
+from datetime import UTC, datetime
 
 import pytest
 import trio
@@ -64,6 +65,7 @@ from weir.proxy.net.tls.rules import TlsRules
 from weir.proxy.server.problems import Problems
 from weir.proxy.server.server import Server
 from weir.quotas import DEFAULT, Budget, Entity, QuotaKey, QuotaTable
+from weir.quotas.table.options import Options
 
 NOW_MS = 1_763_775_570_000
 ANY_APP, PRODUCE = Entity(client_id=DEFAULT), QuotaKey.PRODUCER_BYTE_RATE
@@ -463,17 +465,17 @@ def test_a_changed_quota_table_is_told_once_with_the_changed_values() -> None:
     end(changes.look())
     assert published == []
     bob = Entity(user="bob")
-    registry.use(QuotaTable({(bob, PRODUCE): 5.0}, {(ANY_APP, PRODUCE): 7.0}))
+    ends = {(bob, PRODUCE): Options(until=datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC))}
+    registry.use(QuotaTable({(bob, PRODUCE): 5.0}, {(ANY_APP, PRODUCE): 7.0}, ends))
     end(changes.look())
     end(changes.look())
     (event,) = published
     assert isinstance(event, QuotaChanged)
     assert event.changed == 3
-    found = {(change.entity, change.before, change.after, change.shadow) for change in event.changes}
-    assert found == {
-        (str(bob), None, 5.0, False),
-        (str(ANY_APP), LIMIT, None, False),
-        (str(ANY_APP), None, 7.0, True),
+    assert {(one.entity, one.before, one.after, one.shadow, one.until_ms) for one in event.changes} == {
+        (str(bob), None, 5.0, False, 1000),
+        (str(ANY_APP), LIMIT, None, False, None),
+        (str(ANY_APP), None, 7.0, True, None),
     }
 
 

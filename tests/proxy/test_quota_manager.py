@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import pytest
 import trio
 import trio.testing
 from structlog.testing import capture_logs
+from trio.abc import Clock
 
 from tests.proxy.following import until
 from tests.proxy.supervised import supervisor
@@ -19,7 +21,7 @@ from tests.scripted import scripted
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.stores.alterations import AlterationRequest, QuotaAlteration, write_audit
 from weir.proxy.control.stores.file import FileStore, read_quota_file
-from weir.proxy.control.stores.quota_manager import WAITING_MAX, QuotaManager
+from weir.proxy.control.stores.quota_manager import CLOCK_S, WAITING_MAX, QuotaManager
 from weir.proxy.control.stores.store import Changed, StoreError, StoreHealth
 from weir.proxy.control.supervisor import WAIT_S_MIN, Task
 from weir.proxy.counters import Counters
@@ -35,6 +37,13 @@ PRODUCE: Final = QuotaKey.PRODUCER_BYTE_RATE
 FETCH: Final = QuotaKey.CONSUMER_BYTE_RATE
 ALICE: Final = Entity(user="alice")
 FIRST: Final = QuotaTable({(ALICE, PRODUCE): 1000.0})
+END: Final = datetime(2026, 12, 1, 6, tzinfo=UTC)
+SECOND: Final = timedelta(seconds=1)
+ANYBODY: Final = Entity(user=DEFAULT)
+ENDS: Final = QuotaTable(
+    {(ALICE, PRODUCE): 10.0, (ANYBODY, PRODUCE): 5.0}, options={(ALICE, PRODUCE): Options(until=END)}
+)
+Step: TypeAlias = Callable[[float, timedelta], Awaitable[float | None]]
 PEER: Final = "10.0.0.7:4711"
 
 
@@ -83,10 +92,11 @@ class Scene:
         self.store = Store()
         self.registry = QuotaRegistry(FIRST)
         self.now_s = 100.0
+        self.now = END - 5 * SECOND
         self.state = StoreHealth(lambda: self.now_s, "memory")
         self.counters = Counters()
         self.quota_manager = QuotaManager(
-            self.store, self.registry, FIRST, admins, self.state, supervisor(self.counters)
+            self.store, self.registry, FIRST, admins, self.state, supervisor(self.counters), lambda: self.now
         )
         self.answers: list[str | None] = []
 
@@ -101,7 +111,7 @@ class Scene:
             await trio.testing.wait_all_tasks_blocked()
 
 
-def play(script: Callable[[Scene], Awaitable[None]]) -> None:
+def play(script: Callable[[Scene], Awaitable[None]], clock: Clock | None = None) -> None:
     async def main() -> None:
         scene = Scene()
         async with trio.open_nursery() as nursery:
@@ -110,7 +120,24 @@ def play(script: Callable[[Scene], Awaitable[None]]) -> None:
             await script(scene)
             nursery.cancel_scope.cancel()
 
-    trio.run(main)
+    trio.run(main, clock=clock)
+
+
+def play_in_steps(script: Callable[[Scene, Step], Awaitable[None]]) -> None:
+    """The script's function waits, and moves the wall clock by another time."""
+    clock = trio.testing.MockClock()
+
+    async def main(scene: Scene) -> None:
+        async def step(waited_s: float, passed: timedelta) -> float | None:
+            scene.now += passed
+            clock.jump(waited_s)
+            await scene.settle()
+            limit = scene.registry.in_force.limits(PRODUCE).resolve("alice", "")
+            return limit and limit.value
+
+        await script(scene, step)
+
+    play(main, clock)
 
 
 def seen(scene: Scene) -> tuple[bool, QuotaTable]:
@@ -137,6 +164,46 @@ async def test_a_quota_alteration_is_in_force_before_its_response(scene: Scene) 
     assert seen == [QuotaTable(changes)] == [scene.quota_manager.table]
     assert scene.registry.of(0).produce is budget
     assert scene.registry.of(0).generation != generation
+
+
+def test_an_entry_ends_by_the_wall_clock_and_no_clock_revives_it() -> None:
+    async def script(scene: Scene, step: Step) -> None:
+        put = scene.store.changed
+        assert put is not None
+        await put(ENDS)
+        assert await step(4, 4 * SECOND) == 10
+        with capture_logs() as lines:
+            assert await step(1, SECOND) == 5
+            assert await step(CLOCK_S, -timedelta(days=1)) == 5
+            await put(ENDS.altered({(ALICE, PRODUCE): 20.0}))
+            assert await step(CLOCK_S, SECOND) == 5
+        told = [(line["entity"], line[PRODUCE.value]) for line in lines if line["event"] == "quota ended"]
+        assert told == [("user alice", 10)]
+        later = Options(until=END + SECOND)
+        await put(ENDS.altered({(ALICE, PRODUCE): 20.0}, options=later))
+        assert await step(0, SECOND) == 20
+        assert await step(CLOCK_S, timedelta(days=1)) == 5  # the clock was set forwards
+
+    play_in_steps(script)
+
+
+def test_a_change_of_an_entry_keeps_its_end_and_of_one_that_has_ended_makes_a_new_one() -> None:
+    async def script(scene: Scene, step: Step) -> None:
+        for _alteration in range(3):
+            scene.store.may_go.release()
+        scene.store.table = ENDS
+        assert scene.store.changed is not None
+        await scene.store.changed(ENDS)
+        scene.alter({(ALICE, PRODUCE): 20.0})
+        assert await step(0, SECOND) == 20
+        assert scene.store.table.options_of(ALICE).until == END
+        assert await step(CLOCK_S, 4 * SECOND) == 5
+        scene.alter({(ALICE, FETCH): 30.0})
+        assert await step(CLOCK_S, SECOND) == 5
+        assert scene.store.table == QuotaTable({(ANYBODY, PRODUCE): 5.0, (ALICE, FETCH): 30.0})
+        assert scene.quota_manager.table == scene.store.table
+
+    play_in_steps(script)
 
 
 @scripted(play)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.fuzz.work import cost
 from tests.interpreted import interpreted
 from tests.properties import examples
+from tests.quotas.strategies import options
 from weir.proxy.control.stores import records
 from weir.proxy.control.stores.record import ProducerRecord, RecordError
 from weir.proxy.control.stores.records import (
@@ -24,7 +25,7 @@ from weir.proxy.control.stores.records import (
 )
 from weir.quotas import Entity, QuotaTable
 from weir.quotas.table.entities import DEFAULT, Prefix
-from weir.quotas.table.options import Options, Pacing, Scope
+from weir.quotas.table.options import Options
 from weir.quotas.table.quota_entry import least, most
 from weir.quotas.table.quota_table import QuotaKey, keys_of
 
@@ -52,7 +53,6 @@ def some_of(keys: Iterable[QuotaKey]) -> st.SearchStrategy[dict[QuotaKey, float]
 
 
 quotas = some_of(QuotaKey)
-options = st.builds(Options, st.none() | st.sampled_from(Pacing), st.sampled_from(Scope))
 tables = st.builds(
     lambda pairs: {(entity, key): rate for entity, keys in pairs for key, rate in keys.items()},
     st.lists(

@@ -1,5 +1,7 @@
 """Quota tables that a quota file can say, for Hypothesis."""
 
+from datetime import UTC
+
 from hypothesis import strategies as st
 
 from weir.quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable
@@ -51,7 +53,10 @@ quotas: st.SearchStrategy[Quota] = st.one_of(
 )
 configured = quotas.flatmap(lambda quota: st.tuples(st.just(quota), rates(quota[1])))
 values: st.SearchStrategy[dict[Quota, float]] = st.lists(configured, max_size=8).map(dict)
-options = st.just(PLAIN) | st.builds(Options, st.none() | st.sampled_from(Pacing), st.sampled_from(Scope))
+untils = st.none() | st.datetimes(timezones=st.just(UTC))
+options = st.just(PLAIN) | st.builds(
+    Options, st.none() | st.sampled_from(Pacing), st.sampled_from(Scope), untils
+)
 
 
 def optioned(values: dict[Quota, float], said: list[Options]) -> dict[Quota, Options]:

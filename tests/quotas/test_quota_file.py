@@ -12,7 +12,7 @@ from weir.quotas import DEFAULT, Entity, Prefix, QuotaFileError, QuotaKey, Quota
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 MUTATIONS, REQUESTS = QuotaKey.CONTROLLER_MUTATION_RATE, QuotaKey.REQUEST_PERCENTAGE
 KNOWN = (
-    "user, client_id, client_id_prefix, ip, topic, group, mode, pacing, scope, "
+    "user, client_id, client_id_prefix, ip, topic, group, mode, pacing, scope, until, "
     "producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate, "
     "producer_byte_floor, consumer_byte_floor, connection_creation_rate"
 )
@@ -140,6 +140,7 @@ def test_a_refused_value_in_a_quota_file_is_told_with_its_line_and_what_is_allow
 
 RATE = "producer_byte_rate = 5\n"
 CONNECTION_RATE = "connection_creation_rate = 5\n"
+UNTIL = "until must be a time with its zone, such as 2026-12-01T06:00:00Z"
 HAS_ONE = "has an entry already, [[quota]] entry 1 (line 1); merge the two"
 CLIENT_KEYS = ("producer_byte_rate", "controller_mutation_rate", "request_percentage")
 REFUSED_ENTRIES = [
@@ -156,6 +157,14 @@ REFUSED_ENTRIES = [
         f"{A}{RATE}scope = 2\n",
         4,
         'scope must be "broker" or "cluster", not 2; leave it out for a budget at each broker',
+    ),
+    *(
+        (f"{A}{RATE}until = {written}\n", 4, f"{UNTIL}, not {shown}")
+        for written, shown in (
+            ("2026-12-01T06:00:00", "2026-12-01 06:00:00"),
+            ("0001-01-01T00:00:00+01:00", "0001-01-01 00:00:00+01:00"),
+            ('"2026-12-01T06:00:00Z"', '"2026-12-01T06:00:00Z"'),
+        )
     ),
     (f'{IP}{CONNECTION_RATE}pacing = "smooth"\n', 4, "pacing cannot be set for an ip; remove it"),
     (

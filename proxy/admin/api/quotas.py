@@ -62,10 +62,14 @@ async def _change(call: Call) -> ChangedQuota:
     change = call.body_of(QuotaChange)
     entity, changes = _checked(change)
     registry, shadow, options = call.state.sources.quota_registry, change.mode == "shadow", None
-    if change.pacing is not None or change.scope is not None:
-        if entity.ip is not None:
+    given = change.pacing, change.scope, change.until
+    if given != (None, None, None):
+        if entity.ip is not None and given[:2] != (None, None):
             raise ProblemError(422, "rates of connections have no pacing and no scope")
-        options = registry.table.options_of(entity, shadow=shadow).replaced(change.pacing, change.scope)
+        try:
+            options = registry.table.options_of(entity, shadow=shadow).replaced(*given)
+        except ValueError as error:
+            raise ProblemError(422, f"until is {change.until!r}, must be {error}") from None
     if not change.dry_run:
         await _store(call, QuotaAlteration(changes, shadow, options))
     table = registry.table

@@ -10,8 +10,9 @@ from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.slices import slices
 from weir.proxy.control.throttled import SLICE
 from weir.quotas import QuotaTable
-from weir.quotas.table.quota_delta import QuotaDelta
+from weir.quotas.table.quota_delta import QuotaDelta, QuotaValue
 from weir.quotas.table.quota_table import Quota
+from weir.quotas.table.times import unix_ms
 
 SHOWN_MAX: Final = 20
 """Maximum number of changed values in one event."""
@@ -37,20 +38,19 @@ class QuotaChanges:
         a millisecond; the caller serves sockets at each yield.
         """
         steps, self._steps = self._steps, []
-        first: dict[tuple[bool, Quota], float | None] = {}
+        first: dict[tuple[bool, Quota], QuotaValue | None] = {}
         """(True for a shadow entry, quota) → value before its first change."""
         for before, delta in steps:
             for shadow, side in ((False, delta.enforced), (True, delta.shadow)):
-                values = before.shadow if shadow else before.values
                 for part in slices(side, SLICE):
                     for quota in part:
-                        first.setdefault((shadow, quota), values.get(quota))
+                        first.setdefault((shadow, quota), before.get(quota, shadow=shadow))
                     yield
         after, changed, shown = self._newest, 0, list[ValueChange]()
         for entries in slices(first.items(), SLICE):
             for (shadow, quota), was in entries:
-                value = (after.shadow if shadow else after.values).get(quota)
-                if value != was:
+                value = after.get(quota, shadow=shadow)
+                if (was and was.value) != (value and value.value):
                     changed += 1
                     if len(shown) < SHOWN_MAX:
                         shown.append(_change(quota, was, value, shadow=shadow))
@@ -59,6 +59,17 @@ class QuotaChanges:
             self._publish(QuotaChanged(quotas=len(after), changed=changed, changes=tuple(shown)))
 
 
-def _change(quota: Quota, before: float | None, after: float | None, *, shadow: bool) -> ValueChange:
+def _change(
+    quota: Quota, before: QuotaValue | None, after: QuotaValue | None, *, shadow: bool
+) -> ValueChange:
     entity, key = quota
-    return ValueChange(entity=str(entity), quota=key.value, shadow=shadow, before=before, after=after)
+    entry = after or before
+    until = None if entry is None else entry.options.until
+    return ValueChange(
+        entity=str(entity),
+        quota=key.value,
+        shadow=shadow,
+        before=before and before.value,
+        after=after and after.value,
+        until_ms=None if until is None else unix_ms(until),
+    )

@@ -143,6 +143,8 @@ class ValueChange(msgspec.Struct, frozen=True, kw_only=True):
     shadow: bool
     before: float | None
     after: float | None
+    until_ms: int | None = None
+    """Unix time (ms) at which the entry ends, or has ended; None for an entry without end."""
 
 
 class QuotaChanged(Event, frozen=True, kw_only=True, tag="quota_changed"):

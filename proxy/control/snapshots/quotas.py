@@ -8,6 +8,7 @@ from weir.proxy.control.snapshots.names import shortened
 from weir.proxy.control.snapshots.records import Quota, QuotaOptions
 from weir.proxy.control.stores.records import entity_names
 from weir.quotas import Entity, QuotaKey, QuotaTable
+from weir.quotas.table.times import written_time
 
 
 def read_quotas(table: QuotaTable, q: str, limit: int, offset: int = 0) -> tuple[tuple[Quota, ...], int]:
@@ -47,5 +48,6 @@ def _quota(table: QuotaTable, entity: Entity, values: dict[QuotaKey, float], *, 
             mode="shadow" if shadow else "enforce",
             pacing=options.pacing,
             scope=options.scope,
+            until=None if options.until is None else written_time(options.until),
         ),
     )

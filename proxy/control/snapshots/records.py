@@ -274,6 +274,8 @@ class QuotaOptions(Record, frozen=True):
     pacing: Pacing | None
     """None for the configured pacing."""
     scope: Scope
+    until: str | None = None
+    """Time (RFC 3339, UTC) from which on the entry is as if deleted; None for no end."""
 
 
 class Quota(Record, frozen=True):
@@ -330,6 +332,8 @@ class QuotaOps(Record, frozen=True, forbid_unknown_fields=True):
     """New pacing of the entry; null keeps its pacing."""
     scope: Literal["broker", "cluster"] | None = None
     """New scope of the entry; null keeps its scope."""
+    until: str | None = None
+    """New end of the entry, such as 2026-12-01T06:00:00Z; `never` for none; null keeps its end."""
 
 
 class QuotaChange(QuotaOps, frozen=True, forbid_unknown_fields=True):

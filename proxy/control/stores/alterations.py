@@ -4,19 +4,22 @@ and its lines in the audit log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import trio
 
 from weir.proxy.logs import audit_logger
+from weir.quotas.table.quota_table import keys_of
 from weir.quotas.table.replication_entry import Resource
+from weir.quotas.table.times import written_time
 
 if TYPE_CHECKING:
     from weir.proxy.control.stores.store import QuotaStore
     from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
-    from weir.quotas import QuotaTable
+    from weir.quotas import QuotaKey, QuotaTable
+    from weir.quotas.table.ends import EntryEnd
     from weir.quotas.table.options import Options
 
 audit = audit_logger("weir.audit")
@@ -44,8 +47,10 @@ class Alteration(Protocol):
     def event(self) -> str:
         """Text of the alteration's lines in the audit log."""
 
-    async def make(self, store: QuotaStore) -> QuotaTable:
-        """Store the changes, and return all stored quotas. Raises StoreError."""
+    async def make(self, store: QuotaStore, ended: Collection[EntryEnd] = ()) -> QuotaTable:
+        """Store the changes, and return all stored quotas. `ended`: entries that have ended, and may still
+        be stored. Raises StoreError.
+        """
 
     def changed(self, before: QuotaTable) -> Iterator[Fields]:
         """Yield the fields of the audit line for each value that is not the same in the table `before`."""
@@ -65,8 +70,13 @@ class QuotaAlteration:
         """Text of the alteration's lines in the audit log."""
         return "quota altered"
 
-    async def make(self, store: QuotaStore) -> QuotaTable:
+    async def make(self, store: QuotaStore, ended: Collection[EntryEnd] = ()) -> QuotaTable:
         """Store the changes, and return all stored quotas. Raises StoreError."""
+        entities = {entity for entity, _key in self.changes}
+        for entity, is_shadow, _until in ended:
+            if entity in entities and is_shadow is self.shadow:  # a new value would end with the old entry
+                removed = dict.fromkeys((entity, key) for key in keys_of(entity))
+                await store.alter(removed, shadow=is_shadow)
         return await store.alter(self.changes, shadow=self.shadow, options=self.options)
 
     def changed(self, before: QuotaTable) -> Iterator[Fields]:
@@ -100,7 +110,7 @@ class ReplicationAlteration:
         """Text of the alteration's lines in the audit log."""
         return "replication throttle altered"
 
-    async def make(self, store: QuotaStore) -> QuotaTable:
+    async def make(self, store: QuotaStore, ended: Collection[EntryEnd] = ()) -> QuotaTable:  # noqa: ARG002
         """Store the changes, and return all stored quotas. Raises StoreError."""
         return await store.alter_replication(self.changes)
 
@@ -123,6 +133,17 @@ async def write_audit(alteration: Alteration, request: AlterationRequest, before
             await trio.lowlevel.cancel_shielded_checkpoint()
         audit.info(alteration.event, principal=f"User:{request.who}", client=request.peer, **fields)
     return number
+
+
+def write_end(end: EntryEnd, quotas: Mapping[QuotaKey, float]) -> None:
+    """Write an audit line for an entry that has ended, with the quotas that it had."""
+    audit.info(
+        "quota ended",
+        entity=str(end.entity),
+        shadow=end.is_shadow,
+        until=written_time(end.until),
+        **{key.value: _shown(value) for key, value in quotas.items()},
+    )
 
 
 def _shown(value: float | None) -> int | float | None:

@@ -133,7 +133,8 @@ class BrokerStore:
             )
         if options not in (None, PLAIN):
             raise StoreError(
-                "brokers store no pacing and no scope: set quota_pacing, or quota_store = file or topic"
+                "brokers store no pacing, no scope and no end (until): set quota_pacing, "
+                "or quota_store = file or topic"
             )
         request = as_request(changes)
         return await self._in_turn(partial(self._alter, request, changes))

@@ -6,6 +6,7 @@ force, and in the audit log. If the store fails, the last known quotas stay in f
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -19,14 +20,19 @@ from weir.proxy.control.stores.alterations import (
     QuotaAlteration,
     ReplicationAlteration,
     write_audit,
+    write_end,
 )
 from weir.proxy.control.stores.quota_admins import QuotaAdmins
 from weir.proxy.control.stores.store import QuotaStore, StoreError, StoreHealth
 from weir.proxy.control.supervisor import Supervisor, Task, Works, in_steps
 from weir.proxy.logs import audit_logger
 from weir.quotas import QuotaTable
+from weir.quotas.table.ends import EntryEnds, rates_of
+from weir.quotas.table.times import now_utc
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from weir.proxy.control.quota_registry import QuotaRegistry
     from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
 
@@ -35,6 +41,10 @@ audit = audit_logger("weir.audit")
 
 WAITING_MAX: Final = 100
 """Maximum number of alterations that may wait."""
+CLOCK_S: Final = 10.0
+"""Maximum time (s) between two looks at the wall clock while an entry has an end: the clock may be set
+forwards.
+"""
 INTERNAL: Final = "internal error, Weir's log has more"
 T = TypeVar("T")
 
@@ -52,13 +62,22 @@ class QuotaManager:
         admins: frozenset[str],
         state: StoreHealth,
         supervisor: Supervisor,
+        now: Callable[[], datetime] = now_utc,
     ) -> None:
-        """Begin with `table` in force: the quotas that the store had at the start. `admins` are the names of
-        the principals that may describe and alter quotas.
+        """Begin with the table of the registry in force, and `table` stored: the quotas that the store had at
+        the start. `admins` are the names of
+        the principals that may describe and alter quotas. `now` is the wall clock.
         """
         self._store = store
         self._quota_registry = quota_registry
-        self._table = table
+        self._stored = table
+        """The stored quotas that were last read."""
+        self._table = quota_registry.table
+        """The stored quotas without the entries that have ended."""
+        self._now = now
+        self._ends = EntryEnds()
+        self._end_moved = trio.Event()
+        """Set when the next end of an entry may be another one."""
         self._admins = QuotaAdmins(admins, state)
         self._state = state
         self._supervisor = supervisor
@@ -81,7 +100,7 @@ class QuotaManager:
 
     @property
     def table(self) -> QuotaTable:
-        """The stored quotas that were last read and put in force."""
+        """The stored quotas that were last read and put in force; entries that have ended are left out."""
         return self._table
 
     def rejection(self, user: str, peer: str) -> str | None:
@@ -135,10 +154,12 @@ class QuotaManager:
         cancelled.
         """
         self._token = trio.lowlevel.current_trio_token()
+        await self._put_in_force()
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             nursery.start_soon(self._supervisor.keep_running, Task.QUOTA_STORE, self._follow)
             nursery.start_soon(self._alter_forever)
+            nursery.start_soon(self._supervisor.keep_running, Task.QUOTA_STORE, self._end_entries)
             task_status.started()
             try:
                 await trio.sleep_forever()
@@ -181,23 +202,45 @@ class QuotaManager:
 
     async def _changed(self, table: QuotaTable) -> None:
         is_new = await self._put_in_force(table)
-        if not self._state.succeeded(len(table)) and is_new:
-            log.info("quotas loaded", store=self._store.name, quotas=len(table))
+        quotas = len(self._table)
+        if not self._state.succeeded(quotas) and is_new:
+            log.info("quotas loaded", store=self._store.name, quotas=quotas)
 
     def _failed(self, error: StoreError) -> None:
         self._state.outage.failed(store=self._store.name, reason=str(error))
 
-    async def _put_in_force(self, table: QuotaTable) -> bool:
-        """Put the table in force; return False if the same table was in force already. Tables come into force
-        in the order of the calls.
+    async def _put_in_force(self, stored: QuotaTable | None = None) -> bool:
+        """Put the stored quotas in force, except for entries that have ended; None for those of the latest
+        call. Return False if the same table was in force already. Tables come into force in the order of the
+        calls.
         """
         async with self._applying:
-            if not await trio.to_thread.run_sync(self._prepare, table):
+            self._stored = self._stored if stored is None else stored
+            before, ended = self._table, self._ends.ended
+            in_force = await trio.to_thread.run_sync(self._prepare, self._stored)
+            self._end_moved.set()
+            if in_force is None:
                 return False
-            self._table = table
-            self._quota_registry.use(table)
+            self._table = in_force
+            self._quota_registry.use(in_force)
             await in_steps(self._quota_registry.refresh())
+            for end in sorted(self._ends.ended - ended, key=str):
+                if quotas := rates_of(before, end):
+                    write_end(end, quotas)
             return True
+
+    async def _end_entries(self, works: Works) -> None:
+        """Take entries out of force when their ends come, until cancelled."""
+        while True:
+            self._end_moved = trio.Event()
+            next_end, wait_s = self._ends.next, math.inf
+            if next_end is not None:
+                wait_s = min(max((next_end - self._now()).total_seconds(), 0), CLOCK_S)
+            with trio.move_on_after(wait_s) as waiting:
+                await self._end_moved.wait()
+            if waiting.cancelled_caught:
+                await self._put_in_force()
+                works()
 
     async def set_mode(self, in_shadow: bool) -> None:
         """Put all entries in shadow mode, or with False each entry in its own mode."""
@@ -208,14 +251,15 @@ class QuotaManager:
             registry.use(self._table)
             await in_steps(registry.refresh())
 
-    def _prepare(self, table: QuotaTable) -> bool:
-        """Precompute the slow part of putting the table in force. Return False, and compute nothing, if the
-        table equals the one in force. Runs in a thread.
+    def _prepare(self, stored: QuotaTable) -> QuotaTable | None:
+        """Return the table that comes into force, after the slow part of the preparation; None if it equals
+        the one in force. Runs in a thread.
         """
+        table = self._ends.in_force(stored, self._now())
         if not table.delta(self._table).number:
-            return False
+            return None
         self._quota_registry.prepare(table)
-        return True
+        return table
 
     # Altering
 
@@ -250,7 +294,7 @@ class QuotaManager:
         Raises StoreError.
         """
         before = self._table
-        await self._put_in_force(await alteration.make(self._store))
+        await self._put_in_force(await alteration.make(self._store, self._ends.ended))
         return await write_audit(alteration, request, before) > 0
 
     def _not_altered(self, request: AlterationRequest, reason: str) -> str:

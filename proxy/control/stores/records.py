@@ -5,14 +5,15 @@
 
 Both are JSON, sorted and without spaces, so that an entity has exactly one key. A null name is the default
 entity, as in Kafka's protocol (KIP-546); `client-id-prefix` and `topic` are Weir's own. The mode is `enforce`
-or `shadow`. The options of an entry are beside its quotas: `"pacing":"smooth"`, `"scope":"cluster"`. A record
-without a value removes the quotas of its entity and mode. `replication_records` has the records of
-replication throttles.
+or `shadow`. The options of an entry are beside its quotas: `"pacing":"smooth"`, `"scope":"cluster"`,
+`"until":"2026-12-01T06:00:00Z"`. A record without a value removes the quotas of its entity and mode.
+`replication_records` has the records of replication throttles.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Final, NamedTuple
 
 import msgspec
@@ -29,6 +30,7 @@ from weir.quotas.table.options import PLAIN, Options, Pacing, Scope
 from weir.quotas.table.quota_delta import QuotaDelta, QuotaValue
 from weir.quotas.table.quota_entry import least, most
 from weir.quotas.table.quota_table import Quota, QuotaKey, keys_of
+from weir.quotas.table.times import in_utc
 
 ENTITIES_MAX: Final = 500_000
 ENFORCE: Final = "enforce"
@@ -56,10 +58,11 @@ class _QuotaRecordValue(msgspec.Struct, forbid_unknown_fields=True, omit_default
     quotas: dict[str, float]
     pacing: Pacing | None = None
     scope: Scope = Scope.BROKER
+    until: datetime | None = None
 
 
 class EntryValues(NamedTuple):
-    """Quotas and options (pacing, scope) in the decoded value of a record."""
+    """Quotas and options in the decoded value of a record."""
 
     quotas: dict[QuotaKey, float]
     options: Options = PLAIN
@@ -144,7 +147,11 @@ def read_value(value: bytes) -> EntryValues:
         raise RecordError(f"its value is none of Weir's: {error}") from None
     if not found or not all(least(key) <= rate <= float(most(key)) for key, rate in found.items()):
         raise RecordError("it has no rates, or one outside its bounds")
-    return EntryValues(found, Options(read.pacing, read.scope))
+    try:
+        until = None if read.until is None else in_utc(read.until)
+    except ValueError as error:
+        raise RecordError(f"its end must be {error}") from None
+    return EntryValues(found, Options(read.pacing, read.scope, until))
 
 
 class StoredQuotas:
