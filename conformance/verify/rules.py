@@ -260,6 +260,11 @@ def check_names(names: Iterable[str]) -> frozenset[str]:
 
 
 def table() -> str:
-    """Return the registry as a Markdown table."""
-    rows = [f"| `{rule.name}` | {rule.severity} | {rule.explanation} |" for rule in RULES.values()]
-    return "\n".join(("| rule | severity | explanation |", "| --- | --- | --- |", *rows))
+    """Return the registry as a Markdown table, by severity."""
+    lines = ["| rule | explanation |", "| --- | --- |"]
+    for severity in Severity:
+        lines.append(f"| | **{severity.capitalize()}s:** |")
+        lines += [
+            f"| `{rule.name}` | {rule.explanation} |" for rule in RULES.values() if rule.severity is severity
+        ]
+    return "\n".join(lines)

@@ -319,8 +319,9 @@ _OUTCOMES: Final = {
 
 
 def table() -> str:
-    """Return the classes as a Markdown table."""
-    head = "| class | malformed request | a target may |\n| --- | --- | --- |\n"
-    return head + "\n".join(
-        f"| `{cls.name}` | {cls.explanation} | {_OUTCOMES[cls.expected]} |" for cls in CLASSES
-    )
+    """Return the classes as a Markdown table, by the outcomes that they permit."""
+    lines = ["| class | malformed request |", "| --- | --- |"]
+    for expected, outcomes in _OUTCOMES.items():
+        lines.append(f"| | **A target may {outcomes}:** |")
+        lines += [f"| `{cls.name}` | {cls.explanation} |" for cls in CLASSES if cls.expected is expected]
+    return "\n".join(lines)

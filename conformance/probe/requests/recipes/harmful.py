@@ -9,28 +9,26 @@ from weir.protocol.api import ApiKey
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_REPLICAS: Final = (
-    "brokers and controllers send it to each other: it changes leaders or replicas of partitions"
-)
-_QUORUM: Final = "controllers send it to each other: it changes the leader or the voters of the quorum"
-_QUORUM_MEMBERS: Final = "it removes a controller from the quorum"
-_BROKERS: Final = "brokers send it to the controller: it changes the registration of a broker"
-_SHARE_STATE: Final = "brokers send it to the share coordinator, whose topic a cluster may not have yet"
+_REPLICAS: Final = "changes leaders or replicas of partitions"
+_QUORUM: Final = "changes the leader or the voters of the quorum"
+_QUORUM_MEMBERS: Final = "removes a controller from the quorum"
+_BROKERS: Final = "changes the registration of a broker"
+_SHARE_STATE: Final = "goes to the share coordinator, whose topic may be missing"
 
 HARMFUL: Final[Mapping[int, str]] = {
     ApiKey.LEADER_AND_ISR: _REPLICAS,
     ApiKey.STOP_REPLICA: _REPLICAS,
-    ApiKey.UPDATE_METADATA: "the controller sends it to brokers: it changes their metadata",
-    ApiKey.CONTROLLED_SHUTDOWN: "it moves the leaders of all partitions away from a broker",
+    ApiKey.UPDATE_METADATA: "changes the metadata of brokers",
+    ApiKey.CONTROLLED_SHUTDOWN: "moves the leaders of all partitions away from a broker",
     ApiKey.VOTE: _QUORUM,
     ApiKey.BEGIN_QUORUM_EPOCH: _QUORUM,
     ApiKey.END_QUORUM_EPOCH: _QUORUM,
     ApiKey.ALTER_PARTITION: _REPLICAS,
-    ApiKey.ENVELOPE: "it contains another request, which the controller executes",
+    ApiKey.ENVELOPE: "contains another request, which the controller executes",
     ApiKey.BROKER_REGISTRATION: _BROKERS,
     ApiKey.BROKER_HEARTBEAT: _BROKERS,
     ApiKey.UNREGISTER_BROKER: _BROKERS,
-    ApiKey.ALLOCATE_PRODUCER_IDS: "it uses up a block of producer ids",
+    ApiKey.ALLOCATE_PRODUCER_IDS: "uses up a block of producer ids",
     ApiKey.CONTROLLER_REGISTRATION: _QUORUM,
     ApiKey.ASSIGN_REPLICAS_TO_DIRS: _REPLICAS,
     ApiKey.ADD_RAFT_VOTER: _QUORUM,
