@@ -250,14 +250,15 @@ def summary(status: Status, *, is_stale: bool = False) -> str:
     """Return the state of Weir as one line. `is_stale`: True if it is a former state."""
     totals = status.totals
     parts = [
-        f"weir {status.version}",
+        f"Weir {status.name}",
         "stale" if is_stale else "ready" if status.ready else "NOT READY",
-        f"{totals.throttled_entities} waiting now",
+        f"{totals.throttled_entities} wait",
         f"{totals.connections} conns",
         f"{number_text(totals.requests_per_s)} req/s",
         f"in {amount(totals.in_bytes_per_s, 'bytes/s')}",
         f"out {amount(totals.out_bytes_per_s, 'bytes/s')}",
         f"up {duration(status.now_ms - status.started_ms)}",
+        f"{status.version} before {status.upstream.split(',')[0]}",
     ]
     return clean("  ".join(parts))
 

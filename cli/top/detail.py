@@ -31,7 +31,7 @@ def lines(record: Record, reading: TopReading) -> list[str]:
     now_ms = reading.status.now_ms
     text: list[str] = []
     if isinstance(record, EntityRecord):
-        text = [record.sentence, "", *columns(list(_entity(record, now_ms)))]
+        text = columns(list(_entity(record, now_ms)))
         if reading.connections_of_entity is not None:
             text += ["", *_connections(reading.connections_of_entity, reading)]
     elif isinstance(record, ConnectionRecord):
@@ -56,6 +56,7 @@ def _entity(entity: EntityRecord, now_ms: int) -> Iterator[tuple[str, str]]:
     yield "connections", str(entity.connections)
     yield "from", ", ".join(entity.peers) or NONE
     yield "libraries", ", ".join(entity.software) or NONE
+    yield "client-ids", ", ".join(entity.client_ids) or NONE
     yield "last 10 minutes", sparkline(entity.history, entity.limit, 60)
     if rates:
         least, most = amount(min(rates), entity.unit), amount(max(rates), entity.unit)

@@ -12,6 +12,7 @@ from weir.proxy.connection.client import Client
 from weir.proxy.control.budgets import client_quotas_by_key, side_of
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.slices import slices
+from weir.proxy.control.snapshots.names import shortened
 from weir.proxy.control.snapshots.records import Where
 from weir.proxy.control.supervisor import stepwise
 from weir.proxy.control.throttled import SLICE
@@ -22,7 +23,7 @@ from weir.quotas.limiters.limiter import Limiter
 from weir.quotas.table.quota_kind import KINDS
 
 PEERS_MAX: Final = 5
-"""Maximum number of addresses, and of client libraries, that are kept of the connections of one entity."""
+"""Maximum number of addresses, libraries and client-ids that are kept of the connections of one entity."""
 ANYWHERE: Final = "anywhere"
 
 
@@ -52,15 +53,21 @@ class Peers:
     """IP addresses of some of these connections, each once, at most `PEERS_MAX`."""
     software: list[str] = field(default_factory=list)
     """Client libraries of some of these connections, likewise."""
+    client_ids: list[str] = field(default_factory=list)
+    """Client-ids of some of these connections, likewise."""
 
     def add(self, client: Client) -> None:
         """Count a connection of this client."""
-        self.merge(1, (ip_of(client.peer),), (client.software,))
+        self.merge(Peers(1, [ip_of(client.peer)], [client.software], [shortened(client.quota_client_id)]))
 
-    def merge(self, count: int, addresses: Iterable[str], software: Iterable[str]) -> None:
-        """Count connections with these addresses and client libraries; an empty library is unknown."""
-        self.count += count
-        for values, known in ((addresses, self.addresses), (software, self.software)):
+    def merge(self, more: Peers) -> None:
+        """Count more connections; an empty library or client-id is unknown."""
+        self.count += more.count
+        for values, known in (
+            (more.addresses, self.addresses),
+            (more.software, self.software),
+            (more.client_ids, self.client_ids),
+        ):
             for value in values:
                 if value and len(known) < PEERS_MAX and value not in known:
                     known.append(value)

@@ -136,5 +136,5 @@ class PeerLists:
             return found
         for answer in (await self.questions.ask(lambda number: ListPeers(number, wanted))).values():
             for peers, more in zip(found, answer, strict=False):
-                peers.merge(more.count, more.addresses, more.software)
+                peers.merge(more)
         return found

@@ -265,10 +265,11 @@ class OthersUsage:
         returned, self._returned = self._returned, []
         return returned
 
-    def weirs(self, now_ms: int) -> int:
-        """Return the number of Weirs, this one included, that were heard within `HEARD_MS`."""
-        since_ms = now_ms - HEARD_MS
-        return sum(weir == self._own[0] or _heard_ms(found) > since_ms for weir, found in self._weirs.items())
+    def weirs(self, now_ms: int) -> list[str]:
+        """Return the names of the Weirs that were heard within `HEARD_MS`, this one first."""
+        own, since_ms = self._own[0], now_ms - HEARD_MS
+        heard = (weir for weir, found in self._weirs.items() if weir != own and _heard_ms(found) > since_ms)
+        return [own, *heard]
 
     def _forget(self, now_ms: int) -> None:
         """Forget totals and incarnations about which no report came for `KEPT_MS`."""

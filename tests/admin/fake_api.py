@@ -93,9 +93,10 @@ def entity(id_: str, **changes: Any) -> EntityRecord:
         "connections": 4,
         "peers": ("10.0.0.7",),
         "software": ("librdkafka 2.5.0",),
+        "client_ids": ("etl",),
         "history": wave(1_050_000.0, 0.5),
         "sentence": "user=alice, client-id=etl is at 131 % of producer_byte_rate 1 MB/s on broker 2, "
-        "muted 310 ms, 4 connections from 10.0.0.7 (librdkafka 2.5.0)",
+        "waits 310 ms, 4 connections from 10.0.0.7 (librdkafka 2.5.0)",
     }
     return EntityRecord(**{**its, **changes})
 
@@ -119,6 +120,7 @@ def calm(id_: str, **changes: Any) -> EntityRecord:
         "connections": 2,
         "peers": ("10.0.0.9", "10.0.0.12"),
         "software": ("apache-kafka-java 3.9.1",),
+        "client_ids": ("reports",),
         "history": wave(1_200_000.0, 0.3, known=40),
         "sentence": "user=bob, client-id=reports is at 25 % of consumer_byte_rate 5 MB/s on broker 1, "
         "2 connections from 10.0.0.9 and 10.0.0.12 (apache-kafka-java 3.9.1)",
@@ -143,8 +145,9 @@ def hostile(id_: str) -> EntityRecord:
         connections=1,
         peers=("192.0.2.66",),
         software=(),
+        client_ids=(),
         history=wave(24.0, 0.4),
-        sentence=f"client-id={HOSTILE} is at 106 % of request_percentage 25 % on broker 2, muted 48 ms, "
+        sentence=f"client-id={HOSTILE} is at 106 % of request_percentage 25 % on broker 2, waits 48 ms, "
         "1 connection from 192.0.2.66",
     )
 
@@ -271,6 +274,7 @@ STATUS: Final = Status(
     name="weir-1:9092",
     upstream="kafka-1:9092",
     weirs=2,
+    others=("weir-2:9092",),
     version="1.0.0",
     compiled=True,
     python="3.11.2",

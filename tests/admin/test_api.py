@@ -74,7 +74,7 @@ def test_a_throttled_entity_is_listed_at_once_with_its_numbers_and_a_sentence(qu
             assert entity.entry == "user alice"
             assert entity.history == (None,) * 60
             assert entity.sentence.startswith("user=alice is at 1")
-            assert " % of producer_byte_rate 1 kB/s on broker 0, muted " in entity.sentence
+            assert " % of producer_byte_rate 1 kB/s on broker 0, waits " in entity.sentence
             assert entity.sentence.endswith(", 0 connections")
 
     play_with(script, quotas)
@@ -106,7 +106,7 @@ def test_lists_of_entities_are_filtered_sorted_and_cut(quotas: Path) -> None:
     play_with(script, quotas)
 
 
-def test_shadow_quotas_are_listed_apart_and_would_have_muted(quotas: Path) -> None:
+def test_shadow_quotas_are_listed_apart_and_would_have_throttled(quotas: Path) -> None:
     async def script(stage: Stage) -> None:
         shadow = stage.server.quotas.of(0).ledger("bob", "app", stage.server.now_ms).shadow
         assert shadow is not None
@@ -115,7 +115,7 @@ def test_shadow_quotas_are_listed_apart_and_would_have_muted(quotas: Path) -> No
         assert (await stage.json("/api/throttled"))["entities"] == []
         (entity,) = (await stage.json("/api/throttled?shadow=true"))["entities"]
         assert (entity["shadow"], entity["client_id"], entity["throttled"]) == (True, "app", True)
-        assert ", would be muted " in entity["sentence"]
+        assert ", would wait " in entity["sentence"]
         assert not (await stage.json("/api/status"))["all_in_shadow"]
         stage.server.quotas.in_shadow = True
         stage.server.quotas.use(stage.server.quotas.table)

@@ -28,7 +28,10 @@ from weir.proxy.control.snapshots.records import Brokers, Connections, Entities,
 TOKEN = "0123456789abcdef"  # noqa: S105  # of the fake
 ESCAPES = "\x1b]0;owned\x07\x1b[2J[red]x[/red]"
 DETAILS = ErrorDetails(title="title", status=200, detail="detail")
-STATUS = "weir 1.0.0  ready  2 waiting now  6 conns  1844 req/s  in 3.06MB/s  out 1.28MB/s  up 4d"
+STATUS = (
+    "Weir weir-1:9092  ready  2 wait  6 conns  1844 req/s  in 3.06MB/s  "
+    "out 1.28MB/s  up 4d  1.0.0 before kafka-1:9092"
+)
 PROBLEM = (
     "! Broker 3 cannot be reached: connection refused (for 1m). Look at the broker and its network. Its "
     "clients are refused, so that they back off."

@@ -26,7 +26,7 @@ from weir.cli.top.program import Program
 NEVER_S = 3600.0
 """Interval of readings (s): tests read when they choose."""
 HEAD = """\
-weir 1.0.0  ready  2 waiting now  6 conns  1844 req/s  in 3.06MB/s  out 1.28MB/s
+Weir weir-1:9092  ready  2 wait  6 conns  1844 req/s  in 3.06MB/s  out 1.28MB/s
 ! Broker 3 cannot be reached: connection refused (for 1m). Look at the broker
 and its network. Its clients are refused, so that they back off.
 """
@@ -133,7 +133,8 @@ def test_enter_shows_all_of_an_entity_with_its_connections_and_escape_the_list_a
     async def script(shown: Shown) -> None:
         text = await shown.press("enter")
         assert ENTITY in text
-        assert "muted 310 ms, 4 connections from 10.0.0.7 (librdkafka 2.5.0)" in text.replace("\n", " ")
+        assert "310 ms" in text
+        assert text.count("131%") == 1
         assert "10.0.0.7:50001" in text
         query = "user=alice&client_id=etl&broker=2&limit=20&sort=waits"
         assert f"GET /api/connections?{query}" in shown.api.requests
@@ -174,7 +175,7 @@ def test_an_outage_keeps_the_data_tells_their_age_and_its_end() -> None:
         text = await shown.reread()
         assert "data are 14s old: " in text
         assert "status 503: the fake" in text
-        assert "weir 1.0.0  stale" in text
+        assert "Weir weir-1:9092  stale" in text
         assert "ready" not in text
         assert ENTITIES_80.splitlines()[4] in text
         assert "connections, by" not in await shown.press("c")
@@ -197,7 +198,7 @@ def test_data_are_stale_while_weir_hangs_and_before_its_error() -> None:
         shown.time[0] += 1
         shown.program.show()
         text = await shown.text()
-        assert "weir 1.0.0  stale" in text
+        assert "Weir weir-1:9092  stale" in text
         assert "data are 1h old: Weir does not answer" in text
         assert "stale" not in await shown.reread()
 

@@ -40,7 +40,7 @@ def test_the_sentence_of_an_entity_has_usage_limit_throttle_addresses_and_librar
     (entity,) = trio.run(read_entities, world.sources, world.history, SortedEntities()).entities
     assert (entity.connections, entity.peers, entity.software) == (4, ("10.0.0.7",), ("librdkafka 2.5.0",))
     assert entity.sentence == (
-        "user=alice, client-id=etl is at 112 % of producer_byte_rate 1 kB/s on broker 2, muted 310 ms, "
+        "user=alice, client-id=etl is at 112 % of producer_byte_rate 1 kB/s on broker 2, waits 310 ms, "
         "4 connections from 10.0.0.7 (librdkafka 2.5.0)"
     )
     assert entity.rate == pytest.approx(12_000 / 10.69, abs=0.01)

@@ -76,7 +76,7 @@ class SimulatedWeir:
         self.others.take(report, now_ms)
         if self.others.read_back > self.read_back:
             self.read_back = self.others.read_back
-            self.blindness.heard(self.others.weirs(now_ms), now_ms)
+            self.blindness.heard(len(self.others.weirs(now_ms)), now_ms)
         self.own.returned(self.others.returned())
         self.shared.absorb(self.others.charges(), now_ms)
 

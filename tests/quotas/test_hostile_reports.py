@@ -114,7 +114,7 @@ def test_reports_of_more_weirs_than_configured_are_counted_until_one_is_silent()
     for name in ("a", "b", "c", "me", "c"):
         others.take(UsageReport(name, 9, 0, (LimiterUsage(7, 10, 10),)), 0)
     assert charged(others) == 30
-    assert (others.weirs(0), others.ignored) == (3, {"weirs": 2})
+    assert (len(others.weirs(0)), others.ignored) == (3, {"weirs": 2})
     others.take(UsageReport("b", 9, 1), HEARD_MS)
     others.take(UsageReport("c", 9, 1, (LimiterUsage(7, 10, 10),)), HEARD_MS)  # in the place of "a"
     others.take(UsageReport("a", 9, 1), HEARD_MS)

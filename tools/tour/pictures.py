@@ -74,7 +74,7 @@ def apply(tab: Browser, scene: Scene, folder: Path) -> float:
     tab.press("Enter")
     tab.until("document.querySelector('#change-said').textContent === 'Applied.'")
     began_s = time.monotonic()
-    wanted = json.dumps(f"client-id={CHANGED} is at")
+    wanted = json.dumps(f"client-id={CHANGED}")
     tab.until(f"document.querySelector('#throttled').textContent.includes({wanted})")
     took_s = time.monotonic() - began_s
     time.sleep(AFTER_S)

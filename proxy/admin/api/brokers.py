@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from weir.proxy.admin.api.operation import ApiState, Call, Operation
 from weir.proxy.control.snapshots.filters import Filter
 from weir.proxy.control.snapshots.records import Broker, Brokers
@@ -14,7 +16,7 @@ async def _brokers(call: Call) -> Brokers:
     names = {node_id: f"{node_id} {address}" for node_id, address in brokers.nodes.items()}
     chosen = sorted(node_id for node_id, name in names.items() if wanted.q.casefold() in name.casefold())
     shown = chosen[: wanted.limit]
-    throttled = state.history.throttled_now(state.sources.now_ms())
+    throttled = Counter(key.where for key in state.history.throttled_now(state.sources.now_ms()))
     return Brokers(
         now_ms=state.snapshots.unix_ms(),
         hidden=len(chosen) - len(shown),

@@ -28,6 +28,7 @@ async def _status(call: Call) -> Status:
         name=config.name,
         upstream=config.settings.upstream,
         weirs=0 if sharing is None else sharing.weirs,
+        others=() if sharing is None else sharing.others,
         version=VERSION,
         compiled=not connection.__file__.endswith(".py"),
         python=platform.python_version(),
@@ -60,7 +61,7 @@ def _totals(state: ApiState) -> Totals:
         requests_per_s=traffic.requests_per_s,
         in_bytes_per_s=traffic.in_bytes_per_s(),
         out_bytes_per_s=traffic.out_bytes_per_s(),
-        throttled_entities=state.history.throttled_now(state.sources.now_ms()).total(),
+        throttled_entities=len({key.tags for key in state.history.throttled_now(state.sources.now_ms())}),
         throttled_connections=traffic.latest.throttled.total(),
     )
 

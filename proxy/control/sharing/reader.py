@@ -67,8 +67,8 @@ class News(NamedTuple):
     """Number of a limiter → units that clients of other Weirs have used."""
     read_back: int
     """Sequence of the newest own report that was read; -1 before the first one."""
-    weirs: int
-    """Number of Weirs that were heard recently, this one included."""
+    weirs: list[str]
+    """Names of the Weirs that were heard recently, this one first."""
     ignored: Counter[str]
     """Number of reports and usages that were not charged, by reason, since the start."""
     returned: list[int]

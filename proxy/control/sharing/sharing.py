@@ -90,6 +90,8 @@ class UsageSharing:
         """The limiters that take part."""
         self.weirs = 0
         """Number of Weirs heard recently, this one included; 0 before the topic was read."""
+        self.others: tuple[str, ...] = ()
+        """Names of the other Weirs heard recently."""
         self.ignored: Counter[str] = Counter()
         """Number of reports and usages that were not charged, by reason."""
         self.unsent = 0
@@ -208,14 +210,14 @@ class UsageSharing:
         self.limiters.absorb(charges, now_ms)
         for call in self.on_absorb:
             call(charges)
-        self._problems.look_at(news.weirs, news.ignored, now_ms)
-        self.weirs, self.ignored = news.weirs, news.ignored
+        self.weirs, self.others, self.ignored = len(news.weirs), tuple(news.weirs[1:]), news.ignored
+        self._problems.look_at(self.weirs, news.ignored, now_ms)
         sent_ms = self.own.returned(news.returned)
         if sent_ms is not None:
             self.failure = ""
             self._outage.over()
             self._trip_ms = now_ms - sent_ms
-            self.blindness.heard(news.weirs, now_ms)
+            self.blindness.heard(self.weirs, now_ms)
 
     def _not_inherited(self, news: News, now_ms: int) -> Mapping[int, list[OthersCharge]]:
         """Return the charges that the former Weir has not told."""

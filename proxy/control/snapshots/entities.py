@@ -187,6 +187,7 @@ def _entity(sources: SnapshotSources, history: History, found: _FoundBudget, pee
         connections=peers.count,
         peers=tuple(peers.addresses),
         software=tuple(peers.software),
+        client_ids=tuple(peers.client_ids),
         history=NO_HISTORY if track is None else track.history(),
         sentence=", ".join(said),
     )

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator
 from heapq import nlargest
 from typing import Final, NamedTuple
@@ -142,13 +142,13 @@ class History:
     def tracks(self) -> list[Track]:
         return list(self._tracks.values())
 
-    def throttled_now(self, now_ms: int) -> Counter[Where]:
-        """Return the number of entities that enforced quotas throttle now, by broker."""
-        return Counter(
-            key.where
+    def throttled_now(self, now_ms: int) -> list[Key]:
+        """Return the entities that enforced quotas throttle now, once for each quota and broker."""
+        return [
+            key
             for key, track in self._tracks.items()
             if not key.shadow and is_throttled(track.budget, now_ms)
-        )
+        ]
 
     def look(self, now_ms: int) -> Iterator[None]:
         """Note the rates of this second; choose the entities to track, if that is due. Yield between steps of

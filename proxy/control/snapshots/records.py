@@ -90,7 +90,7 @@ class Totals(Record, frozen=True):
     out_bytes_per_s: float
     """Rate of bytes from brokers."""
     throttled_entities: int
-    """Number of entities that an enforced quota throttles now."""
+    """Number of entities that an enforced quota throttles now, at whichever brokers."""
     throttled_connections: int
     """Number of connections that wait for the end of a throttle time."""
 
@@ -104,6 +104,8 @@ class Status(Record, frozen=True):
     """Bootstrap brokers of its cluster, as configured."""
     weirs: int
     """Number of Weirs heard within ten seconds, this one included; 0 if usage is not shared."""
+    others: tuple[str, ...]
+    """Names of the other Weirs among them."""
     version: str
     compiled: bool
     """True if modules of the data path are compiled."""
@@ -164,6 +166,8 @@ class EntityRecord(Record, frozen=True):
     """IP addresses of these connections, at most 5."""
     software: tuple[str, ...]
     """Client libraries of these connections, such as `librdkafka 2.5.0`, at most 5."""
+    client_ids: tuple[str, ...]
+    """Client-ids of these connections, at most 5."""
     history: Rates
     """Rates of the last 10 minutes, one per 10 s, the oldest first: at most 60."""
     sentence: str

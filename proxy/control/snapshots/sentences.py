@@ -81,8 +81,9 @@ def usage_text(quota: QuotaKey, rate: float, limit: float | None) -> str:
 
 def throttle_text(quota: QuotaKey, throttle_ms: int, *, shadow: bool) -> str:
     """Return the effect of a throttle time that is not over."""
-    verb = "refused for" if quota is QuotaKey.CONNECTION_CREATION_RATE else "muted"
-    return f"{'would be ' if shadow else ''}{verb} {time_text(throttle_ms)}"
+    if quota is QuotaKey.CONNECTION_CREATION_RATE:
+        return f"{'would be ' if shadow else ''}refused for {time_text(throttle_ms)}"
+    return f"{'would wait' if shadow else 'waits'} {time_text(throttle_ms)}"
 
 
 def is_of_connections(tags: Tags) -> bool:

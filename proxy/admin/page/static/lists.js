@@ -13,7 +13,7 @@ export function who(record) {
   return parts.join(", ") || "all clients";
 }
 
-const where = (broker) => (broker === null ? "unknown" : broker === "cluster" ? "all brokers" : `broker ${broker}`);
+const where = (r) => (r.parts ? `${r.parts} brokers` : r.broker === null ? "unknown" : r.broker === "cluster" ? "all brokers" : `broker ${r.broker}`);
 
 function throttling(record, now) {
   const parts = [record.throttled_since_ms !== null && `for ${duration(now - record.throttled_since_ms)}`, record.throttled && `${duration(record.throttle_ms)} left`];
@@ -26,14 +26,47 @@ const level = (usage) => (usage === null ? "" : usage >= 1 ? "bad" : usage >= 0.
 const ENTITY = [
   ["entity", (r) => ({ open: who(r) })],
   ["quota", (r) => r.quota, "half"],
-  ["where", (r) => where(r.broker)],
+  ["where", where],
   ["usage", (r) => ({ text: share(r.usage), exact: r.usage, kind: level(r.usage) }), "number"],
   ["rate", (r) => ({ text: rate(r.rate, r.unit), exact: r.rate }), "number"],
-  ["limit", (r) => ({ text: rate(r.limit, r.unit), exact: r.limit }), "number"],
-  ["last 10 min", (r) => ({ node: () => spark(r.history, r.limit, r.unit), same: String([r.history, r.limit]) }), "chart"],
-  ["throttled", (r, now) => ({ text: throttling(r, now), kind: r.throttled_since_ms !== null ? "bad" : "" }), "half"],
+  ["limit", (r) => ({ text: `${rate(r.limit, r.unit)}${r.parts ? " each" : ""}`, exact: r.limit }), "number"],
+  ["last 10 min", (r) => ({ node: () => spark(r.history, r.parts ? null : r.limit, r.unit), same: String([r.history, r.limit]) }), "chart"],
+  ["waits", (r, now) => ({ text: throttling(r, now), kind: r.throttled_since_ms !== null ? "bad" : "" }), "half"],
   ["connections", (r) => ({ text: String(r.connections), exact: r.connections }), "number"],
 ];
+
+// Columns of an entity's card, which names the entity and its connections above them.
+export const CARD = ENTITY.slice(1, -1);
+
+// Cards of throttled entities: all records of one entity as one, in the order of their first records.
+export function cards(records) {
+  const found = Map.groupBy(records, (r) => JSON.stringify(NAMES.map(([key]) => r[key])));
+  return [...found].map(([id, its]) => ({ id, title: who(its[0]), records: its, rows: [...Map.groupBy(its, (r) => r.quota).values()].flatMap(rowsOf) }));
+}
+
+// Rows of one quota: the sum over brokers if there are several, and each broker, the worst first.
+function rowsOf(its) {
+  if (its.length === 1) return its;
+  const rates = its.map((r) => r.rate).reduce((a, b) => a + b);
+  const since = its.map((r) => r.throttled_since_ms).filter((ms) => ms !== null);
+  const longest = its.reduce((a, b) => (a.throttle_ms >= b.throttle_ms ? a : b));
+  const sum = { ...longest, id: `sum of ${its[0].quota}`, parts: its.length, rate: rates, usage: null,
+    throttled_since_ms: since.length ? Math.min(...since) : null, history: its[0].history.map((_, i) => summed(its.map((r) => r.history[i]))) };
+  return [sum, ...its.map((r) => ({ ...r, quota: "" }))];
+}
+
+const summed = (rates) => (rates.every((each) => each === null) ? null : rates.reduce((a, b) => a + (b ?? 0), 0));
+
+// "4 connections from 10.0.0.7 (librdkafka 2.5.0), client-ids etl, web": of all records of one entity.
+export function connectionsOf(records) {
+  const all = (field) => [...new Set(records.flatMap((r) => r[field]))];
+  const [peers, software, ids] = ["peers", "software", "client_ids"].map((field) => all(field).slice(0, 5).join(", "));
+  const counts = [...Map.groupBy(records, (r) => r.quota).values()].map((its) => its.reduce((sum, r) => sum + r.connections, 0));
+  const count = Math.max(...counts);
+  const parts = [`${count} connection${count === 1 ? "" : "s"}${peers && ` from ${peers}`}${software && ` (${software})`}`];
+  if (ids && ids !== records[0].client_id) parts.push(`client-ids ${ids}`);
+  return parts.join(", ");
+}
 
 const CONNECTION = [
   ["client", (r) => ({ open: r.user || r.client_id ? who({ ...r, client_id: r.client_id }) : "not known yet" })],
@@ -115,6 +148,7 @@ export function parts(status) {
   return [
     { part: "Weir", kind: status.ready ? "good" : "bad", state: status.ready ? "ready" : "not ready",
       details: `${status.version}, ${status.compiled ? "compiled, " : ""}Python ${status.python}, runs for ${duration(now - status.started_ms)}` },
+    ...status.others.map((name) => ({ part: `Weir ${name}`, kind: "good", state: "heard", details: "shares quotas with this Weir" })),
     ...status.stores.map((s) => ({
       part: `quota store: ${s.name}`, kind: s.failing_since_ms === null ? "good" : "bad",
       state: s.failing_since_ms === null ? "works" : `fails for ${duration(now - s.failing_since_ms)}`,
@@ -174,7 +208,7 @@ export function fill(cell, shown, open) {
 
 // Fields that the dialog says in other words, or not at all.
 const LABELS = { client_id: "client-id", client_id_prefix: "client-id prefix", throttle_ms: "throttle time left", throttled_ms: "throttled in total",
-  software: "library", peers: "from", at_ms: "at", lasted_ms: "lasted" };
+  software: "library", peers: "from", client_ids: "client-ids", throttled_since_ms: "waits since", at_ms: "at", lasted_ms: "lasted" };
 const UNSAID = new Set(["history", "sentence", "id", "unit", "throttled"]);
 
 // [key, label, text] for each field of a record that the dialog shows.

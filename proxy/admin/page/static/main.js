@@ -4,7 +4,7 @@ import { ApiError, get, hasToken, setToken } from "./api.js";
 import { $, h, keyed, name, put } from "./dom.js";
 import { follow } from "./events.js";
 import { bytes, clock, duration, plain, rate, share } from "./format.js";
-import { LISTS, facts, fill, parts, who } from "./lists.js";
+import { CARD, LISTS, cards, connectionsOf, facts, fill, parts } from "./lists.js";
 import * as form from "./quota_form.js";
 import { spark } from "./spark.js";
 
@@ -14,6 +14,7 @@ const STALE_MS = 5000; // three polls; a request to a Weir that hangs ends later
 const SILENT = "Weir does not answer";
 const EVENTS_MAX = 500;
 const THROTTLED = 10; // entities shown until more are asked for
+const RECORDS_MAX = 1000; // of the API
 const KEYS = { "/": "search", "j k": "next, previous row", Enter: "details of the row", Esc: "close; clear the search",
   "1 … 7": "list", "?": "these keys" };
 
@@ -30,7 +31,7 @@ async function poll() {
   const mine = ++turn;
   const q = $("search").value.trim();
   const list = LISTS[state.tab];
-  const asked = { status: get("api/status"), throttled: get("api/throttled", { q, limit: state.throttled }), brokers: get("api/brokers") };
+  const asked = { status: get("api/status"), throttled: get("api/throttled", { q, limit: recordsWanted() }), brokers: get("api/brokers") };
   const sort = list.sorts ? (state.sorts[state.tab] ?? Object.keys(list.sorts)[0]) : "";
   if (list.path) asked.list = get(list.path, { ...list.query, q, sort });
   try {
@@ -47,6 +48,11 @@ async function poll() {
     failed(error);
   }
   timer = setTimeout(poll, Math.min(POLL_MS * 2 ** Math.max(state.failures - 1, 0), WAIT_MS_MAX));
+}
+
+// Records for the shown cards: of each quota, one at each broker.
+function recordsWanted() {
+  return Math.min(2 * state.throttled * (1 + (state.answers.brokers?.brokers.length ?? 0)), RECORDS_MAX);
 }
 
 function failed(error) {
@@ -145,37 +151,33 @@ function showProblems(problems) {
 
 function showThrottled(answer, totals) {
   const q = $("search").value.trim();
-  const all = answer.entities.length + answer.hidden;
-  put($("throttled-title"), q ? `Throttled: ${all} found` : all ? `Throttled: ${all}, ${totals.throttled_entities} waiting now` : "Throttled: nobody now");
-  keyed($("throttled"), answer.entities, (each) => each.id, makeThrottled, fillThrottled);
+  const all = cards(answer.entities);
+  const shown = all.slice(0, state.throttled);
+  const number = `${all.length}${answer.hidden ? " and more" : ""}`;
+  put($("throttled-title"), q ? `Throttled: ${number} found` : all.length ? `Throttled: ${number}, ${totals.throttled_entities} waiting now` : "Throttled: nobody now");
+  keyed($("throttled"), shown, (each) => each.id, makeCard, fillCard);
   const nobody = state.answers.status.all_in_shadow
     ? "All quotas are in shadow: they throttle nobody. The list of shadow quotas has the throttle times of enforced ones."
     : "No client was throttled in the last 30 seconds.";
   put($("throttled-none"), q ? `No throttled entity matches “${q}”.` : nobody);
-  $("throttled-none").hidden = answer.entities.length > 0;
-  put($("more"), `Show more: ${answer.hidden} not shown`);
-  $("more").hidden = !answer.hidden;
+  $("throttled-none").hidden = all.length > 0;
+  $("more").hidden = all.length === shown.length && !answer.hidden;
 }
 
-function makeThrottled(record) {
-  const open = () => openDetail("throttled", record.id);
-  const numbers = [["usage", "usage"], ["rate", "rate"], ["limit", "limit"], ["since", "since"]]
-    .map(([key, label]) => h("div", { class: key }, h("dt", {}, label), h("dd", {})));
-  return h("li", {}, h("button", { type: "button", class: "open said", click: open }, name("")), h("dl", {}, ...numbers), h("div", { class: "chart" }));
+function makeCard(card) {
+  const open = () => openDetail("throttled", card.records[0].id);
+  const heads = CARD.map(([title, , kind]) => h("th", { scope: "col", class: kind }, title));
+  return h("li", {}, h("button", { type: "button", class: "open", click: open }, name("")), h("p", { class: "soft" }, name("")),
+    h("table", {}, h("thead", {}, h("tr", {}, ...heads)), h("tbody", {})));
 }
 
-function fillThrottled(item, record) {
-  const [button, numbers, chart] = item.children;
-  put(button.firstChild, record.sentence);
-  const since = record.throttled_since_ms === null ? "over now" : duration(state.now - record.throttled_since_ms);
-  const texts = [[share(record.usage), record.usage], [rate(record.rate, record.unit), record.rate], [rate(record.limit, record.unit), record.limit], [since, record.throttled_since_ms]];
-  texts.forEach(([text, exact], i) => {
-    put(numbers.children[i].lastChild, text);
-    numbers.children[i].lastChild.dataset.exact = exact ?? "";
-  });
-  numbers.firstChild.lastChild.classList.toggle("bad", record.usage >= 1);
-  item.classList.toggle("over", record.throttled_since_ms === null);
-  fill(chart, { node: () => spark(record.history, record.limit, record.unit), same: String([record.history, record.limit]) });
+function fillCard(item, card) {
+  const [button, connections, table] = item.children;
+  put(button.firstChild, card.title);
+  put(connections.firstChild, connectionsOf(card.records));
+  item.classList.toggle("over", card.records.every((each) => each.throttled_since_ms === null));
+  keyed(table.tBodies[0], card.rows, (row) => row.id, () => h("tr", {}, ...CARD.map(([title, , kind]) => h("td", { "data-label": title, class: kind }))),
+    (row, record) => CARD.forEach(([, text], i) => fill(row.cells[i], text(record, state.now))));
 }
 
 // Lists
@@ -261,7 +263,6 @@ function showDetail() {
   opened.record = record;
   const title = list.columns[0][1](record, state.now).open;
   put($("detail-title"), title);
-  put($("detail-said"), record.sentence ?? "");
   $("detail-chart").replaceChildren(...(record.history ? [spark(record.history, record.limit, record.unit), h("p", { class: "soft" }, "last 10 minutes; dashed: the limit")] : []));
   keyed($("detail-facts"), facts(record, state.now), ([key]) => key,
     ([, label]) => h("div", {}, h("dt", {}, label), h("dd", {})), (item, [, , text]) => put(item.lastChild, text));
