@@ -46,11 +46,14 @@ def test_alert_expressions_name_existing_metrics_and_close_reasons(
 
 
 def test_every_alert_has_a_runbook_section_that_exists() -> None:
-    alerts, runbooks = re.findall(r"- alert: (\w+)", ALERTS), re.findall(r"runbook_url: (\S+)", ALERTS)
+    alerts, runbooks = (
+        re.findall(r"- alert: (\w+)", ALERTS),
+        re.findall(r'runbook_url: "\{\{ \$externalLabels.docs_of_weir \}\}/(.+)"', ALERTS),
+    )
     assert len(alerts) == len(runbooks)
     for runbook in runbooks:
         page, _, anchor = runbook.partition("#")
-        text = (ROOT / page).read_text("utf-8")
+        text = (ROOT / "docs" / page).read_text("utf-8")
         headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
         assert anchor in {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in headings}
 
