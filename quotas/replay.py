@@ -15,7 +15,7 @@ in `proxy.connection`:
   throttle time, and is not charged. The client fetches the same records again after that time; they exist by
   then, so the response comes at once. A fetch that was recorded without records has no records in the replay
   either: the records are in a later recorded fetch.
-* Share fetches, and all fetches in hold mode, get their records even if the budget is throttled.
+* Share fetches get their records even if the budget is throttled.
 * Request time is charged when the response begins. Near the limit, and after a wait, a connection has one
   request in flight at a time.
 * Mutations are charged when the request is taken. If a topic is refused (error 89), the client tries again
@@ -156,23 +156,16 @@ class _Produce(_Kind):
         _Produce.begin(self, replay, connection, asked, now_ms)
 
 
-class _HeldFetches(_Produce):
-    """Rules for fetches in hold mode (a fetch over the quota still gets its records): each fetch is charged
-    when its response begins, and a connection has one fetch in flight at a time.
+class _Fetches(_Produce):
+    """Rules for fetches: each fetch is charged when its response begins, and a connection has one fetch in
+    flight at a time. While the budget is throttled, responses have no records and are not charged, and the
+    client repeats the fetch.
     """
 
     __slots__ = ()
 
     def begin(self, replay: Replay, connection: ReplayedConnection, asked: Asked, now_ms: int) -> None:
         replay.await_answer(connection, asked, now_ms, serial=True)
-
-
-class _Fetches(_HeldFetches):
-    """Rules for fetches, except in hold mode: each fetch is charged when its response begins. While the
-    budget is throttled, responses have no records and are not charged, and the client repeats the fetch.
-    """
-
-    __slots__ = ()
 
     def answered(self, replay: Replay, connection: ReplayedConnection, asked: Asked, now_ms: int) -> None:
         rest_ms = self.over_until_ms - now_ms
@@ -280,20 +273,17 @@ class Replay:
         window_s: int = WINDOW_S_DEFAULT,
         patience_ms: int = PATIENCE_MS,
         throttle_ms_max: int = INT32_MAX,
-        hold: bool = False,
         pacing: Pacing = Pacing.KAFKA,
     ) -> None:
         """Begin without usage.
 
         `limit` is in the unit of `key` per second (percent of one thread for request time). `num_samples` and
         `window_s` are those of Kafka's quota manager for `key`. `patience_ms`: time (ms) after which a client
-        gives up a request. `throttle_ms_max`: maximum throttle time (ms). `hold`: True to simulate hold mode,
-        in which fetches over the quota still get their records. `pacing`: kind of limiter of a byte rate.
-        Raises KeyError if `key` is not a quota of clients.
+        gives up a request. `throttle_ms_max`: maximum throttle time (ms). `pacing`: kind of limiter of a
+        byte rate. Raises KeyError if `key` is not a quota of clients.
         """
         self.hours = Hours()
-        kind = _HeldFetches if hold and key is QuotaKey.CONSUMER_BYTE_RATE else _KINDS[key]
-        self._kind = kind(limit, num_samples, window_s, pacing)
+        self._kind = _KINDS[key](limit, num_samples, window_s, pacing)
         self._patience_ms = patience_ms
         self._throttle_ms_max = throttle_ms_max
         self._connections: dict[int, ReplayedConnection] = {}

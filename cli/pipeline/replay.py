@@ -71,13 +71,6 @@ Examples:
     help="As in weir run.",
 )
 @click.option(
-    "--throttle-mode",
-    type=click.Choice(["mute", "hold"]),
-    default="mute",
-    show_default=True,
-    help="As in weir run.",
-)
-@click.option(
     "--quota-pacing",
     type=click.Choice(["kafka", "smooth"]),
     default="kafka",
@@ -122,7 +115,6 @@ def replay(
     controller_quota_window_num: int,
     controller_quota_window_size_seconds: int,
     throttle_ms_max: int,
-    throttle_mode: str,
     quota_pacing: str,
     empty_client_id: str,
     patience_s: int,
@@ -151,7 +143,6 @@ def replay(
             controller_quota_window_size_seconds,
             patience_ms=1000 * patience_s,
             throttle_ms_max=throttle_ms_max or INT32_MAX,
-            hold=throttle_mode == "hold",
             charges_per_record=charges_per_record,
         )
         unnamed = EMPTY if empty_client_id == "default" else ""

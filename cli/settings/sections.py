@@ -38,7 +38,6 @@ SECTIONS: Final = {
         "quota_mode",
         "quota_pacing",
         "empty_client_id",
-        "throttle_mode",
         "quota_window_num",
         "quota_window_size_seconds",
         "controller_quota_window_num",

@@ -70,8 +70,6 @@ class BudgetSettings:
     patience_ms: int = PATIENCE_MS
     throttle_ms_max: int = INT32_MAX
     """Maximum throttle time (ms) in a response to a client."""
-    hold: bool = False
-    """True if the throttle mode is hold: fetches over the quota still return their records."""
     end_ms: int = NEVER
     """Unix time (ms) of the end of the recording."""
     charges_per_record: int = CHARGES_PER_RECORD
@@ -94,7 +92,6 @@ class BudgetSettings:
             window_s=self.controller_window_s if of_controller else self.window_s,
             patience_ms=self.patience_ms,
             throttle_ms_max=self.throttle_ms_max,
-            hold=self.hold,
             pacing=Pacing(budget["pacing"]),
         )
 

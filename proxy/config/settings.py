@@ -102,10 +102,6 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         str,
         _key("Unix socket at which a new Weir takes over the listeners of a running one; empty: none."),
     ] = ""
-    throttle_mode: Annotated[
-        Literal["mute", "hold"],
-        _key("mute: answer, then do not read (KIP-219); hold: delay the answer, as brokers before 2.0."),
-    ] = "mute"
     quota_window_num: Annotated[
         int, msgspec.Meta(ge=2, le=SAMPLES_MAX), _key("Samples a rate is measured over (quota.window.num).")
     ] = NUM_SAMPLES_DEFAULT

@@ -129,7 +129,6 @@ class Connection:
         "drain_reason",
         "effects",
         "held_until_ms",
-        "hold",
         "hurries",
         "in_flight",
         "left",
@@ -161,7 +160,6 @@ class Connection:
         addresses: AdvertisedAddresses,
         counters: Counters,
         limits: ConnectionLimits,
-        hold: bool = False,
         node_id: int | None = None,
         user: str = ANONYMOUS,
         peer: str = "",
@@ -175,13 +173,12 @@ class Connection:
         """Begin a new connection.
 
         `quotas` are the quotas of the broker behind the connection, `node_id` is the broker's id if known,
-        `addresses` maps brokers to the addresses that the client is told. With `hold`, throttled responses
-        are delayed, as brokers did before KIP-219; without `hold`, the connection is muted after the
-        response. `user` is the principal of the client's certificate, `peer` the client's address. `brokers`
-        are the brokers' principals at a replication listener: the set is empty if every principal there is a
-        broker, and None at all other listeners. `states` are those states of capabilities that are not
-        made by their first use (`state_of`). `clock` belongs to the transport. `usage` counts the client's
-        usage; None if usage is not recorded. `number` is the number of connections opened before.
+        `addresses` maps brokers to the addresses that the client is told. `user` is the principal of the
+        client's certificate, `peer` the client's address. `brokers` are the brokers' principals at a
+        replication listener: the set is empty if every principal there is a broker, and None at all other
+        listeners. `states` are those states of capabilities that are not made by their first use
+        (`state_of`). `clock` belongs to the transport. `usage` counts the client's usage; None if usage is
+        not recorded. `number` is the number of connections opened before.
         """
         # The transport
         self.effects = Effects()
@@ -205,8 +202,8 @@ class Connection:
         self.throttled_by: QuotaKey | None = None
         """Quota whose throttle ends at `throttled_until_ms`; None for a replication throttle."""
         self.held_until_ms = 0
-        """Time (ms) until which no response is sent to the client. Used only in hold mode, in which Weir
-        delays throttled responses, as brokers did before KIP-219.
+        """Time (ms) until which no response is sent to the client, because its addresses have no listeners
+        yet.
         """
         self.left: tuple[int, ...] | None = None
         """Progress of a client that has closed its half, at the latest check: numbers of requests in flight,
@@ -271,7 +268,6 @@ class Connection:
         self.quota_admin = quota_admin or NoQuotaAdmin()
         self.addresses = addresses
         self.node_id = node_id
-        self.hold = hold
         # Its halves
         self._inbound = Inbound(self)
         self._outbound = Outbound(self)
@@ -512,11 +508,7 @@ class Connection:
         Call this if the throttled request's own response cannot tell the throttle: acks=0, a version without
         the field, or a response whose head was already forwarded. `after` is a request whose response is not
         to tell the throttle either.
-
-        No effect in hold mode, because a response that tells a throttle time is delayed there.
         """
-        if self.hold:
-            return
         for record in self.in_flight:
             if record.state <= CHARGED and record.plan.throttle is not None and record is not after:
                 record.tell(until_ms)

@@ -334,17 +334,13 @@ class Outbound:
         """Charge the counted bytes of a response that was forwarded in parts and has ended.
 
         The head of the response was forwarded before the charge, so it cannot tell the throttle time of a
-        topic rate. The response to the next fetch of the topic tells it. In hold mode the client is muted at
-        once, because there every fetch response keeps its records.
+        topic rate. The response to the next fetch of the topic tells it.
         """
         connection = self._connection
         self.response.byte_counter = None
-        if connection.hold:
-            self._charge_measured(byte_counter)
-        else:
-            byte_counter.charge(connection.now_ms, told=False)
-            if connection.client.usage is not None:
-                connection.client.usage.measured(under_way=False)
+        byte_counter.charge(connection.now_ms, told=False)
+        if connection.client.usage is not None:
+            connection.client.usage.measured(under_way=False)
 
     # One response
 
@@ -376,13 +372,10 @@ class Outbound:
                     return WAIT
                 if not self._begin(record, data, body, end, length, complete):
                     return WAIT
-            if response.report_ms > 0:
-                if not self._report(plan, data, body, end, complete):
-                    if complete or not self._fills_buffer(frame, end):
-                        return self._wait(complete)
-                    connection.tell_next(now_ms + response.report_ms, after=record)
-                if connection.held_until_ms > now_ms:
-                    return WAIT
+            if response.report_ms > 0 and not self._report(plan, data, body, end, complete):
+                if complete or not self._fills_buffer(frame, end):
+                    return self._wait(complete)
+                connection.tell_next(now_ms + response.report_ms, after=record)
             edit: ResponseEdit | Wait | None = None
             if response.byte_counter is not None:
                 edit = IN_PARTS
@@ -432,9 +425,6 @@ class Outbound:
             record.forget_ledger()
         if until_ms > now_ms:
             response.report_ms = until_ms - now_ms
-            if connection.hold and not connection.hurries:
-                connection.held_until_ms = until_ms
-                connection.effects.change()
         return True
 
     def _answer_query(
@@ -467,8 +457,7 @@ class Outbound:
 
     def _check_kept(self, length: int) -> None:
         """Close the connection if a response of this frame length (bytes) is too long to be kept until all of
-        it has arrived. A response that hold mode delays is exempt while the throttle lasts: only its first
-        part is kept.
+        it has arrived. A response that waits for listeners is exempt meanwhile: only its first part is kept.
         """
         connection = self._connection
         longest = connection.limits.kept_response_bytes_max

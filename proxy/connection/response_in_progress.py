@@ -21,7 +21,7 @@ class ResponseState(IntEnum):
     """The first fields of a response have not arrived: nothing was charged or forwarded."""
     BEGUN = 1
     """The charges were made, and nothing was forwarded: a field must arrive, or the response waits for
-    the next turn or, in hold mode, for the end of a throttle.
+    the next turn.
     """
     PASSING = 2
     """The first part was forwarded and the rest is forwarded unseen."""

@@ -223,10 +223,6 @@ class Context(Protocol):
         connections of its client have caused a throttle until `until_ms`.
         """
 
-    @property
-    def hold(self) -> bool:
-        """True in hold mode: Weir delays throttled responses, as brokers before KIP-219 do."""
-
     def hold_response(self, hold_ms: int) -> None:
         """Look at the response again that is being processed, after `hold_ms`; its rewriter returns WAIT."""
 

@@ -234,7 +234,6 @@ class DataPlane:
             addresses=addresses(host, self._address_book),
             counters=self.counters,
             limits=self._limits,
-            hold=self.config.settings.throttle_mode == "hold",
             node_id=node_id,
             user=client.user,
             peer=str(client.peer),

@@ -16,7 +16,7 @@ from weir.quotas.table import entry_places, quota_check
 FILE = """\
 upstream = "kafka"
 listen = "19092"
-throttle_mode = "wait"
+quota_mode = "wait"
 connections_max = 0
 nonsense = 1
 quotas = "quotas.toml"
@@ -57,7 +57,7 @@ def test_check_reports_all_mistakes_of_all_files_at_once(tmp_path: Path) -> None
     quotas.write_text(QUOTAS)
     found = report(USAGE, "--config", str(file))
     expected = [
-        f"{file}: throttle_mode is 'wait', must be one of mute, hold",
+        f"{file}: quota_mode is 'wait', must be one of enforce, shadow",
         f"{file}: connections_max is 0, must be greater than 0",
         f"{file}: unknown key nonsense",
         "upstream is 'kafka', must be HOST:PORT",

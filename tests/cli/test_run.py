@@ -112,7 +112,6 @@ def test_weir_run_reports_wrong_options_in_one_line(arguments: list[str], words:
         ("upstreams = 'a:1'", "unknown key upstreams: did you mean upstream?"),
         ("servers = 'a:1'", "unknown key servers: docs/reference/configuration.md lists the keys"),
         ("upstream = 3", "upstream is 3, must be text in quotes"),
-        ("throttle_mode = 'wait'", "throttle_mode is 'wait', must be one of mute, hold"),
         ("connections_max = 1.5", "connections_max is 1.5, must be a whole number"),
         ("refresh_s = true", "refresh_s is true, must be a number"),
         ("uplift = 1", "uplift is 1, must be true or false"),
@@ -329,7 +328,7 @@ def test_the_version_tells_compiled_weir_from_plain_python() -> None:
         (["nonsense"], ["No such command 'nonsense'", "see weir --help"]),
         (["run", "--upstreams", "a:1"], ["No such option '--upstreams'", "see weir run --help"]),
         (["run", "--upstream"], ["'--upstream' requires an argument"]),
-        (["run", "--throttle-mode", "x"], ["'x' is not one of", "mute"]),
+        (["run", "--quota-mode", "x"], ["'x' is not one of", "shadow"]),
         (["demo", "--seconds", "1"], ["1 is not in the range >= 5, <= 3600 (s)", "see weir demo --help"]),
     ],
 )

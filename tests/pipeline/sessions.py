@@ -74,11 +74,9 @@ class World:
         seed: int = 1,
         instance: str = "weir-1",
         *,
-        hold: bool = False,
         throttle_ms_max: int = INT32_MAX,
     ) -> None:
         self._instance = instance
-        self._hold = hold
         self._throttle_ms_max = throttle_ms_max
         self._random = random.Random(seed)
         self._quotas = BrokerQuotas.create(table)
@@ -100,7 +98,6 @@ class World:
                 plans=self._plans,
                 node_id=0,
                 buffer_bytes=16 * 1024,
-                hold=self._hold,
                 throttle_ms_max=self._throttle_ms_max,
             )
             session.client.usage = self._registries.of(0)

@@ -24,7 +24,6 @@ def replayed(
     limit: float,
     client_id: str,
     *,
-    hold: bool = False,
     throttle_ms_max: int = INT32_MAX,
 ) -> Hour:
     rows = []
@@ -35,7 +34,7 @@ def replayed(
             recorded_ms = getattr(trace.throttle_ms, key.value)
             rows.append((trace.time_ms, service_ms, value, trace.connection, recorded_ms, trace.api_key))
     rows.sort(key=lambda row: (row[0], rank(row), row[3]))
-    replay = Replay(key, limit, hold=hold, throttle_ms_max=throttle_ms_max)
+    replay = Replay(key, limit, throttle_ms_max=throttle_ms_max)
     replay.feed(*zip(*rows, strict=True))
     total = Hour(0)
     for hour in replay.finish():
@@ -74,12 +73,10 @@ def test_a_replay_of_session_traces_equals_the_recorded_throttles(case: str, see
     assert_same(world, key, limit)
 
 
-def assert_same(
-    world: World, key: QuotaKey, limit: float, *, hold: bool = False, throttle_ms_max: int = INT32_MAX
-) -> None:
+def assert_same(world: World, key: QuotaKey, limit: float, *, throttle_ms_max: int = INT32_MAX) -> None:
     waits = recorded(world.traces, key, "app")
     assert len(waits) > 10, "somebody waits"
-    total = replayed(world.traces, key, limit, "app", hold=hold, throttle_ms_max=throttle_ms_max)
+    total = replayed(world.traces, key, limit, "app", throttle_ms_max=throttle_ms_max)
     assert total.given_up == 0
     assert total.violations == len(waits)
     assert total.throttle_ms == sum(wait for _start, wait in waits)
@@ -115,14 +112,6 @@ def test_a_replay_equals_sessions_of_connections_that_join_during_a_long_throttl
     world.run(60_000)
     assert max(wait for _start, wait in recorded(world.traces, key, "app")) > 10_000
     assert_same(world, key, 1000.0)
-
-
-@pytest.mark.parametrize("seed", [1, 2])
-def test_a_replay_equals_sessions_whose_responses_are_delayed_in_hold_mode(seed: int) -> None:
-    key, limit, habits = CASES["consumers"]
-    world = World(QuotaTable({(APPS, key): limit}), seed, hold=True).join(habits).run(60_000)
-    assert all(trace.charged_bytes for trace in world.traces), "none is without records"
-    assert_same(world, key, limit, hold=True)
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -90,10 +90,9 @@ def test_a_budget_with_smooth_pacing_is_replayed_with_it() -> None:
     ("settings", "throttle_ms"),
     [
         (BudgetSettings(), 5000 + 4000 + 5100),
-        (BudgetSettings(hold=True), 5000 + 5100),
         (BudgetSettings(throttle_ms_max=2000), 2000 + 2000 + 2000 + 2000),
     ],
-    ids=["default", "hold", "throttle_ms_max"],
+    ids=["default", "throttle_ms_max"],
 )
 def test_replayed_fetches_wait_as_the_throttle_settings_say(
     settings: BudgetSettings, throttle_ms: int

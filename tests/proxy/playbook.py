@@ -30,7 +30,6 @@ class Playbook:
         table: QuotaTable | None = None,
         *,
         connection: Connection | None = None,
-        hold: bool = False,
         in_flight_max: int = 1000,
         buffer_bytes: int = 256 * 1024,
         first_hold_ms_max: int = FIRST_HOLD_MS,
@@ -38,7 +37,6 @@ class Playbook:
         """Quotas for a new connection, or a connection."""
         self.connection = connection or new_connection(
             table,
-            hold=hold,
             in_flight_max=in_flight_max,
             buffer_bytes=buffer_bytes,
             first_hold_ms_max=first_hold_ms_max,

@@ -86,13 +86,12 @@ class Rig:
         connection: Connection | None = None,
         pair: NewPair = unix_pair,
         broker_pair: NewPair | None = None,
-        hold: bool = False,
         tls: tuple[str, ...] = (),
     ) -> None:
         """Connect it; `tls` names the sides that are: client, broker."""
         self.clock = Clock()
         self.reactor = Reactor(self.clock)
-        self.connection = connection or new_connection(table, hold=hold)
+        self.connection = connection or new_connection(table)
         self.connection.clock = self.reactor.clock
         self.client, relay_client = _maybe_secured(pair(), tls="client" in tls, server=True)
         self.broker, relay_broker = _maybe_secured((broker_pair or pair)(), tls="broker" in tls, server=False)

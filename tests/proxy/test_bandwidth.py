@@ -252,24 +252,6 @@ def test_a_fetch_request_of_a_throttled_client_asks_for_least_for_any_cut() -> N
         assert (bytes(wire.to_broker), connection.throttled_until_ms) == (expected, 0), cut
 
 
-# Hold mode
-
-
-def test_hold_mode_delays_the_response_and_later_responses() -> None:
-    with Playbook(quota_table(produce=1000), hold=True) as play:
-        play.client(ping(1), produce(2, 12_106), ping(3))
-        play.to_broker(ping(1), produce(2, 12_106))
-        play.muted_until(2106)
-        play.at(6).broker(pong(1), produced(2))
-        play.to_client(pong(1))
-        play.at(2105)
-        play.silent()
-        play.at(2106)
-        play.to_client(produced(2, throttle_ms=2100))
-        play.to_broker(ping(3))
-        play.returns(pong(3))
-
-
 # Whose budget
 
 

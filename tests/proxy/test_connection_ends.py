@@ -187,22 +187,6 @@ def test_a_client_that_leaves_unread_requests_is_closed_if_its_broker_is_silent(
         play.closed(CLOSED, saying="1 requests unanswered")
 
 
-@pytest.mark.parametrize("size", [12_106, 70_000])
-def test_a_client_that_has_ended_gets_a_response_that_hold_mode_delays(size: int) -> None:
-    """By 2 s, and by a minute, for longer than a silent broker would be waited for."""
-    until_ms = size - 10_000
-    with Playbook(quota_table(produce=1000), hold=True) as play:
-        play.client_ends(produce(1, size))
-        play.to_broker(produce(1, size))
-        play.muted_until(until_ms)
-        play.broker(produced(1))
-        play.at(until_ms - 1)
-        play.silent()
-        play.at(until_ms)
-        play.to_client(produced(1, throttle_ms=until_ms))
-        play.closed(CLOSED)
-
-
 # Broker queries, and responses that Weir prepares
 
 TOPICS: Final = MetadataRequest(topics=[])
@@ -296,18 +280,6 @@ def test_a_broker_that_ends_while_records_are_taken_out_closes_the_connection() 
         connection.end(5)
         (budget,) = connection.quotas.fetch
         assert budget.charged == 70_000
-
-
-def test_a_response_that_hold_mode_delays_is_delivered_though_the_broker_has_ended() -> None:
-    with Playbook(quota_table(produce=1000), hold=True) as play:
-        play.forwards(produce(1, 12_106))
-        play.muted_until(2106)
-        play.broker_ends(produced(1))
-        play.at(2105)
-        play.silent()
-        assert play.tick() == 2106
-        play.to_client(produced(1, throttle_ms=2106))
-        play.closed(CloseReason.BROKER_CLOSED)
 
 
 # Drain: what has begun to arrive is completed, and nothing else begun
@@ -431,16 +403,6 @@ def test_first_requests_that_are_held_go_on_if_the_process_ends() -> None:
         play.drain()
         play.to_broker(*asked)
         play.returns(produced(2), told=produced(2, throttle_ms=61_000))
-        play.closed(CloseReason.DRAINED)
-
-
-def test_a_response_that_hold_mode_delays_is_delivered_at_once_if_the_process_ends() -> None:
-    with Playbook(quota_table(produce=1000), hold=True) as play:
-        play.forwards(produce(1, 12_106))
-        play.muted_until(2106)
-        play.broker(produced(1))
-        play.drain()
-        play.to_client(produced(1, throttle_ms=2106))
         play.closed(CloseReason.DRAINED)
 
 

@@ -384,16 +384,12 @@ def both(produce: float | None = None, fetch: float | None = None, limit: float 
 )
 def test_produce_is_throttled_by_the_longer_of_byte_rate_and_request_time(length: int, until_ms: int) -> None:
     """Never the sum. At 1000 bytes/s these are 300, 500, 700 ms too many; the time is 500 ms too much."""
-    for hold in (False, True):
-        connection = timed(both(produce=1000), hold=hold)
-        spend(connection)
-        wire = Wire(connection)
-        wire.exchange(0, produce(1, length), response(ProduceResponse(), 7))
-        assert connection.throttled_until_ms == until_ms
-        if hold:
-            assert not wire.to_client
-            wire.feed(until_ms)
-        assert body_of(bytes(wire.to_client), ProduceResponse, 7).throttle_time_ms == until_ms
+    connection = timed(both(produce=1000))
+    spend(connection)
+    wire = Wire(connection)
+    wire.exchange(0, produce(1, length), response(ProduceResponse(), 7))
+    assert connection.throttled_until_ms == until_ms
+    assert body_of(bytes(wire.to_client), ProduceResponse, 7).throttle_time_ms == until_ms
 
 
 @pytest.mark.parametrize(
@@ -420,28 +416,6 @@ def padded_fetch(length: int, number: int = 1) -> bytes:
     found = of(length - (len(of(0)) - 4))
     assert len(found) == length + 4
     return found
-
-
-# Hold mode: brokers before 2.0
-
-
-def test_hold_mode_delays_the_response_by_the_request_time_throttle() -> None:
-    connection = timed(hold=True)
-    spend(connection)
-    with Playbook(connection=connection) as play:
-        play.client(ping(1), ping(2))
-        play.to_broker(ping(1))
-        play.broker(pong(1))
-        play.muted_until(500)
-        play.at(499)
-        play.silent()
-        play.at(500)
-        play.to_client(pong(1, 500))
-        play.to_broker(ping(2))
-        play.broker(pong(2))
-        play.muted_until(1000)
-        play.at(1000)
-        play.to_client(pong(2, 500))
 
 
 # Changes while something is under way

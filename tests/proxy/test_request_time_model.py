@@ -234,15 +234,15 @@ def charged(connection: Connection, *, shadow: bool = False) -> dict[str, float]
 
 
 @CUT
-@given(script=exchanges(), cuts=st.lists(st.integers(1, 700), min_size=1), hold=st.booleans())
+@given(script=exchanges(), cuts=st.lists(st.integers(1, 700), min_size=1))
 def test_shadow_request_time_gives_equal_bytes_and_charges_for_any_cut(
-    script: list[Exchange], cuts: list[int], hold: bool
+    script: list[Exchange], cuts: list[int]
 ) -> None:
     """Beside bandwidth quotas that are enforced."""
     table = QuotaTable(TABLE.values, TIMED)
-    at_once, one = talk(script, whole(), table, hold=hold)
-    in_pieces, other = talk(script, cut(cuts), table, hold=hold, buffer_bytes=SMALL_BYTES)
-    plain = Conversation(script, whole(), new_connection(TABLE, hold=hold)).run()
+    at_once, one = talk(script, whole(), table)
+    in_pieces, other = talk(script, cut(cuts), table, buffer_bytes=SMALL_BYTES)
+    plain = Conversation(script, whole(), new_connection(TABLE)).run()
     assert at_once["violation"] is None
     assert at_once == plain
     assert comparable(script, in_pieces) == comparable(script, plain)
@@ -250,14 +250,14 @@ def test_shadow_request_time_gives_equal_bytes_and_charges_for_any_cut(
 
 
 @CUT
-@given(script=exchanges(), cuts=st.lists(st.integers(1, 700), min_size=1), hold=st.booleans())
+@given(script=exchanges(), cuts=st.lists(st.integers(1, 700), min_size=1))
 def test_enforced_request_time_gives_equal_charges_for_any_cut(
-    script: list[Exchange], cuts: list[int], hold: bool
+    script: list[Exchange], cuts: list[int]
 ) -> None:
     """When responses come decides who has to wait for what, but each request is charged, once."""
     for table in (QuotaTable(TIMED), QuotaTable({**TABLE.values, **TIMED})):
-        at_once, one = talk(script, whole(), table, hold=hold)
-        in_pieces, other = talk(script, cut(cuts), table, hold=hold, buffer_bytes=SMALL_BYTES)
+        at_once, one = talk(script, whole(), table)
+        in_pieces, other = talk(script, cut(cuts), table, buffer_bytes=SMALL_BYTES)
         for outcome in (at_once, in_pieces):
             assert outcome["violation"] is None
             assert outcome["left"] == 0
@@ -272,10 +272,9 @@ def test_enforced_request_time_gives_equal_charges_for_any_cut(
     script=exchanges(),
     cuts=st.lists(st.integers(1, 700), min_size=1),
     changes=st.lists(st.sampled_from(["off", "on", "shadow", "with bandwidth"]), min_size=1),
-    hold=st.booleans(),
 )
 def test_request_time_is_charged_once_while_quotas_appear_and_vanish(
-    script: list[Exchange], cuts: list[int], changes: list[str], hold: bool
+    script: list[Exchange], cuts: list[int], changes: list[str]
 ) -> None:
     """Everything is answered, nothing is charged twice, and off is off."""
     tables = {
@@ -284,7 +283,7 @@ def test_request_time_is_charged_once_while_quotas_appear_and_vanish(
         "shadow": QuotaTable(None, TIMED),
         "with bandwidth": QuotaTable({**TABLE.values, **TIMED}),
     }
-    connection = timed(tables["off"], VARIOUS, hold=hold, buffer_bytes=SMALL_BYTES)
+    connection = timed(tables["off"], VARIOUS, buffer_bytes=SMALL_BYTES)
 
     def changing() -> Any:
         for number, size in enumerate(cut(cuts)):

@@ -42,20 +42,17 @@ def answered(number: int, version: int = 2, *, size: int = 0, told_ms: int = 0) 
 
 
 @pytest.mark.parametrize("version", [1, 2])
-@pytest.mark.parametrize("hold", [False, True])
-def test_a_share_fetch_over_the_quota_acknowledges_and_acquires_nothing(version: int, hold: bool) -> None:
+def test_a_share_fetch_over_the_quota_acknowledges_and_acquires_nothing(version: int) -> None:
     """It goes on at once, since acknowledgements and the share session do; brokers acquire nothing for 0
     records (SharePartition.acquire). Its response is not charged, so that waiting clients wait no longer.
     """
     quotas = throttled_quotas(fetch_s=60)
-    with Playbook(connection=new_connection(quotas=quotas, hold=hold)) as play:
+    with Playbook(connection=new_connection(quotas=quotas)) as play:
         for now_ms in (LATER_MS, LATER_MS + TOLD_MS):
             play.at(now_ms).client(asked(1, version))
             play.to_broker(asked(1, version, records=0))
             play.muted_until(now_ms + TOLD_MS)
             play.broker(answered(1, version))
-            if hold:
-                play.at(now_ms + TOLD_MS)
             play.to_client(answered(1, version, told_ms=TOLD_MS))
         assert fetch_budget(quotas).charged == 70_000
 

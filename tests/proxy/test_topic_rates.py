@@ -55,12 +55,10 @@ def new_connection(
     table: QuotaTable | None = None,
     quotas: BrokerQuotas | None = None,
     buffer_bytes: int = BUFFER_BYTES,
-    *,
-    hold: bool = False,
 ) -> Connection:
     """A connection that knows the names of all topics here."""
     plans = Plans(Counters(), cluster=CLUSTER)
-    return wires.new_connection(table, quotas=quotas, buffer_bytes=buffer_bytes, hold=hold, plans=plans)
+    return wires.new_connection(table, quotas=quotas, buffer_bytes=buffer_bytes, plans=plans)
 
 
 def produce_to(number: int, acks: int = 1, **sizes: int) -> bytes:
@@ -136,9 +134,8 @@ def test_a_consumer_over_a_topics_rate_gets_a_throttle_time_and_waits() -> None:
     assert bytes(wire.to_broker).endswith(fetch(2, "b"))
 
 
-@pytest.mark.parametrize("hold", [False, True])
-def test_a_streamed_fetch_response_over_a_topics_rate_is_told_by_the_next_fetch(hold: bool) -> None:
-    connection = new_connection(QuotaTable({(A, FETCH): 1000}), buffer_bytes=SMALL_BUFFER, hold=hold)
+def test_a_streamed_fetch_response_over_a_topics_rate_is_told_by_the_next_fetch() -> None:
+    connection = new_connection(QuotaTable({(A, FETCH): 1000}), buffer_bytes=SMALL_BUFFER)
     wire = Wire(connection)
     answer = fetched_from(1, a=30_000, b=50_000)
     wire.exchange(0, fetch(1, "a"), answer[:-1])
@@ -147,9 +144,6 @@ def test_a_streamed_fetch_response_over_a_topics_rate_is_told_by_the_next_fetch(
     assert bytes(wire.to_client) == answer
     assert charged(connection, "fetch", "a") == 30_000
     wire.to_client.clear()
-    if hold:
-        assert connection.throttled_until_ms == 20_000
-        return
     wire.exchange(1_000, fetch(2, "b") + fetch(3, "a"), fetched_from(2, b=5))
     wire.exchange(1_000, b"", fetched_from(3, a=5))
     assert bytes(wire.to_client) == fetched_from(2, b=5) + fetched_from(3, throttle_ms=19_000, a=0)

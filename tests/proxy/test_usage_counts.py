@@ -72,18 +72,15 @@ def asked_bytes(script: list[Exchange]) -> int:
     script=exchanges(),
     cuts=CUTS,
     drains=DRAINS,
-    hold=st.booleans(),
     name=st.sampled_from(list(TABLES)),
     small=st.booleans(),
 )
 def test_usage_records_add_up_to_the_bytes_on_the_wire(
-    script: list[Exchange], cuts: list[int], drains: list[str], hold: bool, name: str, small: bool
+    script: list[Exchange], cuts: list[int], drains: list[str], name: str, small: bool
 ) -> None:
     taken = Taken(UsageRegistries(trace_share=1.0))
     size = SMALL_BYTES if small else BUFFER_BYTES
-    outcome, _connection = talk(
-        script, draining(cuts, drains, taken), TABLES[name], taken, hold=hold, buffer_bytes=size
-    )
+    outcome, _connection = talk(script, draining(cuts, drains, taken), TABLES[name], taken, buffer_bytes=size)
     sums = total(taken.records)
     assert outcome["violation"] is None
     assert sums["requests"] == len(script)
@@ -93,13 +90,13 @@ def test_usage_records_add_up_to_the_bytes_on_the_wire(
 
 
 @PROPERTY
-@given(script=exchanges(), cuts=CUTS, drains=DRAINS, hold=st.booleans(), name=st.sampled_from(list(TABLES)))
+@given(script=exchanges(), cuts=CUTS, drains=DRAINS, name=st.sampled_from(list(TABLES)))
 def test_counting_usage_changes_no_bytes_charges_or_mutes(
-    script: list[Exchange], cuts: list[int], drains: list[str], hold: bool, name: str
+    script: list[Exchange], cuts: list[int], drains: list[str], name: str
 ) -> None:
     """The same bytes to both sides, the same charges, the same mutes."""
     for size in (BUFFER_BYTES, SMALL_BYTES):
-        kwargs: dict[str, Any] = {"hold": hold, "buffer_bytes": size}
+        kwargs: dict[str, Any] = {"buffer_bytes": size}
         taken = Taken(UsageRegistries())
         counted, one = talk(script, draining(cuts, drains, taken), TABLES[name], taken, **kwargs)
         plain, other = talk(script, cut(cuts), TABLES[name], **kwargs)
@@ -128,12 +125,12 @@ def test_usage_records_count_charges_with_and_without_a_quota(
 
 
 @PROPERTY
-@given(script=exchanges(), cuts=CUTS, drains=DRAINS, hold=st.booleans())
+@given(script=exchanges(), cuts=CUTS, drains=DRAINS)
 def test_usage_records_count_the_throttle_times_of_charges(
-    script: list[Exchange], cuts: list[int], drains: list[str], hold: bool
+    script: list[Exchange], cuts: list[int], drains: list[str]
 ) -> None:
     taken = Taken(UsageRegistries(trace_share=1.0))
-    _outcome, connection = talk(script, draining(cuts, drains, taken), TIGHT, taken, hold=hold)
+    _outcome, connection = talk(script, draining(cuts, drains, taken), TIGHT, taken)
     quotas, sums = connection.quotas, total(taken.records)
     traced = total_traced(taken.traces)
     for name, kind in (
@@ -147,12 +144,12 @@ def test_usage_records_count_the_throttle_times_of_charges(
 
 
 @PROPERTY
-@given(script=exchanges(), cuts=CUTS, drains=DRAINS, hold=st.booleans(), name=st.sampled_from(list(TABLES)))
+@given(script=exchanges(), cuts=CUTS, drains=DRAINS, name=st.sampled_from(list(TABLES)))
 def test_request_traces_add_up_to_the_usage_records(
-    script: list[Exchange], cuts: list[int], drains: list[str], hold: bool, name: str
+    script: list[Exchange], cuts: list[int], drains: list[str], name: str
 ) -> None:
     taken = Taken(UsageRegistries(trace_share=1.0))
-    talk(script, draining(cuts, drains, taken), TABLES[name], taken, hold=hold)
+    talk(script, draining(cuts, drains, taken), TABLES[name], taken)
     traced, sums = total_traced(taken.traces), total(taken.records)
     time_us = traced.pop("request_time_us", 0), sums.pop("request_time_us", 0)
     assert abs(time_us[0] - time_us[1]) <= 0.001 * (len(taken.records) + len(taken.traces)) + 0.01

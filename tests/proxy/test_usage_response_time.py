@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.proxy.usage_totals import Taken, counted_wire
 from tests.proxy.wire import Wire, new_connection, quota_table
 from tests.wire.frames import framed, header, padded, response
@@ -39,9 +37,8 @@ def test_response_time_ends_at_a_large_responses_first_bytes() -> None:
     assert response_times_ms(taken) == {"fetch": 3}
 
 
-@pytest.mark.parametrize("hold", [False, True])
-def test_response_time_has_no_throttle_time_of_weir(hold: bool) -> None:
-    taken, wire = counted_wire(new_connection(quota_table(produce=1000), hold=hold))
+def test_response_time_has_no_throttle_time_of_weir() -> None:
+    taken, wire = counted_wire(new_connection(quota_table(produce=1000)))
     feed(wire, 1, client=produce(1, length=30_000) + ping(2))
     feed(wire, 3, broker=produced(1))
     until_ms = wire.connection.throttled_until_ms

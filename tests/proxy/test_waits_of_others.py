@@ -68,14 +68,11 @@ BETWEEN: Final = {
 @in_one_test
 @pytest.mark.parametrize("between", BETWEEN)
 @pytest.mark.parametrize("topic", [False, True], ids=["no topic has a rate", "a topic has a rate"])
-@pytest.mark.parametrize("hold", [False, True])
-def test_an_open_producer_does_not_wait_for_throttles_of_other_connections(
-    between: str, topic: bool, hold: bool
-) -> None:
+def test_an_open_producer_does_not_wait_for_throttles_of_other_connections(between: str, topic: bool) -> None:
     """Fault 1 of issue 16: produce, metadata, produce was held for 22 s without a word."""
     rates = {(Entity(topic="elsewhere"), PRODUCE): 1.0} if topic else {}
     quotas = BrokerQuotas.create(QuotaTable({**quota_table(produce=RATE).values, **rates}))
-    with Playbook(connection=new_connection(quotas=quotas, hold=hold)) as play:
+    with Playbook(connection=new_connection(quotas=quotas)) as play:
         exchange(play, produce(1, 100), produced(1))
         overspend(produce_budget(quotas))
         play.at(LATER_MS)
@@ -101,12 +98,11 @@ def test_the_first_produce_request_of_a_new_principal_is_held() -> None:
 # New connections
 
 
-@pytest.mark.parametrize("hold", [False, True])
 @pytest.mark.parametrize("before", ["nothing", "metadata", "a fetch"])
-def test_the_first_produce_request_of_a_connection_is_held_once(before: str, hold: bool) -> None:
+def test_the_first_produce_request_of_a_connection_is_held_once(before: str) -> None:
     """Whatever was asked before, and however much longer others make their client wait."""
     quotas = throttled_quotas(produce_s=60)
-    with Playbook(connection=new_connection(quotas=quotas, hold=hold)) as play:
+    with Playbook(connection=new_connection(quotas=quotas)) as play:
         play.at(LATER_MS)
         for asked, answered in BETWEEN[before]:
             exchange(play, asked, answered)

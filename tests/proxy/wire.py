@@ -39,7 +39,6 @@ def new_connection(
     table: QuotaTable | None = None,
     *,
     buffer_bytes: int = BUFFER_BYTES,
-    hold: bool = False,
     in_flight_max: int = 1000,
     frame_bytes_max: int = 100 * 1024 * 1024,
     response_bytes_max: int = 2**31 - 1,
@@ -71,7 +70,6 @@ def new_connection(
             first_hold_ms_max=first_hold_ms_max,
             throttle_ms_max=throttle_ms_max,
         ),
-        hold=hold,
         node_id=node_id,
         brokers=brokers,
     )

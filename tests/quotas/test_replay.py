@@ -131,13 +131,6 @@ def test_replay_gives_up_a_fetch_that_is_told_again_and_again_to_wait() -> None:
     assert (hour.violations, hour.charges) == (1 + 3 + 1 + 2, 1 + 3 + 1 + 2)
 
 
-def test_fetches_in_hold_mode_are_delivered_over_the_quota() -> None:
-    """As produce: 15,100 bytes: 5.1 s; 15,200 at second 1, where the window is 10 s again: 5.2."""
-    replay = Replay(FETCH, 1000, hold=True)
-    hour = of(replay, *((at, value, one, 0, 0, 1) for at, value, one in SIDE_BY_SIDE))
-    assert (hour.throttle_ms, hour.last_ms, hour.charges) == (5100 + 5200, 1000, 3)
-
-
 def test_replay_charges_requests_in_flight_of_a_throttled_connection() -> None:
     """Far from the limit two of a connection are under way: 130 % at 12.5 % make 0.4 s, 5 % more another 0.4,
     less what has passed.

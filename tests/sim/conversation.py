@@ -21,7 +21,6 @@ from tests.sim.frames import (
     session_at,
     session_id,
     share_records_at,
-    throttle_ms,
 )
 from tests.sim.model import HOLD_MS_MAX, SHARE_WAIT_MS_MAX, WINDOW_MS, Ledger
 from tests.sim.net import Pipe
@@ -62,7 +61,7 @@ class Conversation:
         self._world = world
         self._questions = Questions(world, opened, self.forward.stream, self._fail)
         self._script: Script = world.script
-        self._exact = not (self._script.hold or self._script.request_percentage)
+        self._exact = not self._script.request_percentage
         """True if the ledgers are all that makes requests wait."""
         self._own_until_ms = 0
         """When all waits end that this connection has caused."""
@@ -168,7 +167,7 @@ class Conversation:
             return
         if self._begins_session(request):
             self._session = session_id(kind, answer) or self._session
-        if kind.api == "fetch" and not self._script.hold:
+        if kind.api == "fetch":
             empty = emptied(kind, answer, request.topic, request.error)
             until_ms = self._others_until_ms(request)
             if length == len(empty) and (len(answer) > length or until_ms > now_ms):
@@ -281,8 +280,7 @@ class Conversation:
             until_ms += min(wait_ms, HOLD_MS_MAX)
         if self._script.request_percentage and (asked is not None or not self._has_begun):
             until_ms += WINDOW_MS  # a question costs request time, too
-        is_unsure = self._script.hold and request.ask.kind.is_fetch  # held responses are charged before
-        if now_ms > until_ms and not is_unsure:
+        if now_ms > until_ms:
             self._fail("waits", f"request {self._forwarded} ({api}) goes on {now_ms - until_ms} ms too late")
         if now_ms < self._own_until_ms and self._exact and self.stopped != "drain":
             early_ms = self._own_until_ms - now_ms
@@ -290,8 +288,6 @@ class Conversation:
 
     def _check_told(self, request: Request, told_ms: int) -> None:
         """A response tells the wait that its request has caused, or the broker's if that is longer."""
-        if self._script.hold:
-            return  # it is over when it is told
         now_ms, brokers_ms = self._world.now_ms, request.ask.broker_throttle_ms
         least_ms = max(request.own_until_ms - now_ms, brokers_ms, 0)
         most_ms = max(self._own_until_ms - request.first_ms, brokers_ms, 0) if self._exact else math.inf
@@ -307,10 +303,6 @@ class Conversation:
             self._fail("bytes", f"response {number} was delivered as {frame[:80].hex(' ')}")
         before_ms = self.answered[-1].done_ms if self.answered else 0
         late_ms = now_ms - max(request.last_ms, before_ms, self.down.full_ms)
-        if script.hold:
-            unknown_ms = WINDOW_MS if script.request_percentage else 0
-            told_ms = throttle_ms(request.ask.kind, frame) or unknown_ms
-            late_ms -= max(told_ms, request.own_until_ms - request.last_ms)
         if late_ms > 0:
             self._fail("waits", f"response {number} was delivered {late_ms} ms too late")
         if script.topic_rate and request.ask.kind == TEACHING:
@@ -382,9 +374,3 @@ class Conversation:
                 self._fail(
                     "lost", f"closed {asked_ms} ms after a request went on whose answer is not delivered"
                 )
-
-    @property
-    def unsure_bytes(self) -> int:
-        """Number of bytes of fetch responses that may have been charged: they were held at the end."""
-        held = [request.answer for request in self.awaited if request.answer and not request.begun]
-        return sum(map(len, held)) if self._script.hold else 0

@@ -122,8 +122,6 @@ class Script:
     """Of `HOT`, in bytes/s, for producing and fetching each; 0: it has none."""
     request_percentage: float = 0
     """Each limited client's quota on request time; 0: none has one."""
-    hold: bool = False
-    """True if throttled responses are delayed."""
 
     def __str__(self) -> str:
         return _python(self)
@@ -165,7 +163,6 @@ def generate(seed: int) -> Script:
         tuple(sorted(steps, key=lambda step: step.at_ms)),
         topic_rate,
         rng.choice((0.01, 0.1, 1.0)) if rng.random() < 0.15 else 0.0,
-        rng.random() < 0.1,
     )
 
 

@@ -44,8 +44,6 @@ def _simpler(script: Script) -> Iterator[Script]:
         yield replace(script, topic_rate=0)
     if script.request_percentage:
         yield replace(script, request_percentage=0)
-    if script.hold:
-        yield replace(script, hold=False)
     for index, step in enumerate(steps):
         for plainer in _plainer(step):
             yield replace(script, steps=(*steps[:index], plainer, *steps[index + 1 :]))

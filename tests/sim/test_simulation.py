@@ -90,16 +90,6 @@ FOUND: Final = {
             Step(1552, 2, End("weir", "drain")),
         ))
     ),
-    "held_half": Script(
-        580,
-        (SetQuota("a", 20.0, 2000.0),),
-        (
-            Step(1000, 2, Open("a", answer_pieces=2)),
-            Step(1020, 2, Ask(Kind("produce", 13), size=300_000)),
-            Step(2020, 2, End("client", "half")),
-        ),
-        hold=True,
-    ),
     "names_taught": Script(  # a Metadata request arrived in parts: Weir learned no name from its response
         20478,
         (),

@@ -38,7 +38,7 @@ class Weir:
     def connect(
         self, client: FakeSocket, broker: FakeSocket, on_end: Callable[[CloseReason, str], None]
     ) -> Relay:
-        connection = new_connection(quotas=self.quotas, plans=self.plans, hold=self._script.hold)
+        connection = new_connection(quotas=self.quotas, plans=self.plans)
         connection.clock = self.reactor.clock
         return new_relay(self.reactor, client, broker, connection, lambda _relay, *why: on_end(*why))
 

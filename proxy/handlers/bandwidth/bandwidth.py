@@ -18,8 +18,7 @@ Fetches that are under way count as well: see `Budget.share_fetch_max_bytes`.
 
 The first produce request of a connection may be held, for a limited time, because of throttles that other
 connections of its client have caused: reconnecting does not avoid a quota. Later requests are throttled only
-by their own connection's charges, as at a broker. In hold mode, responses are delayed with their
-records, as by brokers before KIP-219.
+by their own connection's charges, as at a broker.
 
 Shadow quotas are charged too, but delay and change nothing.
 """
@@ -110,7 +109,7 @@ def plan_fetch(plan: Plan) -> None:
         budget = ledger.fetch
         if budget is None:
             return _unlimited(context, plan, data, frame, end)
-        if budget.throttled_until_ms > context.now_ms and not context.hold:
+        if budget.throttled_until_ms > context.now_ms:
             return asked_least(plan, least, data, frame, end, complete)
         return _capped(context, plan, max_bytes, budget, data, frame, end, complete)
 
@@ -220,9 +219,9 @@ def asked_least(
         return CHARGED_UNREAD
 
 
-def _over(context: Context, ledger: ClientLedger) -> int:
+def _over(_context: Context, ledger: ClientLedger) -> int:
     budget = ledger.fetch
-    return 0 if budget is None or context.hold else budget.throttled_until_ms
+    return 0 if budget is None else budget.throttled_until_ms
 
 
 def _tell(context: Context, ledger: ClientLedger) -> tuple[int, int]:

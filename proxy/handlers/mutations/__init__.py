@@ -18,7 +18,6 @@ clients recently changed through Weir; `decoded_requests` decodes whole requests
   print only the text would print nothing.
 - While the client's balance is negative, a mutation is refused with error 89 even if the broker would refuse
   it for another reason that Weir cannot see, such as a bad config.
-- Hold mode does not hold mutations: brokers that held responses had no mutation quotas.
 - An automatic creation is charged when the client sends Metadata again: the broker does not report the
   creation, and waiting until the topic exists would delay the Metadata response.
 - Bounds: a request that is decoded as a whole has at most 1 MB and 20,000 elements. There are at most 1,000

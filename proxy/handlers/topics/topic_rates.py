@@ -399,12 +399,10 @@ def _metered(
 
 
 def _over(context: Context, ledger: ClientLedger) -> int:
-    """Return the time (ms) until which a topic of the latest fetch is over its rate; 0 if no topic is. In
-    hold mode return 0, too: Weir then delays responses and never removes their records.
-    """
+    """Return the time (ms) until which a topic of the latest fetch is over its rate; 0 if no topic is."""
     rates = _rates_of(ledger)
     session = None if rates is None else _state(context).session
-    if rates is None or session is None or context.hold:
+    if rates is None or session is None:
         return 0
     return rates.throttled_until_ms(_named(session))
 

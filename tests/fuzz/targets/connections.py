@@ -33,8 +33,8 @@ FRAME_BYTES_MAX: Final = 1 << 20
 STEPS_MAX: Final = 40
 CLIENT, BROKER, REQUEST, RESPONSE, TIME, CLIENT_ENDS, BROKER_ENDS, SETTLE = range(8)
 RELEASES: Final = (None, (0, 10, 2), (1, 1), (2, 8))
-LIMITED, HOLDING, UPLIFTING, FROM_RELEASE, LARGE = 1, 2, 4, 3, 32
-"""Bits of the settings; the release is in the fourth and fifth."""
+LIMITED, UPLIFTING, FROM_RELEASE, LARGE = 1, 4, 3, 32
+"""Bits of the settings (2 is free, so that found inputs stay); the release is in the fourth and fifth."""
 SMALL: Final = 31
 """Length (bytes) of small pieces; the longest that a step can state."""
 SETTLED_AFTER_MS: Final = 10_000_000
@@ -93,7 +93,6 @@ def connection(settings: int) -> Connection:
     return new_connection(
         quotas=BrokerQuotas.create(_table() if settings & LIMITED else QuotaTable()),
         plans=plans,
-        hold=bool(settings & HOLDING),
         buffer_bytes=LARGE_BUFFER_BYTES if settings & LARGE else BUFFER_BYTES,
         held_bytes_max=LARGE_BUFFER_BYTES if settings & LARGE else WHOLE_BYTES_MAX,
         frame_bytes_max=FRAME_BYTES_MAX,
