@@ -9,7 +9,7 @@ from typing import NamedTuple
 import click
 import msgspec
 
-from weir.cli.exits import NothingThereError
+from weir.cli.exits import CommandError, NothingThereError
 from weir.cli.quotas.admin_source import store_options
 from weir.cli.quotas.entity import RATES_HELP, check_user, entity_options, parse_assignments, parse_key
 from weir.cli.quotas.show import (
@@ -25,6 +25,7 @@ from weir.cli.quotas.show import (
 )
 from weir.cli.quotas.source import QuotaSource, json_option
 from weir.quotas import Entity, QuotaFileError, QuotaKey, QuotaTable, render
+from weir.quotas.table.group_entry import check_floors, concerns_groups
 from weir.quotas.table.options import DEFAULT_PACING, NEVER, PLAIN, Options, Pacing, Scope
 from weir.quotas.table.quota_table import Quota
 from weir.quotas.table.times import EXAMPLE, now_utc, read_time, written_time
@@ -237,6 +238,11 @@ def change(
     if not differing:
         return QuotaEdits(changes, "", dry_run)
     if dry_run:
+        if concerns_groups(differing):
+            try:
+                check_floors(table.altered(differing, shadow=shadow, options=options))
+            except QuotaFileError as error:
+                raise CommandError(clean(error)) from None
         diff = source.diff(differing, shadow=shadow, options=options)
         return QuotaEdits(changes, diff, dry_run, options, options is not None)
     source.alter(differing, shadow=shadow, options=options)

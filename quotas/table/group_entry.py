@@ -13,19 +13,23 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from weir.quotas.table.ends import in_force_at
 from weir.quotas.table.groups import ALL, Member, QuotaGroups
 from weir.quotas.table.options import Scope
 from weir.quotas.table.quota_entry import EntryError, QuotaFileError, quoted, shown
 from weir.quotas.table.quota_kind import FLOORS
+from weir.quotas.table.times import now_utc
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from datetime import datetime
 
     from weir.quotas.table.groups import MemberPart
-    from weir.quotas.table.quota_table import QuotaTable
+    from weir.quotas.table.quota_table import Quota, QuotaTable
 
 GROUP: Final = "group"
 _PARTS: Final[Mapping[str, MemberPart]] = {"users": "user", "client_ids": "client_id"}
+FLOOR_KEYS: Final = frozenset(FLOORS.values())
 GROUP_KEYS: Final = ("name", *_PARTS, "parent")
 
 
@@ -120,6 +124,11 @@ def groups_of(entries: Iterable[GroupEntry]) -> QuotaGroups:
     return QuotaGroups().updated(members, parents)
 
 
+def concerns_groups(changes: Iterable[Quota]) -> bool:
+    """Return True if a change of these quotas may be one that `check_groups` refuses."""
+    return any(entity.group is not None or key in FLOOR_KEYS for entity, key in changes)
+
+
 def check_groups(table: QuotaTable) -> None:
     """Raise QuotaFileError if a quota is for an unknown group, or a group cannot keep its members' floors."""
     limited = {entity.group for entity, _key in (*table.values, *table.shadow) if entity.group is not None}
@@ -127,6 +136,14 @@ def check_groups(table: QuotaTable) -> None:
         raise QuotaFileError(
             f"a quota is for group {shown(group)}, which is none; add a [[{GROUP}]] with this name"
         )
+    check_floors(table)
+
+
+def check_floors(table: QuotaTable, now: datetime | None = None) -> None:
+    """Raise QuotaFileError if a group cannot keep its members' floors. `now` decides which entries have
+    ended; None for the present time.
+    """
+    table = in_force_at(table, now or now_utc())
     floors: dict[tuple[str, object], float] = {}
     for key, floor_key in FLOORS.items():
         for (entity, its_key), floor in {**table.shadow, **table.values}.items():

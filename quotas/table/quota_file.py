@@ -38,13 +38,14 @@ from __future__ import annotations
 import tomllib
 from difflib import get_close_matches
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from weir.quotas.table.entry_places import EntryLocator
 from weir.quotas.table.group_entry import (
     GROUP,
     GroupEntry,
     check_groups,
+    concerns_groups,
     group_entries,
     group_lines,
     groups_of,
@@ -61,7 +62,6 @@ from weir.quotas.table.quota_entry import (
     read_entry,
     shown,
 )
-from weir.quotas.table.quota_kind import FLOORS
 from weir.quotas.table.quota_table import Quota, QuotaTable
 from weir.quotas.table.replication_entry import (
     REPLICATION,
@@ -89,9 +89,6 @@ __all__ = [
 
 E = TypeVar("E", Entry, GroupEntry, ReplicationEntry)
 AnyEntry: TypeAlias = "Entry | GroupEntry | ReplicationEntry"
-
-
-FLOOR_KEYS: Final = frozenset(FLOORS.values())
 
 
 class Entries(NamedTuple):
@@ -145,8 +142,7 @@ def _check_whole(entries: Entries) -> None:
         groups_of(entries.groups).check()
     except GroupError as error:
         raise QuotaFileError(str(error)) from None
-    of_groups = any(entry.entity.group is not None for entry in entries.quotas)
-    if of_groups or any(key in FLOOR_KEYS for entry in entries.quotas for key in entry.rates):
+    if concerns_groups((entry.entity, key) for entry in entries.quotas for key in entry.rates):
         check_groups(table_of(entries))
 
 

@@ -17,6 +17,10 @@ from tests.scripted import scripted
 from weir.proxy.admin.api.operation import BODY_BYTES_MAX
 from weir.proxy.control.snapshots import records
 
+ALL = '\n[[quota]]\ngroup = "<all>"\nproducer_byte_rate = 6\n'
+FLOORS = (
+    "the floors of group <all> are 7 bytes/s, above its producer_byte_rate of 6; lower producer_byte_floor"
+)
 TOKEN = "0123456789abcdef-token"  # noqa: S105
 ALICE = """
 [[quota]]
@@ -240,6 +244,9 @@ def test_a_change_of_quotas_is_stored_in_the_file_and_in_the_audit_log(
         ({"entity": {}, "ops": {"producer_byte_rate": 1}}, 400, "length >= 1"),
         ({"entity": {"user": "a"}, "ops": {"speed": 1}}, 400, "speed"),
         ({"entity": {"user": "a"}, "ops": {"producer_byte_rate": 1}, "more": 1}, 400, "more"),
+        ({"entity": {"user": "a"}, "ops": {"producer_byte_floor": 7}, "dry_run": True}, 422, FLOORS),
+        ({"entity": {"user": "a"}, "ops": {"producer_byte_floor": 7}}, 409, FLOORS),
+        ({"entity": {"user": "a"}, "ops": {"producer_byte_rate": 1}, "until": "soon"}, 422, "with its zone"),
         (b"{", 400, "body is not allowed"),
         (b'{"entity":"\xff"}', 400, "body is not allowed"),
         (b" " * (BODY_BYTES_MAX + 1), 413, "more than 65536 bytes"),
@@ -255,6 +262,7 @@ def test_changes_of_quotas_that_cannot_be_are_refused_with_the_reason(
         assert detail in answer["detail"]
         assert content(quotas) == before
 
+    quotas.write_text(ALICE + ALL)
     play_with(script, quotas, admin_token_file=str(token_file))
 
 

@@ -303,6 +303,10 @@ async def test_concurrent_topic_store_alterations_are_serialized(follower: Follo
             nursery.start_soon(follower.store.alter, {(ALICE, key): 1.0})
             nursery.start_soon(follower.store.alter, {(BOB, key): 2.0})
     assert len(follower.followed.tables[-1]) == 4, "none has overwritten another"
+    floor = QuotaKey.PRODUCER_BYTE_FLOOR
+    await follower.store.alter({(Entity(group="<all>"), PRODUCE): 10.0, (ALICE, floor): 10.0})
+    with pytest.raises(StoreError, match=r"^not altered: the floors of group <all> are 11 bytes/s, above"):
+        await follower.store.alter({(BOB, floor): 1.0})
 
 
 @scripted(play)

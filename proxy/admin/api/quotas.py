@@ -28,6 +28,7 @@ from weir.proxy.control.stores.alterations import QuotaAlteration
 from weir.proxy.control.stores.records import entity_of
 from weir.proxy.handlers.quota_api.quota_admin import Changes
 from weir.quotas import Entity, QuotaFileError, QuotaKey, QuotaTable, render
+from weir.quotas.table.group_entry import check_floors, concerns_groups
 from weir.quotas.table.names import canonical_ip
 from weir.quotas.table.quota_entry import least
 
@@ -75,7 +76,10 @@ async def _change(call: Call) -> ChangedQuota:
     table = registry.table
 
     def changed() -> Quota:
-        after = table.altered(changes, shadow=shadow, options=options) if change.dry_run else table
+        after = table
+        if change.dry_run:
+            after = table.altered(changes, shadow=shadow, options=options)
+            _check_floors(after, changes)
         return quota_of(after, entity, shadow=shadow)
 
     quota = await call.state.compute(changed)
@@ -89,6 +93,7 @@ async def _preview(call: Call) -> Preview:
 
     def altered() -> QuotaTable:
         after = table.altered(changes)
+        _check_floors(after, changes)
         for key in keys:
             after.limits(key)  # prepares the lookups
         return after
@@ -109,6 +114,14 @@ def _checked(change: QuotaOps) -> tuple[Entity, Changes]:
     except (QuotaFileError, ValueError) as error:
         raise ProblemError(422, str(error)) from None
     return entity, changes
+
+
+def _check_floors(table: QuotaTable, changes: Changes) -> None:
+    try:
+        if concerns_groups(changes):
+            check_floors(table)
+    except QuotaFileError as error:
+        raise ProblemError(422, str(error)) from None
 
 
 async def _store(call: Call, alteration: QuotaAlteration) -> None:

@@ -30,9 +30,9 @@ from weir.proxy.file_watch import FileWatch, Stamp, stamp
 from weir.proxy.files import QUOTAS_BYTES_MAX, read_bytes, text_of
 from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
 from weir.quotas import QuotaFileError, QuotaTable
-from weir.quotas.table.group_entry import check_groups
+from weir.quotas.table.group_entry import check_groups, concerns_groups
 from weir.quotas.table.options import Options
-from weir.quotas.table.quota_file import FLOOR_KEYS, read, table_of
+from weir.quotas.table.quota_file import read, table_of
 from weir.quotas.table.quota_text import CANNOT, QuotaText
 from weir.quotas.table.replication_edit import edited_replication
 
@@ -170,7 +170,7 @@ def rewrite(
     def edit(found: QuotaFileContent) -> tuple[QuotaText, QuotaTable]:
         text = found.text.edited(changes, shadow=shadow, options=options)
         table = found.table.altered(changes, shadow=shadow, options=options)
-        if any(entity.group is not None or key in FLOOR_KEYS for entity, key in changes):
+        if concerns_groups(changes):
             check_groups(table)
         return text, table
 

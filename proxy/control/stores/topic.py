@@ -29,7 +29,8 @@ from weir.proxy.control.stores.record import ConsumerRecords, ProducerRecord, Re
 from weir.proxy.control.stores.records import StoredQuotas, alteration
 from weir.proxy.control.stores.store import Changed, StoreError
 from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
-from weir.quotas import QuotaTable
+from weir.quotas import QuotaFileError, QuotaTable
+from weir.quotas.table.group_entry import check_floors, concerns_groups
 from weir.quotas.table.options import Options
 
 if TYPE_CHECKING:
@@ -182,7 +183,16 @@ class TopicStore:
         """Append a record for each altered entity to the topic. Wait until Weir has read the records back,
         and return all quotas. Raises StoreError.
         """
-        return await self._alter(lambda table: alteration(table, changes, shadow=shadow, options=options))
+
+        def make(table: QuotaTable) -> list[ProducerRecord]:
+            if concerns_groups(changes):
+                try:
+                    check_floors(table.altered(changes, shadow=shadow, options=options))
+                except QuotaFileError as error:
+                    raise StoreError(f"not altered: {error}") from None
+            return alteration(table, changes, shadow=shadow, options=options)
+
+        return await self._alter(make)
 
     async def alter_replication(self, changes: ReplicationChanges) -> QuotaTable:
         """Append a record for each altered broker and topic, as `alter` does for entities. Raises
