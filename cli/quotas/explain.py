@@ -82,6 +82,10 @@ class ChargeJson(msgspec.Struct, omit_defaults=True):
     """Scope of the limit, broker or cluster, as in the quota file; only for byte rates and request time."""
     shadow_pacing: str | None = None
     shadow_scope: str | None = None
+    decides: str = ""
+    """Reason why this limit is the first of the limits under this key to make the client wait; left out for
+    the others.
+    """
     shared_over: str | None = None
     """Topic over which other Weirs share the budgets (`usage_share_topic`); left out if they do not."""
 
@@ -188,6 +192,7 @@ def _lines(charge: QuotaExplanation, settings: Settings, *, show_all: bool) -> l
     lines = [click.style(f"{what}: {limit}", bold=True)]
     if charge.limit is not None:
         lines.append(f"  shared by {clean(charge.shared_by)}")
+        lines += [f"  decides: {charge.decides}"] if charge.decides else []
         lines += _pacing(charge, charge.limit)
         lines += _sharing(charge, charge.limit, settings)
     if charge.shadow is not None:
@@ -247,6 +252,7 @@ def _report(
                 [_step(step) for step in charge.steps],
                 *_options(charge, charge.limit),
                 *_options(charge, charge.shadow),
+                charge.decides,
                 _shared_over(charge, charge.limit or charge.shadow, source.settings),
             )
             for charge in found.charges

@@ -13,7 +13,7 @@ budget.
 # mypyc: skip, because only offline tools and the command line call it.
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -102,6 +102,10 @@ class QuotaExplanation:
     """Limit of a shadow entry, which is counted but not enforced; None if the subject has no such limit."""
     shadow_shared_by: str
     """Description of the clients that share the shadow limit; "" for no limit."""
+    decides: str = ""
+    """Reason why this limit is the first of the subject's limits to make the client wait, if it has several
+    under this key; "" for the other limits.
+    """
 
     @property
     def is_paced(self) -> bool:
@@ -166,7 +170,23 @@ def explain(
         charges += [_topic_charge(tables, key, topic) for key in _VERBS]
     if ip is not None:
         charges.append(_ip_charge(tables, ip))
-    return Explanation(user, client_id, taken_as, ip, topic, tuple(charges))
+    return Explanation(user, client_id, taken_as, ip, topic, tuple(_decided(charges)))
+
+
+def _decided(charges: Sequence[QuotaExplanation]) -> Iterator[QuotaExplanation]:
+    """Yield the explanations; those of the limits that decide have the reason."""
+    for charge in charges:
+        limits = [its.limit.value for its in charges if its.key is charge.key and its.limit is not None]
+        if charge.limit is None or len(limits) < 2 or charge.limit.value > min(limits):
+            yield charge
+            continue
+        reason = f"the least of {len(limits)} limits, and the longest wait counts"
+        if charge.limit.tags.group:
+            reason += "; other members use it, too"
+            floor = next((its.limit for its in charges if KINDS[its.key].floor_of is charge.key), None)
+            if floor is not None:
+                reason += f". At or below the floor of {floor.value:.0f} bytes/s no group decides"
+        yield replace(charge, decides=reason)
 
 
 _VERBS: Final = {

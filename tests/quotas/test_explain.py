@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from tests.quotas.strategies import tables
 from weir.quotas import DEFAULT, Entity, Explanation, Limit, Prefix, QuotaKey, QuotaTable, Tags, explain
 from weir.quotas.table.explain import QuotaExplanation, Verdict
+from weir.quotas.table.groups import Member, QuotaGroups
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 MUTATIONS, CONNECTIONS = QuotaKey.CONTROLLER_MUTATION_RATE, QuotaKey.CONNECTION_CREATION_RATE
@@ -131,3 +132,22 @@ def test_explained_limits_are_the_limits_that_apply(table: QuotaTable, user: str
         assert counted == ([] if charge.shadow is None else [charge.shadow.value])
         over = table.shadow_limits(charge.key).resolve(user, client_id)
         assert charge.shadow == (over if over is not None and over.is_shadow else None)
+
+
+def test_explain_says_which_limit_of_the_chain_decides_and_above_which_floor() -> None:
+    floor, everyone, payments = QuotaKey.PRODUCER_BYTE_FLOOR, Entity(group="<all>"), Entity(group="payments")
+    groups = QuotaGroups().updated({Member("user", "alice"): "payments"}, {"payments": ""})
+    values = {
+        (ALICE, PRODUCE): 30.0,
+        (payments, PRODUCE): 20.0,
+        (everyone, PRODUCE): 200.0,
+        (ALICE, floor): 5.0,
+    }
+    values[everyone, FETCH] = 1.0
+    found = explain(QuotaTable(values, groups=groups), "alice", "app")
+    (charge,) = (charge for charge in found.charges if charge.decides)
+    assert (charge.subject, charge.key) == ("group payments", PRODUCE)
+    assert charge.decides == (
+        "the least of 3 limits, and the longest wait counts; other members use it, too. "
+        "At or below the floor of 5 bytes/s no group decides"
+    )
