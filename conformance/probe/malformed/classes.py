@@ -308,20 +308,3 @@ CLASSES: Final = (
     ),
 )
 """All classes, by group."""
-
-
-_OUTCOMES: Final = {
-    Expected.CLOSED: "close",
-    Expected.REFUSED: "close, or error 42",
-    Expected.USUAL: "answer as usual",
-    Expected.EITHER: "answer, or close",
-}
-
-
-def table() -> str:
-    """Return the classes as a Markdown table, by the outcomes that they permit."""
-    lines = ["| class | malformed request |", "| --- | --- |"]
-    for expected, outcomes in _OUTCOMES.items():
-        lines.append(f"| | **A target may {outcomes}:** |")
-        lines += [f"| `{cls.name}` | {cls.explanation} |" for cls in CLASSES if cls.expected is expected]
-    return "\n".join(lines)

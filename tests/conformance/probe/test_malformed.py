@@ -18,9 +18,8 @@ from tests.conformance.probe.bases import (
 )
 from tests.matrix import check_each
 from tests.protocol.kio_side import kio_class
-from tests.tools.compiled_only import ROOT
 from weir.conformance.probe.case import Case, CaseOutcome
-from weir.conformance.probe.malformed.classes import CLASSES, ClassGroup, Expected, table
+from weir.conformance.probe.malformed.classes import CLASSES, ClassGroup, Expected
 from weir.conformance.probe.malformed.marks import MarkKind, mark
 from weir.conformance.probe.malformed.versions import version_cases
 from weir.conformance.probe.requests import HARMFUL
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
 
 BY_NAME: Final = {cls.name: cls for cls in CLASSES}
 BODY: Final = {ClassGroup.TRUNCATED, ClassGroup.LENGTH, ClassGroup.NULL, ClassGroup.TAG, ClassGroup.VALUE}
-PAGE: Final = ROOT / "docs" / "reference" / "malformed-requests.md"
-BEGIN, END = "<!-- classes -->", "<!-- end of classes -->"
 
 KIO_REFUSES: Final = {
     "array-beyond": {"BufferUnderflow", "UnexpectedNull", "KeyError", "ValueError"},
@@ -194,17 +191,3 @@ def test_versions_above_those_of_a_target_newer_than_the_schemas_have_the_header
     assert above.data[6:8] == (last + 2).to_bytes(2)
     client_id_end = 14 + int.from_bytes(above.data[12:14])
     assert above.data[client_id_end:] == b"\0"
-
-
-def test_the_page_of_malformed_requests_has_the_table_of_the_classes() -> None:
-    """`python -m tests.conformance.probe.test_malformed` writes it."""
-    assert PAGE.read_text() == written(PAGE.read_text())
-
-
-def written(page: str) -> str:
-    before, _, rest = page.partition(BEGIN)
-    return f"{before}{BEGIN}\n{table()}\n{END}{rest.partition(END)[2]}"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(written(PAGE.read_text()))
