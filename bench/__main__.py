@@ -131,7 +131,7 @@ def main(
 def _show(outcome: report.Outcome, summary: str, page: Path | None) -> None:
     if page is not None:
         for section in report.SECTIONS:
-            if found := report.tables(outcome, section):
+            if found := report.page_tables(outcome, section):
                 document.put(
                     page, render.markdown(found, [summary, *report.notes(outcome, section)]), section
                 )

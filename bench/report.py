@@ -55,12 +55,16 @@ class Outcome:
 Figure = Callable[[Row, Target], str]
 
 
-def tables(outcome: Outcome, section: str | None = None) -> list[Table]:
-    """Return the tables of those parts of the run that have results: those of one section of SECTIONS, by
-    default of all.
-    """
-    of_section = {FIGURES: _figure_tables, REPLICATION: _replication_tables}
-    return [table for name in SECTIONS if section in (None, name) for table in of_section[name](outcome)]
+def tables(outcome: Outcome) -> list[Table]:
+    """Return all tables of those parts of the run that have results."""
+    return [*_figure_tables(outcome), *_replication_tables(outcome)]
+
+
+def page_tables(outcome: Outcome, section: str) -> list[Table]:
+    """Return the few tables that a section of the page shows: the cost of requests, and of bytes."""
+    of_section = {FIGURES: _load_tables(outcome.load), REPLICATION: _replication_tables(outcome)}
+    present = outcome.load.cells if section == FIGURES else outcome.replication.cells
+    return [table for table in of_section[section] if table.title.startswith("CPU µs")] if present else []
 
 
 def _figure_tables(outcome: Outcome) -> list[Table]:
