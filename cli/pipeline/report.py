@@ -17,6 +17,8 @@ from weir.pipeline.outcome import PipelineError
 from weir.proxy.build import VERSION
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import SparkSession
 
     from weir.pipeline.outcome import Outcome
@@ -80,6 +82,12 @@ TOP_MAX: Final = 50
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write the use of all clients to this file, too.",
 )
+@click.option(
+    "--group-csv",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the use of all groups of clients to this file, too.",
+)
 @click.option("--force", is_flag=True, help="Replace existing files.")
 def report(
     root: str,
@@ -93,6 +101,7 @@ def report(
     level: str,
     prices: Path | None,
     csv: Path | None,
+    group_csv: Path | None,
     force: bool,
 ) -> None:
     """Draw the tables as one HTML page, which needs no network.
@@ -101,7 +110,7 @@ def report(
     load over time, a table of clients, replays of other quotas, and the quality of the records. The busiest
     clients have pages of their own. For a missing table, the page names the job that makes it.
     """
-    for file in filter(None, (output, csv)):
+    for file in filter(None, (output, csv, group_csv)):
         check_free(file, force=force)
     found_prices = None if prices is None else _prices(prices)
     wanted_capacity = {key.value: value for key, value in parse_assignments(capacity).items()}
@@ -120,10 +129,15 @@ def report(
             version=VERSION,
             write=lambda text: write_lines(output, [text], force=force),
             prices=found_prices,
-            write_csv=None if csv is None else lambda text: write_lines(csv, [text], force=force),
+            write_csv=_writer(csv, force=force),
+            write_group_csv=_writer(group_csv, force=force),
         )
 
     run_job("report", job, master=master, as_json=as_json)
+
+
+def _writer(file: Path | None, *, force: bool) -> Callable[[str], None] | None:
+    return None if file is None else lambda text: write_lines(file, [text], force=force)
 
 
 def _prices(file: Path) -> Prices:

@@ -206,6 +206,19 @@ class Ingested(NamedTuple):
     """(reason, number of lines), in descending order of the number."""
 
 
+class GroupBill(NamedTuple):
+    """The use of the clients of one group, and its price."""
+
+    group: str
+    """Name of the group; empty for clients in none."""
+    bytes_in: int
+    bytes_out: int
+    requests: int
+    request_time_s: float
+    throttle_s: float
+    amount: float
+
+
 class Bill(NamedTuple):
     """Prices of the use of all entities."""
 
@@ -213,6 +226,7 @@ class Bill(NamedTuple):
     amount: float
     by_entity: Mapping[ReportEntity, tuple[float, float]]
     """By entity: its request time (s), and the price of all its use."""
+    groups: Sequence[GroupBill] = ()
 
 
 @dataclass(frozen=True, slots=True)

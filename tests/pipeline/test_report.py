@@ -29,7 +29,7 @@ from weir.pipeline.report.model import (
 )
 from weir.pipeline.report.names import ReportEntity
 from weir.pipeline.report.prices import Prices
-from weir.pipeline.report.showback import showback
+from weir.pipeline.report.showback import showback, showback_of_groups
 from weir.pipeline.rollup.columns import ROLLUP
 from weir.pipeline.rollup.job import rollup
 from weir.usage.records import ByQuota
@@ -151,46 +151,37 @@ def test_the_report_shows_users_of_the_chosen_days(spark: SparkSession, lake: La
     assert [(each.entity, each.total) for each in use.clients] == [(ReportEntity("u", None), 5000)]
 
 
-@pytest.mark.parametrize(
-    ("level", "expected"),
-    [
-        # 2 GB in at 1, 3 GB out at 0.1, 2 h at 10
-        (
-            "user-client-id",
-            [("u", "b", 2 * 10**9, 3 * 10**9, 5, 7200.0, 1.5, 22.3), ("u", "a", 0, 0, 2, 0.0, 0.0, 0.0)],
-        ),
-        ("user", [("u", 2 * 10**9, 3 * 10**9, 7, 7200.0, 1.5, 22.3)]),
-    ],
-)
-def test_showback_sums_up_the_use_of_each_entity_and_its_price(
-    spark: SparkSession, tmp_path: Path, level: str, expected: list[tuple[object, ...]]
-) -> None:
+def test_showback_sums_up_the_use_of_each_entity_and_its_price(spark: SparkSession, tmp_path: Path) -> None:
     lake, used = Lake(str(tmp_path)), {"bytes_in": 10**9, "bytes_out": 10**9, "request_time_us": 3600 * 10**6}
-    of_b = {
-        "client_id": "b",
-        "broker": 1,
-        "requests": 2,
-        **used,
-        "throttle_ms": NOTHING | {"producer_byte_rate": 500},
-    }
-    of_b_fetching = {
-        **of_b,
-        "broker": 2,
-        "requests": 3,
-        "bytes_out": 2 * 10**9,
-        "throttle_ms": NOTHING | {"request_percentage": 1000},
-    }
+    waits = [NOTHING | {"producer_byte_rate": 500}, NOTHING | {"request_percentage": 1000}]
+    of_b = {"client_id": "b", "broker": 1, "requests": 2, **used, "throttle_ms": waits[0]}
+    of_b_fetching = of_b | {"broker": 2, "requests": 3, "bytes_out": 2 * 10**9, "throttle_ms": waits[1]}
     of_a = {"client_id": "a", "broker": 1, "requests": 2}
     of_day = {"cluster": "default", "seconds": 86_400, "day": FIRST_DAY, "start_ms": FIRST_MS, "user": "u"}
     pairs = [of_day | row | {"level": "user-client-id"} for row in (of_a, of_b, of_b_fetching)]
     users = [row | {"level": "user", "client_id": None} for row in pairs]
     others = [row | {"cluster": "other"} for row in pairs] + [row | {"seconds": 3600} for row in pairs]
     write(spark, lake.rollup, ROLLUP, *pairs, *users, *others)
-    prices = Prices("EUR", in_per_gb=1, out_per_gb=0.1, request_time_per_h=10)
-    found = showback(spark, lake, ReportOptions(level=level), prices)
-    assert [
-        tuple(round(v, 9) if isinstance(v, float) else v for v in row) for row in found.rows()
-    ] == expected
+    prices = Prices("EUR", in_per_gb=1, out_per_gb=0.25, request_time_per_h=10)
+    found, of_users = (
+        showback(spark, lake, ReportOptions(level=each), prices) for each in ("user-client-id", "user")
+    )
+    bytes_, rest = (2 * 10**9, 3 * 10**9), (7200.0, 1.5, 22.75)
+    assert found.rows() == [("u", "b", *bytes_, 5, *rest), ("u", "a", 0, 0, 2, 0.0, 0.0, 0.0)]
+    assert of_users.rows() == [("u", *bytes_, 7, *rest)]
+
+
+def test_showback_of_groups_sums_up_the_records_of_their_clients(spark: SparkSession, tmp_path: Path) -> None:
+    lake, day = Lake(str(tmp_path)), FIRST_DAY + timedelta(days=1)
+    wanted, prices = ReportOptions(days=(day, day)), Prices("EUR", in_per_gb=1)
+    waits = {"throttle_ms": NOTHING | {"producer_byte_rate": 500, "request_percentage": 1000}}
+    made = [produced(DAY_MS, name, 10**9, group="pay", **waits) for name in "ab"]
+    others = [produced(DAY_MS, "d", 5, group="pay", cluster="other"), produced(0, "a", 5, group="old")]
+    ingest(spark, lake, [produced(DAY_MS, "c", 7)])
+    assert showback_of_groups(spark, lake, wanted, prices).rows() == []
+    ingest(spark, lake, [*made, *others])
+    first, last = showback_of_groups(spark, lake, wanted, prices).rows()
+    assert (first, last[:4]) == (("pay", 2 * 10**9, 0, 2, 0.0, 3.0, 2.0), ("", 7, 0, 1))
 
 
 def test_the_report_shows_ingest_counts_and_reasons_of_rejected_lines(

@@ -12,7 +12,7 @@ import pytest
 
 from tests.pipeline.report_findings import ALICE, findings
 from weir.pipeline.outcome import PipelineError
-from weir.pipeline.report.model import Bill
+from weir.pipeline.report.model import Bill, GroupBill
 from weir.pipeline.report.page import render
 from weir.pipeline.report.prices import Prices, parse_prices
 from weir.pipeline.report.showback import csv as as_csv
@@ -58,8 +58,15 @@ def test_the_terminal_shows_the_ten_dearest_and_the_amount_of_all() -> None:
     assert len(shown.rows) == 10
 
 
-def test_the_report_page_shows_the_price_of_each_client_and_of_all() -> None:
-    bill = Bill("EUR", 1234.5, {ALICE: (7200.0, 12.3)})
+def test_the_report_page_shows_the_price_of_each_client_and_of_each_group_and_of_all() -> None:
+    groups = [
+        GroupBill("<pay>", 5 * 10**9, 0, 1000, 7200.0, 1.5, 12.3),
+        GroupBill("", 0, 0, 0, 0.0, 0.0, 0.0),
+    ]
+    bill = Bill("EUR", 1234.5, {ALICE: (7200.0, 12.3)}, groups)
     page = render(replace(findings(ALICE), bill=bill), made=datetime(2026, 11, 27, tzinfo=UTC), version="1")
     assert '<td data-v="7200.0">2 h</td><td data-v="12.3">12.30</td>' in page
     assert "All clients: 1,234.50 " in page
+    assert "<bdi>&lt;pay&gt;</bdi></th><td>5 GB</td><td>0 B</td><td>1,000</td><td>2 h</td>" in page
+    assert "<td>1.5 s</td><td>12.30</td></tr>" in page
+    assert "<i>(none)</i></th>" in page
