@@ -36,12 +36,6 @@ PROBLEM = (
     "! Broker 3 cannot be reached: connection refused (for 1m). Look at the broker and its network. Its "
     "clients are refused, so that they back off."
 )
-BROKER_TABLE = """\
-broker  address                port   state  since  conns  waiting  in        out       error
-1       kafka-1.internal:9092  19093  up     -      1      0        1.72MB/s  1.23MB/s  -
-2       kafka-2.internal:9092  19094  up     -      5      2        1.33MB/s  42kB/s    -
-3       kafka-3.internal:9092  19095  down   1m     0      0        0B/s      0B/s      {error}
-"""
 
 
 def run(api: FakeApi, *arguments: str, **environment: str) -> Result:

@@ -52,14 +52,6 @@ peer                  client-id        broker state        wait    in/s   out/s
 10.0.0.9:38122        reports               1 open            -   958kB  4.19kB
 {KEYS}
 """
-BROKERS_80 = f"""\
-{HEAD}brokers
-broker address              port state    since conns waiting       in      out
-     1 kafka-1.internal:9… 19093 up           -     1       0 1.72MB/s 1.23MB/s
-     2 kafka-2.internal:9… 19094 up           -     5       2 1.33MB/s   42kB/s
-     3 kafka-3.internal:9… 19095 down        1m     0       0     0B/s     0B/s
-{KEYS}
-"""
 ENTITY = """\
 entity           user=alice, client-id=etl
 quota            producer_byte_rate
