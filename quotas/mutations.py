@@ -125,6 +125,14 @@ class MutationBudget(CountingLimiter):
         self.throttle_ms_total += wait_ms
         self.throttled_until_ms = max(self.throttled_until_ms, now_ms + wait_ms)
 
+    def release(self, now_ms: int) -> int:
+        """End the throttle when the present limit has refilled the bucket to 0, if that is earlier. Return
+        the time (ms) at which it ends.
+        """
+        wait_ms = token_throttle_ms(self._bucket.peek(now_ms), self.limit)
+        self.throttled_until_ms = min(self.throttled_until_ms, now_ms + wait_ms)
+        return self.throttled_until_ms
+
     def would_refuse(self, costs: Sequence[int], now_ms: int) -> bool:
         """Return True if a request for topics of these costs (partitions), in this order, would have a topic
         refused, provided that it is strict: its client knows the error of a refusal. Takes no tokens.

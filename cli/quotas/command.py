@@ -19,6 +19,7 @@ COMMANDS: Final = {
         "weir.cli.quotas.imports:import_", "Import quotas from ZooKeeper, brokers or a file."
     ),
     "list": LazyCommand("weir.cli.quotas.listed:list_", "List every quota, and the replication throttles."),
+    "release": LazyCommand("weir.cli.quotas.release:release", "End the waits of a client's connections."),
     "set": LazyCommand("weir.cli.quotas.change:set_", "Set quotas of an entity; its other quotas stay."),
 }
 EXAMPLES: Final = """\b

@@ -359,6 +359,20 @@ class Connection:
         self.transition(Trigger.DRAIN)
         self.effects.change()
 
+    def end_wait(self, until_ms: int) -> bool:
+        """Take requests again at `until_ms` (ms) if the throttle of a quota would end later. Return True if
+        so. Responses that are to come tell no longer throttle time either; the client obeys those that it was
+        told.
+        """
+        if self.throttled_by is None or max(self.throttled_until_ms, self.held_until_ms) <= until_ms:
+            return False
+        self.throttled_until_ms = min(self.throttled_until_ms, until_ms)
+        self.held_until_ms = min(self.held_until_ms, until_ms)
+        for record in self.in_flight:
+            record.tell_no_later(until_ms)
+        self.effects.change()
+        return True
+
     # What waits, and for what. These change nothing
 
     def may_take(self, now_ms: int) -> bool:

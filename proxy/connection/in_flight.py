@@ -207,6 +207,10 @@ class RequestInFlight:
         self.state = NEXT_OF_REQUEST[self.state][ANSWER]
         self.reply, self.query, self.local = frame, None, None
 
+    def tell_no_later(self, until_ms: int) -> None:
+        """Have the request's response tell no throttle time that lasts longer than until `until_ms` (ms)."""
+        self.until_ms = min(self.until_ms, until_ms)
+
     def tell(self, until_ms: int) -> None:
         """Have the request's response tell a throttle time that lasts until `until_ms` (ms)."""
         self.state = NEXT_OF_REQUEST[self.state][CHARGE]

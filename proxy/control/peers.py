@@ -16,7 +16,7 @@ from weir.proxy.control.snapshots.names import shortened
 from weir.proxy.control.snapshots.records import Where
 from weir.proxy.control.supervisor import stepwise
 from weir.proxy.control.throttled import SLICE
-from weir.quotas import MutationBudget, QuotaKey, Tags
+from weir.quotas import Budget, MutationBudget, QuotaKey, Tags
 from weir.quotas.client_quotas import ClientQuotas
 from weir.quotas.limiters.chain import Chain
 from weir.quotas.limiters.limiter import Limiter
@@ -131,7 +131,7 @@ def _limiters(registry: QuotaRegistry, wanted: WantedPeers) -> Iterator[list[Lim
 
 def charged_by(
     client: Client, mutations: ClientQuotas[MutationBudget] | None, *, shadow: bool
-) -> Iterator[Limiter]:
+) -> Iterator[Budget | MutationBudget]:
     """Yield each budget that the client's requests are charged to; without `mutations`, none of mutations."""
     ledger = client.ledger.shadow if shadow else client.ledger
     if ledger is not None:

@@ -123,6 +123,16 @@ class Relay:
             self.connection.drain(reason)
             self._reactor.run(self._obey, self._failed)
 
+    def end_wait(self, until_ms: int) -> bool:
+        """Let the client go on at `until_ms` (ms), if a quota's throttle would end later; return True if
+        so.
+        """
+        if self._closed or not self.connection.end_wait(until_ms):
+            return False
+        self._reactor.set_clock()
+        self._reactor.run(self._obey, self._failed)
+        return True
+
     def close(self, reason: CloseReason, detail: str = "") -> None:
         """Close both sockets and report the end, once. A client may get a moment to receive its responses
         (`lingering`).

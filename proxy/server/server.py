@@ -75,6 +75,11 @@ class Workers(Protocol):
     async def list_connections(self, wanted: ConnectionFilter) -> Connections:
         """Return the chosen connections."""
 
+    async def end_waits(self, wanted: ConnectionFilter) -> int:
+        """End the throttles of these connections, as far as present usage and limits allow; return the number
+        of connections whose throttle ends earlier.
+        """
+
     async def read_peers(self, wanted: WantedPeers) -> list[Peers]:
         """Return the clients of the open connections of each entity, in the same order."""
 

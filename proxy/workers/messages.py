@@ -179,6 +179,13 @@ class ListConnections(msgspec.Struct, tag=True, frozen=True):
     filter: ConnectionFilter
 
 
+class EndWaits(msgspec.Struct, tag=True, frozen=True):
+    """End the throttles of these connections, as far as present usage and limits allow."""
+
+    number: int
+    filter: ConnectionFilter
+
+
 class ListPeers(msgspec.Struct, tag=True, frozen=True):
     """Count the open connections of entities."""
 
@@ -253,6 +260,13 @@ class ConnectionsListed(msgspec.Struct, tag=True, frozen=True):
     connections: Connections
 
 
+class WaitsEnded(msgspec.Struct, tag=True, frozen=True):
+    """The answer to `EndWaits`, with its number: the number of connections whose throttle ends earlier."""
+
+    number: int
+    connections: int
+
+
 class PeersListed(msgspec.Struct, tag=True, frozen=True):
     """The answer to `ListPeers`, with its number: the peers of each entity, in the same order."""
 
@@ -311,6 +325,7 @@ Message: TypeAlias = (
     | TakeUsage
     | TakeTraces
     | ListConnections
+    | EndWaits
     | ListPeers
     | Drain
     | Flush
@@ -322,6 +337,7 @@ Message: TypeAlias = (
     | BrokerReached
     | UsageRecords
     | ConnectionsListed
+    | WaitsEnded
     | PeersListed
     | Alter
     | AlteredAtBroker

@@ -82,6 +82,7 @@ class Pool:
         self._sharing = None if sharing is None else SharingSender(sharing, self._send, lambda: server.now_ms)
         self._lists = ConnectionLists(self.handles)
         self._peers = PeerLists(self.handles)
+        self._ends: Questions[int] = Questions(self.handles)
         self._flushes: Questions[None] = Questions(self.handles, FLUSH_S)
         self._processes = count()
         """Number of processes started so far."""
@@ -117,6 +118,12 @@ class Pool:
     async def list_connections(self, wanted: ConnectionFilter) -> Connections:
         """Return the chosen connections of all workers that answer; those of the others count as hidden."""
         return await self._lists.read(wanted)
+
+    async def end_waits(self, wanted: ConnectionFilter) -> int:
+        """End the throttles of these connections at all workers that answer, as far as present usage and
+        limits allow; return the number of connections whose throttle ends earlier.
+        """
+        return sum((await self._ends.ask(lambda number: messages.EndWaits(number, wanted))).values())
 
     async def read_peers(self, wanted: WantedPeers) -> list[Peers]:
         """Return the clients of the open connections of each entity, in the same order, at all workers that
@@ -274,6 +281,8 @@ class Pool:
             self.usage.take(message)
         elif isinstance(message, messages.ConnectionsListed):
             self._lists.questions.take(number, message.number, message.connections)
+        elif isinstance(message, messages.WaitsEnded):
+            self._ends.take(number, message.number, message.connections)
         elif isinstance(message, messages.PeersListed):
             self._peers.questions.take(number, message.number, message.peers)
         elif isinstance(message, messages.Flushed):

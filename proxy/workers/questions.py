@@ -1,4 +1,6 @@
-"""Questions of the supervisor that all workers answer: open connections, peers of entities, flushes."""
+"""Questions of the supervisor that all workers answer: open connections, peers of entities, ended waits,
+flushes.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,21 @@ from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 import trio
 
 from weir.proxy.control.peers import Peers, WantedPeers
+from weir.proxy.control.release import end_waits
 from weir.proxy.control.snapshots.connections import ConnectionFilter, merged, read_connections
 from weir.proxy.control.snapshots.opened import OpenRelays
 from weir.proxy.control.snapshots.records import Connections
 from weir.proxy.control.snapshots.sources import SnapshotSources
 from weir.proxy.control.supervisor import Works, stepwise
-from weir.proxy.workers.messages import ConnectionsListed, ListConnections, ListPeers, Message, PeersListed
+from weir.proxy.workers.messages import (
+    ConnectionsListed,
+    EndWaits,
+    ListConnections,
+    ListPeers,
+    Message,
+    PeersListed,
+    WaitsEnded,
+)
 
 if TYPE_CHECKING:  # a worker starts without the supervisor's side
     from weir.proxy.workers.handle import Handle
@@ -30,7 +41,7 @@ QUESTIONS_MAX: Final = 8
 """Maximum number of questions that wait in a worker. The supervisor asks three at a time."""
 
 A = TypeVar("A")
-Question: TypeAlias = ListConnections | ListPeers
+Question: TypeAlias = ListConnections | ListPeers | EndWaits
 
 
 class Answerer:
@@ -57,6 +68,9 @@ class Answerer:
     async def _answer(self, asked: Question) -> Message:
         if isinstance(asked, ListPeers):
             return PeersListed(asked.number, await self._sources.read_peers(asked.wanted))
+        if isinstance(asked, EndWaits):
+            ended = await stepwise(end_waits(self._sources, self._relays, asked.filter))
+            return WaitsEnded(asked.number, ended)
         return ConnectionsListed(
             asked.number, await stepwise(read_connections(self._sources, self._relays, asked.filter))
         )

@@ -225,7 +225,7 @@ class Worker:
             self.learn(message)
         elif isinstance(message, messages.Altered):
             self._admin.stored(message)
-        elif isinstance(message, messages.ListConnections | messages.ListPeers):
+        elif isinstance(message, messages.ListConnections | messages.ListPeers | messages.EndWaits):
             self._answerer.take(message)
         elif isinstance(message, messages.TakeUsage | messages.TakeTraces):
             if self._usage is not None:

@@ -181,6 +181,21 @@ class Budget(CountingLimiter):
             self.throttled_until_ms = until_ms
         return wait_ms
 
+    def release(self, now_ms: int) -> int:
+        """End the throttle at the time that present usage and limit give, if that is earlier. Return the time
+        (ms) at which it ends.
+        """
+        until_ms = now_ms + self._present_wait_ms(now_ms)
+        self.throttled_until_ms = min(self.throttled_until_ms, until_ms)
+        self._shared_until_ms = min(self._shared_until_ms, until_ms)
+        return self.throttled_until_ms
+
+    def _present_wait_ms(self, now_ms: int) -> int:
+        """Return the throttle time (ms) of a request that uses nothing. A rate forgets usage that is older
+        than its window.
+        """
+        return throttle_ms(self.rate(now_ms), self.limit, self._rate.span_ms, self._throttle_ms_max)
+
     def watch(self, note: Callable[[Tags], None]) -> None:
         """Call `note` with the tags of this budget, now and whenever a charge begins a window."""
         self._rate.on_examined = partial(note, self.tags)

@@ -142,6 +142,11 @@ class SmoothBudget(Budget):
         wait_ms = math.ceil(min(owed_ms, self._throttle_ms_max) - _HAIR_MS)
         return self._told(wait_ms, now_ms) if wait_ms > 0 else 0
 
+    def _present_wait_ms(self, now_ms: int) -> int:
+        """Return the time (ms) in which the present limit pays the debt."""
+        debt = self._debt - self._per_ms * (now_ms - self._debt_ms)
+        return math.ceil(min(debt / self._per_ms, self._throttle_ms_max)) if debt > 0 else 0
+
     def absorb(self, units: float, now_ms: int) -> None:
         """Add to the debt the units that another process or limiter has charged under the same limit. They
         lengthen the throttle time of the next charge here.

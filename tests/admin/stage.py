@@ -16,6 +16,8 @@ from tests.kafka.ports import free_range
 from tests.kfake.cluster import HOST, Cluster
 from tests.kfake.in_trio import serve
 from tests.proxy.stage import LONG_S, local_pool, until
+from tests.wire.frames import request
+from weir.protocol.messages import ProduceRequest
 from weir.proxy.addresses import Address
 from weir.proxy.admin.access import AccessControl, Token
 from weir.proxy.admin.api.operation import ApiState, state_of
@@ -55,6 +57,12 @@ async def asked(
             connection.close()
 
     return await trio.to_thread.run_sync(ask)
+
+
+def produce(client_id: str) -> bytes:
+    topic, partition = ProduceRequest.TopicProduceData, ProduceRequest.PartitionProduceData
+    data = topic(name="t", partition_data=[partition(index=0, records=bytes(40_000))])
+    return request(ProduceRequest(acks=1, topic_data=[data]), 8, client_id=client_id.encode())
 
 
 class Clock:

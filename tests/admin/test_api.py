@@ -9,7 +9,7 @@ import pytest
 import trio
 from structlog.testing import capture_logs
 
-from tests.admin.stage import Stage, asked, get, play, play_with
+from tests.admin.stage import Stage, asked, get, play, play_with, produce
 from tests.kfake.cluster import HOST
 from tests.kfake.in_trio import Connection
 from tests.proxy.stage import PING, PONG, until
@@ -273,6 +273,38 @@ def test_a_change_that_the_store_refuses_is_a_conflict_with_the_stores_reason(to
         assert (status, "there is no quota file" in answer["detail"]) == (409, True)
 
     play_with(script, admin_token_file=str(token_file))
+
+
+def test_a_release_ends_the_waits_of_a_client_whose_quota_was_raised(quotas: Path, token_file: Path) -> None:
+    quotas.write_text('[[quota]]\nclient_id = "app"\nproducer_byte_rate = 1\n')
+    raised = {"entity": {"client-id": "app"}, "ops": {"producer_byte_rate": 1_000_000}}
+    path, app = "/api/connections/release", {"client_id": "app"}
+
+    async def script(stage: Stage) -> None:
+        await stage.start()
+        client = Connection(await trio.open_tcp_stream(HOST, stage.clients))
+        await client.stream.send_all(produce("app"))
+
+        async def waits() -> bool:
+            return bool((await stage.json("/api/connections?state=THROTTLED"))["connections"])
+
+        while not await waits():
+            await trio.lowlevel.checkpoint()
+        assert (await stage.post(path, app, TOKEN)) == (200, {"connections": 1})
+        assert await waits(), "a release keeps to the present quota"
+        assert (await stage.post("/api/quotas", raised, TOKEN))[0] == 200
+        assert await waits()
+        assert (await stage.post(path, {}, TOKEN))[0] == 422
+        assert (await stage.post(path, {"client_id": "other"}, TOKEN))[1] == {"connections": 0}
+        with capture_logs() as logs:
+            assert (await stage.post(path, app, TOKEN)) == (200, {"connections": 1})
+        assert not await waits()
+        (line,) = [line for line in logs if line["event"] == "waits ended"]
+        assert (line["client_id"], line["connections"]) == ("app", 1)
+        assert (await stage.json("/api/throttled"))["entities"][0]["throttled"] is False
+        await client.stream.aclose()
+
+    play_with(script, quotas, admin_token_file=str(token_file))
 
 
 @pytest.mark.parametrize(

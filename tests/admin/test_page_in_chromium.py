@@ -13,12 +13,10 @@ import pytest
 import trio
 
 from tests.admin.fake_api import ENTITIES, HOSTILE, NOW_MS, STATUS, FakeApi, calm, entity, served
-from tests.admin.stage import Stage, play_with
+from tests.admin.stage import Stage, play_with, produce
 from tests.kfake.cluster import HOST
 from tests.kfake.in_trio import Connection
-from tests.wire.frames import request
 from tools.pictures.browser import CHROMIUM, Browser, browser
-from weir.protocol.messages import ProduceRequest
 from weir.proxy.control.snapshots.records import QuotaChange
 
 pytestmark = [
@@ -362,12 +360,6 @@ def test_the_page_asks_for_the_token_when_the_api_wants_one(tab: Browser, api: F
             tab.until(f"document.querySelector('#token-said').textContent.includes({json.dumps(title)})")
     tab.until(f"{ROWS}.length")
     assert tab.read("document.querySelector('#token-dialog').open") is False
-
-
-def produce(client_id: str) -> bytes:
-    topic, partition = ProduceRequest.TopicProduceData, ProduceRequest.PartitionProduceData
-    data = topic(name="t", partition_data=[partition(index=0, records=bytes(40_000))])
-    return request(ProduceRequest(acks=1, topic_data=[data]), 8, client_id=client_id.encode())
 
 
 def test_throttled_clients_of_a_real_weir_appear_without_reload(tab: Browser, tmp_path: Path) -> None:

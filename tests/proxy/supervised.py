@@ -39,5 +39,9 @@ class NoWorkers:
         del wanted
         return Connections(now_ms=0, hidden=0, connections=())
 
+    async def end_waits(self, wanted: ConnectionFilter) -> int:
+        del wanted
+        return 0
+
     async def read_peers(self, wanted: WantedPeers) -> list[Peers]:
         return [Peers() for _entity in wanted.entities]

@@ -23,6 +23,7 @@ from weir.quotas import (
 from weir.quotas.client_quotas import byte_rates, request_times
 from weir.quotas.limiters.budgets import UNLIMITED
 from weir.quotas.limiters.rate import Rate
+from weir.quotas.limiters.smooth import SmoothBudget
 from weir.quotas.limiters.throttle import INT32_MAX, throttle_ms
 from weir.quotas.registry import IDLE_MS_MAX, SLICE
 from weir.quotas.table.names import sanitize
@@ -139,6 +140,20 @@ def test_a_changed_limit_applies_at_the_next_charge_and_keeps_the_usage() -> Non
     generation = quotas.generation
     put_in_force(quotas, limited((ALICE, 500.0)))
     assert quotas.generation == generation  # nothing has changed
+
+
+@pytest.mark.parametrize(
+    ("kind", "told_ms", "then_ms"), [(Budget, 90_000, 10_000), (SmoothBudget, 99_900, 19_980)]
+)
+def test_a_release_ends_a_throttle_at_the_time_that_the_present_limit_gives(
+    kind: type[Budget], told_ms: int, then_ms: int
+) -> None:
+    """100,000 bytes are 10,000 bytes/s for 10 s; or, with smooth pacing, a debt, less the credit of 0.1 s."""
+    budget = kind(Tags("", "app"), 1000.0, 0)
+    assert budget.charge(100_000, 0) == budget.release(0) == told_ms
+    budget.set_limit(5000.0)
+    assert budget.release(0) == then_ms
+    assert budget.release(60_000) == budget.throttled_until_ms == then_ms
 
 
 def test_a_quota_at_another_level_starts_a_new_budget_and_keeps_the_old_one() -> None:

@@ -1,10 +1,15 @@
-"""`/api/connections`: the open connections of clients."""
+"""`/api/connections`: the open connections of clients, and the end of their waits."""
 
 from __future__ import annotations
 
-from weir.proxy.admin.api.operation import Call, Operation
+from weir.proxy.admin.api.operation import WHO, Call, Operation
+from weir.proxy.admin.problems import ProblemError
+from weir.proxy.control.release import end_throttles
 from weir.proxy.control.snapshots.connections import ConnectionFilter
-from weir.proxy.control.snapshots.records import Connections
+from weir.proxy.control.snapshots.records import Connections, Release, Released
+from weir.proxy.logs import audit_logger
+
+audit = audit_logger("weir.audit")
 
 
 async def _connections(call: Call) -> Connections:
@@ -12,8 +17,31 @@ async def _connections(call: Call) -> Connections:
         return await call.state.sources.workers.list_connections(call.query_of(ConnectionFilter))
 
 
+async def _release(call: Call) -> Released:
+    its = call.body_of(Release)
+    if not (its.user or its.client_id):
+        raise ProblemError(422, "name a user, a client-id, or both")
+    wanted = ConnectionFilter(user=its.user, client_id=its.client_id)
+    sources = call.state.sources
+    async with call.state.reading:
+        number = await sources.workers.end_waits(wanted)
+    await call.state.read(end_throttles(sources.quota_registry, wanted, sources.now_ms()))
+    who = {"principal": f"User:{WHO}", "client": call.peer}
+    audit.info("waits ended", **who, user=its.user, client_id=its.client_id, connections=number)
+    return Released(connections=number)
+
+
 OPERATIONS = (
     Operation(
         "GET", "/api/connections", "Open connections", Connections, _connections, query=ConnectionFilter
+    ),
+    Operation(
+        "POST",
+        "/api/connections/release",
+        "End the waits of connections, as far as their usage is within the present quotas",
+        Released,
+        _release,
+        body=Release,
+        changes=True,
     ),
 )

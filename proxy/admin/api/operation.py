@@ -21,6 +21,8 @@ from weir.proxy.control.supervisor import stepwise
 if TYPE_CHECKING:
     from weir.proxy.server.server import Server
 
+WHO: Final = "admin-token"
+"""Name of the principal in the audit log of changes."""
 BODY_BYTES_MAX: Final = 64 * 1024
 """Maximum length (bytes) of a request's body."""
 S = TypeVar("S", bound=msgspec.Struct)

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 import msgspec
 import trio
 
-from weir.proxy.admin.api.operation import Call, Operation
+from weir.proxy.admin.api.operation import WHO, Call, Operation
 from weir.proxy.admin.problems import ProblemError
 from weir.proxy.control.snapshots.filters import Filter
 from weir.proxy.control.snapshots.preview import read_preview
@@ -32,8 +32,6 @@ from weir.quotas.table.group_entry import check_floors, concerns_groups
 from weir.quotas.table.names import canonical_ip
 from weir.quotas.table.quota_entry import least
 
-WHO: Final = "admin-token"
-"""Name of the principal in the audit log of changes."""
 ANSWER_S: Final = 20.0
 """Maximum time (s) to wait for the store."""
 

@@ -235,6 +235,20 @@ class Connections(Record, frozen=True):
     connections: tuple[ConnectionRecord, ...]
 
 
+class Release(Record, frozen=True, forbid_unknown_fields=True):
+    """The connections whose waits are to end: those of a user, of a client-id, or of both."""
+
+    user: Annotated[str, msgspec.Meta(max_length=1000)] = ""
+    client_id: Annotated[str, msgspec.Meta(max_length=1000)] = ""
+
+
+class Released(Record, frozen=True):
+    """The result of a release."""
+
+    connections: int
+    """Number of connections whose waits ended, or end earlier."""
+
+
 # Brokers
 
 

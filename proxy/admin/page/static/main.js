@@ -1,6 +1,6 @@
 // The page: polls the API, shows each answer, and obeys keys.
 
-import { ApiError, get, hasToken, setToken } from "./api.js";
+import { ApiError, get, hasToken, post, setToken } from "./api.js";
 import { $, h, keyed, name, put } from "./dom.js";
 import { follow } from "./events.js";
 import { bytes, clock, duration, plain, rate, share } from "./format.js";
@@ -266,7 +266,10 @@ function showDetail() {
   $("detail-chart").replaceChildren(...(record.history ? [spark(record.history, record.limit, record.unit), h("p", { class: "soft" }, "last 10 minutes; dashed: the limit")] : []));
   keyed($("detail-facts"), facts(record, state.now), ([key]) => key,
     ([, label]) => h("div", {}, h("dt", {}, label), h("dd", {})), (item, [, , text]) => put(item.lastChild, text));
-  if (opened.acts !== title) $("detail-actions").replaceChildren(...actions(record));
+  if (opened.acts !== title) {
+    put($("detail-said"), "");
+    $("detail-actions").replaceChildren(...actions(record));
+  }
   opened.acts = title;
 }
 
@@ -274,9 +277,21 @@ function actions(record) {
   const found = [];
   const text = record.client_id ?? record.user ?? record.ip;
   if (record.sentence && text) found.push(h("button", { type: "button", click: () => look("connections", text) }, "Its connections"));
+  if (record.throttled && (record.user || record.client_id)) found.push(h("button", { type: "button", click: () => release(record) }, "End its waits"));
   if (record.entity) found.push(h("button", { type: "button", click: () => change(record.entity, ...Object.entries(record.quotas)[0], record.options.mode) }, "Change …"));
   else if (record.quota) found.push(h("button", { type: "button", click: () => change(names(record), record.quota, record.limit, record.shadow ? "shadow" : "enforce") }, "Change its quota …"));
   return found;
+}
+
+// The waits of this client's connections, at all brokers.
+async function release(record) {
+  try {
+    const { connections } = await post("api/connections/release", { user: record.user ?? "", client_id: record.client_id ?? "" });
+    put($("detail-said"), `Connections released: ${connections}. A client that was told a throttle time waits by itself.`);
+    poll();
+  } catch (error) {
+    if (!refused(error, () => release(record))) put($("detail-said"), error.message);
+  }
 }
 
 function names(record) {
