@@ -12,6 +12,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -156,7 +157,8 @@ def test_changed_quotas_and_settings_come_into_force_at_all_workers_on_sighup(tm
     with running_workers("2", "--quotas", str(quotas), "--config", str(configuration)) as (weir, ports):
         weir.logged("listening")
         assert [told(port, "before", 20_000) for port in ports] == [0] * BROKERS
-        quotas.write_text('[[quota]]\nclient_id = "<default>"\nproducer_byte_rate = 100\n')
+        members = '[[group]]\nname = "late"\nclient_ids = ["aft*"]\n'
+        quotas.write_text(f'{members}[[quota]]\ngroup = "late"\nproducer_byte_rate = 100\n')
         configuration.write_text("first_request_hold_ms_max = 0\nthrottle_ms_max = 7000\n")
         weir.process.send_signal(signal.SIGHUP)
         missing = {"quotas loaded", "configuration loaded"}
@@ -166,6 +168,10 @@ def test_changed_quotas_and_settings_come_into_force_at_all_workers_on_sighup(tm
             while (throttle_ms := told(port, "after", 20_000)) == 0:  # the worker has not got them yet
                 pass
             assert 6000 < throttle_ms <= 7000
+        end = datetime.now(UTC) + timedelta(seconds=1)
+        quotas.write_text(f"{quotas.read_text()}until = {end.isoformat()}\n")
+        assert weir.logged("quota ended")["entity"] == "group late"
+        until(lambda: all(told(port, "after", 20_000) == 0 for port in ports))
         stop(weir)
 
 

@@ -132,19 +132,21 @@ def test_several_weirs_keep_one_quota_over_a_minute(
     assert (1 - TOLERANCE) * min(single, 1) <= found <= 1 + TOLERANCE
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_two_weirs_keep_one_rate_of_a_topic_over_a_minute(
-    workers: int, fresh_cluster: StartCluster, start_weir: StartWeir, topic: str
+@pytest.mark.parametrize(("workers", "of"), [(1, "topic"), (2, "topic"), (2, "group")])
+def test_two_weirs_keep_one_rate_of_a_topic_or_of_a_group_over_a_minute(
+    workers: int, of: str, fresh_cluster: StartCluster, start_weir: StartWeir, topic: str
 ) -> None:
     cluster = fresh_cluster("3.9.1")
     create_topic(cluster.bootstrap, topic)
-    rate_of_topic = f'[[quota]]\ntopic = "{topic}"\nproducer_byte_rate = {QUOTA}\n'
+    names = {"topic": f'topic = "{topic}"', "group": 'group = "apps"\nscope = "cluster"'}
+    rate_of_all = f"[[quota]]\n{names[of]}\nproducer_byte_rate = {QUOTA}\n"
+    rate_of_all += '[[group]]\nname = "apps"\nclient_ids = ["ap*"]\n'
     options = (*OPTIONS, "--share-usage", "--workers", str(workers))
-    weirs = weirs_of(start_weir, [cluster.bootstrap] * 2, rate_of_topic, options)
+    weirs = weirs_of(start_weir, [cluster.bootstrap] * 2, rate_of_all, options)
     clients = clients_of(weirs, topic, 2)
     drive(clients, SETTLED_S + MINUTE_S + SWING_S / 2)
     found = steady_rate(clients, SETTLED_S)
-    print(f"2 Weirs, a topic's rate: {found:.3f} of the rate")
+    print(f"2 Weirs, the rate of a {of}: {found:.3f} of the rate")
     assert found == pytest.approx(1, abs=TOLERANCE)
 
 

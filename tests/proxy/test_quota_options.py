@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.proxy.metrics_page import Page, registry_of, scraped, server
 from weir.proxy.control.quota_registry import QuotaRegistry
-from weir.proxy.control.stores.file import read_quota_file, rewrite
 from weir.proxy.server.server import Server
-from weir.quotas import Entity, QuotaKey
-from weir.quotas.table.options import Options, Pacing, Scope
 
 __all__ = ["server"]  # a fixture
 
-PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
-ALICE = Entity("alice")
 TOGETHER = """
 [[quota]]
 client_id = "<default>"
@@ -58,14 +51,3 @@ def test_metrics_have_a_budget_of_the_cluster_once(server: Server) -> None:
 def only(page: Page, name: str) -> float:
     (row,) = page.rows(name).values()
     return row
-
-
-def test_a_value_that_is_altered_in_the_file_keeps_the_options_of_its_entry(tmp_path: Path) -> None:
-    file = tmp_path / "quotas.toml"
-    file.write_text(
-        '[[quota]]\nuser = "alice"\nproducer_byte_rate = 1000\npacing = "smooth"\nscope = "cluster"\n'
-    )
-    rewrite(file, {(ALICE, PRODUCE): 2000.0})
-    table = read_quota_file(file)
-    assert table.values == {(ALICE, PRODUCE): 2000.0}
-    assert table.options_of(ALICE) == Options(Pacing.SMOOTH, Scope.CLUSTER)

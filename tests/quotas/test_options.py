@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from tests.quotas.changes import put_in_force
-from weir.quotas import DEFAULT, BrokerQuotas, Entity, Prefix, QuotaKey, QuotaTable, explain
+from weir.quotas import DEFAULT, BrokerQuotas, Entity, Prefix, QuotaKey, QuotaTable
 from weir.quotas.limiters.smooth import SmoothBudget
 from weir.quotas.table.options import PLAIN, Options, Pacing, Scope
 
@@ -97,19 +97,3 @@ def test_a_change_of_pacing_reaches_open_connections_and_keeps_what_was_used() -
     again = quotas.ledger("alice", "app", 0).produce
     assert again is not None
     assert again.charge(0, 0) == wait_ms
-
-
-@pytest.mark.parametrize(
-    ("options", "shared_by"),
-    [
-        (PLAIN, "all connections of user alice, whatever the client-id, at each broker"),
-        (TOGETHER, "all connections of user alice, whatever the client-id, at all brokers together"),
-    ],
-)
-def test_an_explanation_tells_how_far_a_budget_reaches(options: Options, shared_by: str) -> None:
-    mutations = QuotaKey.CONTROLLER_MUTATION_RATE
-    values = {(ALICE, PRODUCE): 1.0, (ALICE, mutations): 1.0}
-    found = explain(QuotaTable(values, None, dict.fromkeys(values, options)), "alice", "app")
-    charges = {charge.key: charge for charge in found.charges}
-    assert charges[PRODUCE].shared_by == shared_by
-    assert charges[mutations].shared_by.endswith("in the whole cluster")

@@ -81,12 +81,12 @@ def conversation(mechanism: str, name: str, secret: str) -> Conversation:
     return oauthbearer(secret) if mechanism == "OAUTHBEARER" else scram(mechanism, name, secret)
 
 
-def entrance(mechanism: str, name: str, secret: str) -> Callable[[socket.socket], None]:
+def entrance(mechanism: str, name: str, secret: str, version: int = 2) -> Callable[[socket.socket], None]:
     """What `client.RawClient` takes to log in on each of its connections."""
 
     def log_in(sock: socket.socket) -> None:
         with SaslConnection(sock) as connection:
-            connection.log_in(mechanism, name, secret)
+            connection.log_in(mechanism, name, secret, version)
 
     return log_in
 

@@ -1,0 +1,72 @@
+"""Groups of users before real brokers: two workers keep one limit, and leave a client its floor."""
+
+from __future__ import annotations
+
+from itertools import chain
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.clients import create_topic
+from tests.integration.conftest import StartWeir
+from tests.integration.with_sasl import Front, assert_untold
+from tests.kafka.fixtures import StartCluster
+from tests.kafka.releases import core_at
+from tests.kafka.sasl import ALICE, BOB, ODD, SCRAM_256, User
+from tests.raw import Behaviour, Pace, RawClient, broker_versions_of, drive, produce
+from tests.raw.rates import trend_rate
+from tests.raw.sasl import entrance
+
+pytestmark = [pytest.mark.broker, pytest.mark.measured]
+
+LIMIT: Final = 600_000
+"""Bytes per second of the group, and of all clients."""
+FLOOR: Final = 200_000
+QUOTAS: Final = f"""
+[[group]]
+name = "payments"
+users = ["{ALICE.name}", "{BOB.name[:2]}*"]
+
+[[quota]]
+group = "payments"
+producer_byte_rate = {LIMIT}
+
+[[quota]]
+group = "<all>"
+producer_byte_rate = {LIMIT}
+
+[[quota]]
+user = "{ODD.name}"
+producer_byte_floor = {FLOOR}
+"""
+FROM_S, UNTIL_S = 14.0, 36.0
+"""Time (s) that is measured: after the first window, which clients may use up at once."""
+SIZE: Final = 6_000
+
+
+@pytest.mark.parametrize("version", core_at(["1.1.1", "3.9.1", "4.4.0"], core=["3.9.1"]))
+def test_users_of_a_group_share_its_limit_and_the_one_with_a_floor_never_waits(
+    version: str, kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path
+) -> None:
+    cluster = kafka_cluster(version)
+    create_topic(cluster.bootstrap, topic)
+    front = Front(start_weir, cluster, tmp_path, QUOTAS, "--workers", "2")
+
+    def client(user: User, connections: int = 4, pace: Pace | None = None) -> RawClient:
+        request = produce(broker_versions_of(version), user.name, topic, SIZE)
+        behaviour = Behaviour(connections=connections)
+        enter = entrance(SCRAM_256, *user, version=0)
+        return RawClient(user.name, front.broker, request, behaviour, pace, enter=enter)
+
+    greedy, canary = [client(ALICE), client(BOB)], client(ODD, 1, Pace(0.7 * FLOOR, UNTIL_S, SIZE))
+    drive([*greedy, canary], UNTIL_S)
+    answers = sorted(chain.from_iterable(one.answers for one in greedy), key=lambda answer: answer.at_s)
+    rates = [trend_rate(its, FROM_S, UNTIL_S) / LIMIT for its in (answers, canary.answers)]
+    print(f"{version}: the group {rates[0]:.3f}, the canary {rates[1]:.3f} of the limit")
+    assert {answer.throttle_ms for answer in canary.answers} == {0}
+    assert rates[1] == pytest.approx(0.7 * FLOOR / LIMIT, rel=0.1)
+    assert 0.8 <= sum(rates) <= 1.05
+    page = front.admin.metrics()
+    assert page.value("weir_entity_bytes_total", group="payments", broker="0", quota="producer_byte_rate") > 0
+    assert_untold(front, [])
