@@ -73,6 +73,9 @@ SECTIONS: Final = {
         "upstream_sasl_mechanism",
         "upstream_sasl_username",
         "upstream_sasl_password_file",
+        "upstream_sasl_token_url",
+        "upstream_sasl_scope",
+        "upstream_sasl_extensions",
     ),
     "Limits": (
         "connections_max",

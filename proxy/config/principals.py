@@ -4,9 +4,12 @@ credentials of Weir's own connections to brokers. (Clients' connections use the 
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from weir.proxy.config.settings import ConfigError, Settings
 from weir.proxy.files import PASSWORD_BYTES_MAX, read_text
@@ -36,14 +39,33 @@ def _name(principal: str, key: str) -> str:
     return name
 
 
+@dataclass(slots=True)
+class TokenCache:
+    """The access token that was fetched last."""
+
+    token: str = field(default="", repr=False)
+    """The token; "" before the first."""
+    refresh_at_s: float = 0.0
+    """Time (s, Trio's clock) at which to fetch another one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Credentials:
     """A SASL mechanism, a user name, and a password that `repr` does not show."""
 
     mechanism: str
-    """SASL mechanism: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512."""
+    """SASL mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER."""
     username: str
+    """Name of the user; for OAUTHBEARER, the client id."""
     password: str = field(repr=False)
+    """Password; for OAUTHBEARER, the client secret."""
+    token_url: str = ""
+    """Address of the token endpoint, for OAUTHBEARER."""
+    scope: str = ""
+    """Scope of the tokens; "" for the endpoint's default."""
+    extensions: tuple[tuple[str, str], ...] = ()
+    """Names and values that accompany a token (SASL extensions, KIP-342)."""
+    cache: TokenCache = field(default_factory=TokenCache, compare=False, repr=False)
 
 
 def credentials_of(settings: Settings) -> Credentials | None:
@@ -64,7 +86,28 @@ def credentials_of(settings: Settings) -> Credentials | None:
     if "\0" in settings.upstream_sasl_username:
         raise ConfigError("upstream_sasl_username has a NUL character, which no mechanism can send")
     password = _password(Path(settings.upstream_sasl_password_file))
-    return Credentials(settings.upstream_sasl_mechanism, settings.upstream_sasl_username, password)
+    url, mechanism = settings.upstream_sasl_token_url, settings.upstream_sasl_mechanism
+    if (mechanism == "OAUTHBEARER") != bool(url):
+        raise ConfigError("OAUTHBEARER and upstream_sasl_token_url need one another: set both, or none")
+    if url and urlsplit(url).scheme not in ("http", "https"):
+        raise ConfigError(f"upstream_sasl_token_url is {url!r}, must begin with https:// or http://")
+    return Credentials(
+        mechanism,
+        settings.upstream_sasl_username,
+        password,
+        url,
+        settings.upstream_sasl_scope,
+        tuple(_extensions(settings.upstream_sasl_extensions)),
+    )
+
+
+def _extensions(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the names and values in `name=value,…`. Raises ConfigError for what RFC 7628 does not allow."""
+    for part in filter(None, map(str.strip, text.split(","))):
+        name, _, value = part.partition("=")
+        if not re.fullmatch("[A-Za-z]+", name) or name == "auth" or not (value and value.isprintable()):
+            raise ConfigError(f"upstream_sasl_extensions has {part!r}, must be name=value, name in letters")
+        yield name, value
 
 
 def _password(path: Path) -> str:

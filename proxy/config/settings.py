@@ -232,13 +232,26 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         _key("Check that a broker's certificate names its host (ssl.endpoint.identification.algorithm)."),
     ] = True
     upstream_sasl_mechanism: Annotated[
-        Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"],
+        Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"],
         _key("SASL mechanism of Weir's own connections to brokers; empty: none."),
     ] = ""
     upstream_sasl_username: Annotated[str, _key("The user of Weir's own connections to brokers.")] = ""
     upstream_sasl_password_file: Annotated[str, _key("File with that user's password, and nothing else.")] = (
         ""
     )
+    upstream_sasl_token_url: Annotated[
+        str,
+        _key(
+            "OAUTHBEARER: token endpoint (sasl.oauthbearer.token.endpoint.url) for the user (client id) and "
+            "password (client secret)."
+        ),
+    ] = ""
+    upstream_sasl_scope: Annotated[
+        str, _key("OAUTHBEARER: scope of the tokens; empty: the endpoint's default.")
+    ] = ""
+    upstream_sasl_extensions: Annotated[
+        str, _key("OAUTHBEARER: SASL extensions (KIP-342), as name=value,name=value.")
+    ] = ""
     max_connection_creation_rate: Annotated[
         int,
         AT_LEAST_0,

@@ -331,6 +331,7 @@ def of_worker(settings: Settings) -> Settings:
         upstream_sasl_mechanism="",
         upstream_sasl_password_file="",
         upstream_sasl_username="",
+        upstream_sasl_token_url="",
     )
 
 

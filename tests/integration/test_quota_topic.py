@@ -19,7 +19,8 @@ from tests.integration.traffic import until
 from tests.integration.weir import Weir
 from tests.kafka import Cluster
 from tests.kafka.fixtures import StartCluster
-from tests.kafka.sasl import WEIR
+from tests.kafka.sasl import OAUTHBEARER, WEIR, mechanisms, unsecured_token
+from tests.proxy.token_endpoint import token_endpoint
 from weir.cli.exits import DONE
 from weir.cli.main import weir
 from weir.proxy.config.config import Config, load
@@ -117,7 +118,7 @@ def test_weirs_connections_to_the_quota_topic_authenticate(
     password.write_text(f"{WEIR.password}\n")
     wrong.write_text("nonsense-5c1d\n")
 
-    def configured(mechanism: str, file: Path = password) -> Config:
+    def configured(mechanism: str, file: Path = password, **more: str) -> Config:
         return load(
             None,
             {
@@ -126,6 +127,7 @@ def test_weirs_connections_to_the_quota_topic_authenticate(
                 "upstream_sasl_username": WEIR.name,
                 "upstream_sasl_password_file": str(file),
                 "quota_topic": f"{topic}-quotas",
+                **more,
             },
         )
 
@@ -138,6 +140,15 @@ def test_weirs_connections_to_the_quota_topic_authenticate(
             trio.run(nodes, configured(mechanism, wrong))
         assert refusal.value.refused
         assert "nonsense" not in str(refusal.value)
+    if OAUTHBEARER in mechanisms(version):
+        grant = {"access_token": unsecured_token({"sub": WEIR.name, "exp": 1 << 32}), "expires_in": 60}
+        with token_endpoint((200, grant), (200, {**grant, "access_token": "no.token."})) as endpoint:
+            config = configured(OAUTHBEARER, upstream_sasl_token_url=endpoint.url)
+            assert trio.run(nodes, config) == {0}
+            config = configured(OAUTHBEARER, upstream_sasl_token_url=endpoint.url)
+            with pytest.raises(DiscoveryError, match="does not accept 'weir' with OAUTHBEARER") as refusal:
+                trio.run(nodes, config)
+            assert refusal.value.refused
     login = ["--upstream-sasl-mechanism", "PLAIN", "--upstream-sasl-username", WEIR.name]
     login += ["--upstream-sasl-password-file", str(password)]
     shown = CliRunner().invoke(weir, ["versions", "--upstream", cluster.sasl_bootstrap, *login])

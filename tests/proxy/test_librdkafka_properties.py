@@ -70,8 +70,17 @@ def test_librdkafka_gets_properties_for_sasl_over_tls_without_hostname_check(tmp
     assert found["ssl.endpoint.identification.algorithm"] == "none"
 
 
-def test_librdkafka_accepts_the_properties_of_reader_and_writer() -> None:
-    log = TopicLog("quotas", properties(load(None, {"upstream": "127.0.0.1:1"})))
+@pytest.mark.parametrize("oauth", [False, True])
+def test_librdkafka_accepts_the_properties_of_reader_and_writer(tmp_path: Path, oauth: bool) -> None:
+    login = {
+        "upstream_sasl_mechanism": "OAUTHBEARER",
+        "upstream_sasl_username": "weir",
+        "upstream_sasl_password_file": password_file(tmp_path),
+        "upstream_sasl_token_url": "http://127.0.0.1:1/token",
+        "upstream_sasl_scope": "kafka",
+        "upstream_sasl_extensions": "logicalCluster=lkc-1",
+    }
+    log = TopicLog("quotas", properties(load(None, {"upstream": "127.0.0.1:1", **(login if oauth else {})})))
     log.reader().close()
     for idempotent in (True, False):
         log.writer(idempotent=idempotent).close()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -13,20 +11,18 @@ import trio
 import trio.testing
 from scramp import ScramException, ScramMechanism
 
-from tests.kfake.cluster import Cluster, up_to
+from tests.kfake.cluster import Cluster
 from tests.kfake.in_trio import converse, serve
-from tests.wire.frames import framed
+from tests.proxy.login_broker import ADDRESS, MODERN, OLD, Broker, Verify, accepting
 from weir.protocol.api import ApiKey
 from weir.protocol.messages import (
     MetadataRequest,
     MetadataResponse,
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
 from weir.protocol.versions import VersionRange
-from weir.proxy.addresses import Address, AddressBook
+from weir.proxy.addresses import AddressBook
 from weir.proxy.config.config import ConfigError, Settings, load
 from weir.proxy.config.principals import Credentials, credentials_of
 from weir.proxy.control.cluster.connection import LoginError, OwnConnection, QuestionError
@@ -34,19 +30,8 @@ from weir.proxy.control.cluster.discovery import first_brokers
 from weir.proxy.control.cluster.login import log_in
 from weir.proxy.run import single
 
-ADDRESS: Final = Address("kafka-1", 9092)
 PASSWORD: Final = "pencil-8d1f"  # noqa: S105  # a test's
 SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
-OLD: Final = up_to({ApiKey.METADATA: 2, ApiKey.SASL_HANDSHAKE: 0, ApiKey.API_VERSIONS: 0})
-"""Of 0.10."""
-MODERN: Final = up_to({ApiKey.METADATA: 9, ApiKey.SASL_HANDSHAKE: 1, ApiKey.SASL_AUTHENTICATE: 2})
-
-Verify = Callable[[bytes], bytes]
-"""The broker's half of a mechanism: takes a token, returns its own, or raises PermissionError."""
-
-
-def accepting(_token: bytes) -> bytes:
-    return b""
 
 
 def refusing(_token: bytes) -> bytes:
@@ -72,45 +57,6 @@ def scram(mechanism: str, password: str = PASSWORD) -> Verify:
         return bytes(give().encode())
 
     return verify
-
-
-@dataclass(kw_only=True)
-class Broker(Cluster):
-    verify: Verify
-    spoken: dict[int, VersionRange] = field(default_factory=lambda: MODERN)
-    handshake: SaslHandshakeResponse = field(default_factory=SaslHandshakeResponse)
-    rounds: int = 1
-    """How many tokens come bare, after SaslHandshake v0."""
-    tokens: list[bytes] = field(default_factory=list)
-    _bare: int = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.handlers[ApiKey.SASL_HANDSHAKE] = self._shake
-        self.handlers[ApiKey.SASL_AUTHENTICATE] = self._authenticate
-
-    def answer(self, frame: bytes, now_ms: int | None = None, node_id: int = 0) -> bytes:
-        if not self._bare:
-            return super().answer(frame, now_ms, node_id)
-        self._bare -= 1
-        return framed(self._verified(frame[4:]))
-
-    def _shake(self, _request: SaslHandshakeRequest, version: int, _now_ms: int) -> SaslHandshakeResponse:
-        self._bare = self.rounds if version == 0 and not self.handshake.error_code else 0
-        return self.handshake
-
-    def _authenticate(self, request: SaslAuthenticateRequest, *_: int) -> SaslAuthenticateResponse:
-        try:
-            return SaslAuthenticateResponse(auth_bytes=self._verified(request.auth_bytes))
-        except ConnectionAbortedError:
-            return SaslAuthenticateResponse(error_code=58, error_message="Authentication failed:\nno")
-
-    def _verified(self, token: bytes) -> bytes:
-        self.tokens.append(token)
-        try:
-            return self.verify(token)
-        except PermissionError as error:
-            raise ConnectionAbortedError from error
 
 
 def play(broker: Broker, mechanism: str, username: str = "user") -> None:

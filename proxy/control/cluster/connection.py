@@ -83,7 +83,7 @@ class OwnConnection:
         """Begin with a connected stream. Weir waits for each response for at most `timeout_s`."""
         self._stream = stream
         self.address = address
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
 
     @property
     def stream(self) -> trio.abc.Stream:
@@ -96,14 +96,14 @@ class OwnConnection:
         """Send the request in this version, and return the response. Raises QuestionError with the address in
         its text.
         """
-        with failures(self.address, self._timeout_s):
+        with failures(self.address, self.timeout_s):
             return decode(await self._exchange(_frame(request, version, client_id)), answer, version)
 
     async def ask_raw(self, request: Message, version: int) -> bytes:
         """Send the request; return the response encoded, without its length prefix, as the function `decode`
         takes it. Raises QuestionError.
         """
-        with failures(self.address, self._timeout_s):
+        with failures(self.address, self.timeout_s):
             return await self._exchange(_frame(request, version))
 
     async def send_token(self, token: bytes) -> bytes:
@@ -112,11 +112,11 @@ class OwnConnection:
 
         Raises QuestionError.
         """
-        with failures(self.address, self._timeout_s):
+        with failures(self.address, self.timeout_s):
             return await self._exchange(LENGTH.pack(len(token)) + token, least=0)
 
     async def _exchange(self, frame: bytes, least: int = RESPONSE_HEAD_BYTES - LENGTH_BYTES) -> bytes:
-        with trio.fail_after(self._timeout_s):
+        with trio.fail_after(self.timeout_s):
             await self._stream.send_all(frame)
             start = await self._receive_exactly(LENGTH_BYTES)
             (length,) = LENGTH.unpack(start)

@@ -1,4 +1,5 @@
-"""SASL login of Weir's own connections: PLAIN (RFC 4616), SCRAM (RFC 5802, KIP-84).
+"""SASL login of Weir's own connections: PLAIN (RFC 4616), SCRAM (RFC 5802, KIP-84), OAUTHBEARER (RFC 7628,
+KIP-255).
 
 Brokers from 1.0 on take tokens in SaslAuthenticate requests (KIP-152) and tell the reason of a refusal. Older
 brokers take tokens without a Kafka header, and close the connection if they refuse. Weir asks for the
@@ -24,10 +25,17 @@ from weir.protocol.messages import (
     SaslHandshakeResponse,
 )
 from weir.proxy.config.principals import Credentials
-from weir.proxy.control.cluster.connection import BrokerClosedError, LoginError, OwnConnection
+from weir.proxy.control.cluster.connection import (
+    BrokerClosedError,
+    LoginError,
+    OwnConnection,
+    QuestionError,
+)
+from weir.proxy.control.cluster.oauth import GrantError, access_token
 from weir.proxy.handlers.api_versions.api_versions import ranges
 
 PLAIN: Final = "PLAIN"
+OAUTHBEARER: Final = "OAUTHBEARER"
 AUTHENTICATE_VERSION: Final = 0
 SAID_CHARS_MAX: Final = 200
 """Maximum number of characters shown of a text that the broker sent when it refused the login."""
@@ -40,11 +48,40 @@ async def log_in(connection: OwnConnection, credentials: Credentials) -> None:
     """Authenticate Weir at a broker. Raises QuestionError; LoginError if the broker rejects the mechanism or
     the user.
     """
+    token = await _token(connection, credentials) if credentials.mechanism == OAUTHBEARER else ""
     exchange = await _shake_hands(connection, credentials)
-    if credentials.mechanism == PLAIN:
+    if token:
+        await _bearer(connection, exchange, credentials, token)
+    elif credentials.mechanism == PLAIN:
         await exchange(b"\0" + credentials.username.encode() + b"\0" + credentials.password.encode())
     else:
         await _scram(connection, exchange, credentials)
+
+
+async def _token(connection: OwnConnection, credentials: Credentials) -> str:
+    """Return an access token. Raises QuestionError; LoginError if the token endpoint rejects Weir."""
+    try:
+        return await access_token(credentials, connection.timeout_s)
+    except GrantError as error:
+        text = f"{connection.address}: no token of {credentials.token_url}: {_printable(str(error))}"
+        if error.is_refused:
+            raise LoginError(f"{text}: check upstream_sasl_*") from None
+        raise QuestionError(text, reachable=True, foreign=False) from None
+
+
+async def _bearer(
+    connection: OwnConnection, exchange: Exchange, credentials: Credentials, token: str
+) -> None:
+    """Authenticate with an access token. Raises QuestionError; LoginError if the broker rejects the token."""
+    credentials.cache.token = ""  # a rejected token is not used again
+    pairs = [("auth", f"Bearer {token}"), *credentials.extensions]
+    text = "".join(f"{name}={value}\x01" for name, value in pairs)
+    said = await exchange(f"n,,\x01{text}\x01".encode())
+    if said:  # the reason, in JSON: the broker fails the exchange after the client's next message
+        await exchange(b"\x01")
+        reason = _printable(said.decode(errors="replace"))
+        raise LoginError(f"{connection.address}: {_refused(credentials)}: {reason}")
+    credentials.cache.token = token
 
 
 async def _shake_hands(connection: OwnConnection, credentials: Credentials) -> Exchange:

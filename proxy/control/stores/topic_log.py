@@ -65,7 +65,19 @@ def properties(config: Config, brokers: Iterable[Address] = ()) -> Properties:
         "socket.keepalive.enable": True,
         "reconnect.backoff.max.ms": 1000,
     }
-    if credentials is not None:
+    if credentials is not None and credentials.token_url:
+        found |= {
+            "sasl.mechanism": credentials.mechanism,
+            "sasl.oauthbearer.method": "oidc",
+            "sasl.oauthbearer.client.id": credentials.username,
+            "sasl.oauthbearer.client.secret": credentials.password,
+            "sasl.oauthbearer.token.endpoint.url": credentials.token_url,
+        }
+        if credentials.scope:
+            found["sasl.oauthbearer.scope"] = credentials.scope
+        if credentials.extensions:
+            found["sasl.oauthbearer.extensions"] = ",".join(map("=".join, credentials.extensions))
+    elif credentials is not None:
         found |= {
             "sasl.mechanism": credentials.mechanism,
             "sasl.username": credentials.username,
