@@ -35,13 +35,9 @@ from weir.cli.output_file import write
 from weir.cli.progress import Bar
 from weir.cli.quantity import Quantity
 from weir.cli.quotas.show import clean, echo_json
-from weir.cli.settings.options import (
-    UPSTREAM_VARIABLE,
-    SettingOption,
-    config_file_option,
-    options_of_settings,
-)
+from weir.cli.settings.options import broker_options, config_file_option, one_broker
 from weir.protocol.api import ApiKey
+from weir.proxy.addresses import Address
 from weir.proxy.config import config
 from weir.proxy.config.config import Config, ConfigError
 from weir.proxy.control.cluster.access import Access
@@ -95,13 +91,7 @@ class Wish(NamedTuple):
 
 
 @click.command(epilog=EXAMPLES)
-@click.option(
-    "--upstream",
-    cls=SettingOption,
-    metavar="HOST:PORT",
-    envvar=UPSTREAM_VARIABLE,
-    help="The broker to measure.",
-)
+@broker_options("The broker to measure.")
 @config_file_option(
     "Weir's configuration: its upstream, how Weir reaches that, and the costs to compare with."
 )
@@ -132,7 +122,9 @@ class Wish(NamedTuple):
     help="Number of measurements per request; the result is their median.",
 )
 @click.option(
-    "--at-most-s",
+    "--for",
+    "at_most_s",
+    metavar="DURATION",
     type=Quantity("s", 10),
     default=AT_MOST_S,
     show_default=True,
@@ -154,7 +146,6 @@ class Wish(NamedTuple):
     show_default=True,
     help="Time limit for connecting, for logging in, and for each answer.",
 )
-@options_of_settings("upstream_")
 def calibrate(
     config_file: Path | None,
     output: Path | None,
@@ -183,11 +174,7 @@ def calibrate(
         raise CommandError(f"{clean(output)} is there already: choose another file, or --force")
     try:
         loaded = config.load(config_file, settings)
-        if len(loaded.upstream) != 1:
-            raise ConfigError(
-                f"upstream is {loaded.settings.upstream!r}, one broker only: choose one with --upstream"
-            )
-        _run(loaded, wish)
+        _run(loaded, one_broker(loaded), wish)
     except (ConfigError, QuestionError) as error:
         raise CommandError(clean(error)) from None
     except CalibrationError as error:
@@ -207,7 +194,7 @@ def _apis(text: str | None) -> tuple[ApiKey, ...]:
     return tuple(dict.fromkeys(by_name[name.lower()] for name in names))
 
 
-def _run(loaded: Config, wish: Wish) -> None:
+def _run(loaded: Config, broker: Address, wish: Wish) -> None:
     """Calibrate with these options, print the result, and exit. Raises ConfigError, QuestionError,
     CalibrationError.
     """
@@ -221,7 +208,7 @@ def _run(loaded: Config, wish: Wish) -> None:
     with Bar() as bar:
         calibration = Calibration(
             Access.of(loaded),
-            loaded.upstream[0],
+            broker,
             wish.timeout_s,
             wish.options,
             loaded.request_time.costs,

@@ -29,10 +29,10 @@ F = TypeVar("F", bound=Callable[..., object])
 
 EXAMPLES = """\b
 Examples:
-  weir capture --upstream kafka-1:9092 --listen 127.0.0.1:19092 --out session.weircap
-  weir capture --upstream kafka-1:9092 --out session.weircap --blank-records --for 60
+  weir capture --upstream kafka-1:9092 --listen 127.0.0.1:19092 --output session.weircap
+  weir capture --upstream kafka-1:9092 --output session.weircap --blank-records --for 60
   weir capture convert session.weircap --to jsonl
-  weir capture convert --from pcap traffic.pcap --out session.weircap
+  weir capture convert --from pcap traffic.pcap --output session.weircap
 """
 SAY_S: Final = 0.5
 """Time (s) between two changes of the progress line."""
@@ -57,13 +57,17 @@ def _options_of_relays(command: F) -> F:
 
 @click.group(invoke_without_command=True, epilog=EXAMPLES)
 @click.option(
-    "--out", type=click.Path(path_type=Path), metavar="FILE", help="The capture; continued if it exists."
+    "--output",
+    "out",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The capture; continued if it exists.",
 )
 @click.option("--blank-records", is_flag=True, help="Write zeros for the payloads of records; sizes stay.")
 @click.option(
     "--with-credentials", is_flag=True, help="Record passwords and tokens, too. Keep the file secret."
 )
-@click.option("--for", "for_s", type=Quantity("s"), metavar="SECONDS", help="Stop after this time.")
+@click.option("--for", "for_s", type=Quantity("s"), metavar="DURATION", help="Stop after this time.")
 @click.option(
     "--queue-bytes",
     type=Quantity("bytes"),
@@ -91,7 +95,7 @@ def capture(
     if context.invoked_subcommand is not None:
         return
     if out is None:
-        raise click.UsageError("Missing option '--out'.", context)
+        raise click.UsageError("Missing option '--output'.", context)
     with logs.in_background():
         try:
             loaded = config.load(None, {**options, **RELAY_ONLY})

@@ -21,7 +21,7 @@ from weir.proxy.build import VERSION
 EXAMPLES = """\b
 Examples:
   weir capture convert session.weircap --to jsonl | jq 'select(.api == "Fetch")'
-  weir capture convert --from pcap traffic.pcap --broker-port 9092 --out session.weircap
+  weir capture convert --from pcap traffic.pcap --broker-port 9092 --output session.weircap
 """
 
 
@@ -32,7 +32,11 @@ Examples:
     "--from", "origin", type=click.Choice(["pcap"]), help="Make a capture from a pcap or pcapng file."
 )
 @click.option(
-    "--out", type=click.Path(path_type=Path), metavar="FILE", help="The result; with --to default stdout."
+    "--output",
+    "out",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The result; with --to default stdout.",
 )
 @click.option("--force", is_flag=True, help="Replace an existing file of JSON lines.")
 @click.option(
@@ -96,7 +100,7 @@ def _from_pcap(
     file: Path, out: Path | None, ports: tuple[int, ...], *, blank_records: bool, with_credentials: bool
 ) -> None:
     if out is None:
-        raise click.UsageError("--from pcap needs --out.", click.get_current_context())
+        raise click.UsageError("--from pcap needs --output.", click.get_current_context())
     redaction = Redaction(credentials=not with_credentials, records=blank_records)
     damages: list[str] = []
     events = read_pcap(file, ports, damages.append)

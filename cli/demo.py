@@ -18,7 +18,7 @@ from weir.demo.errors import DemoError
 EXAMPLES = """\b
 Examples:
   weir demo
-  weir demo --upstream kafka-1:9092 --seconds 60
+  weir demo --upstream kafka-1:9092 --for 60
   weir demo --json | jq .passed
 """
 
@@ -39,7 +39,9 @@ json_option: Final = click.option(
 @click.command(epilog=EXAMPLES)
 @upstream_option
 @click.option(
-    "--seconds",
+    "--for",
+    "seconds",
+    metavar="DURATION",
     type=Quantity("s", 5, 3600),
     default=15,
     show_default=True,

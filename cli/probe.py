@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import shlex
 import signal
-import ssl
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
@@ -16,10 +15,11 @@ from weir.cli.exits import FAILED, CommandError
 from weir.cli.progress import Bar
 from weir.cli.quantity import Quantity
 from weir.cli.report_files import check_report_files, read_report, write_report
+from weir.cli.settings.options import broker_options, one_broker
 from weir.conformance.probe import outcomes
 from weir.conformance.probe.expectations import Difference, differences, expectations, parse_expectations
 from weir.conformance.probe.link import ConversationError, ProbeTarget
-from weir.conformance.probe.login import MECHANISMS, PLAIN, Login
+from weir.conformance.probe.login import Login
 from weir.conformance.probe.runner import ProbeOptions, ProbeRun, quota_profile
 from weir.conformance.probe.scratch import UnusableError
 from weir.conformance.report import (
@@ -34,22 +34,23 @@ from weir.conformance.report import (
     report_json,
     visible,
 )
-from weir.proxy.files import CERTIFICATES_BYTES_MAX, PASSWORD_BYTES_MAX, read_bytes, read_text
+from weir.proxy.config import config
+from weir.proxy.config.config import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from weir.conformance.probe.case import Result
     from weir.conformance.report import ProbeReport
 
 EXAMPLES: Final = """\b
 Examples:
-  weir probe --target kafka-1:9092
-  weir probe --target kafka-1:9092 --only Metadata --only 'Fetch/v12/*'
-  weir probe --target kafka-1:9092 --profile quotas
-  weir probe --target kafka-1:9092 --write-expect kafka.json
-  weir probe --target weir-1:9092 --expect kafka.json
-  weir probe --target kafka-1:9093 --tls-ca ca.pem --user alice --password-file secret
+  weir probe --upstream kafka-1:9092
+  weir probe --upstream kafka-1:9092 --only Metadata --only 'Fetch/v12/*'
+  weir probe --upstream kafka-1:9092 --profile quotas
+  weir probe --upstream kafka-1:9092 --write-expect kafka.json
+  weir probe --upstream weir-1:9092 --expect kafka.json
+  weir probe --upstream kafka-1:9093 --upstream-tls --upstream-ca ca.pem
 
 \b
 Exit codes:
@@ -67,7 +68,7 @@ _FILE: Final = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command(epilog=EXAMPLES)
-@click.option("--target", "address", required=True, metavar="HOST:PORT", help="The server to probe.")
+@broker_options("The server to probe.")
 @click.option(
     "--profile",
     type=click.Choice(PROFILES),
@@ -123,14 +124,7 @@ _FILE: Final = click.Path(dir_okay=False, path_type=Path)
 @click.option(
     "--baseline", type=_FILE, metavar="FILE", help="Fail only for failures that this output of --json lacks."
 )
-@click.option("--tls-ca", type=_FILE, metavar="FILE", help="Use TLS, and trust the CAs in this PEM file.")
-@click.option("--user", metavar="NAME", help="Log in with SASL as this user.")
-@click.option(
-    "--password-file", type=_FILE, metavar="FILE", help="File with the user's password, and nothing else."
-)
-@click.option("--mechanism", type=click.Choice(MECHANISMS), default=PLAIN, show_default=True)
 def probe(
-    address: str,
     profile: str,
     quotas_set: str | None,
     list_quotas: str | None,
@@ -145,10 +139,7 @@ def probe(
     expect: Path | None,
     write_expect: Path | None,
     baseline: Path | None,
-    tls_ca: Path | None,
-    user: str | None,
-    password_file: Path | None,
-    mechanism: str,
+    **upstream: object,
 ) -> None:
     """Send requests of every API and version that a server offers, and check what it does.
 
@@ -160,9 +151,9 @@ def probe(
         None if expect is None else read_report(expect, parse_expectations, "weir probe --write-expect")
     )
     known = set() if baseline is None else read_report(baseline, outcomes.parse_baseline, "weir probe --json")
-    login = _login(user, password_file, mechanism)
+    target, login = _target(timeout_s, upstream)
     options = ProbeOptions(
-        target=_target(address, timeout_s, tls_ca),
+        target=target,
         login=login,
         seed=seed,
         randoms=randoms,
@@ -171,7 +162,7 @@ def probe(
         protocol=profile != "quotas",
         quotas=profile != "protocol",
         quotas_set=list_quotas or quotas_set,
-        command=_command(address, tls_ca, login, password_file, randoms),
+        command=_command(upstream, randoms),
     )
     if list_quotas is not None:
         _list_quotas(options)
@@ -181,7 +172,7 @@ def probe(
     if write_expect is not None:
         write_report(write_expect, expectations(results))
     wrong = None if expected is None else _compare(results, expected, [*only, *skip])
-    found = outcomes.ProbeOutcomes(address, seed, results, run.notes)
+    found = outcomes.ProbeOutcomes(f"{target.host}:{target.port}", seed, results, run.notes)
     report = probe_report(found, known, wrong)
     if junit_file is not None:
         write_report(junit_file, probe_junit(report))
@@ -267,47 +258,28 @@ def _failure(failed: Sequence[Result], message: str) -> Iterator[str]:
     yield f"    {first.repeat}"
 
 
-def _target(address: str, timeout_s: float, tls_ca: Path | None) -> ProbeTarget:
-    host, _, port = address.rpartition(":")
-    if not (host and port.isdecimal() and 0 < int(port) < 65536):
-        raise CommandError(f"--target is {address!r}, expected HOST:PORT")
+def _target(timeout_s: float, upstream: Mapping[str, object]) -> tuple[ProbeTarget, Login | None]:
+    """Return the server that the options `--upstream…` name, and the login there. Raises CommandError."""
     if not timeout_s > 0:
         raise CommandError(f"--timeout-s is {timeout_s:g}, must be greater than 0")
-    return ProbeTarget(host.strip("[]"), int(port), timeout_s, None if tls_ca is None else _tls(tls_ca))
-
-
-def _tls(tls_ca: Path) -> ssl.SSLContext:
     try:
-        read_bytes(tls_ca, CERTIFICATES_BYTES_MAX)  # OpenSSL would wait for ever at a named pipe
-        return ssl.create_default_context(cafile=tls_ca)
-    except (OSError, ssl.SSLError) as error:
-        raise CommandError(f"{tls_ca}: {error.strerror or error}") from None
+        loaded = config.load(None, upstream)
+        address, tls, by = one_broker(loaded), loaded.tls.upstream, loaded.credentials
+        target = ProbeTarget(address.host, address.port, timeout_s, None if tls is None else tls.context)
+    except ConfigError as error:
+        raise CommandError(str(error)) from None
+    return target, None if by is None else Login(by.username, by.password, by.mechanism)
 
 
-def _login(user: str | None, password_file: Path | None, mechanism: str) -> Login | None:
-    if (user is None) != (password_file is None):
-        raise CommandError("--user and --password-file belong together")
-    if user is None or password_file is None:
-        return None
-    return Login(user, _read(password_file).removesuffix("\n"), mechanism)
-
-
-def _command(
-    address: str, tls_ca: Path | None, login: Login | None, password_file: Path | None, randoms: int
-) -> str:
+def _command(upstream: Mapping[str, object], randoms: int) -> str:
     """Return the beginning of the command that repeats a case."""
-    parts = ["weir", "probe", "--target", address]
-    if tls_ca is not None:
-        parts += ["--tls-ca", str(tls_ca)]
-    if login is not None:
-        parts += ["--user", login.user, "--password-file", str(password_file), "--mechanism", login.mechanism]
+    parts = ["weir", "probe"]
+    for key, value in upstream.items():
+        name = key.replace("_", "-")
+        if isinstance(value, bool):
+            parts.append(f"--{name}" if value else f"--no-{name}")
+        elif value is not None:
+            parts += [f"--{name}", str(value)]
     if randoms != RANDOMS:
         parts += ["--random", str(randoms)]
     return shlex.join(parts)
-
-
-def _read(file: Path) -> str:
-    try:
-        return read_text(file, PASSWORD_BYTES_MAX, pipes=True)
-    except OSError as error:
-        raise CommandError(f"{file}: {error.strerror}") from None

@@ -14,12 +14,7 @@ import trio
 
 from weir.cli.exits import USAGE
 from weir.cli.quantity import Quantity
-from weir.cli.settings.options import (
-    UPSTREAM_VARIABLE,
-    SettingOption,
-    config_file_option,
-    options_of_settings,
-)
+from weir.cli.settings.options import broker_options, config_file_option, one_broker
 from weir.protocol import schema
 from weir.protocol.api import versions as known_versions
 from weir.protocol.versions import VersionRange
@@ -101,11 +96,8 @@ HEADINGS: Final = VersionsRow("key", "API", "broker", "Weir", "offered", "by upl
 
 
 @click.command(epilog=EXAMPLES)
-@click.option(
-    "--upstream", cls=SettingOption, metavar="HOST:PORT", envvar=UPSTREAM_VARIABLE, help="The broker to ask."
-)
+@broker_options("The broker to ask.")
 @config_file_option("Weir's configuration: its upstream, and how Weir reaches that.")
-@options_of_settings("upstream_")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--no-uplift", is_flag=True, help="As `weir run --no-uplift` offers them.")
 @click.option(
@@ -125,14 +117,9 @@ def versions(
     """
     try:
         loaded = config.load(config_file, options)
-        if len(loaded.upstream) != 1:
-            raise ConfigError(
-                f"upstream is {loaded.settings.upstream!r}, one broker only: each has versions of its own: "
-                "choose one with --upstream"
-            )
+        address = one_broker(loaded)
         if not timeout_s > 0:  # False for NaN
             raise ConfigError(f"timeout_s is {timeout_s:g}, must be greater than 0")
-        (address,) = loaded.upstream
         broker = trio.run(ask_versions, address, timeout_s, Access.of(loaded))
     except (ConfigError, QuestionError) as error:
         click.echo(f"weir: {error}", err=True)

@@ -114,7 +114,7 @@ def closing(results: Sequence[ClientResult]) -> tuple[str, str]:
     """Return the verdict on all results, and a note that explains the tolerance."""
     failures = [f"{result.spec.client_id} ({result.failure})" for result in results if result.failure]
     if failures:
-        verdict = f"Failed: {', '.join(failures)}. On a busy machine, try --seconds 60."
+        verdict = f"Failed: {', '.join(failures)}. On a busy machine, try --for 60."
     else:
         verdict = (
             f"Passed: every client with a quota was above it before, and is within {PERCENT} % of it now. "

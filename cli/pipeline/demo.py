@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 EXAMPLES: Final = """\b
 Examples:
   weir pipeline demo
-  weir pipeline demo --upstream kafka-1:9092 --seconds 60 --directory demo
+  weir pipeline demo --upstream kafka-1:9092 --for 60 --directory demo
   weir pipeline demo --json | jq .report
 """
 MASTER: Final = "local[*]"
@@ -42,7 +42,9 @@ MASTER: Final = "local[*]"
 @click.command(epilog=EXAMPLES)
 @upstream_option
 @click.option(
-    "--seconds",
+    "--for",
+    "seconds",
+    metavar="DURATION",
     type=Quantity("s", 15, 3600),
     default=30,
     show_default=True,
@@ -50,7 +52,7 @@ MASTER: Final = "local[*]"
 )
 @click.option(
     "--directory",
-    metavar="PATH",
+    metavar="DIR",
     type=click.Path(path_type=Path, file_okay=False),
     help="Directory for all results, new or empty; it is kept. [default: a new one in the "
     "system's directory for temporary files]",

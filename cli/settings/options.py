@@ -13,7 +13,9 @@ import msgspec
 from click.core import ParameterSource
 
 from weir.cli.quantity import Quantity
-from weir.proxy.config.config import Settings
+from weir.proxy.addresses import Address
+from weir.proxy.config.config import Config, ConfigError, Settings
+from weir.proxy.config.settings import FILES
 from weir.quotas.units import unit_of
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -40,6 +42,8 @@ config_option: Final = config_file_option(
     "TOML file with the same keys, in snake_case; options and environment variables override it."
 )
 
+ADDRESSES: Final = ("upstream", "listen", "admin", "replication_listen")
+"""Keys whose values are addresses."""
 UPSTREAM_VARIABLE: Final = f"{ENVIRONMENT_PREFIX}UPSTREAM"
 """Environment variable of `--upstream`, in every command that asks a cluster."""
 
@@ -72,6 +76,29 @@ def options_of_settings(prefix: str = "", *, but: Collection[str] = ()) -> Calla
     return decorate
 
 
+def broker_options(help_text: str) -> Callable[[F], F]:
+    """Return a decorator that adds `--upstream`, with this help, and the options of Weir's own connections to
+    brokers. The command passes the values to `config.load`, and gets the broker of `one_broker`.
+    """
+
+    def decorate(command: F) -> F:
+        upstream = click.option(
+            "--upstream", cls=SettingOption, metavar="HOST:PORT", envvar=UPSTREAM_VARIABLE, help=help_text
+        )
+        return upstream(options_of_settings("upstream_")(command))
+
+    return decorate
+
+
+def one_broker(config: Config) -> Address:
+    """Return the only broker that `upstream` names. Raises ConfigError if it names several."""
+    if len(config.upstream) != 1:
+        raise ConfigError(
+            f"upstream is {config.settings.upstream!r}, one broker only: choose one with --upstream"
+        )
+    return config.upstream[0]
+
+
 def description_of(field: msgspec.structs.FieldInfo) -> str:
     """Return the description of a key of the configuration, as help and templates show it."""
     kind = msgspec.inspect.type_info(field.type)
@@ -94,10 +121,18 @@ def _option(field: msgspec.structs.FieldInfo) -> Callable[[F], F]:
         field.name,
         cls=SettingOption,
         type=_click_type(field.name, kind),
+        metavar=_metavar(field.name),
         default=None,
         envvar=f"{ENVIRONMENT_PREFIX}{field.name.upper()}",
         help=f"{description}  [default: {default}]" if default else description,
     )
+
+
+def _metavar(name: str) -> str | None:
+    """Return the word for the option's value in help; None for that of the option's type."""
+    if name in FILES:
+        return "DIR" if name.endswith("_dir") else "FILE"
+    return "HOST:PORT" if name in ADDRESSES else None
 
 
 def _click_type(name: str, kind: msgspec.inspect.Type) -> click.ParamType[object]:

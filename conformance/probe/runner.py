@@ -183,8 +183,10 @@ class ProbeRun:
         text = str(error).removeprefix(f"{place}: ")
         if not isinstance(error, ClosedError):
             return UnusableError(f"{place}: {text}")
-        options = "--tls-ca" if self.options.login is not None else "--tls-ca or --user"
-        return UnusableError(f"{place} closes the connection ({text}): does this listener need {options}?")
+        login = "" if self.options.login is not None else " or --upstream-sasl-username"
+        return UnusableError(
+            f"{place} closes the connection ({text}): does this listener need --upstream-tls{login}?"
+        )
 
     def _remove_groups(self, names: Names, cases: Iterable[Case]) -> None:
         with contextlib.suppress(ConversationError, UnusableError):

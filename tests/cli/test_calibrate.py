@@ -28,7 +28,7 @@ __all__ = ["kafka_cluster"]
 NOBODY = "127.0.0.1:1"
 QUICKLY = (
     *("--apis", "ApiVersions,Metadata,Heartbeat"),
-    *("--rounds", "1", "--percent", "100", "--at-most-s", "10"),
+    *("--rounds", "1", "--percent", "100", "--for", "10"),
 )
 """So that a real broker is measured in a few seconds."""
 SEEN_S = 30.0

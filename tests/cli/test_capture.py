@@ -88,7 +88,7 @@ def test_a_pcap_file_becomes_a_capture_without_credentials(tmp_path: Path) -> No
     )
     out = tmp_path / "c"
     for _ in range(2):  # the second time it continues the file
-        result = convert(str(tmp_path / "p"), "--from", "pcap", "--out", str(out))
+        result = convert(str(tmp_path / "p"), "--from", "pcap", "--output", str(out))
         assert result.exit_code == DONE, result.output
     events = list(read(out))
     assert [event.connection for event in events if isinstance(event, Opened)] == [0, 1]
@@ -97,18 +97,18 @@ def test_a_pcap_file_becomes_a_capture_without_credentials(tmp_path: Path) -> No
     assert SECRET not in data
     kept = tmp_path / "kept"
     assert (
-        convert(str(tmp_path / "p"), "--from", "pcap", "--out", str(kept), "--with-credentials").exit_code
+        convert(str(tmp_path / "p"), "--from", "pcap", "--output", str(kept), "--with-credentials").exit_code
         == DONE
     )
     assert LOGIN in b"".join(event.data for event in read(kept) if isinstance(event, Bytes))
-    nothing = convert(str(tmp_path / "p"), "--from", "pcap", "--broker-port", "1", "--out", str(out))
+    nothing = convert(str(tmp_path / "p"), "--from", "pcap", "--broker-port", "1", "--output", str(out))
     assert "no TCP connections of brokers" in error_line(nothing)
 
 
 def test_a_pcap_file_without_a_packet_before_its_damage_says_what_is_damaged(tmp_path: Path) -> None:
     head = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
     (tmp_path / "p").write_bytes(head + struct.pack("<IIII", 1, 0, 0xFFFFFFFF, 60))
-    result = convert(str(tmp_path / "p"), "--from", "pcap", "--out", str(tmp_path / "c"))
+    result = convert(str(tmp_path / "p"), "--from", "pcap", "--output", str(tmp_path / "c"))
     assert "cut or damaged at byte 40: a packet of 4294967295 bytes" in error_line(result)
     assert not (tmp_path / "c").exists()
 
@@ -116,7 +116,7 @@ def test_a_pcap_file_without_a_packet_before_its_damage_says_what_is_damaged(tmp
 def test_capture_refuses_a_file_of_something_else(tmp_path: Path) -> None:
     (tmp_path / "c").write_bytes(b"something else")
     result = CliRunner().invoke(
-        weir, ["capture", "--upstream", "127.0.0.1:1", "--out", str(tmp_path / "c"), "--for", "1"]
+        weir, ["capture", "--upstream", "127.0.0.1:1", "--output", str(tmp_path / "c"), "--for", "1"]
     )
     assert "is not a capture" in error_line(result)
 
@@ -124,7 +124,7 @@ def test_capture_refuses_a_file_of_something_else(tmp_path: Path) -> None:
 def test_capture_with_unusable_tls_files_stops_before_it_listens(tmp_path: Path) -> None:
     (tmp_path / "cert.pem").write_text("broken")
     files = ["--tls-cert", str(tmp_path / "cert.pem"), "--tls-key", str(tmp_path / "cert.pem")]
-    place = ["--listen", f"127.0.0.1:{free_range(1)}", "--out", str(tmp_path / "c")]
+    place = ["--listen", f"127.0.0.1:{free_range(1)}", "--output", str(tmp_path / "c")]
     with capture_logs() as logs:
         result = CliRunner().invoke(weir, ["capture", "--upstream", "127.0.0.1:1", *place, *files])
     assert "it holds no certificate" in error_line(result)
@@ -138,7 +138,16 @@ def served_broker() -> Brokers:
 
 def test_capture_relays_and_records_until_it_is_stopped(tmp_path: Path) -> None:
     broker, port, out = served_broker().__enter__(), free_range(3), tmp_path / "c"
-    command = [sys.executable, "-m", "weir.cli", "capture", "--upstream", broker.address, "--out", str(out)]
+    command = [
+        sys.executable,
+        "-m",
+        "weir.cli",
+        "capture",
+        "--upstream",
+        broker.address,
+        "--output",
+        str(out),
+    ]
     command += ["--listen", f"127.0.0.1:{port}", "--broker-ports", f"{port + 1}-{port + 2}"]
     log = tmp_path / "log"
     with log.open("wb") as stderr:
@@ -181,7 +190,7 @@ def test_errors_of_the_process_that_writes_end_in_the_exit_code_while_traffic_go
             "capture",
             "--upstream",
             broker.address,
-            "--out",
+            "--output",
             str(out),
         ]
         command += ["--listen", f"127.0.0.1:{port}", "--broker-ports", f"{port + 1}-{port + 2}"]

@@ -34,7 +34,7 @@ def stub() -> Iterator[Brokers]:
 
 
 def probe(stub: Brokers, *options: str | Path) -> Result:
-    return CliRunner().invoke(weir, ["probe", "--target", stub.address, *map(str, options)])
+    return CliRunner().invoke(weir, ["probe", "--upstream", stub.address, *map(str, options)])
 
 
 def broken(stub: Brokers, version: int = 2) -> None:
@@ -49,7 +49,7 @@ def test_probe_exits_with_1_and_prints_the_command_that_repeats_a_failure(stub: 
     result = probe(stub, "--only", "DeleteTopics/*/maximal", "--seed", "7")
     assert result.exit_code == 1
     assert result.output.startswith("FAILED DeleteTopics/v2/maximal: The target closes the connection")
-    command = f"weir probe --target {stub.address} --only 'DeleteTopics/v2/maximal' --seed 7"
+    command = f"weir probe --upstream {stub.address} --only 'DeleteTopics/v2/maximal' --seed 7"
     assert result.output.splitlines()[1:] == [f"    {command}", "5 cases of 1 API: 4 passed, 1 failed"]
     again = probe(stub, "--only", "DeleteTopics/v2/maximal", "--seed", "7")
     assert again.output.endswith("1 case of 1 API: 0 passed, 1 failed\n")
@@ -57,7 +57,7 @@ def test_probe_exits_with_1_and_prints_the_command_that_repeats_a_failure(stub: 
 
 def test_a_port_that_speaks_another_protocol_is_named(stub: Brokers) -> None:
     with served(FakeApi()) as url:
-        result = CliRunner().invoke(weir, ["probe", "--target", url.removeprefix("http://")])
+        result = CliRunner().invoke(weir, ["probe", "--upstream", url.removeprefix("http://")])
     assert "answers 'HTTP': does it speak HTTP? name a port for Kafka's clients" in result.output
     result = CliRunner().invoke(weir, ["top", "--once", "--admin", stub.address])
     assert "closed the connection without an answer: is it a port for Kafka's clients" in result.output
@@ -102,16 +102,16 @@ def test_probe_compares_outcomes_with_expected_ones(stub: Brokers, tmp_path: Pat
 
 def test_probe_cannot_run_without_a_server_a_case_or_right_options(stub: Brokers, tmp_path: Path) -> None:
     assert probe(stub, "--only", "Nothing").exit_code == 2
-    assert probe(stub, "--user", "alice").exit_code == 2
+    assert probe(stub, "--upstream-sasl-username", "alice").exit_code == 2
     assert probe(stub, "--timeout-s", "0").exit_code == 2
-    assert probe(stub, "--tls-ca", tmp_path / "missing").exit_code == 2
+    assert probe(stub, "--upstream-tls", "--upstream-ca", tmp_path / "missing").exit_code == 2
     other = tmp_path / "other"
     other.write_text("no JSON")
     assert probe(stub, "--expect", other).exit_code == 2
     assert probe(stub, "--baseline", other).exit_code == 2
     stub.stop()
     assert probe(stub).exit_code == 2
-    assert CliRunner().invoke(weir, ["probe", "--target", "nonsense"]).exit_code == 2
+    assert CliRunner().invoke(weir, ["probe", "--upstream", "nonsense"]).exit_code == 2
 
 
 def test_a_target_that_stops_is_told_in_one_line(stub: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +151,7 @@ def test_a_signal_removes_the_scratch_topic(stub: Brokers, number: signal.Signal
         "-m",
         "weir.cli",
         "probe",
-        "--target",
+        "--upstream",
         stub.address,
         "--only",
         "ApiVersions/*/m??imal",
@@ -169,8 +169,13 @@ def test_probe_over_tls_trusts_the_given_authority_only(tmp_path: Path) -> None:
     for authority, file in zip(authorities, files, strict=True):
         authority.cert_pem.write_to_path(str(file))
     with stub_target(context) as stub:
-        assert probe(stub, "--only", "Metadata/v9/minimal", "--tls-ca", files[0]).exit_code == 0
-        other = probe(stub, "--tls-ca", files[1])
+        assert (
+            probe(
+                stub, "--only", "Metadata/v9/minimal", "--upstream-tls", "--upstream-ca", files[0]
+            ).exit_code
+            == 0
+        )
+        other = probe(stub, "--upstream-tls", "--upstream-ca", files[1])
         assert (other.exit_code, "CERTIFICATE_VERIFY_FAILED" in other.stderr) == (2, True)
 
 
@@ -181,7 +186,11 @@ def test_a_refused_login_is_told_without_the_password(stub: Brokers, tmp_path: P
     stub.cluster.handlers[ApiKey.SASL_HANDSHAKE] = lambda *_: SaslHandshakeResponse()
     refused = SaslAuthenticateResponse(error_code=58)
     stub.cluster.handlers[ApiKey.SASL_AUTHENTICATE] = lambda *_: refused
-    result = probe(stub, "--user", "alice", "--password-file", secret)
+    result = probe(
+        stub,
+        *("--upstream-sasl-username", "alice", "--upstream-sasl-password-file", secret),
+        *("--upstream-sasl-mechanism", "PLAIN"),
+    )
     assert result.exit_code == 2
     assert "refuses the login with error 58 (SASL_AUTHENTICATION_FAILED)" in result.stderr
     assert "pass-word" not in result.output

@@ -329,7 +329,7 @@ def test_the_version_tells_compiled_weir_from_plain_python() -> None:
         (["run", "--upstreams", "a:1"], ["No such option '--upstreams'", "see weir run --help"]),
         (["run", "--upstream"], ["'--upstream' requires an argument"]),
         (["run", "--quota-mode", "x"], ["'x' is not one of", "shadow"]),
-        (["demo", "--seconds", "1"], ["1 is not in the range >= 5, <= 3600 (s)", "see weir demo --help"]),
+        (["demo", "--for", "1"], ["1 is not in the range >= 5, <= 3600 (s)", "see weir demo --help"]),
     ],
 )
 def test_wrong_usage_of_the_weir_command_is_one_line(

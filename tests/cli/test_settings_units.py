@@ -70,7 +70,7 @@ def test_changing_one_quota_keeps_the_units_of_the_others(tmp_path: Path) -> Non
             "controller_quota_window_size_seconds",
             60,
         ),
-        ("demo", "--seconds", "1m", "seconds", 60),
+        ("demo", "--for", "1m", "seconds", 60),
     ],
 )
 def test_options_of_the_pipeline_may_have_units(

@@ -109,7 +109,7 @@ def test_versions_reports_a_malformed_response_in_one_line(answer: bytes, words:
     ("arguments", "words"),
     [
         (["--upstream", "kafka"], "upstream is 'kafka', must be HOST:PORT"),
-        (["--upstream", "a:1,b:2"], "upstream is 'a:1,b:2', one broker only: each has versions of its own"),
+        (["--upstream", "a:1,b:2"], "upstream is 'a:1,b:2', one broker only: choose one with --upstream"),
         (["--upstream", "a:1", "--timeout-s", "0"], "timeout_s is 0, must be greater than 0"),
         (["--upstream", "a:1", "--timeout-s", "nan"], "timeout_s is nan, must be greater than 0"),
         (["--upstream", "no.such.invalid:1"], "no.such.invalid:1: "),

@@ -13,7 +13,7 @@ import pytest
 from tests.demo.process_table import start, stats
 from weir.quotas import parse
 
-DEMO = ("pipeline", "demo", "--seconds", "15")
+DEMO = ("pipeline", "demo", "--for", "15")
 PATIENCE_S = 500.0
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]

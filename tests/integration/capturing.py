@@ -17,7 +17,7 @@ class CapturingWeir(Weir):
     def __init__(self, upstream: str, out: Path, *options: str) -> None:
         super().__init__(upstream)
         self._command = [
-            *(sys.executable, "-m", "weir.cli", "capture", "--out", str(out)),
+            *(sys.executable, "-m", "weir.cli", "capture", "--output", str(out)),
             *("--upstream", upstream, "--listen", self.bootstrap),
             *("--broker-ports", f"{self.port + 1}-{self.port + BROKERS}"),
             *("--log-level", "debug", "--log-format", "json"),

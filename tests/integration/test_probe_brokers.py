@@ -32,8 +32,9 @@ def test_a_listener_with_sasl_is_probed(
     secret = tmp_path / "secret"
     secret.write_text(ALICE.password + "\n")
     address = kafka_cluster(version).sasl_bootstrap
-    login = ("--user", ALICE.name, "--password-file", secret, "--mechanism", mechanism)
-    result = probe("--target", address, *login, *FAILING, "--random", "0")
+    files = ("--upstream-sasl-password-file", secret)
+    login = ("--upstream-sasl-username", ALICE.name, "--upstream-sasl-mechanism", mechanism, *files)
+    result = probe("--upstream", address, *login, *FAILING, "--random", "0")
     assert result.exit_code == 0, result.output
     secret.write_text("wrong")
-    assert probe("--target", address, *login).exit_code == 2
+    assert probe("--upstream", address, *login).exit_code == 2

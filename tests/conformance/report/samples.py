@@ -42,7 +42,7 @@ def result(
 ) -> Result:
     """The result of a case, such as "Fetch/v9/minimal"; it failed if it has a message."""
     api, version, _ = name.split("/", 2)
-    repeat = f"weir probe --target a:1 --only {name}"
+    repeat = f"weir probe --upstream a:1 --only {name}"
     return Result(name, api, int(version[1:]), outcome, [*errors], not message, message, repeat)
 
 
