@@ -110,7 +110,7 @@ def test_weir_run_reports_wrong_options_in_one_line(arguments: list[str], words:
         (f"connections_max = {'9' * 5000}", "not TOML"),
         (f"upstream = {'[' * 20_000}", "not TOML"),
         ("upstreams = 'a:1'", "unknown key upstreams: did you mean upstream?"),
-        ("servers = 'a:1'", "unknown key servers: docs/reference/configuration.md lists the keys"),
+        ("servers = 'a:1'", "unknown key servers: weir config init --all lists the keys"),
         ("upstream = 3", "upstream is 3, must be text in quotes"),
         ("connections_max = 1.5", "connections_max is 1.5, must be a whole number"),
         ("refresh_s = true", "refresh_s is true, must be a number"),
