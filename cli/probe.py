@@ -19,7 +19,7 @@ from weir.cli.settings.options import broker_options, one_broker
 from weir.conformance.probe import outcomes
 from weir.conformance.probe.expectations import Difference, differences, expectations, parse_expectations
 from weir.conformance.probe.link import ConversationError, ProbeTarget
-from weir.conformance.probe.login import Login
+from weir.conformance.probe.login import MECHANISMS, Login
 from weir.conformance.probe.runner import ProbeOptions, ProbeRun, quota_profile
 from weir.conformance.probe.scratch import UnusableError
 from weir.conformance.report import (
@@ -268,6 +268,8 @@ def _target(timeout_s: float, upstream: Mapping[str, object]) -> tuple[ProbeTarg
         target = ProbeTarget(address.host, address.port, timeout_s, None if tls is None else tls.context)
     except ConfigError as error:
         raise CommandError(str(error)) from None
+    if by is not None and by.mechanism not in MECHANISMS:
+        raise CommandError(f"the probe logs in with {', '.join(MECHANISMS)}, not with {by.mechanism}")
     return target, None if by is None else Login(by.username, by.password, by.mechanism)
 
 

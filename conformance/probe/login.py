@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from weir.conformance.probe.link import ProbeTarget
 
 PLAIN: Final = "PLAIN"
+MECHANISMS: Final = (PLAIN, "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 class Login(msgspec.Struct, frozen=True):
