@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Final, TypeAlias
 
 import pytest
@@ -14,24 +12,19 @@ import trio.testing
 from structlog.testing import capture_logs
 from trio.abc import Clock
 
-from tests.proxy.following import until
 from tests.proxy.supervised import supervisor
 from tests.proxy.throttles import ALL_BROKERS, BROKER_1, ORDERS, THROTTLES
 from tests.scripted import scripted
 from weir.proxy.control.quota_registry import QuotaRegistry
-from weir.proxy.control.stores.alterations import AlterationRequest, QuotaAlteration, write_audit
-from weir.proxy.control.stores.file import FileStore, read_quota_file
+from weir.proxy.control.stores.alterations import QuotaAlteration
 from weir.proxy.control.stores.quota_manager import CLOCK_S, WAITING_MAX, QuotaManager
 from weir.proxy.control.stores.store import Changed, StoreError, StoreHealth
 from weir.proxy.control.supervisor import WAIT_S_MIN, Task
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
-from weir.quotas.connections import ConnectionQuotas
 from weir.quotas.replication.throttles import ReplicationThrottles
-from weir.quotas.table.limits import Limits
 from weir.quotas.table.options import Options, Pacing
-from weir.quotas.table.quota_entries import QuotaEntries
 
 PRODUCE: Final = QuotaKey.PRODUCER_BYTE_RATE
 FETCH: Final = QuotaKey.CONSUMER_BYTE_RATE
@@ -229,6 +222,9 @@ async def test_the_audit_log_has_a_line_for_each_changed_value(scene: Scene) -> 
     ]
     assert scene.state.alterations == {"stored": 1}
     assert scene.state.last_change_s == 100
+    shadow = QuotaAlteration({(ALICE, PRODUCE): None}, shadow=True, options=Options(Pacing.SMOOTH))
+    (line,) = shadow.changed(QuotaTable(shadow={(ALICE, PRODUCE): 7.0}))
+    assert (line["before"], line["mode"], line["options"]) == (7, "shadow", "smooth")
 
 
 @scripted(play)
@@ -280,38 +276,6 @@ async def test_alterations_of_quotas_and_throttles_run_in_the_order_of_requests(
     assert scene.store.table == QuotaTable(
         {(ALICE, PRODUCE): 7.0}, replication=ReplicationThrottles({BROKER_1: "6"})
     )
-
-
-@scripted(play)
-async def test_many_audit_log_lines_do_not_block_other_work(scene: Scene) -> None:
-    """A request of a megabyte makes 18,000."""
-    turns = 0
-
-    async def others(*, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        nonlocal turns
-        task_status.started()
-        while not scene.answers:
-            turns += 1
-            await trio.lowlevel.checkpoint()
-            if logged and turns > 5:
-                stopping.cancel()
-
-    stopping = trio.CancelScope()
-    with capture_logs() as logged:
-        async with trio.open_nursery() as nursery:
-            await nursery.start(others)
-            before = turns
-            with stopping:
-                table = QuotaTable()
-                request = AlterationRequest("admin", PEER, scene.answers.append)
-                changed: Changes = {(Entity(user=f"u{n}"), PRODUCE): 1.0 for n in range(1000)}
-                await write_audit(QuotaAlteration(changed), request, table)
-            scene.answers.append(None)
-        assert len(audited([dict(line) for line in logged])) == 1000
-        assert turns - before >= 10
-    shadow = QuotaAlteration({(ALICE, PRODUCE): None}, shadow=True, options=Options(Pacing.SMOOTH))
-    (line,) = shadow.changed(QuotaTable(shadow={(ALICE, PRODUCE): 7.0}))
-    assert (line["before"], line["mode"], line["options"]) == (7, "shadow", "smooth")
 
 
 @pytest.mark.parametrize(
@@ -385,85 +349,6 @@ async def test_many_alterations_at_the_broker_trigger_at_most_two_reads(scene: S
     scene.quota_manager.altered_at_broker()
     await scene.settle()
     assert scene.store.loads == 2
-
-
-class Work:
-    """What the loop's thread does with quota tables, once it is to be noted."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.done: list[str] = []
-        self.noting = False
-        self._thread = threading.get_ident()
-        monkeypatch.setattr(Limits, "__init__", self._noting("makes limits", Limits.__init__))
-        monkeypatch.setattr(Limits, "same_as", self._noting("compares limits", Limits.same_as))
-        monkeypatch.setattr(QuotaTable, "__init__", self._noting("makes a table", QuotaTable.__init__))
-        monkeypatch.setattr(QuotaEntries, "of", self._noting("searches a table", QuotaEntries.of))
-
-        def compare(one: QuotaTable, other: object) -> bool:
-            self._note("compares tables" if one is not other else None)
-            return equal(one, other)
-
-        equal = QuotaTable.__eq__
-        monkeypatch.setattr(QuotaTable, "__eq__", compare)
-
-    def _note(self, what: str | None) -> None:
-        if what and self.noting and threading.get_ident() == self._thread:
-            self.done.append(what)
-
-    def _noting(self, what: str, call: Callable[..., object]) -> Callable[..., object]:
-        def noting(*args: object, **kwargs: object) -> object:
-            self._note(what)
-            return call(*args, **kwargs)
-
-        return noting
-
-
-@pytest.mark.parametrize("in_shadow", [False, True])
-def test_reloaded_and_altered_quota_tables_are_prepared_off_the_loops_thread(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_shadow: bool
-) -> None:
-    """For 100,000 entries that takes a second, in which no byte would be moved."""
-    path = tmp_path / "quotas.toml"
-    texts = [
-        f"[[quota]]\n{whom}\nproducer_byte_rate = {rate}\n"
-        for whom, rate in [
-            ('user = "alice"', 1),
-            ('user = "alice"', 2),
-            ('topic = "orders"', 3),
-            ('topic = "orders"', 3),
-        ]
-    ]
-    path.write_text(texts[0])
-    work = Work(monkeypatch)
-
-    async def main() -> None:
-        store = FileStore(path)
-        first = store.start()
-        registry = QuotaRegistry(first, in_shadow=in_shadow)
-        registry.of(0)
-        connections = ConnectionQuotas(registry.in_force)
-        connections.ips(None)
-        registry.on_update.append(connections.update)
-        quota_manager = QuotaManager(
-            store, registry, first, frozenset(), StoreHealth(lambda: 0.0), supervisor()
-        )
-        answers: list[str | None] = []
-        async with trio.open_nursery() as nursery:
-            await nursery.start(quota_manager.run)
-            work.noting = True
-            for text in texts[1:]:
-                path.write_text(text)
-                await quota_manager.reload()
-            quota_manager.alter({(ALICE, FETCH): 7.0}, "admin", PEER, answers.append)
-            await until(lambda: bool(answers))
-            work.noting = False
-            assert answers == [None]
-            assert (registry.changes, registry.table) == (3, read_quota_file(path))
-            assert registry.table.values[ALICE, FETCH] == 7.0
-            nursery.cancel_scope.cancel()
-
-    trio.run(main)
-    assert work.done == []
 
 
 def test_following_the_quota_store_is_retried() -> None:

@@ -6,9 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
-
-import trio
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from weir.proxy.logs import audit_logger
 from weir.quotas.table.quota_table import keys_of
@@ -23,9 +21,6 @@ if TYPE_CHECKING:
     from weir.quotas.table.options import Options
 
 audit = audit_logger("weir.audit")
-
-AUDIT_LINES: Final = 50
-"""Number of audit lines written in one step, which takes about a millisecond."""
 
 Fields: TypeAlias = Mapping[str, str | int | float | None]
 """Fields of an audit line that tell the value, and its content before and after the alteration."""
@@ -123,16 +118,12 @@ class ReplicationAlteration:
                 yield {"resource": str(Resource.of(key)), "config": key.name, "before": was, "after": value}
 
 
-async def write_audit(alteration: Alteration, request: AlterationRequest, before: QuotaTable) -> int:
-    """Write an audit line for each changed value, even if cancelled; sockets are served between the steps.
-    Return the number of lines.
-    """
-    number = 0
-    for number, fields in enumerate(alteration.changed(before), start=1):
-        if number % AUDIT_LINES == 0:
-            await trio.lowlevel.cancel_shielded_checkpoint()
+def write_audit(alteration: Alteration, request: AlterationRequest, before: QuotaTable) -> bool:
+    """Write an audit line for each changed value; return True if a value has changed."""
+    lines = list(alteration.changed(before))
+    for fields in lines:
         audit.info(alteration.event, principal=f"User:{request.who}", client=request.peer, **fields)
-    return number
+    return bool(lines)
 
 
 def write_end(end: EntryEnd, quotas: Mapping[QuotaKey, float]) -> None:

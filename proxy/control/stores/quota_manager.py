@@ -295,7 +295,7 @@ class QuotaManager:
         """
         before = self._table
         await self._put_in_force(await alteration.make(self._store, self._ends.ended))
-        return await write_audit(alteration, request, before) > 0
+        return write_audit(alteration, request, before)
 
     def _not_altered(self, request: AlterationRequest, reason: str) -> str:
         self._state.note_alteration("failed")
