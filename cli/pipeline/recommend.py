@@ -20,6 +20,7 @@ from weir.cli.quotas.entity import RATES_HELP, parse_assignments, parse_key
 from weir.pipeline.outcome import Listing, Outcome, PipelineError
 from weir.pipeline.recommend.plan import AUTO, FLOORS, LEVELS, PERCENTILES, ROBUST, RecommendationPlan
 from weir.quotas import QuotaFileError, QuotaKey, parse
+from weir.quotas.table.ends import in_force_at
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -170,8 +171,9 @@ def recommend(
     floor. One default entry covers all that need no more than the floor. If a quota held an entity back, the
     proposal is a first step. Reads the table of `weir pipeline rollup`.
     """
+    now = datetime.now(UTC)
     plan = RecommendationPlan(
-        now=datetime.now(UTC),
+        now=now,
         output=str(output),
         level=level,
         cluster=cluster,
@@ -187,7 +189,7 @@ def recommend(
         min_active_hours=min_active_hours,
         with_default=not no_default,
         near=near,
-        current=None if current is None else read_parsed(current, parse, QuotaFileError),
+        current=(None if current is None else in_force_at(read_parsed(current, parse, QuotaFileError), now)),
         current_name="" if current is None else current.name,
     )
     check_free(output, force=force)

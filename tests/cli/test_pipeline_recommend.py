@@ -15,7 +15,9 @@ from weir.cli.exits import CommandError
 from weir.cli.main import weir
 from weir.cli.output_file import write_lines
 from weir.pipeline.outcome import Listing, Outcome
+from weir.pipeline.recommend.plan import RecommendationPlan
 from weir.pipeline.replay.job import ReplayOptions
+from weir.quotas import QuotaTable
 
 TIMES: Final = {"held": "12.5", "unsure": "0.0 to unknown", "free": "0.0", "unlimited": None}
 """Throttled time (s) of each budget under the new file."""
@@ -34,12 +36,13 @@ def test_what_if_shows_whom_the_new_file_would_throttle_in_the_same_run(
 ) -> None:
     """Nobody ran a replay after a recommendation."""
     current, output = tmp_path / "quotas.toml", tmp_path / "new.toml"
-    current.write_text("")
+    current.write_text('[[quota]]\nuser = "a"\nproducer_byte_rate = 1\nuntil = 2001-01-01T00:00:00Z\n')
     replayed = list[object]()
 
     def recommended(
-        _spark: object, _lake: object, _plan: object, write: Callable[[list[str]], None]
+        _spark: object, _lake: object, plan: RecommendationPlan, write: Callable[[list[str]], None]
     ) -> Outcome:
+        assert plan.current == QuotaTable()  # a proposal would have ended with its entry
         write(["# new"])
         return Outcome("recommend", read={"hours": 1})
 
