@@ -29,12 +29,14 @@ from weir.cli.quotas.show import (
 from weir.cli.quotas.source import QuotaSource, json_option, source_options
 from weir.proxy.config.settings import Settings
 from weir.quotas.table.bounded_names import EMPTY
+from weir.quotas.table.ends import in_force_at
 from weir.quotas.table.explain import Explanation, QuotaExplanation, Step, Verdict
 from weir.quotas.table.explain import explain as explained
 from weir.quotas.table.limits import Limit
 from weir.quotas.table.options import Pacing, Scope
 from weir.quotas.table.quota_kind import KINDS
 from weir.quotas.table.quota_table import QuotaKey
+from weir.quotas.table.times import now_utc
 
 EXAMPLES: Final = """\b
 Examples:
@@ -145,7 +147,7 @@ def explain(
     table = source.load().paced(Pacing(settings.quota_pacing))
     try:
         found = explained(
-            table.in_shadow() if settings.quota_mode == "shadow" else table,
+            in_force_at(table, now_utc()).in_shadow() if settings.quota_mode == "shadow" else table,
             user,
             client_id,
             ip=address(ip),

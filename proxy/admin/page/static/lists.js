@@ -130,7 +130,7 @@ function about(event) {
     event.node_id !== undefined && `broker ${event.node_id}`,
     event.store && `store ${event.store}`,
     event.what, event.reason, event.error, event.remedy,
-    event.changes?.map((c) => `${c.entity} ${c.quota}: ${c.before ?? "none"} → ${c.after ?? "none"}`).join("; "),
+    event.changes?.map((c) => `${c.entity} ${c.quota}: ${c.before ?? "none"} → ${c.after ?? (c.until_ms && c.until_ms <= event.at_ms ? "ended" : "none")}`).join("; "),
     event.lasted_ms !== undefined && `lasted ${duration(event.lasted_ms)}`,
   ];
   return parts.filter(Boolean).join(", ");
