@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 EXAMPLES: Final = """\b
 Examples:
   weir probe --upstream kafka-1:9092
+  weir probe --upstream kafka-1:9092 --list
   weir probe --upstream kafka-1:9092 --only Metadata --only 'Fetch/v12/*'
   weir probe --upstream kafka-1:9092 --profile quotas
   weir probe --upstream kafka-1:9092 --write-expect kafka.json
@@ -86,6 +87,7 @@ _FILE: Final = click.Path(dir_okay=False, path_type=Path)
     metavar="RUN",
     help="Print the quotas that --quotas-set RUN needs, as options of kafka-configs.sh, and end.",
 )
+@click.option("--list", "lists", is_flag=True, help="Print the names of the cases, and end.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random requests.")
 @click.option(
     "--only",
@@ -128,6 +130,7 @@ def probe(
     profile: str,
     quotas_set: str | None,
     list_quotas: str | None,
+    lists: bool,
     seed: int,
     only: Sequence[str],
     skip: Sequence[str],
@@ -168,6 +171,9 @@ def probe(
         _list_quotas(options)
         return
     run = ProbeRun(options)
+    if lists:
+        _list_cases(run)
+        return
     results = _run(run)
     if write_expect is not None:
         write_report(write_expect, expectations(results))
@@ -185,6 +191,15 @@ def probe(
         click.echo(line, err=as_json)
     if wrong or (wrong is None and report.count(CaseVerdict.FAILED)):
         raise click.exceptions.Exit(FAILED)
+
+
+def _list_cases(run: ProbeRun) -> None:
+    try:
+        names = run.case_names()
+    except UnusableError as error:
+        raise CommandError(visible(str(error), MESSAGE_MAX)) from None
+    for name in names:
+        click.echo(name)
 
 
 def _list_quotas(options: ProbeOptions) -> None:

@@ -145,6 +145,17 @@ class ProbeRun:
         quotas = self._quotas.notes if self._quotas else []
         return [*self.cluster.notes, *quotas, *self.cluster.left]
 
+    def case_names(self) -> list[str]:
+        """Return the names of the cases, in their order, without running any. Raises UnusableError: the
+        target cannot be probed.
+        """
+        try:
+            self.cluster = TargetCluster(self.options.target, self.options.login, offered_by(self.options))
+            cases = [case.name for case in self._cases(self.names)] if self.options.protocol else []
+            return cases + (quota_profile(self.options).names if self.options.quotas else [])
+        except ConversationError as error:
+            raise self._unusable(error) from None
+
     def results(self) -> Generator[Result, None, None]:
         """Yield the result of each case. Removes the scratch topic in the end, also if the caller stops.
 
@@ -156,7 +167,7 @@ class ProbeRun:
                 self._quotas = quota_profile(self.options)
             with scratch(self.cluster, self.names) as names:
                 cases = self._cases(names) if self.options.protocol else []
-                self.total = len(cases) + (self._quotas.total if self._quotas else 0)
+                self.total = len(cases) + (len(self._quotas.names) if self._quotas else 0)
                 try:
                     for case in cases:
                         yield self._result(case)

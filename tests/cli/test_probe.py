@@ -55,6 +55,14 @@ def test_probe_exits_with_1_and_prints_the_command_that_repeats_a_failure(stub: 
     assert again.output.endswith("1 case of 1 API: 0 passed, 1 failed\n")
 
 
+def test_probe_lists_the_cases_that_it_would_run(stub: Brokers) -> None:
+    chosen = ("--only", "DeleteTopics", "--skip", "*/random-*")
+    listed = probe(stub, *chosen, "--list").output.splitlines()
+    assert stub.cluster.topics == {}
+    run = json.loads(probe(stub, *chosen, "--json").stdout)["results"]
+    assert (len(listed) > 10, listed) == (True, [result["case"] for result in run])
+
+
 def test_a_port_that_speaks_another_protocol_is_named(stub: Brokers) -> None:
     with served(FakeApi()) as url:
         result = CliRunner().invoke(weir, ["probe", "--upstream", url.removeprefix("http://")])

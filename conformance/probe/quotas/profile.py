@@ -63,8 +63,8 @@ class QuotaProfile:
         self._stage = _bare_stage(self._place, offered, prefix)
         jobs = [job for job in _jobs(self._stage) if any(only(check.name) for check in job.checks)]
         self._jobs = jobs if self._alters else [job for job in jobs if not job.alters]
-        self.total = sum(only(check.name) for job in self._jobs for check in job.checks)
-        """Number of checks."""
+        self.names = [check.name for job in self._jobs for check in job.checks if only(check.name)]
+        """Names of the checks."""
         self.notes: list[str] = []
         """Lines for the user about what could not be done."""
         if not self._alters:
