@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 import click
 import msgspec
-from click.core import ParameterSource
 
 from weir.cli.exits import CommandError
 from weir.cli.output_file import write
 from weir.cli.quotas.show import clean, columns, echo_json
-from weir.cli.settings.options import ENVIRONMENT_PREFIX, config_option, description_of, options_of_settings
+from weir.cli.settings.options import ENVIRONMENT_PREFIX, config_file_option, description_of, from_environment
 from weir.cli.settings.schema import Schema, schema_of
-from weir.cli.settings.sections import ESSENTIAL, SECTIONS, SectionedCommand
+from weir.cli.settings.sections import ESSENTIAL, SECTIONS
 from weir.proxy.config import config
 from weir.proxy.config.settings import ConfigError, Settings
 
@@ -33,7 +32,7 @@ class Shown(msgspec.Struct):
 
     value: str | int | float | bool
     source: str
-    """Source of the value: default, file, environment or option."""
+    """Source of the value: default, file or environment."""
 
 
 class ConfigReport(msgspec.Struct):
@@ -89,44 +88,39 @@ def template(*, whole: bool) -> Iterator[str]:
 
 
 @click.command(
-    cls=SectionedCommand,
     epilog="""\b
 Examples:
   weir config show --config weir.toml
   weir config show --config weir.toml --json | jq '.settings | map_values(select(.source != "default"))'
 """,
 )
-@config_option
-@options_of_settings()
+@config_file_option("Weir's configuration; environment variables override it.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def show(config_file: Path | None, as_json: bool, **options: object) -> None:
-    """Show every setting in effect, and its source: default, file, environment or option.
+def show(config_file: Path | None, as_json: bool) -> None:
+    """Show every setting in effect, and its source: default, file or environment.
 
     Passwords are not shown: the settings have only the names of the files that hold them.
     """
+    given = from_environment()
     try:
-        settings = config.load(config_file, options).settings
-        in_file = config.read(config_file, options).in_file
+        settings = config.load(config_file, given).settings
+        in_file = config.read(config_file, given).in_file
     except ConfigError as error:
         raise CommandError(str(error)) from None
-    shown = {key: Shown(getattr(settings, key), _source(key, in_file)) for key in Settings.__struct_fields__}
+    shown = {
+        key: Shown(getattr(settings, key), _source(key, in_file, given)) for key in Settings.__struct_fields__
+    }
     if as_json:
         echo_json(ConfigReport(str(config_file) if config_file is not None else None, shown))
     else:
         _print(shown)
 
 
-def _source(key: str, in_file: frozenset[str]) -> str:
-    """Return the source of the setting `key` in this run of the command: option, environment, file or
-    default.
-    """
-    match click.get_current_context().get_parameter_source(key):
-        case ParameterSource.COMMANDLINE:
-            return "option"
-        case ParameterSource.ENVIRONMENT:
-            return f"environment ({ENVIRONMENT_PREFIX}{key.upper()})"
-        case _:
-            return "file" if key in in_file else "default"
+def _source(key: str, in_file: frozenset[str], given: Mapping[str, object]) -> str:
+    """Return the source of the setting `key`: environment, file or default."""
+    if given[key] is not None:
+        return f"environment ({ENVIRONMENT_PREFIX}{key.upper()})"
+    return "file" if key in in_file else "default"
 
 
 def _print(shown: dict[str, Shown]) -> None:

@@ -76,6 +76,19 @@ def options_of_settings(prefix: str = "", *, but: Collection[str] = ()) -> Calla
     return decorate
 
 
+def from_environment() -> dict[str, object]:
+    """Return the settings in environment variables: key → value, None for those without one. Raises
+    click.UsageError.
+    """
+
+    @click.command()
+    @options_of_settings()
+    def settings(**_given: object) -> None:
+        """Take the options of `weir run`, of which none is given."""
+
+    return settings.make_context("weir run", []).params
+
+
 def broker_options(help_text: str) -> Callable[[F], F]:
     """Return a decorator that adds `--upstream`, with this help, and the options of Weir's own connections to
     brokers. The command passes the values to `config.load`, and gets the broker of `one_broker`.

@@ -50,12 +50,12 @@ def test_config_init_keeps_an_existing_file_without_force(tmp_path: Path) -> Non
 def test_config_show_names_the_source_of_each_setting(tmp_path: Path) -> None:
     file = tmp_path / "weir.toml"
     file.write_text('upstream = "a:1"\nquotas = "q.toml"\ndrain_timeout_s = "2m"\nlisten = ":1"\n')
-    arguments = ("--config", str(file), "--listen", ":9092", "--json")
-    result = run("show", *arguments, environment={"WEIR_REFRESH_S": "5s", "WEIR_LISTEN": ":2"})
+    environment = {"WEIR_REFRESH_S": "5s", "WEIR_LISTEN": ":9092"}
+    result = run("show", "--config", str(file), "--json", environment=environment)
     assert result.exit_code == DONE, result.output
     shown = json.loads(result.stdout)["settings"]
     assert shown.keys() == DEFAULTS.keys()
-    assert shown["listen"] == {"value": ":9092", "source": "option"}
+    assert shown["listen"] == {"value": ":9092", "source": "environment (WEIR_LISTEN)"}
     assert shown["refresh_s"] == {"value": 5.0, "source": "environment (WEIR_REFRESH_S)"}
     assert shown["quotas"] == {"value": str(tmp_path / "q.toml"), "source": "file"}
     assert shown["drain_timeout_s"] == {"value": 120.0, "source": "file"}
@@ -65,9 +65,9 @@ def test_config_show_names_the_source_of_each_setting(tmp_path: Path) -> None:
 def test_config_show_prints_toml_without_secrets(tmp_path: Path) -> None:
     password = tmp_path / "password"
     password.write_text("hunter2")
-    login = ("--upstream-sasl-mechanism", "PLAIN", "--upstream-sasl-username", "weir")
-    files = ("--upstream-sasl-password-file", str(password))
-    result = run("show", "--upstream", "a:1", *login, *files)
+    login = {"MECHANISM": "PLAIN", "USERNAME": "weir", "PASSWORD_FILE": str(password)}
+    environment = {f"WEIR_UPSTREAM_SASL_{key}": value for key, value in login.items()}
+    result = run("show", environment={"WEIR_UPSTREAM": "a:1", **environment})
     assert result.exit_code == DONE, result.output
     assert "hunter2" not in result.output
     assert tomllib.loads(result.stdout)["upstream_sasl_password_file"] == str(password)
