@@ -30,7 +30,6 @@ COMMANDS: Final = {
     "healthcheck": LazyCommand(
         "weir.cli.healthcheck:healthcheck", "Ask whether this host's Weir is well, for containers."
     ),
-    "man": LazyCommand("weir.cli.man:man", "Print the manual page, for man(1)."),
     "pipeline": LazyCommand(
         "weir.cli.pipeline.command:pipeline", "Turn recorded usage into quotas and reports, with Spark."
     ),

@@ -285,7 +285,6 @@ def test_help_lists_the_commands_in_whole_sentences() -> None:
         "config",
         "demo",
         "healthcheck",
-        "man",
         "pipeline",
         "probe",
         "quotas",
