@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 import pytest
-from click.testing import CliRunner
 
 from weir.cli.quotas.entity import entity_options, parse_assignments
 from weir.quotas import DEFAULT, Entity, Prefix
@@ -85,23 +84,3 @@ def test_invalid_quota_assignments_are_refused(written: str, words: str) -> None
     with pytest.raises(click.UsageError) as refused:
         parse_assignments([written])
     assert words in refused.value.message
-
-
-def test_help_names_every_option() -> None:
-    @click.command()
-    @entity_options
-    def command(entity: Entity) -> None:
-        """Take an entity."""
-
-    output = CliRunner().invoke(command, ["--help"]).output
-    options = [
-        "user",
-        "default-user",
-        "client-id",
-        "default-client-id",
-        "client-id-prefix",
-        "ip",
-        "default-ip",
-    ]
-    for option in [*options, "topic"]:
-        assert f"--{option} " in output

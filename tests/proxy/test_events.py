@@ -294,19 +294,6 @@ def test_levels_beyond_the_number_per_minute_are_counted_and_the_highest_told(
     assert PER_MINUTE > 2
 
 
-def test_levels_of_many_clients_are_read_and_compared_in_small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client may invent 100,000 client-ids. Weir serves sockets between two steps."""
-    registry, published = registry_of(), Published()
-    monkeypatch.setattr(levels, "SLICE", 5)
-    watch, clients = levels_of(registry, published), 50
-    for number in range(clients):
-        charge_to(registry, 85 + number % 2 * 20, 0, f"client-{number}")
-    for now_ms in (0, 1000):
-        steps = sum(1 for _step in watch.look(now_ms))
-        assert steps >= 2 * clients // 5, "at least one for reading and one for comparing each slice"
-    assert [level for _client, level in told(published)] == 25 * [100] + 25 * [80]
-
-
 @pytest.mark.parametrize("change", ["all in shadow", "entry removed", "limit raised"])
 def test_no_level_is_told_of_an_entity_that_another_table_has_freed_since_its_rate_was_read(
     change: str,

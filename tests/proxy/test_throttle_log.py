@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
 import trio
 from structlog.testing import capture_logs
-from trio import Nursery
 
 from tests.quotas.changes import put_in_force
 from weir.proxy.connection.client import Client
@@ -13,7 +11,7 @@ from weir.proxy.control.events.records import Event
 from weir.proxy.control.events.throttle_log import NAMED_MAX, ThrottleLog
 from weir.proxy.control.peers import Connected, local_peers
 from weir.proxy.control.quota_registry import QuotaRegistry
-from weir.proxy.control.scan import SLICE, Scan
+from weir.proxy.control.scan import Scan
 from weir.proxy.handlers.sasl.identity import Identities
 from weir.quotas import DEFAULT, Budget, Entity, MutationBudget, Prefix, QuotaKey, QuotaTable
 
@@ -203,25 +201,6 @@ def test_the_shadow_log_shows_request_time_in_percent_of_a_thread() -> None:
             "addresses": [],
         }
     ]
-
-
-@pytest.mark.trio
-async def test_the_log_lets_other_tasks_run_between_its_steps(nursery: Nursery) -> None:
-    registry = registry_of()
-    for number in range(5 * SLICE):
-        budget_of(registry, f"app-{number}")
-    turns = 0
-
-    async def count() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await trio.lowlevel.checkpoint()
-
-    nursery.start_soon(count)
-    await shadow_log(registry).look(0)
-    assert turns >= 3
-    nursery.cancel_scope.cancel()
 
 
 def test_the_shadow_log_names_topics_and_addresses() -> None:
