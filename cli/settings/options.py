@@ -84,7 +84,7 @@ def from_environment() -> dict[str, object]:
     @click.command()
     @options_of_settings()
     def settings(**_given: object) -> None:
-        """Take the options of `weir run`, of which none is given."""
+        """Take the options of `weir run`; no command line gives any."""
 
     return settings.make_context("weir run", []).params
 
