@@ -100,14 +100,6 @@ def test_a_throttled_client_is_one_card_with_its_brokers_and_their_sum(
     assert "1 down" in tab.text("#tab-brokers")
 
 
-def test_the_page_asks_no_other_host_and_its_policy_refuses_nothing_of_it(tab: Browser, url: str) -> None:
-    shown(tab, url)
-    for name in ("brokers", "connections", "shadow", "quotas", "weir"):
-        chosen(tab, name)
-    assert tab.said == []
-    assert all(asked.startswith(f"{url}/") for asked in tab.requested)
-
-
 def test_the_page_asks_for_nothing_outside_its_base_path(tab: Browser, api: FakeApi) -> None:
     with served(api, base_path="/ops/weir") as url:
         shown(tab, f"{url}/ops/weir")

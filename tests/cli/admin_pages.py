@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
@@ -20,15 +21,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def asked(app: ASGIApp, ask: Callable[[str], T]) -> T:
+def asked(app: ASGIApp, ask: Callable[[str], T], tls: ssl.SSLContext | None = None) -> T:
     """Return what `ask` makes of the address of an endpoint that serves this application."""
+    context = None if tls is None else lambda: tls
 
     async def main() -> T:
         port = free_range(1)
         with trio.fail_after(LONG_S):
             async with trio.open_nursery() as nursery:
                 listening = await listen(Address(HOST, port), LONG_S)
-                nursery.start_soon(Endpoint(listening, app).serve, supervisor())
+                nursery.start_soon(Endpoint(listening, app, context).serve, supervisor())
                 answer = await trio.to_thread.run_sync(ask, f"{HOST}:{port}")
                 nursery.cancel_scope.cancel()
         return answer

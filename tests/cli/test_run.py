@@ -56,7 +56,6 @@ def written(path: Path, text: str) -> str:
     [
         ([], ["no upstream", "--upstream HOST:PORT"]),
         (["--upstream", "kafka"], ["upstream is 'kafka'", "HOST:PORT", "for example"]),
-        (["--upstream", "kafka:0"], ["upstream is 'kafka:0'"]),
         (["--upstream", "kafka:65536"], ["upstream is 'kafka:65536', its port must be 1 to 65535"]),
         (["--upstream", "a:1,b"], ["upstream is 'b'"]),
         (["--upstream", "[::1:9092"], ["upstream is"]),
@@ -78,8 +77,6 @@ def written(path: Path, text: str) -> str:
         ),
         (["--upstream", "a:1", "--connections-max", "0"], ["connections_max is 0, must be greater than 0"]),
         (["--upstream", "a:1", "--connect-timeout-s", "nan"], ["connect_timeout_s is nan"]),
-        (["--upstream", "a:1", "--refresh-s", "nan"], ["refresh_s is nan"]),
-        (["--upstream", "a:1", "--drain-timeout-s", "nan"], ["drain_timeout_s"]),
         (["--upstream", "a:1", "--drain-timeout-s", "-1"], ["drain_timeout_s is -1, must be at least 0"]),
         (["--upstream", "a:1", "--first-node-id", "-1"], ["first_node_id is -1, must be at least 0"]),
         (
@@ -305,13 +302,6 @@ def test_the_shell_completes_commands_and_options() -> None:
     command = [sys.executable, "-m", "weir.cli"]
     done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60, check=False)
     assert "plain,--broker-ports" in done.stdout.split()
-
-
-@pytest.mark.parametrize("option", ["--help", "-h", "--version", "-V"])
-def test_weir_answers_help_and_version(option: str) -> None:
-    result = CliRunner().invoke(weir, [option])
-    assert result.exit_code == 0
-    assert "weir" in result.output
 
 
 def test_the_version_tells_compiled_weir_from_plain_python() -> None:

@@ -4,30 +4,28 @@ from __future__ import annotations
 
 import json
 import ssl
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import msgspec
 import pytest
 import trustme
 from click.testing import CliRunner, Result
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 
 from tests.admin.fake_api import BROKERS, ENTITIES, HOSTILE, NOW_MS, FakeApi, calm, entity, served
+from tests.cli.admin_pages import asked
 from tests.cli.run_command import error_line
 from tests.kafka.ports import free_range
 from weir.cli.admin_endpoint import AdminError, access_of, ask
 from weir.cli.exits import DONE
 from weir.cli.main import weir
-from weir.proxy.addresses import Address
-from weir.proxy.config.config import Settings
+from weir.proxy.config.config import Settings, parse_address
 from weir.proxy.control.snapshots.records import Brokers, Connections, Entities, ErrorDetails, Status
 
 TOKEN = "0123456789abcdef"  # noqa: S105  # of the fake
 ESCAPES = "\x1b]0;owned\x07\x1b[2J[red]x[/red]"
-DETAILS = ErrorDetails(title="title", status=200, detail="detail")
 STATUS = (
     "Weir weir-1:9092  ready  2 wait  6 conns  1844 req/s  in 3.06MB/s  "
     "out 1.28MB/s  up 4d  1.0.0 before kafka-1:9092"
@@ -134,44 +132,19 @@ def test_tls_with_a_trusted_ca_and_a_line_for_one_that_is_not(tmp_path: Path) ->
     files = [tmp_path / f"{name}.pem" for name in ("trusted", "other")]
     for authority, file in zip(authorities, files, strict=True):
         authority.cert_pem.write_to_path(str(file))
-    with answering_tls(authorities[0]) as port:
-        address = Address("127.0.0.1", port)
-        context = access_of(None, files[0], Settings())
-        assert ask(address, "/", {}, ErrorDetails, context) == DETAILS
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authorities[0].issue_cert("127.0.0.1").configure_cert(context)
+
+    def get(where: str) -> None:
+        address = parse_address(where, "admin")
+        assert ask(address, "/", {}, ErrorDetails, access_of(None, files[0], Settings())).status == 418
         with pytest.raises(AdminError, match=r"cannot ask 127.0.0.1:\d+: .*certificate"):
             ask(address, "/", {}, ErrorDetails, access_of(None, files[1], Settings()))
         with pytest.raises(AdminError):
             ask(address, "/", {}, ErrorDetails)
 
-
-@contextmanager
-def answering_tls(authority: trustme.CA) -> Iterator[int]:
-    """Serve `DETAILS` over TLS; yield the port."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(msgspec.json.encode(DETAILS))
-
-        def log_message(self, format: str, *_arguments: object) -> None:  # noqa: A002  # http.server's name
-            """Write no log."""
-
-    class Server(ThreadingHTTPServer):
-        def handle_error(self, *_of: object) -> None:
-            """Write nothing about clients that refuse the certificate."""
-
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    authority.issue_cert("127.0.0.1").configure_cert(context)
-    with Server(("127.0.0.1", 0), Handler) as server:
-        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield server.server_address[1]
-        finally:
-            server.shutdown()
-            thread.join()
+    details = JSONResponse({"title": "", "status": 418, "detail": ""})
+    asked(Starlette(routes=[Route("/", lambda _request: details)]), get, context)
 
 
 def test_the_program_needs_a_terminal() -> None:
