@@ -268,12 +268,15 @@ def test_a_quota_is_previewed_before_it_can_be_applied_with_the_token(
     tab.read("document.querySelector('#quota-value').focus()")
     tab.type("1.5 MB")
     tab.read("document.querySelector('#quota-mode').value = 'shadow'")
+    tab.read("document.querySelector('#quota-until').value = 'never'")
     assert tab.text("#quota-number") == "= 1.5 MB/s"
     tab.press("Enter")
     tab.until("document.querySelectorAll('#previewed li').length")
     assert "at least 3 min 4 s" in tab.text("#previewed")
     assert tab.read(disabled) is False
-    wanted = QuotaChange(entity={"user": "alice"}, ops={"producer_byte_rate": 1_500_000.0}, mode="shadow")
+    wanted = QuotaChange(
+        entity={"user": "alice"}, ops={"producer_byte_rate": 1_500_000.0}, mode="shadow", until="never"
+    )
     assert api.bodies == [wanted]
     tab.type("0")
     assert tab.read(disabled) is True, "a changed form needs another preview"

@@ -9,6 +9,7 @@ import { spark } from "./spark.js";
 const TYPES = ["user", "client-id", "client-id-prefix", "ip", "topic", "group"];
 const WITH_DEFAULT = ["user", "client-id", "ip"];
 const QUOTAS = ["producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate", "producer_byte_floor", "consumer_byte_floor", "connection_creation_rate"];
+const FIELDS = ["mode", "scope", "pacing", "until"];
 const OPTIONS = { mode: ["enforce", "shadow"], scope: ["broker", "cluster"], pacing: ["default", "kafka", "smooth"] };
 const CHOICES = { "": "any", default: "default", named: "named" };
 const READ_ONLY = "Weir cannot change quotas here: it needs a store, and admin_token_file. The preview works.";
@@ -49,7 +50,7 @@ export function begin(entity, key, value, mode) {
   }
   if (QUOTAS.includes(key)) $("quota-key").value = key;
   $("quota-value").value = value ?? "";
-  for (const option of Object.keys(OPTIONS)) $(`quota-${option}`).value = option === "mode" ? mode : "";
+  for (const option of FIELDS) $(`quota-${option}`).value = option === "mode" ? mode : "";
   edited();
   $("quota-value").focus();
 }
@@ -81,7 +82,7 @@ function request() {
   const text = $("quota-value").value.trim();
   const value = text ? parsed(text) : null;
   if (Number.isNaN(value)) throw new Error(`“${text}” is no number. Examples: 1500000, 1.5 MB, 2 MiB.`);
-  const options = Object.keys(OPTIONS).map((option) => [option, $(`quota-${option}`).value]).filter(([, chosen]) => chosen);
+  const options = FIELDS.map((option) => [option, $(`quota-${option}`).value.trim()]).filter(([, chosen]) => chosen);
   return { entity, ops: { [$("quota-key").value]: value }, ...Object.fromEntries(options) };
 }
 
