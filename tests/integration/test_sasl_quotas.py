@@ -1,11 +1,8 @@
-"""Quotas of users, held as closely as those of client-ids; no client-id, no number of connections and no new
-authentication is a way around them.
-"""
+"""Quotas of users: no number of connections and no new authentication is a way around them."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
@@ -19,10 +16,10 @@ from tests.clients.sasl import Login
 from tests.integration.conftest import StartWeir
 from tests.integration.with_sasl import PRODUCED, Front, Sharer, assert_untold
 from tests.kafka.fixtures import StartCluster
-from tests.kafka.sasl import ALICE, BOB, ODD, PLAIN, REAUTHENTICATE_MS, SCRAM_256, SCRAM_512, WEIR, User
+from tests.kafka.sasl import ALICE, BOB, ODD, PLAIN, REAUTHENTICATE_MS, SCRAM_512
 from tests.proxy.metrics_page import Page
-from tests.raw import NEW, Behaviour, RawClient, drive, produce
-from tests.raw.sasl import SaslConnection, entrance
+from tests.raw import NEW, produce
+from tests.raw.sasl import SaslConnection
 
 pytestmark = [pytest.mark.broker, pytest.mark.measured]
 
@@ -34,9 +31,8 @@ WINDOW = ("--quota-window-num", str(WINDOW_S))
 BURST = WINDOW_S * QUOTA
 """What may be spent at once from cold."""
 UNTIL_S = 12.0
-SIZE, SMALL = 3_000, 1_500
+SIZE = 3_000
 TOLERANCE = 0.2
-CONNECTIONS = 50
 SLACK_S = 2
 CROWD = 1000
 QUOTAS = "".join(
@@ -45,52 +41,8 @@ QUOTAS = "".join(
         'user = "alice"': QUOTA,
         'user = "bob"': QUOTA,
         f'user = "{ODD.name}"': QUOTA,
-        'client_id = "twin"': QUOTA,
-        'client_id = "twins"': QUOTA,
-        'client_id = "vip"': 100 * QUOTA,
-        'user = "bob"\nclient_id = "vip"': 100 * QUOTA,
     }.items()
 )
-
-
-def test_users_are_held_to_byte_rates_as_closely_as_client_ids(
-    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path
-) -> None:
-    """Each has a twin that does the same at the same time, under a client-id's quota.
-
-    Alice comes with three client-ids, one of which has a quota of its own, and one with bob: as vip she waits
-    for nobody and keeps three requests under way. The one with the odd name has 50 connections.
-    """
-    cluster = kafka_cluster(VERSION)
-    create_topic(cluster.bootstrap, topic)
-    front = Front(start_weir, cluster, tmp_path, QUOTAS, *WINDOW)
-
-    def client(user: User, mechanism: str, client_id: str, size: int, behaviour: Behaviour) -> RawClient:
-        request = produce(NEW, client_id, topic, size)
-        enter = entrance(mechanism, *user)
-        return RawClient(client_id, front.broker, request, behaviour, enter=enter)
-
-    ways = (Behaviour(), Behaviour(), Behaviour(obeys=False, depth=3))
-    ids = ("one", "two", "vip")
-    alice = [client(ALICE, PLAIN, name, SIZE, way) for name, way in zip(ids, ways, strict=True)]
-    twin = [client(WEIR, PLAIN, "twin", SIZE, way) for way in ways]
-    many = Behaviour(connections=CONNECTIONS)
-    odd = [client(ODD, SCRAM_256, "crowd", SMALL, many)]
-    twins = [client(WEIR, SCRAM_256, "twins", SMALL, many)]
-    drive([*alice, *twin, *odd, *twins], UNTIL_S)
-    for user, likeness in ((alice, twin), (odd, twins)):
-        assert spent(user) == pytest.approx(spent(likeness), rel=TOLERANCE)
-        assert spent(user) < BURST + QUOTA * UNTIL_S * (1 + TOLERANCE)
-        assert spent(user) > QUOTA * UNTIL_S / 2, "it gets what it may have, too"
-    assert set(front.charged()) == {
-        *((user.name, "") for user in (ALICE, ODD)),
-        *(("", client_id) for client_id in ("twin", "twins")),
-    }
-    assert_untold(front, [])
-
-
-def spent(clients: Sequence[RawClient]) -> float:
-    return sum(answer.charged_bytes for client in clients for answer in client.answers)
 
 
 def test_reauthentication_keeps_the_budget_and_the_traffic(

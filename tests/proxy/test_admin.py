@@ -191,29 +191,6 @@ def test_an_admin_request_is_answered_although_slow_clients_came_before_it_was_s
     served(client)
 
 
-def test_an_admin_request_is_refused_while_all_others_wait_for_weir(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "REQUESTS_MAX", 1)
-    answer = trio.Event()
-    asked = trio.Event()
-
-    async def late(_request: Request) -> Response:
-        asked.set()
-        await answer.wait()
-        return PlainTextResponse("late")
-
-    async def client(port: int) -> None:
-        async with await trio.open_tcp_stream(HOST, port) as first:
-            await first.send_all(b"GET /late HTTP/1.1\r\nHost: x\r\n\r\n")
-            await asked.wait()
-            async with await trio.open_tcp_stream(HOST, port) as one_more:
-                await one_more.send_all(b"GET /late HTTP/1.1\r\nHost: x\r\n\r\n")
-                assert (await closed_without(one_more)).startswith(b"HTTP/1.1 503 ")
-            answer.set()
-            assert (await closed_without(first)).endswith(b"\r\n\r\nlate")
-
-    served(client, RequestLimit(Starlette(routes=[Route("/late", late)])))
-
-
 def test_an_admin_client_that_sends_its_request_byte_by_byte_is_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -13,7 +13,7 @@ from weir.proxy.control.peers import Connected, local_peers
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.scan import Scan
 from weir.proxy.handlers.sasl.identity import Identities
-from weir.quotas import DEFAULT, Budget, Entity, MutationBudget, Prefix, QuotaKey, QuotaTable
+from weir.quotas import DEFAULT, Budget, Entity, Prefix, QuotaKey, QuotaTable
 
 ANY_APP = Entity(client_id=DEFAULT)
 PRODUCE, MUTATIONS = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONTROLLER_MUTATION_RATE
@@ -126,18 +126,6 @@ def test_the_log_counts_connections_of_the_throttled_entity_alone_and_names_five
     (line,) = said(log)
     assert line["connections"] == 16
     assert line["addresses"] == [f"10.0.0.{n}" for n in range(5)]
-
-
-def test_the_log_counts_connections_under_a_mutation_quota() -> None:
-    registry = registry_of(MUTATIONS, Entity("alice"), rate=1.0, shadow=False)
-    clients = [client(registry), client(registry, user="bob")]
-    log = log_of(registry, lambda: clients)
-    ledger = registry.of(1).mutation_ledger("alice", "app", 0)
-    assert ledger is not None
-    assert isinstance(ledger.enforced, MutationBudget)
-    ledger.enforced.charge(100, 0)
-    (line,) = said(log)
-    assert (line["connections"], line["entry"], line["refused"]) == (1, "user alice", 0)
 
 
 def test_the_log_names_the_longest_throttles_and_counts_all_others_once_a_minute() -> None:

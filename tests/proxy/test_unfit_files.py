@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-import trustme
 from click.testing import CliRunner
 from structlog.testing import capture_logs
 
@@ -120,8 +119,3 @@ def test_a_file_in_utf_16_is_one_clear_line(name: str, tmp_path: Path) -> None:
     file.write_text(QUOTAS, "utf-16")
     with pytest.raises((ConfigError, StoreError), match="byte order mark"):
         READERS[name](file)
-
-
-def test_openssl_skips_the_byte_order_mark_of_certificates(tmp_path: Path) -> None:
-    file = marked(tmp_path / "ca.pem", trustme.CA().cert_pem.bytes().decode())
-    READERS["upstream_ca"](file)
