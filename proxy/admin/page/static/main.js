@@ -287,7 +287,8 @@ function actions(record) {
 async function release(record) {
   try {
     const { connections } = await post("api/connections/release", { user: record.user ?? "", client_id: record.client_id ?? "" });
-    put($("detail-said"), `Connections released: ${connections}. A client that was told a throttle time waits by itself.`);
+    put($("detail-said"), connections ? `Connections released: ${connections}. A client that was told a throttle time waits by itself.`
+      : "No wait ends earlier: raise the quota first.");
     poll();
   } catch (error) {
     if (!refused(error, () => release(record))) put($("detail-said"), error.message);
