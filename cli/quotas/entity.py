@@ -12,7 +12,7 @@ import click
 from weir.quotas import DEFAULT, Entity, Prefix, QuotaKey
 from weir.quotas.table.entities import Name
 from weir.quotas.table.names import canonical_ip
-from weir.quotas.table.quota_kind import IN_BYTES
+from weir.quotas.table.quota_kind import IN_BYTES, KINDS, UNLIMITED
 from weir.quotas.units import parse
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -128,6 +128,8 @@ def parse_assignments(written: Iterable[str]) -> dict[QuotaKey, float]:
 
 
 def _rate(key: QuotaKey, text: str) -> float:
+    if text == UNLIMITED:
+        return float(KINDS[key].most)
     try:
         return float(parse(text, "bytes" if key in IN_BYTES else ""))
     except ValueError as error:

@@ -17,7 +17,7 @@ import msgspec
 from weir.quotas import Entity, Prefix, QuotaKey, QuotaTable
 from weir.quotas.table.entities import Default, Name
 from weir.quotas.table.options import Scope
-from weir.quotas.table.quota_kind import IN_BYTES
+from weir.quotas.table.quota_kind import IN_BYTES, KINDS, UNLIMITED
 from weir.quotas.table.times import now_utc
 
 ENFORCED: Final = "enforce"
@@ -121,7 +121,7 @@ def show_table(table: QuotaTable) -> None:
     """Print a table with a line per quota."""
     headings = ("entity", "quota", "value", "mode")
     rows = [
-        (clean(entity), key.value, str(number(value)), _mode(table, entity, mode), _readable(key, value))
+        (clean(entity), key.value, _written(key, value), _mode(table, entity, mode), _readable(key, value))
         for mode, values in ((ENFORCED, table.values), (SHADOW, table.shadow))
         for (entity, key), value in values.items()
     ]
@@ -163,7 +163,7 @@ def told(key: QuotaKey, value: float | None) -> str:
     if value is None:
         return "none"
     readable = _readable(key, value)
-    return f"{number(value)}{f' ({readable})' if readable else ''}"
+    return f"{_written(key, value)}{f' ({readable})' if readable else ''}"
 
 
 def in_bytes(value: float) -> str:
@@ -190,7 +190,12 @@ def _readable(key: QuotaKey, value: float) -> str:
     """Return a quota's value as text with a unit such as MiB/s, if the quota is in bytes and the value is
     large; else "".
     """
-    return f"{in_bytes(value)}/s" if key in IN_BYTES and value >= _UNITS[-1][0] else ""
+    is_large = key in IN_BYTES and _UNITS[-1][0] <= value < KINDS[key].most
+    return f"{in_bytes(value)}/s" if is_large else ""
+
+
+def _written(key: QuotaKey, value: float) -> str:
+    return UNLIMITED if value >= KINDS[key].most else str(number(value))
 
 
 def _draw(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

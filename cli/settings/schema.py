@@ -22,7 +22,7 @@ from weir.quotas.table.quota_entry import (
     SCOPE_KEY,
     UNTIL_KEY,
 )
-from weir.quotas.table.quota_kind import KINDS, QuotaKind
+from weir.quotas.table.quota_kind import KINDS, UNLIMITED, QuotaKind
 from weir.quotas.table.replication_entry import BROKER_KEY, REPLICATION, TOPIC_KEY
 from weir.quotas.table.times import EXAMPLE
 from weir.quotas.units import EXAMPLES, unit_of
@@ -104,14 +104,14 @@ def _rate(kind: QuotaKind) -> JsonSchema:
     bounds: JsonSchema = {"minimum": kind.least, "maximum": kind.most}
     if kind.unit == "bytes/s":
         return _either(kind.least, kind.most) | {"description": kind.value}
-    number = "number" if kind.type == "DOUBLE" else "integer"
-    return {"type": number, "description": kind.value} | bounds
+    number: JsonSchema = {"type": "number" if kind.type == "DOUBLE" else "integer"}
+    return {"anyOf": [number | bounds, {"const": UNLIMITED}], "description": kind.value}
 
 
 def _either(least: float, most: int) -> JsonSchema:
     """Return the schema of a rate in bytes: a whole number, or text with a unit."""
     number = {"type": "integer", "minimum": least, "maximum": most}
-    return {"anyOf": [number, {"type": "string", "pattern": QUANTITY}]}
+    return {"anyOf": [number, {"type": "string", "pattern": QUANTITY}, {"const": UNLIMITED}]}
 
 
 _NAME: Final[JsonSchema] = {"type": "string", "minLength": 1}

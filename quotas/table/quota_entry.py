@@ -18,7 +18,7 @@ from weir.quotas.table.entities import DEFAULT, Default, Entity, Name, Prefix
 from weir.quotas.table.names import canonical_ip
 from weir.quotas.table.options import PLAIN, Options, Pacing, Scope
 from weir.quotas.table.quota_kind import BYTE_RATES as BYTE_RATES
-from weir.quotas.table.quota_kind import IN_BYTES, KINDS, QuotaKey
+from weir.quotas.table.quota_kind import IN_BYTES, KINDS, UNLIMITED, QuotaKey
 from weir.quotas.table.quota_table import keys_of
 from weir.quotas.table.times import in_utc, written_time
 
@@ -145,8 +145,9 @@ def number(entity: Entity, key: QuotaKey, rate: float) -> str:
     if not least(key) <= rate <= float(most(key)) or not _is_unit(key, rate):
         bounds = f"from {_plain(least(key))} to {most(key)}"
         raise QuotaFileError(f"{key.value} of {entity} is {rate}; it must be {KINDS[key].value} {bounds}")
-    # The maximum of a byte rate is one more as a double.
-    return str(min(int(rate), most(key))) if _is_whole(rate) else repr(rate)
+    if rate >= most(key):
+        return quoted(UNLIMITED)
+    return str(int(rate)) if _is_whole(rate) else repr(rate)
 
 
 def least(key: QuotaKey) -> float:
@@ -224,6 +225,8 @@ def _entity(names: Mapping[str, Name]) -> Entity:
 def _rate(name: str, rate: object) -> float:
     key = _QUOTA_KEYS[name]
     written = rate
+    if rate == UNLIMITED:
+        return float(most(key))
     if isinstance(rate, str) and key in IN_BYTES:
         try:
             rate = units.parse(rate, "bytes")

@@ -42,6 +42,8 @@ RATE_MAX: Final = 2**63 - 1
 """Maximum of byte rates, which Kafka stores as a long. Also the maximum of quotas that are doubles in
 Kafka.
 """
+UNLIMITED: Final = "unlimited"
+"""Word for the largest value of a quota, which exempts an entity from less specific entries."""
 CONNECTION_RATE_MAX: Final = 2**31 - 1
 """Maximum of connection rates, which Kafka stores as an int."""
 MUTATION_RATE_MIN: Final = 0.000001

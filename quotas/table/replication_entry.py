@@ -31,6 +31,7 @@ from weir.quotas.replication.throttles import (
     parse_rate,
 )
 from weir.quotas.table.quota_entry import DEFAULT_MARKER, EntryError, QuotaFileError, quoted, shown
+from weir.quotas.table.quota_kind import UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -214,6 +215,8 @@ def _rate(key: str, written: object) -> str:
     EntryError.
     """
     rate = written
+    if written == UNLIMITED:
+        return str(RATE_MAX)
     if isinstance(written, str):
         if _is_rate(written):
             return written

@@ -403,7 +403,9 @@ class FakeApi:
     def _change(self, _request: Request, body: bytes) -> ChangedQuota:
         change = msgspec.json.decode(body, type=QuotaChange)
         self.bodies.append(change)
-        values: dict[str, float] = {key: value for key, value in change.ops.items() if value is not None}
+        values: dict[str, float] = {
+            key.value: value for key, value in change.rates.items() if value is not None
+        }
         changed = Quota(
             entity={str(key): its for key, its in change.entity.items()},
             quotas=values,
@@ -415,7 +417,7 @@ class FakeApi:
     def _preview(self, _request: Request, body: bytes) -> Preview:
         change = msgspec.json.decode(body, type=QuotaChange)
         self.bodies.append(change)
-        (limit,) = change.ops.values()
+        (limit,) = change.rates.values()
         its = PreviewedEntity(
             id="e1",
             limit=limit,

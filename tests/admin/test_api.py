@@ -225,10 +225,10 @@ def test_a_change_of_quotas_is_stored_in_the_file_and_in_the_audit_log(
         (line,) = [line for line in logs if line["event"] == "quota altered"]
         assert (line["principal"], line["entity"], line["after"]) == ("User:admin-token", "user bob", 2000)
         assert line["client"].startswith("127.0.0.1:")
-        status, answer = await stage.post(
-            "/api/quotas", {**change, "ops": {"producer_byte_rate": None}}, TOKEN
-        )
-        assert (status, answer["quota"]["quotas"]) == (200, {})
+        ops = {"producer_byte_rate": None, "request_percentage": "unlimited"}
+        status, answer = await stage.post("/api/quotas", {**change, "ops": ops}, TOKEN)
+        assert (status, answer["quota"]["quotas"]) == (200, {"request_percentage": 2.0**63})
+        assert 'request_percentage = "unlimited"' in content(quotas)
 
     play_with(script, quotas, admin_token_file=str(token_file))
 

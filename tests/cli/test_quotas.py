@@ -124,16 +124,17 @@ def test_quotas_describe_fails_for_an_entity_without_quotas(file: Path) -> None:
 def test_quotas_set_leaves_all_other_lines_unchanged(file: Path) -> None:
     result = run(
         *("set", "--quotas", str(file), "--user", "alice", "--client-id", "app"),
-        *("producer_byte_rate=1MiB", "consumer_byte_rate=2M"),
+        *("producer_byte_rate=1MiB", "consumer_byte_rate=2M", "request_percentage=unlimited"),
     )
     assert result.exit_code == DONE, result.output
     assert result.stdout == (
         "user alice, client-id app: producer_byte_rate 500000 (488.3 KiB/s) -> 1048576 (1 MiB/s)\n"
         "user alice, client-id app: consumer_byte_rate none -> 2000000 (1.907 MiB/s)\n"
+        "user alice, client-id app: request_percentage none -> unlimited\n"
     )
     assert result.stderr == f"changed {file}: a running Weir follows it within two seconds\n"
-    after = FILE.replace("500_000  # for now", "1048576  # for now\nconsumer_byte_rate = 2000000")
-    assert file.read_text() == after
+    new = 'consumer_byte_rate = 2000000\nrequest_percentage = "unlimited"'
+    assert file.read_text() == FILE.replace("500_000  # for now", f"1048576  # for now\n{new}")
 
 
 def test_quotas_set_and_delete_a_shadow_entry_beside_an_enforced_one(file: Path) -> None:

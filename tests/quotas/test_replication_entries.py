@@ -93,6 +93,7 @@ follower.replication.throttled.replicas = ""
         ("2e3", "2000"),
         ('"25"', "25"),
         (str(LARGEST),) * 2,
+        ('"unlimited"', str(LARGEST)),
     ],
 )
 def test_a_throttled_rate_may_be_zero_and_may_have_a_unit(written: str, rate: str) -> None:

@@ -27,7 +27,7 @@ from weir.proxy.control.snapshots.records import (
 from weir.proxy.control.stores.alterations import QuotaAlteration
 from weir.proxy.control.stores.records import entity_of
 from weir.proxy.handlers.quota_api.quota_admin import Changes
-from weir.quotas import Entity, QuotaFileError, QuotaKey, QuotaTable, render
+from weir.quotas import Entity, QuotaFileError, QuotaTable, render
 from weir.quotas.table.group_entry import check_floors, concerns_groups
 from weir.quotas.table.names import canonical_ip
 from weir.quotas.table.quota_entry import least
@@ -107,7 +107,7 @@ def _checked(change: QuotaOps) -> tuple[Entity, Changes]:
         if (ip := names.get("ip")) is not None:
             names["ip"] = canonical_ip(ip)
         entity = entity_of(names)
-        changes = {(entity, QuotaKey(key)): value for key, value in change.ops.items()}
+        changes = {(entity, key): value for key, value in change.rates.items()}
         render(QuotaTable({quota: least(quota[1]) if new is None else new for quota, new in changes.items()}))
     except (QuotaFileError, ValueError) as error:
         raise ProblemError(422, str(error)) from None

@@ -12,7 +12,12 @@ from typing import Annotated, Final, Literal, TypeAlias, get_args
 import msgspec
 
 from weir.quotas.table.options import Pacing, Scope
-from weir.quotas.table.quota_kind import RateUnit  # a field's type: msgspec wants it at run time
+from weir.quotas.table.quota_entry import most
+from weir.quotas.table.quota_kind import (
+    UNLIMITED,
+    QuotaKey,
+    RateUnit,  # a field's type: msgspec wants it at run time
+)
 
 Where: TypeAlias = int | Literal["cluster"] | None
 """Node id of the broker; `cluster` for a quota of all brokers together; None for a broker with unknown id."""
@@ -342,8 +347,10 @@ class QuotaOps(Record, frozen=True, forbid_unknown_fields=True):
 
     entity: Annotated[dict[EntityType, EntityName | None], _ENTITY]
     """Names by entity type; null for the type's default entity."""
-    ops: Annotated[dict[QuotaName, float | None], _OPS]
-    """New values by Kafka's name of the quota; null removes the quota."""
+    ops: Annotated[dict[QuotaName, float | Literal["unlimited"] | None], _OPS]
+    """New values by Kafka's name of the quota. `unlimited` exempts from less specific entries; null
+    removes the quota.
+    """
     mode: Literal["enforce", "shadow"] = "enforce"
     """Entry of the entity that changes: the enforced one, or the one in shadow."""
     pacing: Literal["kafka", "smooth", "default"] | None = None
@@ -352,6 +359,12 @@ class QuotaOps(Record, frozen=True, forbid_unknown_fields=True):
     """New scope of the entry; null keeps its scope."""
     until: str | None = None
     """New end of the entry, such as 2026-12-01T06:00:00Z; `never` for none; null keeps its end."""
+
+    @property
+    def rates(self) -> dict[QuotaKey, float | None]:
+        """New values by quota, `unlimited` as the largest value."""
+        ops = ((QuotaKey(name), value) for name, value in self.ops.items())
+        return {key: float(most(key)) if value == UNLIMITED else value for key, value in ops}
 
 
 class QuotaChange(QuotaOps, frozen=True, forbid_unknown_fields=True):
