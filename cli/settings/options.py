@@ -84,7 +84,7 @@ def from_environment() -> dict[str, object]:
     @click.command()
     @options_of_settings()
     def settings(**_given: object) -> None:
-        """Take the options of `weir run`; no command line gives any."""
+        """Take the options of `weir run`; none is given."""
 
     return settings.make_context("weir run", []).params
 
