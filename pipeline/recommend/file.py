@@ -6,9 +6,10 @@ Clients choose their names freely; `quotas.table.quota_entry` escapes them in st
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import groupby
+from itertools import chain, groupby
 
 from weir.pipeline.recommend.current import Kept
+from weir.pipeline.recommend.groups import GroupProposal, group_comments
 from weir.pipeline.recommend.need import POT
 from weir.pipeline.recommend.plan import PAIRS, QUOTAS, RecommendationPlan, entity_of, everybody
 from weir.pipeline.recommend.reasons import Row
@@ -20,16 +21,21 @@ from weir.quotas.table.replication_entry import replication_lines
 
 
 def lines(
-    header: Iterable[str], proposals: Iterable[Row], plan: RecommendationPlan, level: str, kept: Kept
+    header: Iterable[str],
+    proposals: Iterable[Row],
+    plan: RecommendationPlan,
+    level: str,
+    kept: Kept,
+    groups: Iterable[GroupProposal] = (),
 ) -> Iterator[str]:
-    """Yield the lines of the quota file, with line ends: header, groups, default entry, proposed entries,
-    kept entries. `proposals` have the columns `POT`, `quota`, `proposed`, `reason` and `flags`; those of one
-    entity must be adjacent.
+    """Yield the lines of the quota file, with line ends: header, groups in force, default entry, proposed
+    entries, kept entries, and proposed groups as comments. `proposals` have the columns `POT`, `quota`,
+    `proposed`, `reason` and `flags`; those of one entity must be adjacent.
 
     Raises QuotaFileError for a name that a quota file cannot contain.
     """
     yield from (f"{comment(line)}\n" for line in header)
-    for block in _blocks(proposals, plan, level, kept):
+    for block in chain(_blocks(proposals, plan, level, kept), group_comments(groups)):
         yield from ("\n", *(f"{line}\n" for line in block))
 
 

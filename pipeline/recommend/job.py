@@ -21,6 +21,7 @@ from weir.pipeline.outcome import Outcome, PipelineError
 from weir.pipeline.recommend import capacity, notes, proposals, use
 from weir.pipeline.recommend.current import Kept, budgets, kept, resolved
 from weir.pipeline.recommend.file import lines
+from weir.pipeline.recommend.groups import proposed_groups
 from weir.pipeline.recommend.need import POT
 from weir.pipeline.recommend.neighbours import neighbours
 from weir.pipeline.recommend.notes import Found
@@ -52,7 +53,7 @@ def recommend(spark: SparkSession, lake: Lake, plan: RecommendationPlan, write: 
     saved = found.table.select(tables.RECOMMENDATION.names)
     _save(in_spark(saved, spark, tables.RECOMMENDATION), lake, plan)
     try:
-        write(lines(header(found), _entries(found.table), plan, level, found.kept))
+        write(lines(header(found), _entries(found.table), plan, level, found.kept, found.groups))
     except QuotaFileError as error:
         raise PipelineError(f"{plan.output}: cannot write it: {error}") from None
     return Outcome(
@@ -100,7 +101,8 @@ def _found(
         rollup_version=pl.lit(version, pl.Int64),
     )
     entities = limits.select(tables.CLIENT).unique().height
-    return Found(plan, level, span, version, table, outside, entities, loads, rest)
+    groups = proposed_groups(rows, limits, plan, span, level)
+    return Found(plan, level, span, version, table, outside, entities, loads, rest, groups)
 
 
 def _tier(rows: pl.DataFrame) -> pl.Expr:

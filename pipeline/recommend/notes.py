@@ -9,6 +9,7 @@ import polars as pl
 
 from weir.pipeline.recommend.current import Kept
 from weir.pipeline.recommend.flags import HELD_BACK, MEANINGS
+from weir.pipeline.recommend.groups import GroupProposal
 from weir.pipeline.recommend.need import POT
 from weir.pipeline.recommend.outlook import filling
 from weir.pipeline.recommend.plan import ANONYMOUS, AUTO, STEP, RecommendationPlan, moment
@@ -40,6 +41,7 @@ class Found(NamedTuple):
     loads: pl.DataFrame
     """Load of the cluster under the proposals, as from `capacity.fitted`."""
     kept: Kept
+    groups: list[GroupProposal]
 
     @property
     def entries(self) -> int:

