@@ -55,7 +55,7 @@ class VerifyReport(msgspec.Struct):
 
     findings: list[FindingGroup]
     checked: Checked | None = None
-    """None in a report of an older Weir."""
+    """None in a baseline that lacks it."""
 
 
 class Groups:

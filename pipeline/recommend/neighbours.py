@@ -59,7 +59,7 @@ def neighbours(spark: SparkSession, lake: Lake, cluster: str) -> Iterator[Listin
     """Yield a table of the neighbours at all brokers of a cluster, unless no client is a neighbour."""
     usage = read(spark, lake.usage, USAGE).where((fn.col("cluster") == cluster) & (fn.col("broker") >= 0))
     last, known = usage.agg(fn.max("day"), fn.max("response_time_us")).collect()[0]
-    if not known:  # records of an older Weir
+    if not known:  # no broker has answered
         return
     timed = fn.col("api").isin(*TIMED)
     start = fn.col("time_ms") - fn.pmod("time_ms", fn.lit(_HOUR_MS))

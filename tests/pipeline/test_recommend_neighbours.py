@@ -73,7 +73,7 @@ NONE: Final[Mapping[str, Mapping[str, Mapping[str, list[int]]]]] = {
     "1.9 times as slow": {name: {"ms": [*USUAL, 19, 19]} for name in "abc"},
     "too few requests": {"c": {"requests": [100, 100, 100, 100, 99, 99]}},
     "too few hours to know the usual response time": {"c": {"requests": [100, 100, 0, 0, 100, 100]}},
-    "response times unknown, from an older Weir": {name: {"ms": [0] * 6} for name in "abc"},
+    "no broker has answered": {name: {"ms": [0] * 6} for name in "abc"},
     "the same use in all hours": {"batch": {"us": [600] * 6}},
     "use above the usual, below a fifth": {"batch": {"us": [0, 0, 0, 0, 74, 74]}},  # 74 of 374
 }

@@ -527,7 +527,7 @@ def test_events_of_one_entity_have_one_key_in_the_topic() -> None:
     budget_of(registry).charge(20_000, 0)
     trio.run(log.look, 0)
     trio.run(log.look, 90_000)
-    assert {key(event) for event in published} == {b"/etl///"}
+    assert {key(event) for event in published} == {b"/etl////"}
     assert json.loads(value(published[0]))["kind"] == "throttling"
 
 

@@ -60,9 +60,8 @@ class OfEntity(Event, frozen=True, kw_only=True):
     @property
     def key(self) -> bytes:
         """Key of the event's record in a topic: the entity's names."""
-        names = (self.user, self.client_id, self.client_id_prefix, self.topic, self.ip)
-        of_group = f"/{self.group}" if self.group else ""  # other entities keep the keys of former releases
-        return ("/".join(name or "" for name in names) + of_group).encode()
+        names = (self.user, self.client_id, self.client_id_prefix, self.topic, self.ip, self.group)
+        return "/".join(name or "" for name in names).encode()
 
 
 class Throttling(OfEntity, frozen=True, kw_only=True, tag="throttling"):

@@ -277,8 +277,7 @@ class TopicStore:
             self.foreign += 1
             if str(self.foreign).strip("0") == "1":  # the 1st, the 10th, the 100th
                 log.warning(
-                    "records of the quota topic without a Weir's mark: another client wrote them, "
-                    "or an older Weir",
+                    "records of the quota topic without a Weir's mark: another client wrote them",
                     count=self.foreign,
                     offset=offset,
                 )
