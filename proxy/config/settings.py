@@ -23,10 +23,6 @@ SAMPLE_S: Final = msgspec.Meta(ge=1, le=86_400)
 WAIT_MS: Final = msgspec.Meta(ge=0, le=2**31 - 1)
 """Allowed values of settings that are throttle times (ms): the range of the field in Kafka's protocol."""
 INTERVAL_MS: Final = msgspec.Meta(ge=100, le=3_600_000)
-FILE_BYTES: Final = msgspec.Meta(ge=4096)
-"""Allowed values of settings that are sizes (bytes) of finished files. Files below the minimum would be too
-many for readers that list the directory.
-"""
 SHARE: Final = msgspec.Meta(ge=0, le=1)
 
 
@@ -189,14 +185,6 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         Literal["weir", "brokers"],
         _key("Where replication throttles are that Kafka's tools set: Weir's quota store, or the brokers."),
     ] = "weir"
-    replication_quota_window_num: Annotated[
-        int,
-        msgspec.Meta(ge=1, le=SAMPLES_MAX),
-        _key("Samples a replication rate is measured over (replication.quota.window.num)."),
-    ] = NUM_SAMPLES_DEFAULT
-    replication_quota_window_size_seconds: Annotated[
-        int, SAMPLE_S, _key("Seconds of each sample (replication.quota.window.size.seconds).")
-    ] = WINDOW_S_DEFAULT
     replication_zookeeper: Annotated[
         str,
         _key("Read replication throttles from this ZooKeeper, HOST:PORT[,HOST:PORT...][/CHROOT]."),
@@ -281,9 +269,6 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         ABOVE_0,
         _key("Bytes read and not passed on, of all connections; above, none reads more."),
     ] = 512 * 1024 * 1024
-    in_flight_max: Annotated[
-        int, ABOVE_0, _key("Unanswered requests per connection; more wait in its socket.")
-    ] = 1000
     throttle_ms_max: Annotated[
         int,
         WAIT_MS,
@@ -328,22 +313,11 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     usage_compression: Annotated[
         Literal["zstd", "none"], _key("Compression of files of usage records: .jsonl.zst, or .jsonl.")
     ] = "zstd"
-    usage_rotate_s: Annotated[
-        float, AT_LEAST_1, _key("Seconds after which a file of usage records is finished.")
-    ] = 60.0
-    usage_rotate_bytes: Annotated[
-        int, FILE_BYTES, _key("Bytes after which a file of usage records is finished.")
-    ] = 64 * 1024 * 1024
     usage_keep_bytes: Annotated[
         int,
         AT_LEAST_0,
         _key("Bytes of finished files kept in usage_dir; the oldest are deleted. 0: no limit."),
     ] = 10 * 1024 * 1024 * 1024
-    usage_queue_records: Annotated[
-        int,
-        AT_LEAST_1,
-        _key("Records that may wait for the disk or the cluster; more are dropped and counted."),
-    ] = 100_000
     usage_entities_max: Annotated[
         int,
         AT_LEAST_1,

@@ -30,8 +30,5 @@ def quota_registry(config: Config, table: QuotaTable) -> QuotaRegistry:
             num_samples=settings.quota_window_num,
             window_s=settings.quota_window_size_seconds,
         ),
-        replication=ReplicationQuotas(
-            num_samples=settings.replication_quota_window_num,
-            window_s=settings.replication_quota_window_size_seconds,
-        ),
+        replication=ReplicationQuotas(),
     )

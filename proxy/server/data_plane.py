@@ -291,7 +291,6 @@ class DataPlane:
 def _connection_limits(settings: Settings) -> ConnectionLimits:
     return ConnectionLimits(
         frame_bytes_max=settings.frame_bytes_max,
-        in_flight_max=settings.in_flight_max,
         first_hold_ms_max=settings.first_request_hold_ms_max,
         throttle_ms_max=settings.throttle_ms_max or INT32_MAX,
         stream_above_bytes=BUFFER_BYTES,
@@ -302,7 +301,6 @@ def _usage_registries(settings: Settings, quotas: QuotaRegistry) -> UsageRegistr
     return UsageRegistries(
         entities_max=settings.usage_entities_max,
         trace_share=settings.usage_trace_share,
-        traces_max=settings.usage_queue_records,
         group_of=lambda user, client_id: quotas.table.groups.of(user, client_id),  # the table may change
     )
 

@@ -30,7 +30,6 @@ RELOADED: Final = frozenset(
         "drain_timeout_s",
         "first_request_hold_ms_max",
         "frame_bytes_max",
-        "in_flight_max",
         "listener_max_connection_creation_rate",
         "log_level",
         "login_timeout_s",

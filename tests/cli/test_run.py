@@ -162,7 +162,7 @@ def test_options_win_over_the_file_and_the_file_over_defaults(tmp_path: Path) ->
     loaded = config.load(file, {"upstream": "option:2", "listen": None})
     assert loaded.settings.upstream == "option:2"
     assert (loaded.listen.port, loaded.settings.refresh_s) == (7000, 5.0)
-    assert loaded.settings.in_flight_max == 1000
+    assert loaded.settings.connections_max == 20_000
     assert loaded.quota_file == tmp_path / "q.toml", "relative to the file that says so"
     assert loaded.ports == PortRanges((PortRange(7001, 7100),))
 

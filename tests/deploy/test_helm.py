@@ -153,5 +153,5 @@ def test_changed_settings_replace_pods_and_changed_quotas_do_not() -> None:
         (pods,) = of_kind(rendered(*options), "StatefulSet").values()
         return pods["spec"]["template"]["metadata"]["annotations"]
 
-    assert annotations("--set-string", "config=in_flight_max = 9") != annotations()
+    assert annotations("--set-string", "config=connections_max = 9") != annotations()
     assert annotations("--set-string", "quotas=") == annotations()

@@ -18,11 +18,8 @@ from weir.proxy.admin.replication.status import (
     ReplicaStatus,
     read,
 )
-from weir.proxy.config import config
-from weir.proxy.control.configured import quota_registry
 from weir.proxy.control.stores.store import StoreHealth
 from weir.proxy.server.server import Server
-from weir.quotas import QuotaTable
 from weir.quotas.replication.replication_quotas import ReplicationQuotas
 from weir.quotas.replication.throttles import NO_THROTTLES, ConfigKey, ResourceType, Role
 
@@ -159,13 +156,11 @@ def test_replication_metrics_exist_only_with_replication_listeners(server: Serve
     assert not any("replication" in name for name in names)
 
 
-def test_a_replication_rate_is_measured_over_the_configured_samples() -> None:
+def test_a_replication_rate_is_measured_over_its_samples() -> None:
     """Kafka's SimpleRate forgets a sample N windows after its last event; the window is at least one."""
-    windows = {"replication_quota_window_num": 2, "replication_quota_window_size_seconds": 3}
-    loaded = config.load(None, {"upstream": "kafka:9092", **windows})
-    found = Server(loaded, quota_registry(loaded, QuotaTable()), clock_ms=int)
-    found.replication.quotas.use(throttles())
-    budget = found.replication.quotas.budget(Role.LEADER, 1)
+    quotas = ReplicationQuotas(num_samples=2, window_s=3)
+    quotas.use(throttles())
+    budget = quotas.budget(Role.LEADER, 1)
     budget.charge(100_000_000, now_ms=0)
     assert budget.allowed_bytes(now_ms=5999) < 0
     assert budget.allowed_bytes(now_ms=6000) == 3 * budget.limit

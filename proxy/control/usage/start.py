@@ -33,6 +33,12 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("weir.usage")
 
+ROTATE_S: Final = 60.0
+"""Time (s) after which a file is finished: readers see records this late."""
+ROTATE_BYTES: Final = 64 * 1024 * 1024
+"""Size (bytes) at which a file is finished."""
+QUEUE_RECORDS: Final = 100_000
+"""Number of records that may wait for the disk or the cluster; more are dropped and counted."""
 HOST_MAX: Final = 40
 TOPIC_NAME_MAX: Final = 249
 
@@ -65,7 +71,7 @@ def recording(config: Config) -> Recording | None:
     settings = config.settings
     tally, instance = Tally(), new_instance(socket.gethostname(), time.time(), secrets.token_hex(3))
     outlet = _files(settings, instance, tally) if settings.usage_dir else _topic(config, tally)
-    writer = Writer(outlet, tally, settings.usage_queue_records, time.monotonic)
+    writer = Writer(outlet, tally, QUEUE_RECORDS, time.monotonic)
     return Recording(writer, instance, settings.usage_interval_ms)
 
 
@@ -88,8 +94,8 @@ def _files(settings: Settings, instance: str, tally: Tally) -> Outlet:
         why = error.strerror if isinstance(error, OSError) else error
         raise ConfigError(f"{path}: cannot write files in usage_dir: {why}") from None
     rules = FileRules(
-        settings.usage_rotate_s,
-        settings.usage_rotate_bytes,
+        ROTATE_S,
+        ROTATE_BYTES,
         settings.usage_keep_bytes,
         Compression(settings.usage_compression),
     )
@@ -101,7 +107,7 @@ def _topic(config: Config, tally: Tally) -> Outlet:
     settings, name = config.settings, config.settings.usage_topic
     topics = {Kind.USAGE: name, Kind.TRACE: f"{name}-{Kind.TRACE.value}"}
     made = 2 if settings.usage_trace_share > 0 else 1
-    return topic_outlet(config, "usage_topic", topics, tally, settings.usage_queue_records, made)
+    return topic_outlet(config, "usage_topic", topics, tally, QUEUE_RECORDS, made)
 
 
 def topic_outlet(
