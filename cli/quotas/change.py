@@ -81,7 +81,7 @@ class Changed(msgspec.Struct, omit_defaults=True):
     epilog=f"""\b
 Examples:
   weir quotas set --quotas quotas.toml --user alice producer_byte_rate=1048576 consumer_byte_rate=2MiB
-  weir quotas set --config weir.toml --default-user --default-client-id producer_byte_rate=500K
+  weir quotas set --config weir.toml --user '<default>' --client-id '<default>' producer_byte_rate=500K
   weir quotas set --config weir.toml --client-id-prefix etl- --shadow consumer_byte_rate=10M --dry-run
   weir quotas set --quotas quotas.toml --user alice --pacing smooth --scope cluster producer_byte_rate=10M
   weir quotas set --admin weir-1:9644 --token-file token --topic logs producer_byte_rate=20M

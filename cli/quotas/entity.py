@@ -12,6 +12,7 @@ import click
 from weir.quotas import DEFAULT, Entity, Prefix, QuotaKey
 from weir.quotas.table.entities import Name
 from weir.quotas.table.names import canonical_ip
+from weir.quotas.table.quota_entry import DEFAULT_MARKER
 from weir.quotas.table.quota_kind import IN_BYTES, KINDS, UNLIMITED
 from weir.quotas.units import parse
 
@@ -34,25 +35,21 @@ def entity_options(command: F) -> F:
     def with_entity(
         *,
         user: str | None,
-        default_user: bool,
         client_id: str | None,
-        default_client_id: bool,
         client_id_prefix: str | None,
         ip: str | None,
-        default_ip: bool,
         topic: str | None,
         group: str | None,
         **others: object,
     ) -> object:
         prefix = Prefix(client_id_prefix) if client_id_prefix is not None else None
-        named = _one("client-id", client_id, default_client_id)
-        if named is not None and prefix is not None:
-            raise click.UsageError("one of --client-id, --default-client-id and --client-id-prefix at a time")
+        if client_id is not None and prefix is not None:
+            raise click.UsageError("one of --client-id and --client-id-prefix at a time")
         try:
             entity = Entity(
-                _one("user", user, default_user),
-                prefix if prefix is not None else named,
-                _one("ip", address(ip), default_ip),
+                _name(user),
+                prefix if prefix is not None else _name(client_id),
+                DEFAULT if ip == DEFAULT_MARKER else address(ip),
                 topic,
                 group,
             )
@@ -66,24 +63,23 @@ def entity_options(command: F) -> F:
 
 
 _ENTITY_OPTIONS: Final = (
-    click.option("--user", metavar="NAME", help="A principal's name, without User:."),
-    click.option("--default-user", is_flag=True, help="Every user without a quota of its own."),
-    click.option("--client-id", metavar="NAME", help="A client-id; with --user, of that user only."),
-    click.option("--default-client-id", is_flag=True, help="Every client-id without a quota of its own."),
+    click.option(
+        "--user", metavar="NAME", help="A principal's name, without User:; <default> is every other user."
+    ),
+    click.option(
+        "--client-id", metavar="NAME", help="A client-id, or <default>; with --user, of that user only."
+    ),
     click.option(
         "--client-id-prefix", metavar="START", help="Client-ids with this prefix, which share one quota."
     ),
-    click.option("--ip", metavar="ADDRESS", help="An address (connection_creation_rate)."),
-    click.option("--default-ip", is_flag=True, help="Every address without a quota of its own."),
+    click.option("--ip", metavar="ADDRESS", help="An address, or <default> (connection_creation_rate)."),
     click.option("--topic", metavar="NAME", help="A topic (byte rates of all its clients together)."),
     click.option("--group", metavar="NAME", help="A group (its members together); <all> is every client."),
 )
 
 
-def _one(what: str, name: str | None, default: bool) -> Name | None:
-    if name is not None and default:
-        raise click.UsageError(f"either --{what} or --default-{what}")
-    return DEFAULT if default else name
+def _name(name: str | None) -> Name | None:
+    return DEFAULT if name == DEFAULT_MARKER else name
 
 
 def check_user(name: Name | None) -> None:

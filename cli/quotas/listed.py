@@ -44,7 +44,7 @@ def list_(source: QuotaSource, as_json: bool) -> None:
     epilog="""\b
 Examples:
   weir quotas describe --quotas quotas.toml --user alice
-  weir quotas describe --quotas quotas.toml --user alice --default-client-id
+  weir quotas describe --quotas quotas.toml --user alice --client-id '<default>'
 """
 )
 @store_options

@@ -100,7 +100,7 @@ def test_quotas_list_escapes_control_characters_in_names(file: Path) -> None:
 
 
 def test_quotas_describe_prints_the_quotas_of_one_entity(file: Path) -> None:
-    _, *rows = done("describe", "--quotas", str(file), "--default-client-id").splitlines()
+    _, *rows = done("describe", "--quotas", str(file), "--client-id", "<default>").splitlines()
     assert [row.split()[2:4] for row in rows] == [
         ["producer_byte_rate", "2097152"],
         ["controller_mutation_rate", "0.5"],
@@ -151,7 +151,7 @@ def test_quotas_set_and_delete_a_shadow_entry_beside_an_enforced_one(file: Path)
 
 
 def test_quotas_dry_run_shows_the_diff_and_writes_nothing(file: Path) -> None:
-    options = ("set", "--quotas", str(file), "--default-client-id", "producer_byte_rate=1K", "--dry-run")
+    options = ("set", "--quotas", str(file), "--client-id", "<default>", "producer_byte_rate=1K", "--dry-run")
     result = run(*options)
     assert result.exit_code == DONE, result.output
     lines = result.stdout.splitlines()
@@ -188,7 +188,6 @@ def test_quotas_dry_run_shows_the_diff_and_writes_nothing(file: Path) -> None:
         ("--ip 10.0.0.1 request_percentage=1", "request_percentage cannot be set for an ip"),
         ("--user a connection_creation_rate=1", "connection_creation_rate cannot be set for users"),
         ("--ip 10.0.0.1 producer_byte_rate=1", "producer_byte_rate cannot be set for an ip"),
-        ("--user <default> producer_byte_rate=1", "cannot be told from the default"),
         ("producer_byte_rate=1", "an entity needs a user, a client-id, or both"),
         ("--user a", "Missing argument 'KEY=VALUE...'"),
     ],
@@ -206,7 +205,7 @@ def test_quotas_set_refuses_invalid_values_and_writes_nothing(
 
 
 def test_quotas_delete_removes_all_quotas_of_an_entity(file: Path) -> None:
-    report = json.loads(done("delete", "--quotas", str(file), "--default-client-id", "--json"))
+    report = json.loads(done("delete", "--quotas", str(file), "--client-id", "<default>", "--json"))
     assert [(change["key"], change["after"]) for change in report["changes"]] == [
         ("producer_byte_rate", None),
         ("controller_mutation_rate", None),
@@ -219,8 +218,8 @@ def test_quotas_delete_removes_all_quotas_of_an_entity(file: Path) -> None:
     ("arguments", "words"),
     [
         ("--user bob", "user bob has no quota in "),
-        ("--default-client-id consumer_byte_rate", "client-id <default> has no consumer_byte_rate in "),
-        ("--default-client-id --shadow", "client-id <default> has no shadow quota in "),
+        ("--client-id <default> consumer_byte_rate", "client-id <default> has no consumer_byte_rate in "),
+        ("--client-id <default> --shadow", "client-id <default> has no shadow quota in "),
     ],
 )
 def test_quotas_delete_fails_for_a_missing_quota(file: Path, arguments: str, words: str) -> None:
