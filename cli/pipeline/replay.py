@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
+from weir.cli.exits import CommandError
 from weir.cli.pipeline.days import Days
 from weir.cli.pipeline.run import cluster_option, job_options, run_job
 from weir.cli.quantity import Quantity
+from weir.cli.settings.options import config_file_option
+from weir.proxy.config.config import ConfigError, read
 
 if TYPE_CHECKING:
     from datetime import date
@@ -22,7 +25,7 @@ EXAMPLES: Final = """\b
 Examples:
   weir pipeline replay --lake /srv/lake quotas.toml
   weir pipeline replay --lake /srv/lake quotas.toml proposed.toml --days 2026-11-20..2026-11-21
-  weir pipeline replay --lake /srv/lake proposed.toml --from trace --compare-sources
+  weir pipeline replay --lake /srv/lake proposed.toml --from trace --compare-sources --config weir.toml
 """
 
 
@@ -39,51 +42,7 @@ Examples:
     help="Replay usage records, or the requests of traced clients.",
 )
 @click.option("--days", metavar="FROM..TO", type=Days(), help="First and last day, in UTC. [default: all]")
-@click.option(
-    "--quota-window-num", type=click.IntRange(1), default=11, show_default=True, help="As in weir run."
-)
-@click.option(
-    "--quota-window-size-seconds",
-    type=Quantity("s", 1, whole=True),
-    default=1,
-    show_default=True,
-    help="As in weir run.",
-)
-@click.option(
-    "--controller-quota-window-num",
-    type=click.IntRange(1),
-    default=11,
-    show_default=True,
-    help="As in weir run.",
-)
-@click.option(
-    "--controller-quota-window-size-seconds",
-    type=Quantity("s", 1, whole=True),
-    default=1,
-    show_default=True,
-    help="As in weir run.",
-)
-@click.option(
-    "--throttle-ms-max",
-    type=Quantity("ms", 0, whole=True),
-    default=0,
-    show_default=True,
-    help="As in weir run.",
-)
-@click.option(
-    "--quota-pacing",
-    type=click.Choice(["kafka", "smooth"]),
-    default="kafka",
-    show_default=True,
-    help="As in weir run.",
-)
-@click.option(
-    "--empty-client-id",
-    type=click.Choice(["unlimited", "default"]),
-    default="unlimited",
-    show_default=True,
-    help="As in weir run.",
-)
+@config_file_option("Weir's configuration: windows, pacing, throttle_ms_max, and empty_client_id.")
 @click.option(
     "--patience-s",
     type=Quantity("s", 1, whole=True),
@@ -110,13 +69,7 @@ def replay(
     cluster: str,
     source: Literal["usage", "trace"],
     days: tuple[date, date] | None,
-    quota_window_num: int,
-    quota_window_size_seconds: int,
-    controller_quota_window_num: int,
-    controller_quota_window_size_seconds: int,
-    throttle_ms_max: int,
-    quota_pacing: str,
-    empty_client_id: str,
+    config_file: Path | None,
     patience_s: int,
     charges_per_record: int,
     compare_sources: bool,
@@ -128,6 +81,11 @@ def replay(
     with the other files and with the recorded throttles. No quotas are changed.
     """
 
+    try:
+        configured = read(config_file, {}).settings
+    except ConfigError as error:
+        raise CommandError(str(error)) from None
+
     def job(spark: SparkSession) -> Outcome:
         from weir.pipeline.lake import Lake
         from weir.pipeline.replay.job import ReplayOptions, replay
@@ -137,22 +95,22 @@ def replay(
         from weir.quotas.table.options import Pacing
 
         settings = BudgetSettings(
-            quota_window_num,
-            quota_window_size_seconds,
-            controller_quota_window_num,
-            controller_quota_window_size_seconds,
+            configured.quota_window_num,
+            configured.quota_window_size_seconds,
+            configured.controller_quota_window_num,
+            configured.controller_quota_window_size_seconds,
             patience_ms=1000 * patience_s,
-            throttle_ms_max=throttle_ms_max or INT32_MAX,
+            throttle_ms_max=configured.throttle_ms_max or INT32_MAX,
             charges_per_record=charges_per_record,
         )
-        unnamed = EMPTY if empty_client_id == "default" else ""
+        unnamed = EMPTY if configured.empty_client_id == "default" else ""
         options = ReplayOptions(
             source=source,
             cluster=cluster,
             days=days,
             settings=settings,
             unnamed=unnamed,
-            pacing=Pacing(quota_pacing),
+            pacing=Pacing(configured.quota_pacing),
             compare_sources=compare_sources,
             top=top,
         )

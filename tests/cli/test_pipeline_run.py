@@ -14,9 +14,13 @@ from py4j.protocol import Py4JError
 
 from tests.matrix import first_core
 from weir.cli.main import weir
+from weir.cli.pipeline import replay as replay_command
 from weir.cli.pipeline.days import Days
 from weir.cli.pipeline.rollup import rollup
 from weir.cli.pipeline.run import NEEDED, _first_line
+from weir.pipeline.replay import job as replay_job
+from weir.pipeline.replay.job import ReplayOptions
+from weir.quotas.table.options import Pacing
 
 JOBS = (
     ("ingest", "--files", "d"),
@@ -34,6 +38,22 @@ def test_a_lake_path_that_spark_takes_for_a_pattern_is_refused(arguments: tuple[
     done = CliRunner().invoke(weir, ["pipeline", *arguments, "--lake", root])
     assert done.exit_code == 2
     assert f"{root}: Spark takes such a name for a pattern" in done.stderr
+
+
+def test_replay_takes_windows_and_pacing_from_weirs_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, lake, given = tmp_path / "weir.toml", ["--lake", str(tmp_path)], list[ReplayOptions]()
+    arguments = ["pipeline", "replay", "q.toml", *lake, "--config", str(file)]
+    monkeypatch.setattr(replay_command, "run_job", lambda _name, job, **_options: job(None))
+    monkeypatch.setattr(replay_job, "replay", lambda _spark, _lake, _files, options: given.append(options))
+    file.write_text('quota_window_num = 5\nthrottle_ms_max = "3s"\nquota_pacing = "smooth"\n')
+    done = CliRunner().invoke(weir, arguments)
+    assert done.exit_code == 0, done.output
+    ((settings, pacing),) = [(options.settings, options.pacing) for options in given]
+    assert (settings.num_samples, settings.throttle_ms_max, pacing) == (5, 3000, Pacing.SMOOTH)
+    file.write_text("quota_window_num = 1")
+    assert "quota_window_num is 1, must be" in CliRunner().invoke(weir, arguments).stderr
 
 
 def test_a_lake_without_a_name_is_not_the_root_of_the_file_system() -> None:

@@ -61,15 +61,6 @@ def test_changing_one_quota_keeps_the_units_of_the_others(tmp_path: Path) -> Non
         ("ingest", "--batch-bytes", "256MiB", "batch_bytes", 256 << 20),
         ("rollup", "--window-seconds", "1m", "window_s", 60),
         ("replay", "--patience-s", "2m", "patience_s", 120),
-        ("replay", "--throttle-ms-max", "5s", "throttle_ms_max", 5000),
-        ("replay", "--quota-window-size-seconds", "2s", "quota_window_size_seconds", 2),
-        (
-            "replay",
-            "--controller-quota-window-size-seconds",
-            "1m",
-            "controller_quota_window_size_seconds",
-            60,
-        ),
         ("demo", "--for", "1m", "seconds", 60),
     ],
 )
