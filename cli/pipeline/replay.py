@@ -12,7 +12,7 @@ from weir.cli.pipeline.days import Days
 from weir.cli.pipeline.run import cluster_option, job_options, run_job
 from weir.cli.quantity import Quantity
 from weir.cli.settings.options import config_file_option
-from weir.proxy.config.config import ConfigError, read
+from weir.proxy.config.config import ConfigError, ConfigMistakesError, read
 
 if TYPE_CHECKING:
     from datetime import date
@@ -82,7 +82,9 @@ def replay(
     """
 
     try:
-        configured = read(config_file, {}).settings
+        configured, _in_file, mistakes = read(config_file, {})  # not `load`: Weir's own files are elsewhere
+        if mistakes:
+            raise ConfigMistakesError(mistakes)
     except ConfigError as error:
         raise CommandError(str(error)) from None
 
