@@ -49,8 +49,11 @@ def _blocks(
         entity: Entity, rates: dict[QuotaKey, float], comments: dict[QuotaKey, list[str]]
     ) -> Iterator[str]:
         """Return the lines of an entry with these values, and with those that the entity keeps."""
+        options = kept.options.get(entity, PLAIN)
+        if rates:  # a temporary entry would take its proposal with it
+            options = options._replace(until=None)
         rates = {**rates, **rest.pop(entity, {})}
-        return entry_lines(Entry(entity, False, rates, kept.options.get(entity, PLAIN)), comments)
+        return entry_lines(Entry(entity, False, rates, options), comments)
 
     def floor(entity: Entity, whose: str) -> Iterator[str]:
         return entry(entity, floors, {next(iter(floors)): [f"the floor: for each {whose}"]})

@@ -214,7 +214,7 @@ def check(
     right = expected(spark, run, made, tmp_path / "never", job)
     often = Killable(spark, run, made, tmp_path / "often", job)
     for kill in kills:
-        assert often.see(kill).status == -signal.SIGKILL
+        assert (ended := often.see(kill)).status == -signal.SIGKILL, ended
     often.run_to_end()
     right.check(often)
 

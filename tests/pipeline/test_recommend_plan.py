@@ -308,7 +308,7 @@ def test_proposed_groups_are_comments_that_make_groups_when_uncommented() -> Non
 
 def test_kept_entries_keep_their_pacing_and_scope() -> None:
     plan, bob = RecommendationPlan(now=NOW, quotas=(PRODUCE,)), Entity("bob", "app")
-    said = Options(Pacing.SMOOTH, Scope.CLUSTER)
+    said = Options(Pacing.SMOOTH, Scope.CLUSTER, datetime(2099, 1, 1, tzinfo=UTC))
     current = QuotaTable(
         {(bob, PRODUCE): 5.0}, {(bob, FETCH): 5.0}, {(bob, PRODUCE): said}, {(bob, FETCH): said}
     )
@@ -317,12 +317,13 @@ def test_kept_entries_keep_their_pacing_and_scope() -> None:
     assert table.options_of(bob) == table.options_of(bob, shadow=True) == said
 
 
-def test_the_entry_for_a_users_other_client_ids_keeps_its_options() -> None:
-    """The entry was written without them."""
-    others, said = Entity("bob", DEFAULT), Options(Pacing.SMOOTH, Scope.CLUSTER)
+def test_the_entry_for_a_users_other_client_ids_keeps_its_options_without_its_end() -> None:
+    """The entry was written without them, and later with the end, after which it would limit nobody."""
+    others = Entity("bob", DEFAULT)
+    said = Options(Pacing.SMOOTH, Scope.CLUSTER, datetime(2099, 1, 1, tzinfo=UTC))
     current = QuotaTable({(others, FETCH): 5.0}, options={(others, FETCH): said})
     plan = RecommendationPlan(now=NOW, quotas=(PRODUCE,))
     rest = kept(current, plan, PAIRS, [])
     table = parse("".join(lines([], [proposal("bob", None, 3e6, "p99", [])], plan, PAIRS, rest)))
     assert table.values[others, FETCH] == 5
-    assert table.options_of(others) == said
+    assert table.options_of(others) == said._replace(until=None)
