@@ -73,13 +73,15 @@ class End:
     except for `rest_bytes` and `first_bytes`.
     """
 
-    __slots__ = ("eof", "first_bytes", "kept", "left", "rest_bytes", "unsent")
+    __slots__ = ("eof", "first_bytes", "kept", "left", "received_bytes", "rest_bytes", "unsent")
 
     def __init__(self) -> None:
         self.kept: bytes | memoryview = b""
         """Bytes that were read from the socket and that the connection has not consumed."""
         self.unsent: memoryview = NOTHING
         """Bytes that the socket has not accepted for sending yet."""
+        self.received_bytes = 0
+        """Number of bytes received from the peer."""
         self.eof = False
         """True if the peer has closed its half and all its bytes were read."""
         self.left = False

@@ -49,7 +49,7 @@ def _nothing_left(connection: Connection, now_ms: int) -> bool:
     """
     client, in_flight = connection.client_end, len(connection.in_flight)
     unsent_bytes = len(client.unsent) + len(connection.broker_end.unsent)
-    left = (in_flight, connection.broker_end.rest_bytes, len(client.kept), unsent_bytes)
+    left = (in_flight, connection.broker_end.received_bytes, len(client.kept), unsent_bytes)
     if left != connection.left:
         connection.left, connection.linger_until_ms = left, now_ms + LINGER_MS
     if not (in_flight or connection.broker_end.rest_bytes or unsent_bytes):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from weir.proxy.close_reasons import CloseReason  # a return type: mypyc wants it at run time
-from weir.proxy.connection.state import DRAINING, OPEN, THROTTLED
+from weir.proxy.connection.state import CLOSED, DRAINING, OPEN, THROTTLED
 
 if TYPE_CHECKING:
     from weir.proxy.connection.connection import Connection
@@ -55,47 +55,47 @@ class Lifetime:
         self._is_greeted = False
         """True once a look has found that the client need not log in any more."""
 
-    def due(
-        self, connection: Connection, received_bytes: tuple[int, int], limits: LifetimeLimits, now_ms: int
-    ) -> CloseReason | None:
-        """Return the limit that the connection has reached; None if it has reached none, or ends already.
-        `received_bytes` is `Relay.received_bytes`.
+    def due(self, connection: Connection, limits: LifetimeLimits, now_ms: int) -> CloseReason | None:
+        """Return the limit that the connection has reached; None if it has reached none, or is closed. A
+        draining connection may still be idle: a client may never send the rest of its last request.
         """
-        if connection.state >= DRAINING:
+        if connection.state == CLOSED:
             return None
         if limits.login_ms and not self._is_greeted and now_ms - self.opened_ms >= limits.login_ms:
-            if not _is_greeted(connection, received_bytes[0]):
+            if not _is_greeted(connection):
                 return CloseReason.LOGIN_TIMEOUT
             self._is_greeted = True
-        if limits.idle_ms and self._idle_ms(connection, received_bytes, now_ms) >= limits.idle_ms:
+        if limits.idle_ms and self._idle_ms(connection, now_ms) >= limits.idle_ms:
             return CloseReason.CONNECTION_IDLE
+        if connection.state == DRAINING:
+            return None
         if limits.age_ms and now_ms - self.opened_ms >= limits.age_ms * self._jitter:
             return CloseReason.CONNECTION_AGE
         return None
 
-    def _idle_ms(self, connection: Connection, received_bytes: tuple[int, int], now_ms: int) -> int:
-        unsent = len(connection.client_end.unsent), len(connection.broker_end.unsent)
-        progress = (*received_bytes, *unsent)
+    def _idle_ms(self, connection: Connection, now_ms: int) -> int:
+        client, broker = connection.client_end, connection.broker_end
+        progress = client.received_bytes, broker.received_bytes, len(client.unsent), len(broker.unsent)
         if progress != self._progress or _is_waiting(connection, now_ms):
             self._progress, self._active_ms = progress, now_ms
         return now_ms - self._active_ms
 
 
 def _is_waiting(connection: Connection, now_ms: int) -> bool:
-    """Return True if the client waits for Weir or for the broker."""
+    """Return True if the client waits for Weir, or for a broker that can still answer."""
     until_ms = max(connection.throttled_until_ms, connection.rest_held_until_ms, connection.held_until_ms)
     return bool(
-        connection.in_flight
+        (connection.in_flight and not connection.broker_end.left)
         or connection.broker_end.unsent
         or until_ms > now_ms
-        or connection.state not in (OPEN, THROTTLED)
+        or connection.state not in (OPEN, THROTTLED, DRAINING)
     )
 
 
-def _is_greeted(connection: Connection, received_bytes: int) -> bool:
+def _is_greeted(connection: Connection) -> bool:
     """Return True if the client has logged in or, where no login is needed, has sent a request."""
     client = connection.client
     if client.authenticated or client.exchange is not None or client.before_login:
         return client.authenticated
-    taken = received_bytes > len(connection.client_end.kept)
+    taken = connection.client_end.received_bytes > len(connection.client_end.kept)
     return taken or bool(connection.in_flight) or connection.state != OPEN

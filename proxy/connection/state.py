@@ -72,6 +72,7 @@ THROTTLED: Final = State.THROTTLED.value
 SERIAL: Final = State.SERIAL.value
 QUERYING: Final = State.QUERYING.value
 DRAINING: Final = State.DRAINING.value
+CLOSED: Final = State.CLOSED.value
 THROTTLE: Final = Trigger.THROTTLE.value
 RELEASE: Final = Trigger.RELEASE.value
 SERIAL_REQUEST: Final = Trigger.SERIAL_REQUEST.value

@@ -51,7 +51,6 @@ class RelaySide(End):
         "interest",
         "own",
         "read_bytes",
-        "received_bytes",
         "recv_into",
         "reset",
         "send",
@@ -75,8 +74,6 @@ class RelaySide(End):
         """Buffer that holds the bytes in `kept`, if the reactor's shared buffer is too small for them; else
         None.
         """
-        self.received_bytes = 0
-        """Number of bytes read from this socket."""
         self.interest = READ
         self.unsent_bytes = 0
         """Size (bytes) of the buffer that holds the bytes in `unsent`."""

@@ -56,9 +56,7 @@ class Lifetimes:
         for begin in range(0, len(relays), STEP):
             time_ms = now_ms()
             for relay in relays[begin : begin + STEP]:
-                reason = relay.connection.lifetime.due(
-                    relay.connection, relay.received_bytes, limits, time_ms
-                )
+                reason = relay.connection.lifetime.due(relay.connection, limits, time_ms)
                 if reason is CloseReason.CONNECTION_AGE and may_retire:
                     may_retire -= 1
                     relay.drain(reason)

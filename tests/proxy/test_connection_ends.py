@@ -194,11 +194,12 @@ DELETE: Final = request(DeleteTopicsRequest(topic_names=["t"]), 1)
 DELETED: Final = response(DeleteTopicsResponse(), 1)
 
 
-def querying() -> Connection:
-    """A connection that asks the broker one thing before it answers DeleteTopics itself."""
+def querying(questions: int = 1) -> Connection:
+    """A connection that asks the broker these questions before it answers DeleteTopics itself."""
 
     def query() -> BrokerQuery:
-        yield from ask(TOPICS, 4, MetadataResponse)
+        for _ in range(questions):
+            yield from ask(TOPICS, 4, MetadataResponse)
         return DeleteTopicsResponse()
 
     connection = new_connection()
@@ -235,6 +236,19 @@ def test_a_client_that_ends_is_closed_after_30_seconds_if_its_response_is_not_pr
         connection.end(LINGER_MS)
         play.wake(ready)
         play.silent()
+
+
+def test_each_byte_of_a_brokers_answer_to_a_query_is_progress_for_a_client_that_has_ended() -> None:
+    asked, answer = request(TOPICS, 4), response(MetadataResponse(), 4)
+    with Playbook(connection=querying(2)) as play:
+        play.client_ends(DELETE)
+        play.to_broker(asked)
+        play.at(20_000).broker(answer)
+        play.to_broker(asked)
+        play.at(40_000).broker(answer[:1])
+        play.at(60_000).broker(answer[1:])
+        play.to_client(DELETED)
+        play.closed(CLOSED)
 
 
 def test_a_response_that_is_prepared_waits_for_the_one_before_it() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from itertools import pairwise
 
 import trio
@@ -11,7 +12,7 @@ from tests.proxy.rigs import Rig
 from tests.proxy.stage import PING, PONG, Stage, until
 from tests.proxy.wire import new_connection, quota_table
 from tests.scripted import staged
-from tests.wire.frames import request, response
+from tests.wire.frames import padded, request, response
 from weir.protocol.messages import (
     ApiVersionsRequest,
     ProduceRequest,
@@ -34,7 +35,7 @@ def due(rig: Rig, now_ms: int, *, age_ms: int = 0, idle_ms: int = 0, login_ms: i
     """Which limit the rig's connection has reached at this time."""
     rig.until(now_ms)
     limits = LifetimeLimits(age_ms, idle_ms, login_ms)
-    return rig.connection.lifetime.due(rig.connection, rig.relay.received_bytes, limits, now_ms)
+    return rig.connection.lifetime.due(rig.connection, limits, now_ms)
 
 
 def ages(count: int) -> list[int]:
@@ -45,7 +46,7 @@ def ages(count: int) -> list[int]:
         lifetime, low, high = Lifetime(0, number), 0, 2 * HOUR_MS
         while high - low > 1:
             middle = (low + high) // 2
-            is_due = lifetime.due(connection, (0, 0), limits, middle) is CloseReason.CONNECTION_AGE
+            is_due = lifetime.due(connection, limits, middle) is CloseReason.CONNECTION_AGE
             low, high = (low, middle) if is_due else (middle, high)
         found.append(high)
     return found
@@ -76,6 +77,34 @@ def test_a_client_that_waits_for_the_broker_is_not_idle() -> None:
     rig.pass_on(PING, rig.client, rig.broker)
     for now_ms in range(0, 100_000, 10_000):
         assert due(rig, now_ms, idle_ms=10_000) is None
+    rig.close()
+
+
+def test_a_drained_connection_is_idle_if_its_last_request_never_arrives() -> None:
+    rig = Rig()
+    rig.send(rig.client, PING[:6])
+    rig.turn()
+    rig.relay.drain(CloseReason.CONNECTION_AGE)
+    assert rig.connection.state == State.DRAINING
+    assert due(rig, 0, idle_ms=10_000) is None
+    assert due(rig, 9_999, idle_ms=10_000) is None
+    assert due(rig, 10_000, idle_ms=10_000) is CloseReason.CONNECTION_IDLE
+    rig.close()
+
+
+def test_a_client_that_reads_nothing_of_a_broker_that_has_closed_is_idle() -> None:
+    rig = Rig()
+    rig.pass_on(PING + PING, rig.client, rig.broker)
+    answer = padded(PONG, 4 << 20)
+    while not rig.connection.client_end.unsent:
+        answer = rig.send(rig.broker, answer)
+        rig.turn()
+    rig.broker.shutdown(socket.SHUT_WR)
+    rig.turn(4)
+    assert rig.connection.in_flight
+    assert rig.reason is None
+    assert due(rig, 10_000, idle_ms=20_000) is None
+    assert due(rig, 30_000, idle_ms=20_000) is CloseReason.CONNECTION_IDLE
     rig.close()
 
 

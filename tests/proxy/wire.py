@@ -83,6 +83,7 @@ class _Side:
     def read(self, most: int) -> bytes:
         """Take at most this many bytes that were sent; the end is seen behind the last one."""
         read, self.unread = self.unread[:most], self.unread[most:]
+        self.end.received_bytes += len(read)
         self.end.eof = self.end.left and not self.unread
         return read
 
