@@ -28,12 +28,13 @@ from weir.proxy.connection.charges import charge_request_time
 from weir.proxy.connection.client import Client  # fields' types: mypyc wants them at run time
 from weir.proxy.connection.effects import UNLIMITED, Clock, Effects, End
 from weir.proxy.connection.ending import find_end
-from weir.proxy.connection.in_flight import CHARGED, DEFERRED, LOCAL, RequestInFlight
+from weir.proxy.connection.in_flight import CHARGED, DEFERRED, LOCAL, PAUSED, RequestInFlight
 from weir.proxy.connection.inbound import Inbound
 from weir.proxy.connection.lifetime import Lifetime
 from weir.proxy.connection.outbound import Outbound
 from weir.proxy.connection.state import (
     ANSWERED,
+    CLOSED,
     DRAINING,
     NEXT,
     OPEN,
@@ -119,17 +120,14 @@ class Connection:
         "_states",
         "addresses",
         "broker_end",
-        "broker_turn",
         "client",
         "client_end",
-        "client_turn",
         "clock",
         "counters",
         "decoded",
         "drain_reason",
         "effects",
         "held_until_ms",
-        "hurries",
         "in_flight",
         "left",
         "lifetime",
@@ -137,11 +135,9 @@ class Connection:
         "linger_until_ms",
         "node_id",
         "now_ms",
-        "paused",
         "plans",
         "quota_admin",
         "quotas",
-        "report_ms",
         "rest_held_until_ms",
         "settled_us",
         "spare",
@@ -191,12 +187,8 @@ class Connection:
         """Age of the connection, and time since its latest progress."""
         # The state
         self.state = OPEN
-        self.drain_reason = CloseReason.DRAINED
-        """Reason with which the connection closes after it was drained."""
-        self.hurries = False
-        """True if no throttle delays this connection any more, because the process ends. Charges are made all
-        the same.
-        """
+        self.drain_reason: CloseReason | None = None
+        """Reason with which the connection closes after it was drained; None before a drain."""
         self.throttled_until_ms = 0
         """Time (ms) until which no request is taken from the client (KIP-219)."""
         self.throttled_by: QuotaKey | None = None
@@ -220,14 +212,6 @@ class Connection:
         """Requests that wait for their responses, oldest first."""
         self.spare: list[RequestInFlight] = []
         """Records of answered requests, kept for reuse."""
-        self.client_turn = self.broker_turn = -1
-        """Latest turn of the reactor (`Clock.turn`) that has left complete frames of the client, or of the
-        broker, to the next turn. A turn processes a limited number of frames of each side.
-        """
-        self.paused: RequestInFlight | None = None
-        """Request whose query has paused, and continues in the next pass of the reactor's loop; None if no
-        query has paused.
-        """
         self.rest_held_until_ms = 0
         """Time (ms) until which the remaining bytes of the request that is being forwarded are held, because
         these bytes may contain the first records for a topic over its rate; 0 if the bytes are not held.
@@ -255,8 +239,6 @@ class Connection:
         """Time (µs) up to which the broker's work on this connection was charged already. A correction by
         response time charges only later work.
         """
-        self.report_ms = 0
-        """Throttle time (ms) to write into the response that is being rewritten."""
         # Shared with other connections
         self.plans = plans
         """Plans for the versions that the broker speaks, once ApiVersions has told these; until then, plans
@@ -351,10 +333,9 @@ class Connection:
         If the process ends (`CloseReason.DRAINED`), there is no time to wait for throttles. A client gains
         little by that: no more than was read goes on early, once, and all of it is charged.
         """
-        if self.state != DRAINING:
+        if self.drain_reason is None or reason is CloseReason.DRAINED:
             self.drain_reason = reason
         if reason is CloseReason.DRAINED:
-            self.hurries = True
             self.throttled_until_ms = self.held_until_ms = self.rest_held_until_ms = 0
         self.transition(Trigger.DRAIN)
         self.effects.change()
@@ -414,12 +395,12 @@ class Connection:
     @property
     def client_turn_over(self) -> bool:
         """True if the client's other complete frames, or a paused query, wait for the next turn."""
-        return self.client_turn == self.clock.turn
+        return self.client_end.turn == self.clock.turn
 
     @property
     def broker_turn_over(self) -> bool:
         """True if the broker's other complete frames wait for the next turn."""
-        return self.broker_turn == self.clock.turn
+        return self.broker_end.turn == self.clock.turn
 
     @property
     def waits_for_turn(self) -> bool:
@@ -561,7 +542,7 @@ class Connection:
         """
         self.now_ms = now_ms
         self.transition(Trigger.CLOSE)
-        self._on_ready, self.paused = _nobody, None
+        self._on_ready = _nobody
         self._outbound.response.cut(now_ms)
         for record in self.in_flight:
             if record.query is not None:
@@ -580,14 +561,38 @@ class Connection:
         self.effects.change()
         self._on_ready()
 
-    def pause_query(self, record: RequestInFlight) -> None:
-        """Continue the query of `record`, the latest request in flight, in the next turn of the reactor."""
-        self.paused, self.client_turn = record, self.clock.turn
+    def end_turn(self, end: End) -> None:
+        """Leave the other bytes of this peer, or a paused query, to the reactor's next turn."""
+        end.turn = self.clock.turn
         self.effects.change()
+
+    @property
+    def hurries(self) -> bool:
+        """True if no throttle delays this connection any more, because the process ends. Charges are made all
+        the same.
+        """
+        return self.drain_reason is CloseReason.DRAINED
+
+    @property
+    def paused(self) -> RequestInFlight | None:
+        """Request whose query has paused, and continues in the next turn of the reactor; None if no query
+        has.
+        """
+        if not self.in_flight or self.in_flight[-1].state != PAUSED or self.state == CLOSED:
+            return None
+        record = self.in_flight[-1]
+        assert record.query is not None
+        pending = record.query.pending
+        return record if pending is None or pending.is_done else None
+
+    @property
+    def report_ms(self) -> int:
+        """Throttle time (ms) to write into the response that is being rewritten."""
+        return self._outbound.response.report_ms
 
     def _go_on(self) -> None:
         """Continue the paused query."""
-        record, self.paused = self.paused, None
+        record = self.paused
         assert record is not None
         self.now_ms = max(self.now_ms, self.clock.now_us // 1000)
         try:

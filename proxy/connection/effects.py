@@ -73,7 +73,7 @@ class End:
     except for `rest_bytes` and `first_bytes`.
     """
 
-    __slots__ = ("eof", "first_bytes", "kept", "left", "received_bytes", "rest_bytes", "unsent")
+    __slots__ = ("eof", "first_bytes", "kept", "left", "received_bytes", "rest_bytes", "turn", "unsent")
 
     def __init__(self) -> None:
         self.kept: bytes | memoryview = b""
@@ -82,6 +82,10 @@ class End:
         """Bytes that the socket has not accepted for sending yet."""
         self.received_bytes = 0
         """Number of bytes received from the peer."""
+        self.turn = -1
+        """Latest turn of the reactor (`Clock.turn`) that has left complete frames of the peer, or a paused
+        query, to the next turn. A turn processes a limited number of frames of each side.
+        """
         self.eof = False
         """True if the peer has closed its half and all its bytes were read."""
         self.left = False

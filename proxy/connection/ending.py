@@ -32,6 +32,7 @@ def find_end(connection: Connection, now_ms: int) -> None:
     elif broker.eof and not (broker.kept and not connection.takes_broker(now_ms)):
         _over(connection, CloseReason.BROKER_CLOSED)
     elif connection.state == DRAINING and connection.idle and not client.kept:
+        assert connection.drain_reason is not None
         _over(connection, connection.drain_reason)
 
 

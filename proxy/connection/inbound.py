@@ -233,7 +233,7 @@ class Inbound:
         if not may_go and (position < end or not SERIAL <= connection.state <= QUERYING):
             # If the client may send, only the end of the turn stops it.
             if position < end and not client.sends_sasl_tokens and connection.may_take(now_ms):
-                connection.client_turn = connection.clock.turn
+                connection.client_end.turn = connection.clock.turn
             connection.effects.change()
         elif draining:  # these may have been the last bytes to wait for
             connection.effects.change()
@@ -497,8 +497,7 @@ class Inbound:
 
     def _end_turn(self) -> None:
         """Leave the other bytes that have arrived for the next turn of the reactor."""
-        self._connection.client_turn = self._connection.clock.turn
-        self._connection.effects.change()
+        self._connection.end_turn(self._connection.client_end)
 
     def _count_unread(self, plan: Plan) -> None:
         connection = self._connection

@@ -73,6 +73,12 @@ class Outbound:
         # At `start` begin the bytes that were decided about and are not in the effects yet: responses that
         # need no change leave as one slice.
         while end - position >= RESPONSE_HEAD_BYTES and connection.held_until_ms <= now_ms:
+            # Weir's own replies go out in the order of the requests, so those that are next go out here.
+            if in_flight and LOCAL <= in_flight[0].state <= DEFERRED:
+                if position > start:
+                    connection.effects.to_client.append(view[start:position])
+                    start = position
+                replies.send_local(connection)
             length, correlation_id = _unpack(data, position)
             fits = RESPONSE_LENGTH_MIN <= length <= longest
             if not (fits and in_flight and in_flight[0].correlation_id == correlation_id):
@@ -99,7 +105,9 @@ class Outbound:
                         connection.effects.to_client.append(view[start:position])
                     unready_bytes, response.unready_bytes = response.unready_bytes, 0
                     start = position = available - unready_bytes
-                    self._empty_rest(stop - position)
+                    connection.broker_end.rest_bytes = stop - position
+                    if stop == position:
+                        self._finish_emptied()
                     if unready_bytes:
                         break
                     continue
@@ -127,11 +135,6 @@ class Outbound:
                 position = end
                 break
             position = stop
-            # Weir's own replies go out in the order of the requests, so those that are next go out here.
-            if in_flight and LOCAL <= in_flight[0].state <= DEFERRED:
-                connection.effects.to_client.append(view[start:position])
-                start = position
-                replies.send_local(connection)
         if position > start:
             connection.effects.to_client.append(view[start:position])
         if not connection.broker_end.rest_bytes and (connection.state != OPEN or in_flight):
@@ -150,14 +153,6 @@ class Outbound:
         return position
 
     # Responses without records
-
-    def _empty_rest(self, rest_bytes: int) -> None:
-        """Expect `rest_bytes` further bytes of the response whose records are being removed. If `rest_bytes`
-        is 0, send the response.
-        """
-        self._connection.broker_end.rest_bytes = rest_bytes
-        if not rest_bytes:
-            self._finish_emptied()
 
     def _finish_emptied(self) -> None:
         """Send the response whose records were removed, with the throttle time. Its bytes are not charged: a
@@ -187,7 +182,6 @@ class Outbound:
         if len(connection.spare) < SPARE_MAX:
             connection.spare.append(record)
         connection.effects.to_client.append(memoryview(frame))
-        replies.send_local(connection)
 
     def _rewrite_emptied(
         self, record: RequestInFlight, emptied: EmptiedResponse, frame: bytearray, end: int
@@ -196,8 +190,7 @@ class Outbound:
         Return False if a field is missing.
         """
         connection, plan, body = self._connection, record.plan, emptied.head_bytes
-        connection.report_ms = self.response.report_ms
-        if connection.report_ms > 0 and not self._report(plan, frame, body, end, True):
+        if self.response.report_ms > 0 and not self._report(plan, frame, body, end, True):
             return False
         if plan.rewrite is None:
             return True
@@ -235,13 +228,13 @@ class Outbound:
             return end
         connection.broker_end.rest_bytes -= taken
         if self.response.state == EMPTYING:
-            self._empty_rest(connection.broker_end.rest_bytes)
+            if not connection.broker_end.rest_bytes:
+                self._finish_emptied()
             return taken
         connection.effects.to_client.append(view[:taken])
         if not connection.broker_end.rest_bytes:
             self._end_parts()
             self.response.end()
-            replies.send_local(connection)
         return taken
 
     def _begin_parts(
@@ -260,7 +253,6 @@ class Outbound:
             response.counted_bytes = ready_to - body
             if ready_to < end:
                 return WAIT
-            connection.report_ms = response.report_ms
             edit = plan.rewrite(connection, data, body, end, complete)
             if edit is WAIT:
                 return self._wait(complete)
@@ -300,7 +292,6 @@ class Outbound:
         """End a response whose last part was processed."""
         if self.response.byte_counter is not None:
             self._end_measuring(self.response.byte_counter)
-        self.response.stream_rewrite = None
 
     def passable_bytes(self) -> int:
         """Return the number of bytes that come next and that nobody needs to see: the rest of a response that
@@ -327,8 +318,7 @@ class Outbound:
 
     def _end_turn(self) -> None:
         """Leave the other bytes that have arrived for the next turn of the reactor."""
-        self._connection.broker_turn = self._connection.clock.turn
-        self._connection.effects.change()
+        self._connection.end_turn(self._connection.broker_end)
 
     def _end_measuring(self, byte_counter: ByteCounter) -> None:
         """Charge the counted bytes of a response that was forwarded in parts and has ended.
@@ -381,7 +371,6 @@ class Outbound:
                 edit = IN_PARTS
             elif plan.rewrite is not None:
                 if complete or plan.rewrite_stream is None or not self._is_streamed(length):
-                    connection.report_ms = response.report_ms
                     edit = plan.rewrite(connection, data, body, end, complete)
                     if edit is WAIT:
                         return WAIT if connection.held_until_ms > now_ms else self._wait(complete)

@@ -115,16 +115,16 @@ def _send_question(
         record.ask(run.correlation_id)
         connection.effects.to_broker.append(question)
     elif run.pending is None or run.pending.is_done:
-        connection.pause_query(record)
+        connection.end_turn(connection.client_end)
     else:
-        run.pending.on_done(partial(_resume, connection, record))
+        run.pending.on_done(partial(_resume, connection))
 
 
-def _resume(connection: Connection, record: RequestInFlight) -> None:
+def _resume(connection: Connection) -> None:
     """Have a query continue in the next pass of the transport's loop: the work that it has waited for is
     done.
     """
-    connection.pause_query(record)
+    connection.end_turn(connection.client_end)
     connection.resume()
 
 

@@ -256,5 +256,5 @@ def test_a_connection_says_why_it_takes_no_request() -> None:
     connection.broker_end.unsent, connection.rest_held_until_ms = NOTHING, 10
     assert connection.waits_because(9) == "a topic in the request that is arriving is over its rate"
     assert connection.waits_because(10) == ""
-    connection.client_turn = connection.clock.turn
+    connection.client_end.turn = connection.clock.turn
     assert connection.waits_because(10) == "other connections have their turn"
