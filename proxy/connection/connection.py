@@ -345,10 +345,9 @@ class Connection:
         so. Responses that are to come tell no longer throttle time either; the client obeys those that it was
         told.
         """
-        if self.throttled_by is None or max(self.throttled_until_ms, self.held_until_ms) <= until_ms:
+        if self.throttled_by is None or self.throttled_until_ms <= until_ms:
             return False
-        self.throttled_until_ms = min(self.throttled_until_ms, until_ms)
-        self.held_until_ms = min(self.held_until_ms, until_ms)
+        self.throttled_until_ms = until_ms
         for record in self.in_flight:
             record.tell_no_later(until_ms)
         self.effects.change()

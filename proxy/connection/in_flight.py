@@ -57,7 +57,9 @@ class RequestState(IntEnum):
     the request is not in the queue: a broker ignores an incomplete request.
     """
     ENDED = 8
-    """End of the request: it leaves the queue, so no record is seen in this state."""
+    """The response has begun to be forwarded; the table of responses has what follows. The record leaves the
+    queue, so no record is seen in this state.
+    """
 
 
 class RequestTrigger(IntEnum):

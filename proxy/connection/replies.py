@@ -78,7 +78,7 @@ def answer_query(
     request to the broker if it has one. Return the client's response frame if the query has ended with one,
     else `b""`.
 
-    While a query's request is at the broker, no other request of the connection is in flight. Raises
+    Each request of a query to the broker has a record of its own, behind those of earlier requests. Raises
     ProtocolError if the broker's response is malformed.
     """
     run, local = record.query, record.local

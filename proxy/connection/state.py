@@ -23,7 +23,7 @@ class State(IntEnum):
     """Requests are taken: the next one waits for no event."""
     THROTTLED = 1
     """The client's next request waits for the end of a throttle time, or of the hold of a new
-    connection's first request.
+    connection's first request. The rest of a request that is being forwarded is read, as in every state.
     """
     SERIAL = 2
     """The client's next request waits for the response to a request whose cost is known only
@@ -38,8 +38,8 @@ class State(IntEnum):
     that Weir itself prepares.
     """
     DRAINING = 5
-    """No new request is taken: requests that have begun to arrive are forwarded, those in
-    flight are answered, then the connection closes.
+    """Requests whose first byte was read are taken, each after the response before it. Throttles
+    hold them if only this connection ends, and not if the process does. Then the connection closes.
     """
     CLOSED = 6
     """No request is taken again, and both sockets are to be closed."""
