@@ -421,15 +421,20 @@ class Connection:
         """Return the reason, as text for operators, why no request is taken from the client now; "" if one
         may be taken.
         """
-        if self.state == OPEN or (self.state == THROTTLED and self.throttled_until_ms <= now_ms):
+        draining = self.state == DRAINING
+        if draining or self.state == OPEN or (self.state == THROTTLED and self.throttled_until_ms <= now_ms):
             waits = {
                 "the client does not read its responses": bool(self.client_end.unsent),
                 "the broker does not read its requests": bool(self.broker_end.unsent),
+                "brokers in a response have no listeners yet": self.held_until_ms > now_ms,
                 "a topic in the request that is arriving is over its rate": self.rest_held_until_ms > now_ms,
                 "too many requests are in flight": len(self.in_flight) >= self.client.in_flight_max,
                 "other connections have their turn": self.client_turn_over,
+                "the broker has not answered": draining and (self.in_flight or self.broker_end.rest_bytes),
+                "a request has arrived in part": draining
+                and (self.client_end.kept or self.client_end.rest_bytes),
             }
-            return next((why for why, holds in waits.items() if holds), "")
+            return next((why for why, holds in waits.items() if holds), WHY[DRAINING] if draining else "")
         if self.state == THROTTLED and self.throttled_by is not None:
             return f"a throttle time of {self.throttled_by.value} is not over"
         return WHY[self.state]

@@ -28,6 +28,7 @@ from weir.protocol.messages import (
     MetadataResponse,
     ProduceRequest,
 )
+from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection.effects import NOTHING
 from weir.proxy.connection.state import State
 from weir.quotas import BrokerQuotas, Budget, Entity, QuotaKey, QuotaTable
@@ -258,3 +259,20 @@ def test_a_connection_says_why_it_takes_no_request() -> None:
     assert connection.waits_because(10) == ""
     connection.client_end.turn = connection.clock.turn
     assert connection.waits_because(10) == "other connections have their turn"
+    connection.clock.turn += 1
+    connection.hold_response(5)
+    assert connection.waits_because(4) == "brokers in a response have no listeners yet"
+
+
+def test_a_draining_connection_says_what_it_still_waits_for() -> None:
+    with Playbook() as play:
+        play.forwards(ping(1))
+        play.client(ping(2)[:9])
+        play.drain()
+        assert play.connection.waits_because(0) == "the broker has not answered"
+        play.returns(pong(1))
+        assert play.connection.waits_because(0) == "a request has arrived in part"
+        play.client(ping(2)[9:])
+        play.to_broker(ping(2))
+        play.returns(pong(2))
+        play.closed(CloseReason.DRAINED)
