@@ -10,7 +10,6 @@ from weir.cli.lazy import LazyCommand, LazyCommands
 
 COMMANDS: Final = {
     "delete": LazyCommand("weir.cli.quotas.change:delete", "Delete quotas of an entity, or all of them."),
-    "describe": LazyCommand("weir.cli.quotas.listed:describe", "Show the quotas of exactly one entity."),
     "diff": LazyCommand("weir.cli.quotas.diff:diff", "Compare the quotas of two files."),
     "explain": LazyCommand(
         "weir.cli.quotas.explain:explain", "Tell which quota applies to a client, and why."
@@ -25,7 +24,7 @@ COMMANDS: Final = {
 EXAMPLES: Final = """\b
 Examples:
   weir quotas list --quotas quotas.toml
-  weir quotas describe --config weir.toml --user alice
+  weir quotas list --config weir.toml --user alice
   weir quotas set --config weir.toml --user alice --client-id app producer_byte_rate=2MiB
   weir quotas delete --config weir.toml --user alice --client-id app producer_byte_rate
   weir quotas explain --config weir.toml --user alice --client-id app

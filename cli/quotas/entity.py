@@ -26,9 +26,9 @@ RATES_HELP: Final = (
 )
 
 
-def entity_options(command: F) -> F:
-    """Return the command with the options that name an entity; it gets their `Entity` as argument
-    `entity`.
+def entity_options(command: F, *, needed: bool = True) -> F:
+    """Return the command with the options that name an entity; it gets their `Entity` as argument `entity`.
+    If an entity is not `needed`, the command gets None without any of the options.
     """
 
     @wraps(command)
@@ -42,6 +42,8 @@ def entity_options(command: F) -> F:
         group: str | None,
         **others: object,
     ) -> object:
+        if not needed and (user, client_id, client_id_prefix, ip, topic, group) == (None,) * 6:
+            return command(entity=None, **others)
         prefix = Prefix(client_id_prefix) if client_id_prefix is not None else None
         if client_id is not None and prefix is not None:
             raise click.UsageError("one of --client-id and --client-id-prefix at a time")

@@ -1,6 +1,8 @@
-"""`weir quotas list` and `weir quotas describe`."""
+"""`weir quotas list`."""
 
 from __future__ import annotations
+
+from functools import partial
 
 import click
 import msgspec
@@ -15,7 +17,7 @@ from weir.quotas import Entity, QuotaTable
 
 
 class Listed(msgspec.Struct, omit_defaults=True):
-    """The JSON object that `weir quotas list --json` and `describe --json` print."""
+    """The JSON object that `weir quotas list --json` prints."""
 
     source: str
     quotas: list[EntryJson]
@@ -30,39 +32,34 @@ Examples:
   weir quotas list --quotas quotas.toml
   weir quotas list --config weir.toml --json > quotas.json    # weir quotas import file reads it back
   weir quotas list --admin weir-1:9644 --token-file token    # of a running Weir
+  weir quotas list --quotas quotas.toml --user alice --client-id '<default>'
   weir quotas list --config weir.toml --json | jq '.quotas[] | select(.mode == "shadow")'
 """,
 )
 @store_options
+@partial(entity_options, needed=False)
 @json_option
-def list_(source: QuotaSource, as_json: bool) -> None:
-    """List every quota, and the replication throttles."""
-    _show(source, source.load(), as_json)
+def list_(source: QuotaSource, entity: Entity | None, as_json: bool) -> None:
+    """List every quota, and the replication throttles; or the quotas of exactly one entity.
 
-
-@click.command(
-    epilog="""\b
-Examples:
-  weir quotas describe --quotas quotas.toml --user alice
-  weir quotas describe --quotas quotas.toml --user alice --client-id '<default>'
-"""
-)
-@store_options
-@entity_options
-@json_option
-def describe(source: QuotaSource, entity: Entity, as_json: bool) -> None:
-    """Show the quotas of exactly this entity; exit code 1 if it has none."""
-    whole = source.load()
-    enforced = {quota: value for quota, value in whole.values.items() if quota[0] == entity}
-    shadow = {quota: value for quota, value in whole.shadow.items() if quota[0] == entity}
-    table = QuotaTable(enforced, shadow, whole.options(), whole.options(shadow=True))
-    if not len(table) and not as_json:
+    Exit code 1 if the entity has none.
+    """
+    table = source.load()
+    if entity is not None:
+        table = _of_entity(table, entity)
+    if entity is not None and not len(table) and not as_json:
         raise NothingThereError(
             f"{clean(entity)} has no quota in {source.name}; what applies to a client: weir quotas explain"
         )
     _show(source, table, as_json)
-    if not len(table):
+    if entity is not None and not len(table):
         click.get_current_context().exit(NothingThereError.exit_code)
+
+
+def _of_entity(whole: QuotaTable, entity: Entity) -> QuotaTable:
+    enforced = {quota: value for quota, value in whole.values.items() if quota[0] == entity}
+    shadow = {quota: value for quota, value in whole.shadow.items() if quota[0] == entity}
+    return QuotaTable(enforced, shadow, whole.options(), whole.options(shadow=True))
 
 
 def _show(source: QuotaSource, table: QuotaTable, as_json: bool) -> None:

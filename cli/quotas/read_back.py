@@ -41,7 +41,7 @@ class ReadBack(Imported):
 
 
 class _Listed(msgspec.Struct):
-    """The part of the JSON of `weir quotas list`, `describe` and `import` that has the quotas."""
+    """The part of the JSON of `weir quotas list` and `import` that has the quotas."""
 
     quotas: list[EntryJson]
     replication: list[ReplicationJson] = []

@@ -68,8 +68,8 @@ def test_every_setting_has_an_environment_variable_of_its_name(loaded: list[conf
 def test_options_of_other_commands_have_the_variables_that_click_gives_them(tmp_path: Path) -> None:
     file = tmp_path / "quotas.toml"
     file.write_text('[[quota]]\nuser = "alice"\nproducer_byte_rate = 5\n')
-    environment = {"WEIR_QUOTAS": str(file), "WEIR_QUOTAS_DESCRIBE_USER": "alice"}
-    result = CliRunner().invoke(weir, ["quotas", "describe"], env=environment)
+    environment = {"WEIR_QUOTAS": str(file), "WEIR_QUOTAS_LIST_USER": "alice"}
+    result = CliRunner().invoke(weir, ["quotas", "list"], env=environment)
     assert result.exit_code == 0, result.output
     assert "user alice" in result.stdout
 

@@ -1,4 +1,4 @@
-"""`weir quotas list`, `describe`, `set` and `delete`, on a quota file."""
+"""`weir quotas list`, `set` and `delete`, on a quota file."""
 
 from __future__ import annotations
 
@@ -99,22 +99,22 @@ def test_quotas_list_escapes_control_characters_in_names(file: Path) -> None:
     assert row.startswith("user a\\x1b[2Jb\\nc  ")
 
 
-def test_quotas_describe_prints_the_quotas_of_one_entity(file: Path) -> None:
-    _, *rows = done("describe", "--quotas", str(file), "--client-id", "<default>").splitlines()
+def test_quotas_list_prints_the_quotas_of_one_entity(file: Path) -> None:
+    _, *rows = done("list", "--quotas", str(file), "--client-id", "<default>").splitlines()
     assert [row.split()[2:4] for row in rows] == [
         ["producer_byte_rate", "2097152"],
         ["controller_mutation_rate", "0.5"],
     ]
-    shown = json.loads(done("describe", "--quotas", str(file), "--client-id-prefix", "etl-", "--json"))
+    shown = json.loads(done("list", "--quotas", str(file), "--client-id-prefix", "etl-", "--json"))
     assert shown["quotas"] == [
         {"entity": {"client_id_prefix": "etl-"}, "mode": "shadow", "quotas": {"consumer_byte_rate": 1000}}
     ]
 
 
-def test_quotas_describe_fails_for_an_entity_without_quotas(file: Path) -> None:
-    line = failed(FAILED, "describe", "--quotas", str(file), "--user", "alice")
+def test_quotas_list_fails_for_an_entity_without_quotas(file: Path) -> None:
+    line = failed(FAILED, "list", "--quotas", str(file), "--user", "alice")
     assert line == f"user alice has no quota in {file}; what applies to a client: weir quotas explain"
-    result = run("describe", "--quotas", str(file), "--user", "alice", "--json")
+    result = run("list", "--quotas", str(file), "--user", "alice", "--json")
     assert (result.exit_code, json.loads(result.stdout)["quotas"]) == (FAILED, [])
 
 
@@ -141,7 +141,7 @@ def test_quotas_set_and_delete_a_shadow_entry_beside_an_enforced_one(file: Path)
     options = ("--quotas", str(file), "--user", "alice", "--client-id", "app")
     out = done("set", *options, "--shadow", "producer_byte_rate=100000")
     assert out == "user alice, client-id app (shadow): producer_byte_rate none -> 100000 (97.66 KiB/s)\n"
-    entries = json.loads(done("describe", *options, "--json"))["quotas"]
+    entries = json.loads(done("list", *options, "--json"))["quotas"]
     assert [(entry["mode"], entry["quotas"]) for entry in entries] == [
         ("enforce", {"producer_byte_rate": 500000}),
         ("shadow", {"producer_byte_rate": 100000}),

@@ -1,4 +1,4 @@
-"""Pacing and scope of entries in `weir quotas`: set, list, describe and explain."""
+"""Pacing and scope of entries in `weir quotas`: set, list and explain."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def test_quotas_of_brokers_move_into_weirs_file(
     store = tmp_path / "broker.toml"
     store.write_text(f'upstream = "{cluster.bootstrap}"\nquota_store = "broker"\n')
     assert in_json("delete", "--config", str(store), "--user", user)["source"].startswith("broker 127.0.0.1")
-    assert in_json("describe", "--config", str(store), "--user", user, exit_code=1)["quotas"] == []
+    assert in_json("list", "--config", str(store), "--user", user, exit_code=1)["quotas"] == []
 
 
 def test_weir_quotas_manages_quotas_in_a_topic(
