@@ -1,4 +1,4 @@
-"""Read the quotas that brokers store themselves, for `weir quotas import broker` (KIP-546), without changing
+"""Read the quotas that brokers store themselves, for `weir quotas import` (KIP-546), without changing
 them.
 """
 
@@ -34,9 +34,7 @@ async def read(config: Config) -> tuple[Address, Imported]:
 async def _describe(config: Config, address: Address) -> DescribeClientQuotasResponse:
     timeout_s, access = config.settings.connect_timeout_s, Access.of(config)
     if ApiKey.DESCRIBE_CLIENT_QUOTAS not in await ask_versions(address, timeout_s, access):
-        raise _UnfitError(
-            address, "brokers before 2.6 do not tell their quotas: use `weir quotas import zookeeper`"
-        )
+        raise _UnfitError(address, "brokers before 2.6 do not tell their quotas: use `weir quotas import`")
     answer = await access.ask(address, EVERYTHING, DescribeClientQuotasResponse, VERSION, timeout_s)
     if answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
         raise _UnfitError(address, "Weir's user may not see quotas: allow it DESCRIBE_CONFIGS on the cluster")

@@ -29,7 +29,7 @@ Examples:
   weir quotas delete --config weir.toml --user alice --client-id app producer_byte_rate
   weir quotas explain --config weir.toml --user alice --client-id app
   weir quotas diff quotas.toml recommended.toml
-  weir quotas import zookeeper --zookeeper zk-1:2181/kafka --output quotas.toml
+  weir quotas import --zookeeper zk-1:2181/kafka --output quotas.toml
 """
 
 

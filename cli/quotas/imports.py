@@ -159,29 +159,17 @@ _TARGET_OPTIONS: Final = (
 )
 
 
-@click.group(
+@click.command(
     "import",
     epilog="""\b
 Examples:
-  weir quotas import zookeeper --zookeeper zk-1:2181/kafka --output quotas.toml
-  weir quotas import broker --upstream kafka-1:9092 --output quotas.toml
-  weir quotas import file quotas.json --config weir.toml --apply
-""",
-)
-def import_() -> None:
-    """Import quotas from ZooKeeper, from brokers or from a file, without changing these.
-
-    The result is a quota file (on stdout, or --output), or a change of Weir's own quotas (--apply). Skipped
-    quotas are listed, with reasons, on stderr, in the file and by --json; the exit code is 3 then.
-    """
-
-
-@click.command(
-    epilog="""\b
-Examples:
-  weir quotas import zookeeper --zookeeper zk-1:2181,zk-2:2181/kafka --output quotas.toml
-  weir quotas import zookeeper --zookeeper zk-1:2181 --zookeeper-digest digest.txt --config weir.toml --apply
-  weir quotas import zookeeper --dump /backup/zookeeper/kafka --json
+  weir quotas import --zookeeper zk-1:2181,zk-2:2181/kafka --output quotas.toml
+  weir quotas import --zookeeper zk-1:2181 --zookeeper-digest digest.txt --config weir.toml --apply
+  weir quotas import --dump /backup/zookeeper/kafka --json
+  weir quotas import --upstream kafka-1:9092 --output quotas.toml
+  weir quotas import --config weir.toml --apply --dry-run     # from the brokers of weir.toml
+  weir quotas list --config old.toml --json > quotas.json
+  weir quotas import quotas.json --output new.toml
 
 \b
 A dump directory has, for the znode /config/users/alice, one of
@@ -189,6 +177,12 @@ A dump directory has, for the znode /config/users/alice, one of
   DIR/config/users/alice.json       the same, if all files of the dump are called so
   DIR/config/users/alice/_znode     (or .../data) for one with children, which stand beside it
 """,
+)
+@click.argument("path", metavar="[FILE]", required=False, type=click.Path(path_type=Path))
+@click.option(
+    "--upstream",
+    metavar="HOST:PORT",
+    help="A broker to ask, from 2.6 on. [default: those of --config, as Weir's own user]",
 )
 @click.option(
     "--zookeeper",
@@ -208,87 +202,75 @@ A dump directory has, for the znode /config/users/alice, one of
     type=Quantity("s", 0, above=True),
     default=10,
     show_default=True,
-    help="Time limit for connecting, and for each answer.",
+    help="Time limit for connecting to ZooKeeper, and for each answer.",
 )
 @target_options
-def zookeeper(
+def import_(
     target: ImportTarget,
+    path: Path | None,
+    upstream: str | None,
     connect: str | None,
     dump: Path | None,
     zookeeper_digest: Path | None,
     timeout_s: float,
 ) -> None:
-    """Import the quotas of users, client-ids and IPs that brokers up to 3.9 keep in ZooKeeper."""
-    if (connect is None) == (dump is None):
-        raise click.UsageError("either --zookeeper or --dump says where the nodes are")
+    """Import quotas from a file, from brokers or from ZooKeeper, without changing these.
+
+    FILE is the JSON of `weir quotas list`, or a quota file. Brokers from 2.6 on store quotas themselves; up
+    to 3.9, ZooKeeper may have them. The result is a quota file (on stdout, or --output), or a change of
+    Weir's own quotas (--apply). Skipped quotas are listed, with reasons, on stderr, in the file and by
+    --json; the exit code is 3 then.
+    """
+    if sum(each is not None for each in (path, upstream, connect, dump)) > 1:
+        raise click.UsageError("one of FILE, --upstream, --zookeeper and --dump at a time")
     source = target.source()
-    found = ZooKeeperQuotas()
-    try:
-        if dump is not None:
-            Dump(dump).read(found)
-        elif connect is not None:
-            place = ZooKeeperAddress(connect, _digest(zookeeper_digest), timeout_s)
-            with Progress(f"connecting to {clean(connect)}") as progress:
-                read_zookeeper(place, found, progress.say)
-    except (DumpError, ZooKeeperError) as error:
-        raise CommandError(clean(error)) from None
-    origin = f"ZooKeeper at {connect}" if connect is not None else str(dump)
+    if connect is not None:
+        place = ZooKeeperAddress(connect, _digest(zookeeper_digest), timeout_s)
+        found, origin = _of_zookeeper(place), f"ZooKeeper at {connect}"
+    elif dump is not None:
+        found, origin = _of_dump(dump), str(dump)
+    elif path is not None:
+        found, origin = _of_file(path), str(path)
+    else:
+        found, origin = _of_brokers(target.config, upstream)
     _deliver(found, origin, target, source)
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  weir quotas import broker --upstream kafka-1:9092 --output quotas.toml
-  weir quotas import broker --config weir.toml --apply --dry-run
-""",
-)
-@click.option(
-    "--upstream",
-    metavar="HOST:PORT",
-    help="A broker to ask. [default: those of --config, as Weir's own user]",
-)
-@target_options
-def broker(target: ImportTarget, upstream: str | None) -> None:
-    """Import the quotas that brokers from 2.6 on store themselves (DescribeClientQuotas)."""
-    source = target.source()
+def _of_zookeeper(place: ZooKeeperAddress) -> Imported:
+    found = ZooKeeperQuotas()
     try:
-        loaded = config.load(target.config, {"upstream": upstream})
+        with Progress(f"connecting to {clean(place.connect)}") as progress:
+            read_zookeeper(place, found, progress.say)
+    except ZooKeeperError as error:
+        raise CommandError(clean(error)) from None
+    return found
+
+
+def _of_dump(dump: Path) -> Imported:
+    found = ZooKeeperQuotas()
+    try:
+        Dump(dump).read(found)
+    except DumpError as error:
+        raise CommandError(clean(error)) from None
+    return found
+
+
+def _of_file(path: Path) -> Imported:
+    try:
+        return read_back.read(path)
+    except read_back.ReadBackError as error:
+        raise CommandError(clean(error)) from None
+
+
+def _of_brokers(config_file: Path | None, upstream: str | None) -> tuple[Imported, str]:
+    """Return the quotas of the brokers, and the name of the one that was asked. Raises CommandError."""
+    try:
+        loaded = config.load(config_file, {"upstream": upstream})
         with Progress("asking for the brokers' quotas"):
             address, found = trio.run(read_broker, loaded)
     except (config.ConfigError, QuestionError) as error:
         raise CommandError(clean(error)) from None
-    _deliver(found, f"broker {address}", target, source)
-
-
-@click.command(
-    epilog="""\b
-Examples:
-  weir quotas import file quotas.json --config weir.toml --apply
-  weir quotas list --config old.toml --json > quotas.json
-  weir quotas import file quotas.json --output new.toml
-""",
-)
-@click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
-@target_options
-def file(target: ImportTarget, path: Path) -> None:
-    """Import what `weir quotas list --json` has printed, or a quota file: all entries, with mode, pacing and
-    scope.
-    """
-    source = target.source()
-    try:
-        found = read_back.read(path)
-    except read_back.ReadBackError as error:
-        raise CommandError(clean(error)) from None
-    _deliver(found, str(path), target, source)
-
-
-import_.add_command(file)
-import_.add_command(zookeeper)
-import_.add_command(broker)
-file.short_help = "Import the JSON of weir quotas list, or a quota file."
-zookeeper.short_help = "Import what brokers keep in ZooKeeper."
-broker.short_help = "Import what brokers from 2.6 on store themselves."
+    return found, f"broker {address}"
 
 
 def _digest(file: Path | None) -> str | None:

@@ -1,4 +1,4 @@
-"""Read znodes from a dump on disk, for `weir quotas import zookeeper --dump`.
+"""Read znodes from a dump on disk, for `weir quotas import --dump`.
 
 DIR holds the tree below Kafka's chroot, so DIR/config/users, DIR/config/clients and DIR/config/ips; or it is
 that `config` itself. A znode is

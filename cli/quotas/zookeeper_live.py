@@ -1,4 +1,4 @@
-"""Read the quotas of a running ZooKeeper, for `weir quotas import zookeeper --zookeeper`, without changing
+"""Read the quotas of a running ZooKeeper, for `weir quotas import --zookeeper`, without changing
 them.
 """
 

@@ -1,4 +1,4 @@
-"""`weir quotas import file`: quotas that `weir quotas list --json` has printed are read back; new files."""
+"""`weir quotas import`: quotas that `weir quotas list --json` has printed are read back; new files."""
 
 from __future__ import annotations
 
@@ -101,17 +101,17 @@ def listed(tmp_path: Path, file: Path) -> Path:
 
 def test_listed_quotas_of_all_kinds_are_read_back(tmp_path: Path, file: Path) -> None:
     new = tmp_path / "new.toml"
-    done("import", "file", str(listed(tmp_path, file)), "--output", str(new))
+    done("import", str(listed(tmp_path, file)), "--output", str(new))
     assert parse(new.read_text()) == parse(FILE)
 
 
 def test_listed_quotas_are_applied_to_a_new_file(tmp_path: Path, file: Path) -> None:
     new = tmp_path / "new.toml"
-    result = run("import", "file", str(listed(tmp_path, file)), "--apply", "--quotas", str(new))
+    result = run("import", str(listed(tmp_path, file)), "--apply", "--quotas", str(new))
     assert result.exit_code == 0, result.output
     assert f"created {new}" in result.stderr
     assert parse(new.read_text()) == parse(FILE)
-    again = run("import", "file", str(listed(tmp_path, file)), "--apply", "--quotas", str(new))
+    again = run("import", str(listed(tmp_path, file)), "--apply", "--quotas", str(new))
     assert f"nothing to change in {new}" in again.stderr
 
 
@@ -121,7 +121,7 @@ def test_throttles_are_applied_and_shown_with_their_values_before_and_after(
     file.write_text(THROTTLES)
     new = tmp_path / "new.toml"
     new.write_text("# ours\n[[replication]]\nbroker = 1\nleader.replication.throttled.rate = 5\n")
-    command = ("import", "file", str(file), "--apply", "--quotas", str(new))
+    command = ("import", str(file), "--apply", "--quotas", str(new))
     expected = (
         "broker 1: leader.replication.throttled.rate 5 -> 10000000\n"
         "broker <default>: follower.replication.throttled.rate none -> 0\n"
@@ -159,7 +159,7 @@ def test_import_refuses_impossible_throttles_in_json(
     path.write_text(
         json.dumps({"quotas": [], "replication": [{"resource": resource, "throttles": throttles}]})
     )
-    error = failed(USAGE, "import", "file", str(path))
+    error = failed(USAGE, "import", str(path))
     assert f"{path}: replication[0]: " in error
     assert words in error
 
@@ -169,7 +169,7 @@ def test_import_of_a_file_takes_pacing_and_scope_away_that_it_does_not_have(
 ) -> None:
     plain = tmp_path / "plain.toml"
     plain.write_text('[[quota]]\nuser = "alice"\nproducer_byte_rate = 1000\nrequest_percentage = 12.5\n')
-    done("import", "file", str(plain), "--apply", "--quotas", str(file))
+    done("import", str(plain), "--apply", "--quotas", str(file))
     assert parse(file.read_text()) == parse(FILE.replace('pacing = "smooth"\nscope = "cluster"\n', "", 1))
 
 
@@ -199,13 +199,13 @@ def test_import_of_a_file_takes_pacing_and_scope_away_that_it_does_not_have(
 def test_import_refuses_json_that_is_no_list_of_quotas(tmp_path: Path, content: Any, words: str) -> None:
     file = tmp_path / "quotas.json"
     file.write_text(json.dumps(content))
-    line = failed(USAGE, "import", "file", str(file))
+    line = failed(USAGE, "import", str(file))
     assert line.startswith(f"{file}: ")
     assert words in line
 
 
 def test_import_of_a_missing_file_names_the_file(tmp_path: Path) -> None:
-    assert "gone: cannot read it: No such file" in failed(USAGE, "import", "file", str(tmp_path / "gone"))
+    assert "gone: cannot read it: No such file" in failed(USAGE, "import", str(tmp_path / "gone"))
 
 
 def test_quotas_set_creates_a_missing_file(tmp_path: Path) -> None:

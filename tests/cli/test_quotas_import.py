@@ -43,7 +43,7 @@ OF_BOB = "request_percentage of user bob must be a finite number above 0, not 0.
 
 
 def imported(*arguments: object) -> tuple[int, str, str]:
-    result = run("import", "zookeeper", *map(str, arguments))
+    result = run("import", *map(str, arguments))
     assert "stored_key" not in result.output
     return result.exit_code, result.stdout, result.stderr
 
@@ -99,7 +99,7 @@ def test_import_replaces_an_output_file_only_with_force(dump: Path, tmp_path: Pa
     assert parse(output.read_text()) == TABLE
     assert err.splitlines()[-1] == f"written to {output}"
     output.write_text("mine")
-    arguments = ("import", "zookeeper", "--dump", str(dump), "--output", str(output))
+    arguments = ("import", "--dump", str(dump), "--output", str(output))
     assert failed(USAGE, *arguments) == f"{output} exists already: choose another, or --force to replace it"
     assert output.read_text() == "mine"
     output.chmod(0o600)
@@ -153,13 +153,12 @@ def test_import_sums_many_skipped_quotas_on_stderr_and_lists_them_in_the_file(du
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ("zookeeper", "either --zookeeper or --dump says where the nodes are"),
-        ("zookeeper --dump a --zookeeper b:1", "either --zookeeper or --dump"),
-        ("zookeeper --dump a --output b --apply", "either --output or --apply"),
-        ("zookeeper --dump a --dry-run", "--dry-run goes with --apply"),
-        ("zookeeper --dump a --quotas b", "--quotas goes with --apply"),
-        ("zookeeper --dump a --apply", "which quotas? give --quotas FILE, or --config weir.toml"),
-        ("broker --output b --apply", "either --output or --apply"),
+        ("--dump a --zookeeper b:1", "one of FILE, --upstream, --zookeeper and --dump at a time"),
+        ("--dump a --output b --apply", "either --output or --apply"),
+        ("--dump a --dry-run", "--dry-run goes with --apply"),
+        ("--dump a --quotas b", "--quotas goes with --apply"),
+        ("--dump a --apply", "which quotas? give --quotas FILE, or --config weir.toml"),
+        ("--output b --apply", "either --output or --apply"),
     ],
 )
 def test_import_refuses_wrong_usage(arguments: str, words: str, misused: Misused) -> None:
@@ -172,19 +171,19 @@ def closed_port() -> int:
 
 
 def test_import_reports_an_unreadable_source_in_one_line(tmp_path: Path) -> None:
-    assert "no dump of Kafka's nodes" in failed(USAGE, "import", "zookeeper", "--dump", str(tmp_path))
+    assert "no dump of Kafka's nodes" in failed(USAGE, "import", "--dump", str(tmp_path))
     place = f"127.0.0.1:{closed_port()}"
-    zookeeper = ("import", "zookeeper", "--timeout-s", "0.2", "--zookeeper")
+    zookeeper = ("import", "--timeout-s", "0.2", "--zookeeper")
     assert failed(USAGE, *zookeeper, place) == f"{place}: connection refused: check --zookeeper"
     assert "must be HOST:PORT[/CHROOT]" in failed(USAGE, *zookeeper, "a:b")
-    assert "connection refused" in failed(USAGE, "import", "broker", "--upstream", place)
-    assert "no upstream" in failed(USAGE, "import", "broker")
+    assert "connection refused" in failed(USAGE, "import", "--upstream", place)
+    assert "no upstream" in failed(USAGE, "import")
 
 
 def test_import_tells_a_silent_zookeeper_from_one_that_refuses() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         place = f"127.0.0.1:{listener.getsockname()[1]}"
-        command = ("import", "zookeeper", "--timeout-s", "200ms", "--zookeeper", place)
+        command = ("import", "--timeout-s", "200ms", "--zookeeper", place)
         assert failed(USAGE, *command) == f"{place}: no answer within 0.2 s"
 
 
@@ -192,7 +191,7 @@ def test_import_tells_a_silent_zookeeper_from_one_that_refuses() -> None:
 def test_import_reports_a_digest_file_without_a_digest(tmp_path: Path, content: str) -> None:
     file = tmp_path / "digest"
     file.write_text(content)
-    command = ("import", "zookeeper", "--zookeeper", "127.0.0.1:1", "--zookeeper-digest", str(file))
+    command = ("import", "--zookeeper", "127.0.0.1:1", "--zookeeper-digest", str(file))
     assert failed(USAGE, *command) == f"--zookeeper-digest {file}: must hold USER:PASSWORD, and nothing else"
     file.unlink()
     assert "cannot read it: No such file" in failed(USAGE, *command)

@@ -82,7 +82,7 @@ def test_quotas_that_kafka_configs_wrote_to_zookeeper_are_imported(
     configure(
         cluster, "--add-config", "connection_creation_rate=7", "--entity-type", "ips", "--entity-default"
     )
-    zookeeper = ("import", "zookeeper", "--zookeeper", cluster.zookeeper)
+    zookeeper = ("import", "--zookeeper", cluster.zookeeper)
     assert parse(quotas(*zookeeper, exit_code=INCOMPLETE)) == IN_ZOOKEEPER
     found = in_json(*zookeeper, exit_code=INCOMPLETE)
     assert (found["nodes"], found["credentials"]) == (6, 1), "two of them are parents that hold nothing"
@@ -90,7 +90,7 @@ def test_quotas_that_kafka_configs_wrote_to_zookeeper_are_imported(
     assert skipped["where"] == "/config/users/CN%3D%C3%84%20l%2CO%3D%2A%7E%2B%2F%25"
     assert skipped["key"] == "consumer_byte_rate"
     assert skipped["reason"].endswith("must be a finite number above 0, not 0.0")
-    broker = ("import", "broker", "--upstream", cluster.bootstrap)
+    broker = ("import", "--upstream", cluster.bootstrap)
     assert parse(quotas(*broker, exit_code=INCOMPLETE)) == IN_ZOOKEEPER
     (skipped,) = in_json(*broker, exit_code=INCOMPLETE)["skipped"]
     assert (skipped["where"], skipped["key"]) == (f"user {ODD}", "consumer_byte_rate")
@@ -119,7 +119,7 @@ def test_quotas_of_brokers_move_into_weirs_file(
     (tmp_path / "quotas.toml").write_text("# mine\n")
     (tmp_path / "weir.toml").write_text(f'upstream = "{cluster.bootstrap}"\nquotas = "quotas.toml"\n')
     applied = CliRunner().invoke(
-        weir, ["quotas", "import", "broker", "--config", str(tmp_path / "weir.toml"), "--apply"]
+        weir, ["quotas", "import", "--config", str(tmp_path / "weir.toml"), "--apply"]
     )
     assert applied.exit_code in (DONE, INCOMPLETE), applied.output
     text = (tmp_path / "quotas.toml").read_text()

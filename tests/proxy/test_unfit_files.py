@@ -107,7 +107,7 @@ def test_commands_read_json_and_quota_files_with_a_byte_order_mark(tmp_path: Pat
     quotas.write_text(QUOTAS)
     listed = run.invoke(weir, ["quotas", "list", "--quotas", str(quotas), "--json"])
     imported = marked(tmp_path / "quotas.json", listed.stdout)
-    result = run.invoke(weir, ["quotas", "import", "file", str(imported)])
+    result = run.invoke(weir, ["quotas", "import", str(imported)])
     assert (result.exit_code, "alice" in result.stdout) == (0, True), result.output
     marked(quotas, QUOTAS)
     assert run.invoke(weir, ["check", "--upstream", "kafka:9092", "--quotas", str(quotas)]).exit_code == 0
