@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from weir.quotas.table.groups import MemberPart
+    from weir.quotas.table.quota_kind import QuotaKey
     from weir.quotas.table.quota_table import Quota, QuotaTable
 
 GROUP: Final = "group"
@@ -142,34 +143,45 @@ def check_groups(table: QuotaTable) -> None:
 def check_floors(table: QuotaTable, now: datetime | None = None) -> None:
     """Raise QuotaFileError if a group cannot keep its members' floors. `now` decides which entries have
     ended; None for the present time.
+
+    Only enforced floors and enforced limits count. So the end of an entry, which takes a floor or a limit
+    away, is never the cause of an error.
     """
-    table = in_force_at(table, now or now_utc())
-    floors: dict[tuple[str, object], float] = {}
+    for entity, key in (*table.shadow, *table.values):
+        user, client_id = entity.user, entity.client_id
+        if key in FLOOR_KEYS and not (isinstance(user, str) or (user is None and isinstance(client_id, str))):
+            raise QuotaFileError(
+                f"{key.value} of {entity}: a floor is for a named user or client-id, "
+                "because each client of a default would have one"
+            )
+    for fault in floor_faults(in_force_at(table, now or now_utc())):
+        raise QuotaFileError(fault)
+
+
+def floor_faults(table: QuotaTable, *, shadow: bool = False) -> Iterator[str]:
+    """Yield the reasons why groups cannot keep their members' enforced floors, or with `shadow` the floors of
+    shadow entries.
+    """
+    floors: dict[tuple[str, QuotaKey], float] = {}
     for key, floor_key in FLOORS.items():
-        for (entity, its_key), floor in {**table.shadow, **table.values}.items():
+        for (entity, its_key), floor in (table.shadow if shadow else table.values).items():
             if its_key is not floor_key:
                 continue
             user, client_id = entity.user, entity.client_id
-            if not isinstance(user, str | None) or (user is None and not isinstance(client_id, str)):
-                raise QuotaFileError(
-                    f"{floor_key.value} of {entity}: a floor is for a named user or client-id, "
-                    "because each client of a default would have one"
-                )
-            name = client_id if isinstance(client_id, str) else ""
-            for group in table.groups.chain(user or "", name):
-                in_shadow = table.shadow_limits(key).resolve_group(group)
-                limit = table.limits(key).resolve_group(group) or in_shadow
+            names = (name if isinstance(name, str) else "" for name in (user, client_id))
+            for group in table.groups.chain(*names):
+                limit = (table.shadow_limits(key) if shadow else table.limits(key)).resolve_group(group)
                 if limit is None:
                     continue
                 floors[group, key] = floors.get((group, key), 0.0) + floor
                 if floors[group, key] > limit.value:
-                    raise QuotaFileError(
+                    yield (
                         f"the floors of group {group} are {floors[group, key]:.0f} bytes/s, above its "
                         f"{key.value} of {limit.value:.0f}; lower {floor_key.value} of {entity}"
                     )
-                scope = table.options_of(entity, shadow=(entity, floor_key) not in table.values).scope
+                scope = table.options_of(entity, shadow=shadow).scope
                 if limit.scope is Scope.CLUSTER and scope is not Scope.CLUSTER:
-                    raise QuotaFileError(
+                    yield (
                         f"{floor_key.value} of {entity} is at each broker, and the {key.value} of its group "
                         f'{group} at all together; write scope = "cluster"'
                     )

@@ -11,10 +11,11 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from weir.quotas.replication.throttles import ResourceType
+from weir.quotas.table.ends import in_force_at
 from weir.quotas.table.entities import Prefix
-from weir.quotas.table.group_entry import GroupEntry
+from weir.quotas.table.group_entry import GroupEntry, floor_faults
 from weir.quotas.table.quota_entry import Entry, QuotaFileError, shown
-from weir.quotas.table.quota_file import read, scan
+from weir.quotas.table.quota_file import read, scan, table_of
 from weir.quotas.table.replication_entry import Resource
 from weir.quotas.table.times import now_utc, written_time
 
@@ -31,8 +32,8 @@ class QuotaFileFaults(NamedTuple):
     mistakes: list[str]
     """Reasons for which Weir refuses the file; at most one per entry."""
     warnings: list[str]
-    """Entries that Weir accepts, but that have ended or match no client or no topic, with the reason, such
-    as a user with Kafka's prefix `User:`.
+    """Entries that Weir accepts, but that have ended, match no client or no topic, or have a floor above a
+    limit in shadow, with the reason.
     """
 
 
@@ -53,7 +54,11 @@ def check(text: str, now: datetime | None = None) -> QuotaFileFaults:
                 reasons = chain(_no_topic(entry.resource))
             findings.warnings.extend(f"{place()}: {why}" for why in reasons)
         if not findings.mistakes:
-            read(text)  # the mistakes that lie in several entries
+            table = in_force_at(table_of(read(text)), now)  # raises for mistakes that lie in several entries
+            if table.shadow:
+                findings.warnings.extend(
+                    f"in shadow, {why}" for why in floor_faults(table.in_shadow(), shadow=True)
+                )
     except QuotaFileError as error:
         findings.mistakes.append(str(error))
     return findings

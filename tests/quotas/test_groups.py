@@ -15,6 +15,7 @@ from weir.quotas.limiters.chain import Chain
 from weir.quotas.limiters.smooth import SmoothBudget
 from weir.quotas.table.entities import Tags
 from weir.quotas.table.groups import GroupError, Member, QuotaGroups
+from weir.quotas.table.quota_check import check
 from weir.quotas.table.quota_delta import QuotaDelta
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
@@ -86,9 +87,8 @@ def test_changed_groups_equal_groups_made_at_once(changes: list[tuple[str, bool,
         made = made.updated({member: None if group == "z" else group}, {})
     at_once = QuotaGroups().updated(members, {})
     assert made == at_once
-    assert [made.member(user, "") for user in ("a", "abcd", "b")] == [
-        at_once.member(user, "") for user in ("a", "abcd", "b")
-    ]
+    for user in ("a", "abcd", "b"):
+        assert made.member(user, "") == at_once.member(user, "")
 
 
 def table(values: dict[tuple[Entity, QuotaKey], float], members: QuotaGroups = PAYMENTS) -> QuotaTable:
@@ -120,10 +120,8 @@ def test_member_without_a_quota_of_its_own_waits_for_the_charges_of_other_member
 
 
 def test_client_without_a_group_has_no_chain() -> None:
-    quotas = BrokerQuotas.create(
-        table({(Entity(group="payments"), PRODUCE): 1.0, (Entity("bob"), PRODUCE): 1.0})
-    )
-    assert type(quotas.ledger("bob", "app", 0).produce) is Budget
+    rows = {(Entity(group="payments"), PRODUCE): 1.0, (Entity("bob"), PRODUCE): 1.0}
+    assert type(BrokerQuotas.create(table(rows)).ledger("bob", "app", 0).produce) is Budget
 
 
 def test_renamed_client_ids_and_reconnects_are_charged_to_the_same_group() -> None:
@@ -145,10 +143,8 @@ def test_change_of_membership_takes_effect_while_clients_are_connected(user: str
 
 
 def test_group_in_shadow_counts_and_makes_nobody_wait() -> None:
-    quotas = BrokerQuotas.create(
-        QuotaTable({}, {(Entity(group="payments"), PRODUCE): 1000.0}, groups=PAYMENTS)
-    )
-    ledger = quotas.ledger("alice", "app", 0)
+    shadow = QuotaTable({}, {(Entity(group="payments"), PRODUCE): 1000.0}, groups=PAYMENTS)
+    ledger = BrokerQuotas.create(shadow).ledger("alice", "app", 0)
     assert ledger.charge_produce(15_000, 0) == 0
     assert ledger.shadow is not None
     assert isinstance(ledger.shadow.produce, Chain)
@@ -178,6 +174,20 @@ def test_enforced_floor_counts_for_a_group_in_shadow() -> None:
         ledger.charge_produce(size, 0)
     (budget,) = [budget for budget in quotas.produce.shadow or () if not budget.tags.client_id]
     assert (budget.throttled, budget.charged) == (1, 205_000)
+
+
+ALL_20MB = '[[quota]]\ngroup = "<all>"\nproducer_byte_rate = "20MB"\n'
+CANARY_2MB = '[[quota]]\nuser = "canary"\nproducer_byte_floor = "2MB"\n'
+ENDED, SHADOW = "until = 2001-01-01T00:00:00Z\n", 'mode = "shadow"\n'
+
+
+def test_end_of_an_entry_makes_no_floor_a_mistake() -> None:
+    for text in (
+        ALL_20MB + ENDED + ALL_20MB.replace("20", "1") + SHADOW + CANARY_2MB,
+        ALL_20MB + CANARY_2MB + ENDED + CANARY_2MB.replace("2MB", "50MB") + SHADOW,
+    ):
+        assert check(text.replace(ENDED, "")).mistakes == check(text).mistakes == []
+        assert "above its producer_byte_rate" in check(text).warnings[-1]
 
 
 def test_mutation_is_refused_if_any_budget_of_the_chain_refuses_it() -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Final
-
-import pytest
 
 from tests.quotas.changes import put_in_force
 from weir.quotas import DEFAULT, BrokerQuotas, Entity, Prefix, QuotaKey, QuotaTable
@@ -22,34 +21,19 @@ def is_smooth(table: QuotaTable, user: str, client_id: str = "app") -> bool:
     return isinstance(BrokerQuotas.create(table).ledger(user, client_id, 0).produce, SmoothBudget)
 
 
-@pytest.mark.parametrize(
-    ("said", "default", "smooth"),
-    [
-        (PLAIN, Pacing.KAFKA, False),
-        (PLAIN, Pacing.SMOOTH, True),
-        (SMOOTH, Pacing.KAFKA, True),
-        (SAMPLED, Pacing.SMOOTH, False),
-    ],
-)
-def test_an_entrys_pacing_comes_before_the_configured_one(
-    said: Options, default: Pacing, *, smooth: bool
-) -> None:
-    table = QuotaTable({(ALICE, PRODUCE): 1000.0}, None, {(ALICE, PRODUCE): said})
-    assert is_smooth(table.paced(default), "alice") == smooth
+def test_an_entrys_pacing_comes_before_the_configured_one() -> None:
+    for said, default in product((PLAIN, SMOOTH, SAMPLED), Pacing):
+        table = QuotaTable({(ALICE, PRODUCE): 1000.0}, None, {(ALICE, PRODUCE): said})
+        smooth = said is SMOOTH or (said is PLAIN and default is Pacing.SMOOTH)
+        assert is_smooth(table.paced(default), "alice") == smooth
 
 
 def test_the_options_of_the_entry_that_wins_hold() -> None:
-    values = {
-        (ALICE, PRODUCE): 1.0,
-        (Entity(client_id=Prefix("etl-")), PRODUCE): 2.0,
-        (ANY_APP, PRODUCE): 3.0,
-    }
-    table = QuotaTable(values, None, {(Entity(client_id=Prefix("etl-")), PRODUCE): SMOOTH})
-    assert [is_smooth(table, *who) for who in (("alice", "etl-1"), ("bob", "etl-1"), ("bob", "app"))] == [
-        False,
-        True,
-        False,
-    ]
+    etl = (Entity(client_id=Prefix("etl-")), PRODUCE)
+    table = QuotaTable({(ALICE, PRODUCE): 1.0, etl: 2.0, (ANY_APP, PRODUCE): 3.0}, None, {etl: SMOOTH})
+    assert not is_smooth(table, "alice", "etl-1")
+    assert is_smooth(table, "bob", "etl-1")
+    assert not is_smooth(table, "bob", "app")
 
 
 def test_the_shadow_entry_and_the_enforced_one_have_options_of_their_own() -> None:
