@@ -50,7 +50,7 @@ OTHERS: Final = ("listener_max_connection_creation_rate",)
 
 def _options_of_relays(command: F) -> F:
     """Add the options of the settings that say where to listen, and how to reach brokers."""
-    for prefix in reversed((*PREFIXES, "frame_bytes_max", "connect_timeout_s", "drain_timeout_s", "log_")):
+    for prefix in reversed((*PREFIXES, "log_")):
         command = options_of_settings(prefix, but=OTHERS)(command)
     return command
 
