@@ -14,6 +14,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from weir.quotas.table.ends import in_force_at
+from weir.quotas.table.entities import DEFAULT
 from weir.quotas.table.groups import ALL, Member, QuotaGroups
 from weir.quotas.table.options import Scope
 from weir.quotas.table.quota_entry import EntryError, QuotaFileError, quoted, shown
@@ -148,8 +149,8 @@ def check_floors(table: QuotaTable, now: datetime | None = None) -> None:
     away, is never the cause of an error.
     """
     for entity, key in (*table.shadow, *table.values):
-        user, client_id = entity.user, entity.client_id
-        if key in FLOOR_KEYS and not (isinstance(user, str) or (user is None and isinstance(client_id, str))):
+        parts = entity.user, entity.client_id
+        if key in FLOOR_KEYS and (DEFAULT in parts or not any(isinstance(name, str) for name in parts)):
             raise QuotaFileError(
                 f"{key.value} of {entity}: a floor is for a named user or client-id, "
                 "because each client of a default would have one"

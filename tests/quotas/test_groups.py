@@ -190,6 +190,12 @@ def test_end_of_an_entry_makes_no_floor_a_mistake() -> None:
         assert "above its producer_byte_rate" in check(text).warnings[-1]
 
 
+def test_floor_of_a_default_is_refused() -> None:
+    for name in ('user = "<default>"', 'user = "u"\nclient_id = "<default>"', 'client_id = "<default>"'):
+        (mistake,) = check(CANARY_2MB.replace('user = "canary"', name)).mistakes
+        assert "a floor is for a named user or client-id" in mistake
+
+
 def test_mutation_is_refused_if_any_budget_of_the_chain_refuses_it() -> None:
     rows = {(Entity("alice"), MUTATIONS): 10.0, (Entity(group="payments"), MUTATIONS): 1.0}
     quotas = BrokerQuotas.create(table(rows))
