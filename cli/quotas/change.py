@@ -28,7 +28,7 @@ from weir.quotas import Entity, QuotaFileError, QuotaKey, QuotaTable, render
 from weir.quotas.table.group_entry import check_floors, concerns_groups
 from weir.quotas.table.options import DEFAULT_PACING, NEVER, PLAIN, Options, Pacing, Scope
 from weir.quotas.table.quota_table import Quota
-from weir.quotas.table.times import EXAMPLE, now_utc, read_time, written_time
+from weir.quotas.table.times import EXAMPLE, later, now_utc, read_time, written_time
 from weir.quotas.units import parse
 
 shadow_option = click.option(
@@ -143,9 +143,12 @@ def _end(duration: str | None, until: str | None, now: datetime) -> str | None:
         if duration is not None:
             if until is not None:
                 raise click.UsageError("either --for or --until")
-            return written_time(now.replace(microsecond=0) + timedelta(seconds=parse(duration, "s")))
-        return until if until in (None, NEVER) else written_time(read_time(until))
-    except (ValueError, OverflowError) as error:
+            end = now.replace(microsecond=0) + timedelta(seconds=parse(duration, "s"))
+            return written_time(later(end, now))
+        return until if until in (None, NEVER) else written_time(later(read_time(until), now))
+    except OverflowError:
+        raise click.UsageError(f"--for is {duration!r}, must be a time before the year 10000") from None
+    except ValueError as error:
         given = f"--until is {until!r}" if duration is None else f"--for is {duration!r}"
         raise click.UsageError(f"{given}, must be {error}") from None
 

@@ -22,6 +22,13 @@ def read_time(text: str) -> datetime:
         raise ValueError(f"a time with its zone, such as {EXAMPLE}") from None
 
 
+def later(time: datetime, now: datetime) -> datetime:
+    """Return a time (UTC) that is later than now. Raises ValueError."""
+    if time <= now:
+        raise ValueError(f"later than now, {written_time(now.replace(microsecond=0))}")
+    return time
+
+
 def in_utc(time: object) -> datetime:
     """Return a time with a zone as the same time in UTC. Raises ValueError for anything else."""
     try:

@@ -68,12 +68,8 @@ def test_options_for_impossible_entities_are_refused(arguments: str, words: str)
         ("producer_byte_rat=1", "unknown key 'producer_byte_rat'; did you mean producer_byte_rate?"),
         ("zzz=1", "unknown key 'zzz'; known: producer_byte_rate"),
         ("producer_byte_rate=", "producer_byte_rate is '', must be a number of bytes, such as 1048576"),
-        ("producer_byte_rate=-1", "is '-1', must be a number"),
-        ("producer_byte_rate=1X", "is '1X', must be a number"),
         ("producer_byte_rate=1e6", "is '1e6', must be a number"),
-        ("producer_byte_rate=nan", "is 'nan', must be a number"),
         ("request_percentage=50%", "request_percentage is '50%', must be a plain number"),
-        ("controller_mutation_rate=1K", "controller_mutation_rate is '1K', must be a plain number"),
     ],
 )
 def test_invalid_quota_assignments_are_refused(written: str, words: str) -> None:

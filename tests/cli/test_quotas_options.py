@@ -67,7 +67,7 @@ def test_quotas_set_gives_an_entry_an_end_and_replaces_one_that_has_ended(
     assert "enforce, smooth, until 2026-12-01T06:00:00Z\n" in done("list", "--quotas", str(file))
     done("set", *arguments, "--until", "never", "producer_byte_rate=500000")
     assert file.read_text() == FILE
-    done("set", *arguments, "--until", "2026-12-01T01:00:00Z", "producer_byte_rate=500000")
+    file.write_text(FILE + "until = 2026-12-01T01:00:00Z\n")
     assert "until 2026-12-01T01:00:00Z, ended\n" in done("list", "--quotas", str(file))
     done("set", *arguments, "consumer_byte_rate=7")
     assert parse(file.read_text()) == QuotaTable({(Entity("alice"), QuotaKey.CONSUMER_BYTE_RATE): 7.0})
@@ -75,6 +75,9 @@ def test_quotas_set_gives_an_entry_an_end_and_replaces_one_that_has_ended(
         (("--until", "2026-12-01T06:00:00"), "must be a time with its zone, such as 2026-12-01T06:00:00Z"),
         (("--for", "soon"), "--for is 'soon', must be a number of seconds, or a duration"),
         (("--for", "4h", "--until", "never"), "either --for or --until"),
+        (("--until", "2026-12-01T02:00:00Z"), "must be later than now, 2026-12-01T02:00:00Z"),
+        (("--for", "0s"), "--for is '0s', must be later than now"),
+        (("--for", "99999999h"), "--for is '99999999h', must be a time before the year 10000"),
     ):
         assert line in misused("quotas", "set", *arguments, *options, "producer_byte_rate=5")
 

@@ -31,6 +31,7 @@ from weir.quotas import Entity, QuotaFileError, QuotaTable, render
 from weir.quotas.table.group_entry import check_floors, concerns_groups
 from weir.quotas.table.names import canonical_ip
 from weir.quotas.table.quota_entry import least
+from weir.quotas.table.times import later, now_utc
 
 ANSWER_S: Final = 20.0
 """Maximum time (s) to wait for the store."""
@@ -67,6 +68,8 @@ async def _change(call: Call) -> ChangedQuota:
             raise ProblemError(422, "rates of connections have no pacing and no scope")
         try:
             options = registry.table.options_of(entity, shadow=shadow).replaced(*given)
+            if change.until is not None and options.until is not None:
+                later(options.until, now_utc())
         except ValueError as error:
             raise ProblemError(422, f"until is {change.until!r}, must be {error}") from None
     if not change.dry_run:
