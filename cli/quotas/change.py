@@ -25,6 +25,7 @@ from weir.cli.quotas.show import (
 )
 from weir.cli.quotas.source import QuotaSource, json_option
 from weir.quotas import Entity, QuotaFileError, QuotaKey, QuotaTable, render
+from weir.quotas.table.ends import check_new_end
 from weir.quotas.table.group_entry import check_floors, concerns_groups
 from weir.quotas.table.options import DEFAULT_PACING, NEVER, PLAIN, Options, Pacing, Scope
 from weir.quotas.table.quota_table import Quota
@@ -45,7 +46,10 @@ scope_option = click.option(
     help="One budget for each broker, or one for all of them. [default: as it is]",
 )
 for_option = click.option(
-    "--for", "duration", metavar="DURATION", help="The entry ends after this time, such as 90m or 4h."
+    "--for",
+    "duration",
+    metavar="DURATION",
+    help="The entry, with all its values, ends after this time, such as 90m or 4h.",
 )
 until_option = click.option(
     "--until",
@@ -85,7 +89,7 @@ Examples:
   weir quotas set --config weir.toml --client-id-prefix etl- --shadow consumer_byte_rate=10M --dry-run
   weir quotas set --quotas quotas.toml --user alice --pacing smooth --scope cluster producer_byte_rate=10M
   weir quotas set --admin weir-1:9644 --token-file token --topic logs producer_byte_rate=20M
-  weir quotas set --quotas quotas.toml --user backfill --for 4h consumer_byte_rate=100MB
+  weir quotas set --quotas quotas.toml --user alice --client-id backfill --for 4h consumer_byte_rate=100MB
 
 {RATES_HELP}
 """,
@@ -133,6 +137,10 @@ def set_(
         options = PLAIN
     sets_options = has_ended or any(option is not None for option in (pacing, scope, end))
     new = options.replaced(pacing, scope, end) if sets_options else None
+    try:
+        check_new_end(table, wanted, new or options, shadow=shadow)
+    except QuotaFileError as error:
+        raise click.UsageError(clean(error)) from None
     outcome = change(source, table, wanted, shadow=shadow, dry_run=dry_run, options=new)
     _tell(source, outcome, as_json=as_json)
 

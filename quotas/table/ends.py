@@ -19,7 +19,9 @@ from datetime import datetime
 from typing import NamedTuple
 
 from weir.quotas.table.entities import Entity
+from weir.quotas.table.options import Options
 from weir.quotas.table.quota_delta import QuotaDelta, QuotaValue
+from weir.quotas.table.quota_entry import QuotaFileError
 from weir.quotas.table.quota_table import Quota, QuotaKey, QuotaTable, keys_of
 
 
@@ -62,6 +64,26 @@ def ends_of(table: QuotaTable) -> Iterator[EntryEnd]:
 def in_force_at(table: QuotaTable, now: datetime) -> QuotaTable:
     """Return the table without the entries that have ended by `now`; the same table if none has."""
     return EntryEnds().in_force(table, now)
+
+
+def check_new_end(
+    table: QuotaTable, changes: Collection[Quota], options: Options, *, shadow: bool = False
+) -> None:
+    """Raise QuotaFileError if values without an end would get the end in `options`, and are not among the
+    changes of their entry: an entry has one end for all its values.
+    """
+    for entity in dict.fromkeys(entity for entity, _key in changes if options.until is not None):
+        if table.options_of(entity, shadow=shadow).until is None:
+            others = [
+                key.value
+                for key in keys_of(entity)
+                if table.get((entity, key), shadow=shadow) and (entity, key) not in changes
+            ]
+            if others:
+                raise QuotaFileError(
+                    f"{' and '.join(others)} of {entity} would end, too; name it in the same command, "
+                    "or give the end to a more specific entry"
+                )
 
 
 def rates_of(table: QuotaTable, end: EntryEnd) -> dict[QuotaKey, float]:

@@ -18,7 +18,7 @@ from weir.proxy.admin.api.operation import BODY_BYTES_MAX
 from weir.proxy.control.snapshots import records
 
 ALL = '\n[[quota]]\ngroup = "<all>"\nproducer_byte_rate = 6\n'
-PAST = "2001-01-01T00:00:00Z"
+PAST, FAR = "2001-01-01T00:00:00Z", "2999-01-01T00:00:00Z"
 FLOORS = (
     "the floors of group <all> are 7 bytes/s, above its producer_byte_rate of 6; lower producer_byte_floor"
 )
@@ -248,6 +248,7 @@ def test_a_change_of_quotas_is_stored_in_the_file_and_in_the_audit_log(
         ({"entity": {"user": "a"}, "ops": {"producer_byte_floor": 7}}, 409, FLOORS),
         ({"entity": {"user": "a"}, "ops": {"producer_byte_rate": 1}, "until": "soon"}, 422, "with its zone"),
         ({"entity": {"user": "a"}, "ops": {"producer_byte_rate": 1}, "until": PAST}, 422, "later than now"),
+        ({"entity": {"group": "<all>"}, "ops": {"request_percentage": 1}, "until": FAR}, 422, "end, too"),
         (b"{", 400, "body is not allowed"),
         (b'{"entity":"\xff"}', 400, "body is not allowed"),
         (b" " * (BODY_BYTES_MAX + 1), 413, "more than 65536 bytes"),

@@ -28,6 +28,7 @@ from weir.proxy.control.stores.alterations import QuotaAlteration
 from weir.proxy.control.stores.records import entity_of
 from weir.proxy.handlers.quota_api.quota_admin import Changes
 from weir.quotas import Entity, QuotaFileError, QuotaTable, render
+from weir.quotas.table.ends import check_new_end
 from weir.quotas.table.group_entry import check_floors, concerns_groups
 from weir.quotas.table.names import canonical_ip
 from weir.quotas.table.quota_entry import least
@@ -70,6 +71,9 @@ async def _change(call: Call) -> ChangedQuota:
             options = registry.table.options_of(entity, shadow=shadow).replaced(*given)
             if change.until is not None and options.until is not None:
                 later(options.until, now_utc())
+                check_new_end(registry.table, changes, options, shadow=shadow)
+        except QuotaFileError as error:
+            raise ProblemError(422, str(error)) from None
         except ValueError as error:
             raise ProblemError(422, f"until is {change.until!r}, must be {error}") from None
     if not change.dry_run:
