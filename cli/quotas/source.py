@@ -27,6 +27,7 @@ from weir.proxy.handlers.quota_api.quota_admin import ReplicationChanges
 from weir.quotas import QuotaFileError, QuotaTable
 from weir.quotas.table.options import Options
 from weir.quotas.table.quota_edit import edited
+from weir.quotas.table.quota_file import read
 from weir.quotas.table.quota_table import Quota
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -187,6 +188,7 @@ class FileSource(ConfiguredSource):
         with _one_line():
             before = read_text(self._path, QUOTAS_BYTES_MAX) if self._path.exists() else ""
             after = edited(before, changes, shadow=shadow, options=options)
+            read(after)  # raises for mistakes that lie in several entries, as alter does
         was, becomes = (text.splitlines(keepends=True) for text in (before, after))
         return "".join(unified_diff(was, becomes, self.name, self.name))
 

@@ -136,7 +136,7 @@ def check_groups(table: QuotaTable) -> None:
     limited = {entity.group for entity, _key in (*table.values, *table.shadow) if entity.group is not None}
     for group in sorted(limited - table.groups.parents.keys() - {ALL}):
         raise QuotaFileError(
-            f"a quota is for group {shown(group)}, which is none; add a [[{GROUP}]] with this name"
+            f"a quota is for group {shown(group)}, which is none; add a [[{GROUP}]] of this name to the file"
         )
     check_floors(table)
 

@@ -203,11 +203,16 @@ def test_the_file_store_does_not_replace_a_symbolic_link(path: Path) -> None:
 
 
 def test_the_file_store_does_not_alter_a_malformed_file(path: Path) -> None:
-    path.write_text('[[quota]]\nuser = "alice"\n')
-    with pytest.raises(
-        StoreError, match=r"quotas\.toml: not altered, correct it first: .*line 1.*sets no quota"
+    for text, reason in (
+        (
+            '[[quota]]\nuser = "alice"\n',
+            "quotas.toml: not altered, correct it first: .*line 1.*sets no quota",
+        ),
+        ("", "quotas.toml: not altered: a quota is for group"),
     ):
-        rewrite(path, {(ALICE, PRODUCE): 2.0})
+        path.write_text(text)
+        with pytest.raises(StoreError, match=reason):
+            rewrite(path, {(Entity(group="x"), PRODUCE): 2.0})
     path.write_bytes(b"# \xff\n")
     with pytest.raises(StoreError, match=r"quotas\.toml: cannot read the quota file: it is not UTF-8"):
         rewrite(path, {(ALICE, PRODUCE): 2.0})

@@ -19,7 +19,6 @@ from weir.proxy.control.snapshots.quotas import quota_of, read_quotas
 from weir.proxy.control.snapshots.records import (
     ChangedQuota,
     Preview,
-    Quota,
     QuotaChange,
     QuotaOps,
     Quotas,
@@ -29,7 +28,7 @@ from weir.proxy.control.stores.records import entity_of
 from weir.proxy.handlers.quota_api.quota_admin import Changes
 from weir.quotas import Entity, QuotaFileError, QuotaTable, render
 from weir.quotas.table.ends import check_new_end
-from weir.quotas.table.group_entry import check_floors, concerns_groups
+from weir.quotas.table.group_entry import check_groups, concerns_groups
 from weir.quotas.table.names import canonical_ip
 from weir.quotas.table.quota_entry import least
 from weir.quotas.table.times import later, now_utc
@@ -76,18 +75,17 @@ async def _change(call: Call) -> ChangedQuota:
             raise ProblemError(422, str(error)) from None
         except ValueError as error:
             raise ProblemError(422, f"until is {change.until!r}, must be {error}") from None
+
+    def altered() -> QuotaTable:
+        after = registry.table.altered(changes, shadow=shadow, options=options)
+        _check_groups(after, changes)
+        return after
+
+    after = await call.state.compute(altered)
     if not change.dry_run:
         await _store(call, QuotaAlteration(changes, shadow, options))
-    table = registry.table
-
-    def changed() -> Quota:
-        after = table
-        if change.dry_run:
-            after = table.altered(changes, shadow=shadow, options=options)
-            _check_floors(after, changes)
-        return quota_of(after, entity, shadow=shadow)
-
-    quota = await call.state.compute(changed)
+        after = registry.table
+    quota = await call.state.compute(lambda: quota_of(after, entity, shadow=shadow))
     return ChangedQuota(quota=quota, dry_run=change.dry_run)
 
 
@@ -98,7 +96,7 @@ async def _preview(call: Call) -> Preview:
 
     def altered() -> QuotaTable:
         after = table.altered(changes)
-        _check_floors(after, changes)
+        _check_groups(after, changes)
         for key in keys:
             after.limits(key)  # prepares the lookups
         return after
@@ -121,10 +119,10 @@ def _checked(change: QuotaOps) -> tuple[Entity, Changes]:
     return entity, changes
 
 
-def _check_floors(table: QuotaTable, changes: Changes) -> None:
+def _check_groups(table: QuotaTable, changes: Changes) -> None:
     try:
         if concerns_groups(changes):
-            check_floors(table)
+            check_groups(table)
     except QuotaFileError as error:
         raise ProblemError(422, str(error)) from None
 

@@ -298,11 +298,14 @@ def _rewrite(
         )
     try:
         found = known if known is not None and known.seen == stamp(path) else _read(path)
-        text, table = edit(found)
     except OSError as error:
         raise StoreError(f"{path}: cannot read the quota file: {error.strerror}") from None
-    except (QuotaFileError, UnicodeEncodeError) as error:
+    except QuotaFileError as error:
         raise StoreError(f"{path}: not altered, correct it first: {error}") from None
+    try:
+        text, table = edit(found)
+    except (QuotaFileError, UnicodeEncodeError) as error:
+        raise StoreError(f"{path}: not altered: {error}") from None
     if not table.delta(found.table).number:
         return found
     try:
