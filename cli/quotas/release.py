@@ -1,4 +1,4 @@
-"""`weir quotas release`: end the waits of a client whose quota was raised."""
+"""`weir quotas release`: end the waits of clients whose quota was raised."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from weir.proxy.control.snapshots.records import Release, Released
     epilog="""\b
 Examples:
   weir quotas release --admin weir-1:9644 --token-file token --user alice
-  weir quotas release --config weir.toml --user alice --client-id app
+  weir quotas release --config weir.toml --group payments
 """
 )
 @click.option("--admin", metavar="HOST:PORT", help="The admin endpoint. [default: that of --config]")
@@ -27,6 +27,7 @@ Examples:
 @config_option
 @click.option("--user", metavar="NAME", default="", help="A principal's name, without User:.")
 @click.option("--client-id", metavar="NAME", default="", help="A client-id; with --user, of that user only.")
+@click.option("--group", metavar="NAME", default="", help="A group (its members); <all> is every client.")
 def release(
     admin: str | None,
     token_file: Path | None,
@@ -34,17 +35,18 @@ def release(
     config_file: Path | None,
     user: str,
     client_id: str,
+    group: str,
 ) -> None:
-    """End the waits of a client's connections to a running Weir, as far as its present quotas allow.
+    """End the waits of a client's or a group's connections to a running Weir, as far as present quotas allow.
 
     A raised quota does not shorten throttle times that began before. Exit code 1 if no connection waits.
     """
     check_user(user)
-    if not (user or client_id):
-        raise click.UsageError("whose waits? give --user, --client-id, or both")
+    if not (user or client_id or group):
+        raise click.UsageError("whose waits? give --user, --client-id, or --group")
     settings = settings_of(config_file)
     address, access = needed_address(admin, settings), access_of(token_file, ca, settings)
-    body = msgspec.json.encode(Release(user=user, client_id=client_id))
+    body = msgspec.json.encode(Release(user=user, client_id=client_id, group=group))
     try:
         released = ask(address, "/api/connections/release", {}, Released, access, body)
     except AdminError as error:

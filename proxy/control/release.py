@@ -31,7 +31,7 @@ def end_waits(
     mutations = side_of(sources.registry.mutations, shadow=False)
     for part in slices(list(relays.items()), SLICE // 4):
         for relay, opened in part:
-            if wanted.has((relay, opened), now_ms):
+            if wanted.has((relay, opened), now_ms, sources.registry.table.groups):
                 charged = charged_by(relay.connection.client, mutations, shadow=False)
                 until_ms = max((limiter.throttled_until_ms for limiter in charged), default=now_ms)
                 number += relay.end_wait(until_ms)
@@ -55,6 +55,8 @@ def end_throttles(
 
 
 def _concerns(tags: Tags, wanted: ConnectionFilter) -> bool:
-    """Return True if a budget may limit one of these connections: its names are theirs, or are left out."""
+    """Return True if a budget may limit one of these connections: its names are theirs, or are left out. A
+    group leaves no budget out, because its members may be charged to any.
+    """
     pairs = ((tags.user, wanted.user), (tags.client_id, wanted.client_id))
     return all(not its or not theirs or its == theirs for its, theirs in pairs)

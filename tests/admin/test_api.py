@@ -299,12 +299,13 @@ def test_a_release_ends_the_waits_of_a_client_whose_quota_was_raised(quotas: Pat
         assert (await stage.post("/api/quotas", raised, TOKEN))[0] == 200
         assert await waits()
         assert (await stage.post(path, {}, TOKEN))[0] == 422
-        assert (await stage.post(path, {"client_id": "other"}, TOKEN))[1] == {"connections": 0}
+        for other in ({"client_id": "other"}, {"group": "other"}):
+            assert (await stage.post(path, other, TOKEN))[1] == {"connections": 0}
         with capture_logs() as logs:
-            assert (await stage.post(path, app, TOKEN)) == (200, {"connections": 1})
+            assert (await stage.post(path, {"group": "<all>"}, TOKEN)) == (200, {"connections": 1})
         assert not await waits()
         (line,) = [line for line in logs if line["event"] == "waits ended"]
-        assert (line["client_id"], line["connections"]) == ("app", 1)
+        assert (line["group"], line["connections"]) == ("<all>", 1)
         assert (await stage.json("/api/throttled"))["entities"][0]["throttled"] is False
         await client.stream.aclose()
 

@@ -19,15 +19,16 @@ async def _connections(call: Call) -> Connections:
 
 async def _release(call: Call) -> Released:
     its = call.body_of(Release)
-    if not (its.user or its.client_id):
-        raise ProblemError(422, "name a user, a client-id, or both")
-    wanted = ConnectionFilter(user=its.user, client_id=its.client_id)
+    if not (its.user or its.client_id or its.group):
+        raise ProblemError(422, "name a user, a client-id, or a group")
+    wanted = ConnectionFilter(user=its.user, client_id=its.client_id, group=its.group)
     sources = call.state.sources
     async with call.state.reading:
         number = await sources.workers.end_waits(wanted)
     await call.state.read(end_throttles(sources.quota_registry, wanted, sources.now_ms()))
     who = {"principal": f"User:{WHO}", "client": call.peer}
-    audit.info("waits ended", **who, user=its.user, client_id=its.client_id, connections=number)
+    names = {"user": its.user, "client_id": its.client_id, "group": its.group}
+    audit.info("waits ended", **who, **names, connections=number)
     return Released(connections=number)
 
 

@@ -15,6 +15,7 @@ from weir.proxy.control.snapshots.records import ConnectionRecord, Connections
 from weir.proxy.control.snapshots.sources import SnapshotSources
 from weir.proxy.control.throttled import SLICE
 from weir.proxy.net.relay import Relay
+from weir.quotas.table.groups import QuotaGroups
 
 _Pair: TypeAlias = tuple[Relay, OpenConnection]
 
@@ -24,6 +25,8 @@ class ConnectionFilter(Filter, frozen=True):
 
     user: Text = ""
     client_id: Text = ""
+    group: Text = ""
+    """A group that the client is in, also by a parent."""
     broker: BrokerName = ""
     state: Literal["", "OPEN", "THROTTLED", "SERIAL", "AUTHENTICATING", "QUERYING", "DRAINING", "CLOSED"] = ""
     sort: Literal[
@@ -31,7 +34,7 @@ class ConnectionFilter(Filter, frozen=True):
     ] = "opened"
     """`opened` puts the oldest connection first, all others the largest number."""
 
-    def has(self, pair: _Pair, now_ms: int) -> bool:
+    def has(self, pair: _Pair, now_ms: int, groups: QuotaGroups) -> bool:
         """Return True if the connection is chosen."""
         relay, opened = pair
         client = relay.connection.client
@@ -39,6 +42,8 @@ class ConnectionFilter(Filter, frozen=True):
         state = state_of(relay, now_ms).name
         its = (client.user, client.quota_client_id, broker_name(opened.node_id), state)
         if any(want and want != have for want, have in zip(wanted, its, strict=True)):
+            return False
+        if self.group and self.group not in groups.chain(client.user, client.quota_client_id):
             return False
         q = self.q.casefold()
         texts = (client.user, client.quota_client_id, client.peer, client.software)
@@ -92,7 +97,7 @@ def read_connections(
     best: list[tuple[float, int, _Pair]] = []
     number = 0
     for part in slices(list(relays.items()), SLICE // 4):
-        found = [pair for pair in part if wanted.has(pair, now_ms)]
+        found = [pair for pair in part if wanted.has(pair, now_ms, sources.registry.table.groups)]
         number += len(found)
         best += [(rank(pair, now_ms), pair[1].id, pair) for pair in found]
         if len(best) > wanted.limit + SLICE:

@@ -241,10 +241,13 @@ class Connections(Record, frozen=True):
 
 
 class Release(Record, frozen=True, forbid_unknown_fields=True):
-    """The connections whose waits are to end: those of a user, of a client-id, or of both."""
+    """The connections whose waits are to end: those of a user, a client-id, and a group. A text that is empty
+    or left out restricts nothing; one must be given.
+    """
 
     user: Annotated[str, msgspec.Meta(max_length=1000)] = ""
     client_id: Annotated[str, msgspec.Meta(max_length=1000)] = ""
+    group: Annotated[str, msgspec.Meta(max_length=1000)] = ""
 
 
 class Released(Record, frozen=True):
