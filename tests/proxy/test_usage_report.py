@@ -25,12 +25,6 @@ class Watch:
         return [dict(line) for line in logs]
 
 
-def test_the_usage_log_is_silent_without_news() -> None:
-    watch = Watch()
-    watch.tally.note_written(Kind.USAGE, 5, 500, 1.0)
-    assert watch.lines(0) == watch.lines(1000) == []
-
-
 def test_the_usage_log_reports_a_failure_each_minute_and_its_end_once() -> None:
     watch = Watch()
     watch.tally.failure = "disk full"

@@ -14,7 +14,7 @@ import pytest
 from tools import import_schemas
 from tools.compare_schemas import Kind, compare
 from tools.import_schemas import check, generate, write
-from tools.kafka_source import direct_layout, read_jar
+from tools.kafka_source import read_jar
 from weir.protocol import schema
 
 PAGE: Final = Path(import_schemas.__file__).parents[1] / "docs" / "how-to" / "new-kafka-release.md"
@@ -53,11 +53,3 @@ def test_the_committed_schemas_equal_those_of_the_published_jars(jars: list[Path
     (tmp_path / "schemas").mkdir()
     assert write(tmp_path, files) == 0
     assert check(tmp_path, files) == 0
-
-
-@pytest.mark.oracle
-def test_a_schema_jars_layout_is_found_without_merging(jars: list[Path]) -> None:
-    metadata = read_jar(jars[1])[3, "response"]
-    brokers = direct_layout(metadata, 9)[1]
-    assert brokers[:6] == ("brokers", "MetadataResponseBroker", True, False, True, None)
-    assert [place[0] for place in brokers[6]] == ["node_id", "host", "port", "rack"]
