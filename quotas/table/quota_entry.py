@@ -270,7 +270,8 @@ def _until(written: object) -> datetime:
     try:
         return in_utc(written)
     except ValueError as error:
-        raise EntryError(f"{UNTIL_KEY} must be {error}, not {shown(written)}", UNTIL_KEY) from None
+        remedy = "; leave out the quotes" if isinstance(written, str) else ""
+        raise EntryError(f"{UNTIL_KEY} must be {error}, not {shown(written)}{remedy}", UNTIL_KEY) from None
 
 
 def _one_of(known: Iterable[str], value: object, key: str, remedy: str) -> str:

@@ -163,7 +163,7 @@ REFUSED_ENTRIES = [
         for written, shown in (
             ("2026-12-01T06:00:00", "2026-12-01 06:00:00"),
             ("0001-01-01T00:00:00+01:00", "0001-01-01 00:00:00+01:00"),
-            ('"2026-12-01T06:00:00Z"', '"2026-12-01T06:00:00Z"'),
+            ('"2026-12-01T06:00:00Z"', '"2026-12-01T06:00:00Z"; leave out the quotes'),
         )
     ),
     (f'{IP}{CONNECTION_RATE}pacing = "smooth"\n', 4, "pacing cannot be set for an ip; remove it"),
