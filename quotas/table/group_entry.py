@@ -18,7 +18,7 @@ from weir.quotas.table.entities import DEFAULT
 from weir.quotas.table.groups import ALL, Member, QuotaGroups
 from weir.quotas.table.options import Scope
 from weir.quotas.table.quota_entry import EntryError, QuotaFileError, quoted, shown
-from weir.quotas.table.quota_kind import FLOORS
+from weir.quotas.table.quota_kind import FLOORS, KINDS
 from weir.quotas.table.times import now_utc
 
 if TYPE_CHECKING:
@@ -157,6 +157,32 @@ def check_floors(table: QuotaTable, now: datetime | None = None) -> None:
             )
     for fault in floor_faults(in_force_at(table, now or now_utc())):
         raise QuotaFileError(fault)
+
+
+def claimable_floors(table: QuotaTable) -> Iterator[str]:
+    """Yield the enforced floors above the limit of a group whose clients may claim them: by a client-id if no
+    user is named, or by a user if that one's client-ids may be in the group.
+    """
+    for (entity, key), floor in table.values.items():
+        rate_key, user = KINDS[key].floor_of, entity.user
+        name = entity.client_id if isinstance(entity.client_id, str) else ""
+        if rate_key is None or (isinstance(user, str) and (name or table.groups.of(user, ""))):
+            continue
+        unnamed = "client_id" if isinstance(user, str) else "user"
+        own = table.groups.chain(user if isinstance(user, str) else "", name)
+        for group in dict.fromkeys(
+            above
+            for member, its in table.groups.members.items()
+            if member.part == unnamed
+            for above in table.groups.above(its)
+            if above not in own
+        ):
+            limit = table.limits(rate_key).resolve_group(group)
+            if limit is not None and floor > limit.value:
+                yield (
+                    f"{key.value} of {entity} is above the {rate_key.value} of group {group}, "
+                    f"whose clients may have it; name its {unnamed}"
+                )
 
 
 def floor_faults(table: QuotaTable, *, shadow: bool = False) -> Iterator[str]:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from weir.quotas.replication.throttles import ResourceType
 from weir.quotas.table.ends import in_force_at
-from weir.quotas.table.entities import Prefix
-from weir.quotas.table.group_entry import GroupEntry, floor_faults
+from weir.quotas.table.entities import Entity, Prefix
+from weir.quotas.table.group_entry import GroupEntry, claimable_floors, floor_faults
 from weir.quotas.table.quota_entry import Entry, QuotaFileError, shown
 from weir.quotas.table.quota_file import read, scan, table_of
 from weir.quotas.table.replication_entry import Resource
@@ -22,8 +22,6 @@ from weir.quotas.table.times import now_utc, written_time
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
-
-    from weir.quotas.table.entities import Entity
 
 
 class QuotaFileFaults(NamedTuple):
@@ -47,14 +45,16 @@ def check(text: str, now: datetime | None = None) -> QuotaFileFaults:
                 findings.mistakes.append(str(entry))
                 continue
             if isinstance(entry, GroupEntry):
-                continue
-            if isinstance(entry, Entry):
+                users = (member.name for member in entry.members if member.part == "user")
+                reasons = chain.from_iterable(_unmatched(Entity(user)) for user in users)
+            elif isinstance(entry, Entry):
                 reasons = chain(_unmatched(entry.entity), _ended(entry, now))
             else:
                 reasons = chain(_no_topic(entry.resource))
             findings.warnings.extend(f"{place()}: {why}" for why in reasons)
         if not findings.mistakes:
             table = in_force_at(table_of(read(text)), now)  # raises for mistakes that lie in several entries
+            findings.warnings.extend(claimable_floors(table))
             if table.shadow:
                 findings.warnings.extend(
                     f"in shadow, {why}" for why in floor_faults(table.in_shadow(), shadow=True)

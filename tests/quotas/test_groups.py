@@ -196,6 +196,15 @@ def test_floor_of_a_default_is_refused() -> None:
         assert "a floor is for a named user or client-id" in mistake
 
 
+def test_check_warns_of_a_floor_that_is_above_the_limit_of_a_group_whose_clients_may_claim_it() -> None:
+    group = '[[group]]\nname = "g"\n{} = ["User:bob"]\n' + ALL_20MB.replace("<all>", "g").replace("20", "1")
+    floor = CANARY_2MB.replace("user", "client_id")
+    assert check(group.format("client_ids") + floor).warnings == []
+    first, second = check(group.format("users") + floor).warnings
+    assert first == '[[group]] entry 1 (line 1): no client is user "User:bob"; leave out User:'
+    assert "client-id canary is above the producer_byte_rate of group g, whose clients may have it" in second
+
+
 def test_mutation_is_refused_if_any_budget_of_the_chain_refuses_it() -> None:
     rows = {(Entity("alice"), MUTATIONS): 10.0, (Entity(group="payments"), MUTATIONS): 1.0}
     quotas = BrokerQuotas.create(table(rows))
