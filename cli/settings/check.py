@@ -23,7 +23,7 @@ from weir.quotas.table import quota_check
 EXAMPLES: Final = """\b
 Examples:
   weir check --config weir.toml
-  weir check --upstream kafka-1:9092 --quotas quotas.toml
+  weir check --quotas quotas.toml
   weir check --config weir.toml --json | jq -r '.mistakes[]'
 """
 
@@ -44,8 +44,8 @@ class CheckReport(msgspec.Struct):
 def check(config_file: Path | None, as_json: bool, **options: object) -> None:
     """Check the settings, the quota file and the TLS files, without a broker.
 
-    All mistakes are printed, and warnings about quotas that match no client. Exit code 0 without mistakes,
-    also with warnings; 2 with mistakes.
+    All mistakes are printed, and warnings about quotas that match no client. Given --quotas alone, only that
+    file is checked. Exit code 0 without mistakes, also with warnings; 2 with mistakes.
     """
     report = CheckReport([], list(_misspelt(os.environ)))
     inspect(config_file, options, report)
@@ -58,7 +58,12 @@ def check(config_file: Path | None, as_json: bool, **options: object) -> None:
 
 
 def inspect(config_file: Path | None, options: Mapping[str, object], report: CheckReport) -> None:
-    """Check the settings and the files that they name; add the findings to `report`."""
+    """Check the settings and the files that they name; add the findings to `report`. If the quota file is the
+    only setting, check that file alone.
+    """
+    if config_file is None and [key for key, value in options.items() if value is not None] == ["quotas"]:
+        _inspect_quotas(Path(str(options["quotas"])), report)
+        return
     try:
         settings = config.read(config_file, options).settings
     except ConfigError as error:  # the file is no configuration: nothing else can be checked

@@ -81,7 +81,7 @@ def test_check_succeeds_with_warnings_only(tmp_path: Path) -> None:
     quotas = tmp_path / "quotas.toml"
     entry = '[[quota]]\nclient_id = "etl-*"\nconsumer_byte_rate = 5\n'
     quotas.write_text(f"{entry}until = 1999-12-31T23:00:00-01:00\n")
-    result = CliRunner().invoke(weir, ["check", "--upstream", "a:1", "--quotas", str(quotas)])
+    result = CliRunner().invoke(weir, ["check", "--quotas", str(quotas)])
     assert result.exit_code == DONE
     line, ended = result.stdout.splitlines()
     assert line.startswith(f"warning: {quotas}: [[quota]] entry 1")
@@ -95,10 +95,7 @@ def test_check_succeeds_with_warnings_only(tmp_path: Path) -> None:
     [
         ([], "no upstream"),
         (["--upstream", "a:1", "--quotas", "no/such.toml"], "no/such.toml: cannot read the quota file"),
-        (
-            ["--upstream", "a:1", "--state-dir", "/dev/null/state"],
-            "state_dir /dev/null/state: /dev/null is no",
-        ),
+        (["--upstream", "a:1", "--state-dir", "/dev/null/s"], "state_dir /dev/null/s: /dev/null is no"),
         (["--upstream", "a:1", "--usage-dir", "/dev/null/usage"], "/dev/null is no directory"),
         (["--config", "no/such/file"], "no/such/file: cannot read the configuration"),
     ],
@@ -120,9 +117,8 @@ def test_check_reads_the_tls_files(tmp_path: Path) -> None:
 def test_check_takes_no_mistake_for_the_cause_of_another(tmp_path: Path) -> None:
     file = tmp_path / "weir.toml"
     file.write_text("upstream = 3\n")
-    assert report(USAGE, "--config", str(file))["mistakes"] == [
-        f"{file}: upstream is 3, must be text in quotes"
-    ]
+    (mistake,) = report(USAGE, "--config", str(file))["mistakes"]
+    assert mistake == f"{file}: upstream is 3, must be text in quotes"
 
 
 def test_check_warns_of_an_environment_variable_that_is_almost_one_of_weirs(
@@ -131,9 +127,8 @@ def test_check_warns_of_an_environment_variable_that_is_almost_one_of_weirs(
     monkeypatch.setenv("WEIR_BROKER_PORT", "9100-9120")
     monkeypatch.setenv("WEIR_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("WEIR_PORT_19092_TCP", "tcp://10.0.0.1:19092")
-    assert report(DONE, "--upstream", "a:1")["warnings"] == [
-        "the environment variable WEIR_BROKER_PORT has no effect: did you mean WEIR_BROKER_PORTS?",
-    ]
+    (warning,) = report(DONE, "--upstream", "a:1")["warnings"]
+    assert warning.endswith("WEIR_BROKER_PORT has no effect: did you mean WEIR_BROKER_PORTS?")
 
 
 def test_a_file_of_mistakes_and_warnings_is_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,9 +82,8 @@ def test_each_entity_type_allows_its_quota_keys_only() -> None:
 
 @pytest.mark.parametrize("value", [0.0, -1.0, math.inf, math.nan])
 def test_a_limit_is_a_number_above_zero(value: float) -> None:
-    with pytest.raises(
-        ValueError, match="producer_byte_rate of user <default> must be a finite number above 0"
-    ):
+    message = "producer_byte_rate of user <default> must be a finite number above 0"
+    with pytest.raises(ValueError, match=message):
         QuotaTable({(Entity(DEFAULT), PRODUCE): value})
 
 
@@ -95,16 +94,9 @@ changed_entities = st.one_of(
     st.sampled_from([Entity(topic="t"), Entity(topic="u")]),
     st.sampled_from([Entity(ip="10.0.0.1"), Entity(ip=DEFAULT)]),
 )
-sides = st.dictionaries(
-    st.tuples(changed_entities, st.sampled_from(QuotaKey)),
-    st.none()
-    | st.builds(
-        QuotaValue,
-        st.sampled_from([1.0, 2.0]),
-        st.sampled_from([PLAIN, Options(Pacing.SMOOTH, Scope.CLUSTER)]),
-    ),
-    max_size=6,
-)
+options = st.sampled_from([PLAIN, Options(Pacing.SMOOTH, Scope.CLUSTER)])
+changed_values = st.none() | st.builds(QuotaValue, st.sampled_from([1.0, 2.0]), options)
+sides = st.dictionaries(st.tuples(changed_entities, st.sampled_from(QuotaKey)), changed_values, max_size=6)
 RATE = ConfigKey(ResourceType.BROKER, "", "leader.replication.throttled.rate")
 throttles = st.dictionaries(st.just(RATE), st.sampled_from([None, "1", "2"]))
 deltas = st.builds(QuotaDelta, sides, sides, throttles)
@@ -139,13 +131,9 @@ def test_a_table_changed_many_times_equals_one_built_at_once(steps: list[QuotaDe
                 if value is not None:
                     side[quota] = value
         assert before.applied(rebuilt(table).delta(before)) == table
-    wanted = QuotaTable(
-        {quota: its.value for quota, its in values[0].items()},
-        {quota: its.value for quota, its in values[1].items()},
-        {quota: its.options for quota, its in values[0].items()},
-        {quota: its.options for quota, its in values[1].items()},
-        replication=table.replication,
-    )
+    rate, shadow_rate = ({quota: its.value for quota, its in side.items()} for side in values)
+    its, in_shadow = ({quota: each.options for quota, each in side.items()} for side in values)
+    wanted = QuotaTable(rate, shadow_rate, its, in_shadow, replication=table.replication)
     for found, new in (
         (table, wanted),
         (table.in_shadow(), wanted.in_shadow()),
