@@ -81,7 +81,7 @@ def check_new_end(
             ]
             if others:
                 raise QuotaFileError(
-                    f"{' and '.join(others)} of {entity} would end, too; name it in the same command, "
+                    f"{' and '.join(others)} of {entity} would end, too; name it in the same change, "
                     "or give the end to a more specific entry"
                 )
 

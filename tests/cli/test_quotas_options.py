@@ -85,7 +85,7 @@ def test_quotas_set_gives_an_entry_an_end_and_replaces_one_that_has_ended(
 def test_quotas_set_ends_no_value_that_it_does_not_name(file: Path, misused: Misused) -> None:
     arguments = ("--quotas", str(file), "--user", "alice", "--for", "4h", "consumer_byte_rate=9MB")
     line = misused("quotas", "set", *arguments)
-    assert "producer_byte_rate of user alice would end, too; name it in the same command" in line
+    assert "producer_byte_rate of user alice would end, too; name it in the same change" in line
     assert file.read_text() == FILE
     done("set", *arguments, "producer_byte_rate=500000")
     done("set", *arguments)  # all its values have an end
