@@ -123,12 +123,17 @@ def admin_address(option: str | None, settings: Settings) -> Address | None:
         raise CommandError(clean(error)) from None
 
 
-def needed_address(option: str | None, settings: Settings) -> Address:
-    """Return the address of `admin_address`. Raises UsageError if neither names an address."""
-    address = admin_address(option, settings)
+def needed_endpoint(
+    admin: str | None, token_file: Path | None, ca: Path | None, settings: Settings
+) -> tuple[Address, EndpointAccess]:
+    """Return the address and the access that the options `--admin`, `--token-file` and `--ca` give, else
+    those of the settings. Raises UsageError if neither names an address; CommandError as `admin_address` and
+    `access_of` do.
+    """
+    address = admin_address(admin, settings)
     if address is None:
         raise click.UsageError("which Weir? give --admin HOST:PORT, or --config with admin set")
-    return address
+    return address, access_of(token_file, ca, settings)
 
 
 def settings_of(config_file: Path | None) -> Settings:

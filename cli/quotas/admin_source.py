@@ -14,10 +14,9 @@ from click.core import ParameterSource
 from weir.cli.admin_endpoint import (
     AdminError,
     EndpointAccess,
-    access_of,
     access_options,
     ask,
-    needed_address,
+    needed_endpoint,
     settings_of,
 )
 from weir.cli.exits import CommandError
@@ -73,8 +72,7 @@ def store_options(command: F) -> F:
             if given is ParameterSource.COMMANDLINE:
                 raise click.UsageError("either --quotas or --admin")
             settings = settings_of(config_file)
-            address = needed_address(admin, settings)
-            source = AdminSource(address, access_of(token_file, ca, settings), settings)
+            source = AdminSource(*needed_endpoint(admin, token_file, ca, settings), settings)
         return command(source=source, **others)
 
     options: Callable[..., object] = _admin_option(access_options(with_source))

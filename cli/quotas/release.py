@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from weir.cli.admin_endpoint import AdminError, access_of, access_options, ask, needed_address, settings_of
+from weir.cli.admin_endpoint import AdminError, access_options, ask, needed_endpoint, settings_of
 from weir.cli.exits import CommandError, NothingThereError
 from weir.cli.quotas.entity import check_user
 from weir.cli.quotas.show import clean
@@ -45,7 +45,7 @@ def release(
     if not (user or client_id or group):
         raise click.UsageError("whose waits? give --user, --client-id, or --group")
     settings = settings_of(config_file)
-    address, access = needed_address(admin, settings), access_of(token_file, ca, settings)
+    address, access = needed_endpoint(admin, token_file, ca, settings)
     body = msgspec.json.encode(Release(user=user, client_id=client_id, group=group))
     try:
         released = ask(address, "/api/connections/release", {}, Released, access, body)

@@ -12,10 +12,9 @@ import click
 from weir.cli.admin_endpoint import (
     AdminError,
     EndpointAccess,
-    access_of,
     access_options,
     ask,
-    needed_address,
+    needed_endpoint,
     settings_of,
 )
 from weir.cli.exits import CommandError
@@ -76,7 +75,7 @@ def status(
     a while.
     """
     settings = settings_of(config_file)
-    address, access = needed_address(admin, settings), access_of(token_file, ca, settings)
+    address, access = needed_endpoint(admin, token_file, ca, settings)
     with screen(as_json=as_json, watch=watch) as shown:
         for found in _statuses(address, access, interval if watch else None):
             if isinstance(found, ReplicationStatus):

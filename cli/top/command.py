@@ -14,10 +14,9 @@ import msgspec
 from weir.cli.admin_endpoint import (
     AdminError,
     EndpointAccess,
-    access_of,
     access_options,
     ask,
-    needed_address,
+    needed_endpoint,
     settings_of,
 )
 from weir.cli.exits import CommandError
@@ -99,7 +98,7 @@ def top(
     endpoint that does not answer at the start. Later on, an endpoint may be away for a while.
     """
     settings = settings_of(config_file)
-    ask_it = asking(needed_address(admin, settings), access_of(token_file, ca, settings))
+    ask_it = asking(*needed_endpoint(admin, token_file, ca, settings))
     chosen = View(view)
     order = sort if chosen is View.ENTITIES else next(iter(SORTS[chosen]), "")
     wanted = Wanted(chosen, order, text, shadow)
