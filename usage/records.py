@@ -76,9 +76,9 @@ class UsageRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Estimated request time (µs of one thread) at the broker; requests exempt from request quotas add 0."""
     response_time_us: int = 0
     """Sum of the response times (µs) of the counted responses: from the end of the request at the broker's
-    connection to the beginning of the response there. Weir's throttles count only where Weir
-    removes the response's records. Responses of Weir's own add 0. Instances of
-    Weir that do not measure it yet omit the field.
+    connection to the beginning of the response there. Weir's throttles count only where Weir removes
+    the response's records. Responses of Weir's own add 0. Instances of Weir that do not measure it yet omit
+    the field.
     """
     mutations: int = 0
     """Number of partitions created, added or deleted."""

@@ -4,6 +4,7 @@ The wall clock decides. Within one run of a process, a clock that goes back revi
 remembers which have ended.
 
 >>> from weir.quotas.table.options import Options
+>>> from weir.quotas.table.quota_kind import QuotaKey
 >>> from weir.quotas.table.times import read_time
 >>> entry, end = (Entity("alice"), QuotaKey.PRODUCER_BYTE_RATE), read_time("2026-12-01T07:00:00+01:00")
 >>> table = QuotaTable({entry: 1000.0}, options={entry: Options(until=end)})
@@ -22,7 +23,7 @@ from weir.quotas.table.entities import Entity
 from weir.quotas.table.options import Options
 from weir.quotas.table.quota_delta import QuotaDelta, QuotaValue
 from weir.quotas.table.quota_entry import QuotaFileError
-from weir.quotas.table.quota_table import Quota, QuotaKey, QuotaTable, keys_of
+from weir.quotas.table.quota_table import Quota, QuotaTable
 
 
 class EntryEnd(NamedTuple):
@@ -75,9 +76,7 @@ def check_new_end(
     for entity in dict.fromkeys(entity for entity, _key in changes if options.until is not None):
         if table.options_of(entity, shadow=shadow).until is None:
             others = [
-                key.value
-                for key in keys_of(entity)
-                if table.get((entity, key), shadow=shadow) and (entity, key) not in changes
+                key.value for key in table.rates_of(entity, shadow=shadow) if (entity, key) not in changes
             ]
             if others:
                 raise QuotaFileError(
@@ -86,15 +85,9 @@ def check_new_end(
                 )
 
 
-def rates_of(table: QuotaTable, end: EntryEnd) -> dict[QuotaKey, float]:
-    """Return the values that the table has for the entity and mode of an entry that ends."""
-    entity, is_shadow, _until = end
-    values = table.shadow if is_shadow else table.values
-    return {key: values[entity, key] for key in keys_of(entity) if (entity, key) in values}
-
-
 def _without(table: QuotaTable, ended: Collection[EntryEnd]) -> QuotaTable:
     removed: tuple[dict[Quota, QuotaValue | None], dict[Quota, QuotaValue | None]] = ({}, {})
     for end in ended:
-        removed[end.is_shadow].update({(end.entity, key): None for key in rates_of(table, end)})
+        rates = table.rates_of(end.entity, shadow=end.is_shadow)
+        removed[end.is_shadow].update({(end.entity, key): None for key in rates})
     return table.applied(QuotaDelta(*removed))

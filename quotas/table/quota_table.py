@@ -134,6 +134,12 @@ class QuotaTable:
         """Return an enforced value, or a shadow value, with its options; None for no entry."""
         return self._side(shadow).get(quota)
 
+    def rates_of(self, entity: Entity, *, shadow: bool = False) -> dict[QuotaKey, float]:
+        """Return the enforced values, or the shadow values, of an entity."""
+        side = self._side(shadow)
+        found = ((key, side.get((entity, key))) for key in keys_of(entity))
+        return {key: new.value for key, new in found if new is not None}
+
     def entities(self) -> Iterator[tuple[Entity, dict[QuotaKey, float]]]:
         """Yield each entity that has enforced values, with key → value."""
         return self._enforced.by_entity()

@@ -27,9 +27,7 @@ def read_quotas(table: QuotaTable, q: str, limit: int, offset: int = 0) -> tuple
 
 def quota_of(table: QuotaTable, entity: Entity, *, shadow: bool) -> Quota:
     """Return the enforced quotas of an entity, or its shadow quotas; without values if it has none."""
-    side = table.shadow if shadow else table.values
-    keys = {key: value for (its, key), value in side.items() if its == entity}
-    return _quota(table, entity, keys, shadow=shadow)
+    return _quota(table, entity, table.rates_of(entity, shadow=shadow), shadow=shadow)
 
 
 def _entries(table: QuotaTable) -> Iterator[tuple[Entity, dict[QuotaKey, float], bool]]:

@@ -27,7 +27,7 @@ from weir.proxy.control.stores.store import QuotaStore, StoreError, StoreHealth
 from weir.proxy.control.supervisor import Supervisor, Task, Works, in_steps
 from weir.proxy.logs import audit_logger
 from weir.quotas import QuotaTable
-from weir.quotas.table.ends import EntryEnds, rates_of
+from weir.quotas.table.ends import EntryEnds
 from weir.quotas.table.times import now_utc
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ class QuotaManager:
         now: Callable[[], datetime] = now_utc,
     ) -> None:
         """Begin with the table of the registry in force, and `table` stored: the quotas that the store had at
-        the start. `admins` are the names of
-        the principals that may describe and alter quotas. `now` is the wall clock.
+        the start. `admins` are the names of the principals that may describe and alter quotas. `now` is the
+        wall clock.
         """
         self._store = store
         self._quota_registry = quota_registry
@@ -225,7 +225,7 @@ class QuotaManager:
             self._quota_registry.use(in_force)
             await in_steps(self._quota_registry.refresh())
             for end in sorted(self._ends.ended - ended, key=str):
-                if quotas := rates_of(before, end):
+                if quotas := before.rates_of(end.entity, shadow=end.is_shadow):
                     write_end(end, quotas)
             return True
 
