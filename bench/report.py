@@ -35,6 +35,8 @@ class Table:
     title: str
     head: Sequence[str]
     lines: Sequence[Sequence[str]]
+    is_cost: bool = False
+    """True for the cost of requests, and of bytes: the page shows these tables."""
 
 
 @dataclass(slots=True)
@@ -64,7 +66,7 @@ def page_tables(outcome: Outcome, section: str) -> list[Table]:
     """Return the few tables that a section of the page shows: the cost of requests, and of bytes."""
     of_section = {FIGURES: _load_tables(outcome.load), REPLICATION: _replication_tables(outcome)}
     present = outcome.load.cells if section == FIGURES else outcome.replication.cells
-    return [table for table in of_section[section] if table.title.startswith("CPU µs")] if present else []
+    return [table for table in of_section[section] if table.is_cost] if present else []
 
 
 def _figure_tables(outcome: Outcome) -> list[Table]:
@@ -103,6 +105,7 @@ def _load_tables(results: Results, references: Sequence[str] = REFERENCES) -> It
         results.rows,
         proxies,
         lambda row, target: _spread(_cpu_us(results, row, target)),
+        is_cost=True,
     )
     if compared := _comparisons(proxies, references):
         yield _ratio_table(results, compared)
@@ -112,6 +115,7 @@ def _load_tables(results: Results, references: Sequence[str] = REFERENCES) -> It
             big,
             proxies,
             lambda row, target: _per_mb(results.of(row, target), row),
+            is_cost=True,
         )
     rates = _by_row(
         "Requests per second, and latency p50 / p99 in ms; medians over rounds",
@@ -170,9 +174,11 @@ def _idle_table(idle: Mapping[str, Idle], targets: Sequence[Target]) -> Table:
     return Table("Memory (RSS) of the proxy with idle connections that have asked once", head, lines)
 
 
-def _by_row(title: str, rows: Sequence[Row], targets: Sequence[Target], figure: Figure) -> Table:
+def _by_row(
+    title: str, rows: Sequence[Row], targets: Sequence[Target], figure: Figure, *, is_cost: bool = False
+) -> Table:
     lines = [[row.title, *(figure(row, target) for target in targets)] for row in rows]
-    return Table(title, ["load", *(target.title for target in targets)], lines)
+    return Table(title, ["load", *(target.title for target in targets)], lines, is_cost)
 
 
 def _has_cpu(results: Results, target: Target) -> bool:
