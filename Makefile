@@ -97,7 +97,7 @@ fuzz: install ## any bytes into every decoder of peers' bytes (SECONDS=60 for ea
 bench: install ## CPU per request beside other proxies (docs/background/performance.md)
 	$(BIN)/python -m bench
 
-pictures: $(VENV)/installed-pipeline-demo ## pictures of README and docs: from docs/background/performance.md, a run of the demo, and a report (needs Chromium)
+pictures: $(VENV)/installed-pipeline-demo ## pictures of README and docs (needs Java and Chromium)
 	$(BIN)/python -m tools.pictures
 
 image: $(VENV)/installed-demo ## the container image weir (needs Docker; BASE=3.13-slim-bookworm@sha256:... fixes the base)

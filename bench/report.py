@@ -36,7 +36,7 @@ class Table:
     head: Sequence[str]
     lines: Sequence[Sequence[str]]
     is_cost: bool = False
-    """True for the cost of requests, and of bytes: the page shows these tables."""
+    """True for the cost of requests: the page shows this table."""
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ def tables(outcome: Outcome) -> list[Table]:
 
 
 def page_tables(outcome: Outcome, section: str) -> list[Table]:
-    """Return the few tables that a section of the page shows: the cost of requests, and of bytes."""
+    """Return the tables that a section of the page shows: the cost of requests."""
     of_section = {FIGURES: _load_tables(outcome.load), REPLICATION: _replication_tables(outcome)}
     present = outcome.load.cells if section == FIGURES else outcome.replication.cells
     return [table for table in of_section[section] if table.is_cost] if present else []
@@ -115,7 +115,6 @@ def _load_tables(results: Results, references: Sequence[str] = REFERENCES) -> It
             big,
             proxies,
             lambda row, target: _per_mb(results.of(row, target), row),
-            is_cost=True,
         )
     rates = _by_row(
         "Requests per second, and latency p50 / p99 in ms; medians over rounds",

@@ -18,9 +18,9 @@ import yaml
 from prometheus_client import ProcessCollector
 
 from tests.deploy.exposition import ROOT
+from tests.deploy.prometheus import PROMETHEUS, Series, asked, serving
 from tests.proxy.supervised import NoWorkers
 from tests.proxy.throttled_replicas import NOW_MS, quotas
-from tools.tour.prometheus import PROMETHEUS, Series, asked, serving
 from weir.protocol.api import ApiKey
 from weir.proxy.addresses import Address
 from weir.proxy.admin.metrics import Sources, families

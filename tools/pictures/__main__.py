@@ -1,4 +1,4 @@
-"""`python -m tools.pictures [cost] [demo] [report] [sharing]`: draw the pictures, by default all."""
+"""`python -m tools.pictures [cost] [demo] [page] [report] [sharing]`: make the pictures, by default all."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from tests.kafka import ClusterError, JarError, JavaMissingError
 from tools.pictures import cost, rates
 from tools.pictures.errors import PictureError
 from weir.demo.errors import DemoError
@@ -26,9 +27,14 @@ def _demo() -> None:
 
     day = f"{datetime.now(UTC):%Y-%m-%d}"
     recording = record()
-    _write("demo.svg", recording.terminal(day))
     footnote = f'Measured {day}: client-id {CLIENT_ID} of "make demo", a quota with pacing = "smooth".'
     _write("before-after.svg", rates.draw(recording.rates(), footnote))
+
+
+def _page() -> None:
+    from tools.pictures.page import draw  # needs Java and Chromium
+
+    draw(IMAGES)
 
 
 def _report() -> None:
@@ -50,7 +56,7 @@ def _write(name: str, picture: str) -> None:
     print(f"wrote {(IMAGES / name).relative_to(ROOT)}", flush=True)
 
 
-PICTURES: Final = {"cost": _cost, "demo": _demo, "report": _report, "sharing": _sharing}
+PICTURES: Final = {"cost": _cost, "demo": _demo, "page": _page, "report": _report, "sharing": _sharing}
 
 
 def main(names: list[str]) -> None:
@@ -61,7 +67,7 @@ def main(names: list[str]) -> None:
     try:
         for name in names or PICTURES:
             PICTURES[name]()
-    except (DemoError, PictureError, PipelineError) as error:
+    except (ClusterError, DemoError, JarError, JavaMissingError, PictureError, PipelineError) as error:
         sys.exit(str(error))
 
 

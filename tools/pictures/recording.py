@@ -1,31 +1,22 @@
-"""Record a run of the demonstration: its output as an SVG, and the rates of one producer."""
+"""Record a run of the demonstration: the rates of one producer."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from typing import Final
 
-from rich.console import Console
-from rich.terminal_theme import TerminalTheme
-
-from tools.pictures import svg
 from tools.pictures.errors import PictureError
 from tools.pictures.rates import Rates, by_second
 from weir.demo.measure import ClientResult
 from weir.demo.rows import Scene
 from weir.demo.run import run
-from weir.demo.screens import BEFORE, PlainScreen, print_opening, print_results
+from weir.demo.screens import BEFORE, PlainScreen
 
 SECONDS: Final = 15.0
 AFTER_S: Final = 20
 """Number of seconds under the quota that the picture shows."""
 CLIENT_ID: Final = "steady"
 """The producer with smooth pacing: its quota needs no warm-up, so it asks for 5 MB/s all the time."""
-COLUMNS: Final = 84
-TEXT: Final = (230, 237, 243)
-THEME: Final = TerminalTheme((13, 17, 23), TEXT, [TEXT, (255, 123, 114), (86, 211, 100), *[TEXT] * 5])
-"""Colours of a terminal: background, text, and those that are named, red and green."""
 
 
 class Recording(PlainScreen):
@@ -34,15 +25,9 @@ class Recording(PlainScreen):
     def __init__(self) -> None:
         """Keep nothing yet."""
         super().__init__()
-        self._scene: Scene | None = None
         self._results: Sequence[ClientResult] = ()
         self._samples: list[tuple[float, int]] = []
         self._written_s = 0.0
-
-    def open(self, scene: Scene) -> None:
-        """Print and keep the introduction."""
-        super().open(scene)
-        self._scene = scene
 
     def update(self, phase: str, done: float, results: Sequence[ClientResult]) -> None:
         """Print the progress, and keep a sample of the producer's bytes."""
@@ -65,17 +50,6 @@ class Recording(PlainScreen):
         full_s = int(self._written_s - self._samples[0][0] + 0.01)
         rates = by_second(self._samples, max(self._written_s - full_s, self._samples[0][0]))
         return Rates(rates[:full_s], rates[full_s : full_s + AFTER_S], result.quota or 0, result.spec.demand)
-
-    def terminal(self, day: str) -> str:
-        """Return an SVG of a terminal with introduction and results. Raises PictureError without a run."""
-        if self._scene is None or not self._results:
-            raise PictureError("the demonstration has no results")
-        console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
-        console.print("$ make demo\n", highlight=False)
-        print_opening(console, self._scene)
-        print_results(console, self._results)
-        picture = console.export_svg(title=f"make demo, {day}", theme=THEME, unique_id="weir-demo")
-        return svg.without_fonts(picture)
 
 
 def _of_producer(results: Sequence[ClientResult]) -> ClientResult:

@@ -35,7 +35,7 @@ def serving(folder: Path, config: str, *options: str) -> Iterator[str]:
     command = [PROMETHEUS, f"--config.file={folder / 'prometheus.yml'}", f"--web.listen-address={address}"]
     command += [f"--storage.tsdb.path={folder / 'data'}", *options]
     with (folder / "prometheus.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)  # noqa: S603  # our own command
+        process = subprocess.Popen(command, stdout=log, stderr=log)  # our own command
     try:
         _wait_until_ready(address, process)
         yield address

@@ -1,16 +1,21 @@
-"""Pictures of the admin endpoint's page, while its quotas are read and changed."""
+"""Pictures of docs/tour.md: the admin endpoint's page while a quota is changed there, and `weir top`."""
 
 from __future__ import annotations
 
 import json
+import tempfile
 import time
 from pathlib import Path
 from typing import Final
 
-from tools.pictures.browser import Browser
-from tools.tour.scene import Scene
+from tools.pictures import terminal
+from tools.pictures.browser import CHROMIUM, Browser, browser
+from tools.pictures.errors import PictureError
+from tools.pictures.scene import Scene, scene
 
 SCALE: Final = 1.5
+SECONDS: Final = 180.0
+"""Time (s) for which the charts fill."""
 WINDOWS: Final[dict[str, dict[str, int | bool]]] = {
     "page.webp": {"width": 1280, "height": 900},
     "page-dark.webp": {"width": 1280, "height": 900, "dark": True},
@@ -30,21 +35,38 @@ AFTER_S: Final = 20.0
 """Time (s) from the first sight of the changed quota's effect to the last picture."""
 
 
-def overview(tab: Browser, scene: Scene, folder: Path) -> None:
+def draw(folder: Path) -> None:
+    """Run the scene, print the rates of its clients, and write the pictures. Raises PictureError without
+    Chromium, and what `scene` raises.
+    """
+    if CHROMIUM is None:
+        raise PictureError("the pictures of the page need a Chromium in the PATH")
+    with tempfile.TemporaryDirectory(prefix="weir-page-") as root, scene(Path(root)) as its:
+        print(f"{its.url} is open for {SECONDS:g} s and longer", flush=True)
+        for span in its.measure(SECONDS):
+            print(span, flush=True)
+        (folder / "top.svg").write_text(terminal.draw(its.address), "utf-8")
+        with browser(Path(root)) as tab:
+            _overview(tab, its, folder)
+            _preview(tab, its, folder)
+            print(f"a change was shown after {_apply(tab, its, folder):.1f} s", flush=True)
+
+
+def _overview(tab: Browser, its: Scene, folder: Path) -> None:
     """Write the pictures of the page as it opens, and of the details of the first throttled entity."""
     for name, window in WINDOWS.items():
-        tab.open(scene.url, **window, scale=SCALE)  # type: ignore[arg-type]  # sizes are integers
+        tab.open(its.url, **window, scale=SCALE)  # type: ignore[arg-type]  # sizes are integers
         tab.until(WAITING)
         tab.picture(folder / name)
-    _desktop(tab, scene)
+    _desktop(tab, its)
     tab.click("#throttled button")
     tab.until("document.querySelector('#detail').open")
     tab.picture(folder / "page-detail.webp")
 
 
-def preview(tab: Browser, scene: Scene, folder: Path) -> str:
-    """Preview a lower limit of `CHANGED` in the form, write its picture, and return the preview's text."""
-    _desktop(tab, scene)
+def _preview(tab: Browser, its: Scene, folder: Path) -> None:
+    """Preview a lower limit of `CHANGED` in the form, and write its picture."""
+    _desktop(tab, its)
     rows = "[...document.querySelectorAll('#list button')]"
     row = f"{rows}.find((each) => each.innerText.includes('{CHANGED}'))"
     tab.until(row)
@@ -60,17 +82,16 @@ def preview(tab: Browser, scene: Scene, folder: Path) -> str:
     tab.resize(1280, 720, SCALE)
     _show_form(tab)
     tab.picture(folder / "page-preview.webp")
-    return tab.text("#previewed")
 
 
-def apply(tab: Browser, scene: Scene, folder: Path) -> float:
+def _apply(tab: Browser, its: Scene, folder: Path) -> float:
     """Apply the previewed change with the token. Write the picture of the page `AFTER_S` later. Return the
     time (s) from the change until the page showed `CHANGED` as throttled.
     """
     tab.click("#apply")
     tab.until("document.querySelector('#token-dialog').open")
     tab.read("document.querySelector('#token').focus()")
-    tab.type(scene.token)
+    tab.type(its.token)
     tab.press("Enter")
     tab.until("document.querySelector('#change-said').textContent === 'Applied.'")
     began_s = time.monotonic()
@@ -84,8 +105,8 @@ def apply(tab: Browser, scene: Scene, folder: Path) -> float:
     return took_s
 
 
-def _desktop(tab: Browser, scene: Scene) -> None:
-    tab.open(scene.url, width=1280, height=900, scale=SCALE)
+def _desktop(tab: Browser, its: Scene) -> None:
+    tab.open(its.url, width=1280, height=900, scale=SCALE)
     tab.until(SHOWN)
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import time
-import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import tests.kafka as kafka
 from weir.demo.client_specs import ClientSpec
@@ -27,38 +25,22 @@ CLIENTS: Final = (
     ClientSpec("audit", "consumer", None, demand=800_000),
 )
 """The clients. `quotas.toml` has the same quotas, and a shadow quota of `audit`."""
-TIMEOUT_S: Final = 30.0
-TRIES: Final = 100
+VERSION: Final = "4.2.0"
+"""Version of Kafka."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Running processes, and what they have written."""
+    """Running processes."""
 
     address: str
     """HOST:PORT of the admin endpoint."""
     token: str
-    log: Path
-    """Log file of Weir."""
     client_sets: Sequence[ClientSet]
 
     @property
     def url(self) -> str:
         return f"http://{self.address}/"
-
-    def read(self, path: str) -> Any:
-        """Return the JSON that the admin endpoint answers. Raises OSError."""
-        with urllib.request.urlopen(f"http://{self.address}{path}", timeout=TIMEOUT_S) as answer:
-            return json.load(answer)
-
-    def waiting(self) -> Any:
-        """Return the answer of /api/throttled at a moment when a client waits, or after many tries."""
-        for _ in range(TRIES):
-            found = self.read("/api/throttled")
-            if any(each["throttled"] for each in found["entities"]):
-                break
-            time.sleep(0.1)
-        return found
 
     def measure(self, seconds: float) -> list[Span]:
         """Wait; return the readings of the clients before and after. Raises DemoError if one has failed."""
@@ -67,14 +49,10 @@ class Scene:
             pass
         return [Span(first, each.read()) for first, each in zip(began, self.client_sets, strict=True)]
 
-    def lines(self) -> list[str]:
-        """Return Weir's log lines."""
-        return self.log.read_text("utf-8").splitlines()
-
 
 @contextmanager
-def scene(version: str, folder: Path) -> Iterator[Scene]:
-    """Run Kafka of this version, Weir and the clients until the block ends. Raises DemoError, ClusterError,
+def scene(folder: Path) -> Iterator[Scene]:
+    """Run Kafka, Weir and the clients until the block ends. Raises DemoError, ClusterError,
     JarError, JavaMissingError.
     """
     quotas, token = folder / "quotas.toml", folder / "admin.token"
@@ -89,14 +67,14 @@ def scene(version: str, folder: Path) -> Iterator[Scene]:
         "log_format": "console",
     }
     with (
-        kafka.Cluster(version, first_id=1, optimized=True) as broker,
+        kafka.Cluster(VERSION, first_id=1, optimized=True) as broker,
         real(broker.bootstrap) as cluster,
         weir(cluster.upstream, cluster.node_ids, quotas, settings) as bootstrap,
     ):
         client_sets = [ClientSet(spec, bootstrap, cluster) for spec in CLIENTS]
         with running(client_sets):
             _warm_up(client_sets)
-            yield Scene(address, token.read_text("utf-8"), folder / "weir.log", client_sets)
+            yield Scene(address, token.read_text("utf-8"), client_sets)
 
 
 def _warm_up(client_sets: Sequence[ClientSet]) -> None:
