@@ -206,7 +206,7 @@ class LimiterRegistry(Generic[A]):
             self._change()
 
     def _make_room(self, now_ms: int) -> bool:
-        """Remove a limiter that is leaving; return False if there is none. A response in flight may have
+        """Remove a limiter that is leaving; return False if none is. A response in flight may have
         charged one meanwhile, so that it is not idle any more: it stays.
         """
         for _ in range(min(EXAMINED_MAX, len(self._leaving))):
