@@ -84,10 +84,23 @@ wheel: compiled ## a compiled wheel in dist/, for this Python and any Linux with
 check-compiled: install ## only the tests of the compiled data path
 	$(LANES) run compiled
 
+MODULE ?= quotas/limiters/rate.py
+TESTS ?= tests/quotas/test_rate.py
 SAMPLE ?= 60
+MUTANTS := build/mutants
 
-mutants: install ## which changes of the rules no test notices: a sample (SAMPLE=60, SEED=today's date)
-	nice $(BIN)/python -m tools.mutants --sample $(SAMPLE) $(if $(SEED),--seed $(SEED))
+# cosmic-ray changes the module on disk, so it runs in a worktree of the last commit.
+mutants: install ## which changes of MODULE the tests TESTS do not notice (MODULE=quotas/limiters/rate.py TESTS=PATHS SAMPLE=60)
+	rm -rf $(MUTANTS) $(MUTANTS).sqlite && git worktree prune && git worktree add --detach $(MUTANTS)
+	printf '[cosmic-ray]\nmodule-path = "%s"\ntimeout = 60.0\ntest-command = "%s -m pytest -x -q -n 0 %s"\n[cosmic-ray.distributor]\nname = "local"\n' \
+		$(MODULE) $(CURDIR)/$(BIN)/python "$(TESTS)" > $(MUTANTS).toml
+	cd $(MUTANTS) && $(CURDIR)/$(BIN)/cosmic-ray init ../mutants.toml ../mutants.sqlite
+	$(BIN)/python -c 'import sqlite3; sqlite3.connect("$(MUTANTS).sqlite").executescript("PRAGMA foreign_keys = OFF; \
+		CREATE TEMP TABLE chosen AS SELECT job_id FROM work_items ORDER BY random() LIMIT $(SAMPLE); \
+		DELETE FROM mutation_specs WHERE job_id NOT IN chosen; DELETE FROM work_items WHERE job_id NOT IN chosen;")'
+	cd $(MUTANTS) && nice $(CURDIR)/$(BIN)/cosmic-ray exec ../mutants.toml ../mutants.sqlite
+	$(BIN)/cr-report --show-diff --surviving-only $(MUTANTS).sqlite
+	git worktree remove --force $(MUTANTS)
 
 SECONDS ?= 60
 

@@ -7,9 +7,10 @@ were read: responses with the brokers' own addresses.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
+import structlog
 import trio
 
 from weir.proxy.config.config import Config
@@ -31,6 +32,8 @@ from weir.proxy.workers.pool import Pool
 from weir.proxy.workers.worker import Worker
 from weir.quotas import QuotaTable
 
+log = structlog.get_logger("weir")
+
 RELAY_ONLY: Final[Mapping[str, object]] = {
     "auto_creation": "permissive",
     "quota_store": "broker",
@@ -44,14 +47,9 @@ the tap of a new connection.
 """
 
 
-Until = Callable[[], Awaitable[None]]
-"""Function to await in Trio while Weir relays."""
-
-
-def run_tapped(config: Config, open_tap: OpenTap, until: Until = trio.sleep_forever) -> None:
-    """Relay until SIGTERM or SIGINT, or until `until` returns, then drain; a second signal stops at once.
-    `until` begins when Weir listens, and is cancelled when Weir stops. `config` must have the settings
-    `RELAY_ONLY`. Raises ConfigError, and what `until` raises.
+def run_tapped(config: Config, open_tap: OpenTap, *, for_s: float | None = None) -> None:
+    """Relay until SIGTERM, SIGINT, or `for_s` seconds have passed (None for no limit), then drain; a second
+    signal stops at once. `config` must have the settings `RELAY_ONLY`. Raises ConfigError.
     """
     check_system()
     registry = quota_registry(config, QuotaTable())
@@ -64,14 +62,16 @@ def run_tapped(config: Config, open_tap: OpenTap, until: Until = trio.sleep_fore
         worker.plane.plans.outdated = None
 
     try:
-        run_hosting_trio(reactor, lambda: _serve(server, reactor, prepare, until))
+        run_hosting_trio(reactor, lambda: _serve(server, reactor, prepare, for_s))
     except BaseExceptionGroup as group:
         raise single(group) from None
     finally:
         reactor.close()
 
 
-async def _serve(server: Server, reactor: Reactor, prepare: Callable[[Worker], None], until: Until) -> None:
+async def _serve(
+    server: Server, reactor: Reactor, prepare: Callable[[Worker], None], for_s: float | None
+) -> None:
     store = FileStore(None)
     health = StoreHealth(time.time)
     manager = QuotaManager(
@@ -84,12 +84,14 @@ async def _serve(server: Server, reactor: Reactor, prepare: Callable[[Worker], N
         nursery.start_soon(obey_signals, server, nursery.cancel_scope, of_this_process())
         async with trio.open_nursery() as serving:
             await serving.start(server.serve, pool)
-            nursery.start_soon(_stop_after, server, until)
+            if for_s is not None:
+                nursery.start_soon(_stop_after, server, for_s)
         nursery.cancel_scope.cancel()
 
 
-async def _stop_after(server: Server, until: Until) -> None:
-    await until()
+async def _stop_after(server: Server, for_s: float) -> None:
+    await trio.sleep(for_s)
+    log.info("stopping, the time has passed", seconds=for_s)
     server.stop()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 from bench.request_time.calls import BrokerVersions, Call
@@ -11,11 +10,7 @@ from bench.request_time.topics import BIG, EMPTY, FETCH_BYTES, SMALL, WRITTEN, B
 from weir.calibration import bodies
 from weir.protocol.messages import (
     ApiVersionsRequest,
-    DescribeClusterRequest,
-    DescribeGroupsRequest,
-    FindCoordinatorRequest,
     HeartbeatRequest,
-    ListGroupsRequest,
 )
 from weir.quotas.costs.cost_fitting import UNPACKED
 
@@ -89,38 +84,8 @@ class Book:
         """Return a call for the offsets of these partitions at a timestamp, by default the end offsets."""
         return self.broker_versions.call(client, bodies.list_offsets(EMPTY, indexes, timestamp))
 
-    def leader_epoch(self, client: str, indexes: Sequence[int] = (0,)) -> Call:
-        """Return a call for the end offset of a leader epoch of each of these partitions."""
-        return self.broker_versions.call(client, bodies.leader_epoch(EMPTY, indexes))
-
-    def find_coordinator(self, client: str, group: str) -> Call:
-        """Return a call for the coordinator of a group."""
-        return self.broker_versions.call(client, FindCoordinatorRequest(key=group))
-
-    def list_groups(self, client: str) -> Call:
-        """Return a call for the list of all groups."""
-        return self.broker_versions.call(client, ListGroupsRequest())
-
-    def describe_groups(self, client: str, groups: Sequence[str]) -> Call:
-        """Return a call for the descriptions of these groups."""
-        body = DescribeGroupsRequest(groups=list(groups))
-        return self.broker_versions.call(client, body)
-
-    def describe_configs(self, client: str, topics: Sequence[str]) -> Call:
-        """Return a call for all settings of these topics."""
-        return self.broker_versions.call(client, bodies.describe_configs(topics))
-
-    def describe_cluster(self, client: str) -> Call:
-        """Return a call for the brokers of the cluster (DescribeCluster)."""
-        body = DescribeClusterRequest(endpoint_type=1)
-        return self.broker_versions.call(client, body)
-
     def hot(self, client: str, *, big: bool) -> Call:
         """Return a fetch that the broker answers at once: with up to half a megabyte if `big`, else with one
         small record.
         """
         return self.fetch(client, BIG if big else SMALL)
-
-    def paused(self, call: Call, pause_s: float) -> Call:
-        """Return the same call, to be sent `pause_s` seconds after the response to the call before."""
-        return replace(call, pause_s=pause_s)

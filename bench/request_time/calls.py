@@ -18,16 +18,6 @@ from weir.protocol import ApiKey, Message, VersionRange
 from weir.protocol.framing import LENGTH_BYTES
 
 KB: Final = 1000.0
-NEWEST: Final[Mapping[ApiKey, int]] = {
-    **BY_NAME,
-    ApiKey.ADD_PARTITIONS_TO_TXN: 3,
-    ApiKey.ADD_OFFSETS_TO_TXN: 3,
-    ApiKey.TXN_OFFSET_COMMIT: 3,
-    ApiKey.END_TXN: 3,
-}
-"""Newest versions that requests use, by API: those of `BY_NAME`, and the last versions whose requests have
-only one transaction.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +31,6 @@ class Call(Request):
     """
     converted: bool = False
     """True if the broker converts the records of the response to an older format."""
-    pause_s: float = 0.0
-    """Time (s) to wait before sending the request."""
 
 
 Script = Generator[Call, bytes, None]
@@ -61,7 +49,7 @@ class BrokerVersions(frames.NodeApiVersions):
 
     def __init__(self, spoken: Mapping[int, tuple[int, int]]) -> None:
         """Keep the broker's version ranges: `spoken` has the lowest and highest version by API key."""
-        super().__init__({key: VersionRange(*both) for key, both in spoken.items()}, NEWEST)
+        super().__init__({key: VersionRange(*both) for key, both in spoken.items()}, BY_NAME)
 
     @classmethod
     def of(cls, host: str, port: int) -> BrokerVersions:
@@ -89,7 +77,6 @@ class BrokerVersions(frames.NodeApiVersions):
         version: int | None = None,
         known: Mapping[str, float] | None = None,
         converted: bool = False,
-        pause_s: float = 0.0,
     ) -> Call:
         """Encode the message as a request of `client`, with its features. Raises KeyError if the broker lacks
         the API or the version.
@@ -100,4 +87,4 @@ class BrokerVersions(frames.NodeApiVersions):
         client_id = f"{client}.{kafka_name(made.api)}"
         frame = made.frame(client_id)
         features = {"us": 1.0, "us_per_request_kb": (len(frame) - LENGTH_BYTES) / KB, **(known or {})}
-        return Call(made.api, made.version, frame, client_id, features, converted, pause_s)
+        return Call(made.api, made.version, frame, client_id, features, converted)

@@ -8,17 +8,17 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Final
 
+from bench.request_time import scripts
 from bench.request_time.book import Book
-from bench.request_time.calls import Call, Script
+from bench.request_time.calls import Call, Script, again
 from bench.request_time.features import estimate_us
 from bench.request_time.judge import Kind
 from bench.request_time.loop import LoopError
 from bench.request_time.runner import Case, Observation, observe
 from bench.request_time.stand import Stand
-from bench.request_time.topics import Data
+from bench.request_time.topics import EMPTY, PARTITIONS, Data
 from bench.request_time.weir import Weir
 from bench.request_time.workloads import Workload
 from tests.kafka.processes import Processes
@@ -29,6 +29,10 @@ WAYS: Final = ("direct", "weir")
 Weir, compared with Weir's charges.
 """
 
+JAVA_S: Final = 12.0
+"""Time (s) for which all frequent requests are sent first, so that Java compiles their code: until then they
+cost many times more.
+"""
 WARM_UP_S: Final = 1.0
 """Time (s) for which each workload runs once before the measurements, so that Java compiles the code that it
 needs.
@@ -50,18 +54,6 @@ class Compared:
     problems: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class How:
-    """Options of a comparison: the duration of each measurement, the ways to run workloads, the request
-    costs.
-    """
-
-    seconds: float
-    ways: Sequence[str] = WAYS
-    costs: Path | None = None
-    """File of request costs for Weir; None for the costs that Weir ships."""
-
-
 def kind_of(workload: Workload) -> Kind:
     """Return the properties of the workload that decide which targets apply to it."""
     return Kind(workload.overloaded, workload.idle, workload.compressed)
@@ -73,29 +65,57 @@ def possible(workloads: Sequence[Workload], stand: Stand) -> list[Workload]:
     return [workload for workload in workloads if workload.needs(book, stand.data)]
 
 
-def compare(stand: Stand, workloads: Sequence[Workload], table: CostTable, how: How, say: Say) -> Compared:
+def compare(
+    stand: Stand, workloads: Sequence[Workload], table: CostTable, seconds: float, say: Say
+) -> Compared:
     """Run the workloads that the broker supports. A workload that fails is added to the problems of the
     result. Raises TruthError, TargetError, OSError.
     """
     compared, runnable = Compared(stand.version), possible(workloads, stand)
+    say(f"{stand.version}: warming up")
+    observe(_frequent(stand), stand.address, stand.truth, table.cold, warm_up_s=JAVA_S, seconds=0.1)
     for workload in runnable:
         say(f"{stand.version}: {workload.name}, for Java to compile what it needs")
         with suppress(LoopError):
             _run(stand, workload, table.cold, WARM_UP_S, None, "warm")
     with closing(Processes("weir-request-time-")) as processes:
-        weir = Weir(processes, stand.address[1], how.costs) if "weir" in how.ways else None
+        weir = Weir(processes, stand.address[1])
         for workload in runnable:
-            for way in how.ways:
+            for way in WAYS:
                 say(f"{stand.version}: {workload.name}, {way}")
                 through = weir if way == "weir" else None
                 try:
-                    seen = _run(stand, workload, table.cold, how.seconds, through, way)
+                    seen = _run(stand, workload, table.cold, seconds, through, way)
                 except LoopError as error:
                     compared.problems.append(f"{stand.version}, {workload.name}, {way}: {error}")
                     continue
                 compared.pairs[way][workload.name] = [_pair(found, table, way) for found in seen]
                 compared.problems += _errors(stand.version, workload.name, way, seen)
     return compared
+
+
+def _frequent(stand: Stand) -> Case:
+    """Return a case with all frequent requests."""
+    book, data, client = Book(stand.broker_versions), stand.data, "warm-up"
+    calls = [
+        book.produce(client, data.small),
+        book.produce(client, data.medium, acks=-1, indexes=range(8)),
+        book.produce(client, data.large),
+        *(book.produce(client, batch) for batch in data.compressed.values()),
+        book.hot(client, big=False),
+        book.hot(client, big=True),
+        book.fetch(client, EMPTY, range(100)),
+        book.metadata(client),
+        book.metadata(client, tuple(PARTITIONS)),
+        book.api_versions(client),
+        book.commit(client, "warm-up"),
+        book.committed(client, "warm-up"),
+        book.list_offsets(client),
+    ]
+    return Case(
+        client,
+        lambda: [again(*calls), again(*calls), scripts.membership(book, client, "warm-up-group")],
+    )
 
 
 def _errors(version: str, workload: str, way: str, seen: Sequence[Observation]) -> list[str]:

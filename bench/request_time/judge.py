@@ -78,16 +78,6 @@ def by_client(seen: Iterable[tuple[Observation, float]]) -> Figure | None:
     )
 
 
-def by_api(seen: Iterable[tuple[Observation, float]]) -> list[Figure]:
-    """Return the figures of each API of one client, by descending measured time."""
-    figures = [
-        Figure(found.api, found.requests, found.seconds, found.truth_us, us)
-        for found, us in seen
-        if found.requests
-    ]
-    return sorted(figures, key=lambda figure: -figure.truth_us)
-
-
 def verdicts(figures: Sequence[Figure], kinds: Mapping[str, Kind]) -> list[Verdict]:
     """Return a verdict on each target for the clients of one broker, without targets for which nothing was
     measured.

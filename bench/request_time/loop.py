@@ -42,9 +42,10 @@ class Loop:
         clock, connections = time.perf_counter, self._connections
         end_s = clock() + seconds
         self.stopping = False
+        for connection in connections:
+            connection.send()
         while (now_s := clock()) < end_s:
-            due_s = self._send_due(now_s)
-            self._handle(max(0.0, min(end_s, due_s) - clock()))
+            self._handle(end_s - now_s)
         self.stopping = True
         silent_s = clock() + SILENCE_S
         while any(connection.is_waiting for connection in connections):
@@ -57,15 +58,6 @@ class Loop:
         for connection in self._connections:
             connection.close()
         self.selector.close()
-
-    def _send_due(self, now_s: float) -> float:
-        """Send the requests that are due. Return the time (s) at which the next request is due; infinite if
-        every connection waits for a response.
-        """
-        for connection in self._connections:
-            if connection.due_s <= now_s:
-                connection.send()
-        return min(connection.due_s for connection in self._connections)
 
     def _handle(self, seconds: float) -> None:
         for key, events in self.selector.select(seconds):
@@ -89,13 +81,11 @@ class Connection:
         self._call = next(script)
         self.is_waiting = False
         """True while a request is in flight."""
-        self.due_s = 0.0
-        """Time (s) at which the next request is due; infinite while a request is in flight."""
         loop.selector.register(self._sock, selectors.EVENT_READ, self._ready)
 
     def send(self) -> None:
         """Send the next request."""
-        self.is_waiting, self.due_s = True, float("inf")
+        self.is_waiting = True
         self._cold = self._loop.tally.sent(time.perf_counter())
         self._unsent = memoryview(self._call.frame)
         self._send_more()
@@ -136,7 +126,5 @@ class Connection:
         self._loop.tally.answered(call, self._cold, frame)
         self._call = self._script.send(frame)
         self.is_waiting = False
-        now_s = time.perf_counter()
-        self.due_s = now_s + self._call.pause_s
-        if self.due_s <= now_s and not self._loop.stopping:
+        if not self._loop.stopping:
             self.send()

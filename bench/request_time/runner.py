@@ -41,8 +41,6 @@ class Case:
     name: str
     scripts: Callable[[], Sequence[Script]]
     """Function that returns the scripts, one per connection."""
-    patience: float = 1.0
-    """Factor by which this case runs longer than others, because it sends few requests per second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +85,11 @@ def observe(
     began_s = time.monotonic()
     loop = Loop(address, case.scripts(), tally)
     try:
-        loop.run(warm_up_s * case.patience)
+        loop.run(warm_up_s)
         before, used_before = tally.copy(), _read(truth, tally, began_s)
         charged_before = charged_us()
         counted_s = time.monotonic()
-        loop.run(seconds * case.patience)
+        loop.run(seconds)
         counted_s = time.monotonic() - counted_s
         used, charged = _read(truth, tally, began_s), charged_us()
     finally:

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, TypeVar
 
 from bench.entry import receive_frame
@@ -58,15 +57,7 @@ class Stand:
     address: tuple[str, int]
     broker_versions: BrokerVersions
     truth: Truth
-    directory: Path
-    """Directory for files; deleted at the end."""
     data: topics.Data
-
-    def ask(self, call: Call, kind: type[M]) -> M:
-        """Send one request to the broker on a new connection; return the response. Raises OSError,
-        ProtocolError.
-        """
-        return ask(self.address, call, kind)
 
 
 def ask(address: tuple[str, int], call: Call, kind: type[M]) -> M:
@@ -113,7 +104,6 @@ def standing(version: str) -> Iterator[Stand]:
             address,
             broker_versions,
             truth,
-            cluster.directory,
             topics.prepare(address, broker_versions, version),
         )
 

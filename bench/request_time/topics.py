@@ -78,8 +78,6 @@ class Data:
     small: Batch
     medium: Batch
     large: Batch
-    large_of_small: Batch
-    """A batch as large as `large`, but with records of 100 bytes."""
     compressed: Mapping[tuple[str, str], Batch] = field(default_factory=dict)
     """Compressed batches, by codec and kind of records (`TEXTS`)."""
 
@@ -96,7 +94,6 @@ def prepare(address: tuple[str, int], broker_versions: BrokerVersions, version: 
         small=plain([bytes(SMALL_BYTES)]),
         medium=plain([bytes(RECORD_BYTES)] * MEDIUM_RECORDS),
         large=plain([bytes(RECORD_BYTES)] * LARGE_RECORDS),
-        large_of_small=plain([bytes(SMALL_BYTES)] * (LARGE_RECORDS * RECORD_BYTES // SMALL_BYTES)),
         compressed={(c, t): _compressed(address, broker_versions, c, t) for c in codecs for t in TEXTS},
     )
     for kind in (GROUP, TRANSACTION):

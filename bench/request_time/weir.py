@@ -5,7 +5,6 @@ shows the charges at the admin endpoint.
 from __future__ import annotations
 
 import urllib.request
-from pathlib import Path
 from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -30,14 +29,10 @@ _SCRAPE_S: Final = 30.0
 class Weir:
     """A running Weir. It ends when `processes` ends the processes that it started."""
 
-    def __init__(self, processes: Processes, broker_port: int, costs: Path | None) -> None:
-        """Start Weir, with the request costs in the file `costs`; None for the costs that Weir ships. Raises
-        TargetError, OSError.
-        """
+    def __init__(self, processes: Processes, broker_port: int) -> None:
+        """Start Weir. Raises TargetError, OSError."""
         admin = free_range(1)
         options = ["--admin", f"{HOST}:{admin}"]
-        if costs is not None:
-            options += ["--request-costs", str(costs)]
         running = start(Surroundings(broker_port, processes), "weir", THIS_TREE, QUOTAS, *options)
         brokers, _ = wire.metadata(HOST, running.port)
         ((host, port),) = brokers.values()

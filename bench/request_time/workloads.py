@@ -183,8 +183,3 @@ WORKLOADS: Final[tuple[Workload, ...]] = (
     _converted(SMALL),
     _converted(BIG),
 )
-QUICK: Final = (
-    *("produce-small", "produce-medium-8", "produce-large", "fetch-small-8", "fetch-large", "long-polls-16"),
-    *("metadata-8", "membership-8", "commits-8", "mixed", "produce-gzip-words", "fetch-converted-big"),
-)
-"""Names of the workloads that `--quick` runs."""

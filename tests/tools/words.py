@@ -22,6 +22,7 @@ OLD_IDENTIFIERS: Final = {
     "Establisher": "Connector",
     "Gate": "ConnectionLimiter",
     "Keeper": "QuotaManager",
+    "LATER": "Defer",
     "Management": "QuotaAdmin",
     "Meter": "ByteCounter",
     "MissingTopics": "PendingCreations",
