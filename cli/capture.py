@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Callable
+from contextlib import ExitStack, nullcontext
+from functools import partial
 from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
 from typing import Final, TypeVar
 
 import click
+import trio
 from rich.console import Console
 
+from weir.cli.capture_client import CLIENT, CapturedClient, CaptureGroup, with_free_ports
 from weir.cli.capture_convert import convert
-from weir.cli.exits import CommandError
+from weir.cli.exits import INCOMPLETE, CommandError
 from weir.cli.progress import Progress
 from weir.cli.quantity import Quantity
 from weir.cli.settings.options import options_of_settings
+from weir.cli.verify import verify
 from weir.conformance.capture import CaptureError, Run
 from weir.conformance.capture.recorder import QUEUE_BYTES_MAX, Recorder
 from weir.conformance.events import Side
@@ -31,8 +37,17 @@ EXAMPLES = """\b
 Examples:
   weir capture --upstream kafka-1:9092 --listen 127.0.0.1:19092 --output session.weircap
   weir capture --upstream kafka-1:9092 --output session.weircap --blank-records --for 60
+  weir capture --upstream kafka-1:9092 -- pytest tests
+  weir capture --upstream kafka-1:9092 -- kcat -b {bootstrap} -L
   weir capture convert session.weircap --to jsonl
   weir capture convert --from pcap traffic.pcap --output session.weircap
+
+\b
+Exit codes with a CLIENT:
+  0  the client ended with 0, and there are no findings
+  1  there are findings: errors or warnings
+  2  nothing was captured, or not all of it
+  3  no findings, but the client did not end with 0
 """
 SAY_S: Final = 0.5
 """Time (s) between two changes of the progress line."""
@@ -55,13 +70,15 @@ def _options_of_relays(command: F) -> F:
     return command
 
 
-@click.group(invoke_without_command=True, epilog=EXAMPLES)
+@click.group(
+    cls=CaptureGroup, invoke_without_command=True, epilog=EXAMPLES, subcommand_metavar="[-- CLIENT [ARG]...]"
+)
 @click.option(
     "--output",
     "out",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="The capture; continued if it exists.",
+    help="The capture; continued if it exists. With CLIENT: none is kept without this option.",
 )
 @click.option("--blank-records", is_flag=True, help="Write zeros for the payloads of records; sizes stay.")
 @click.option(
@@ -87,35 +104,64 @@ def capture(
     queue_bytes: int,
     **options: object,
 ) -> None:
-    """Relay without quotas, and record both directions, until SIGTERM or SIGINT.
+    """Relay without quotas, and record both directions, until SIGTERM or SIGINT, or until CLIENT ends.
 
     Traffic is never slowed: bytes that the disk cannot take are dropped, counted, and noted in the capture.
     Credentials are replaced by filler of the same length.
+
+    CLIENT is a program that is run, with free ports unless --listen names one. It gets the bootstrap address
+    in place of {bootstrap} in its arguments, and in the variable KAFKA_BOOTSTRAP_SERVERS. Then `weir verify`
+    checks the capture, with the options in its variables, such as WEIR_VERIFY_JUNIT.
     """
     if context.invoked_subcommand is not None:
         return
-    if out is None:
+    program: list[str] = context.meta.get(CLIENT, [])
+    if out is None and not program:
         raise click.UsageError("Missing option '--output'.", context)
-    with logs.in_background():
+    with ExitStack() as stack:
+        if out is None:
+            out = Path(stack.enter_context(tempfile.TemporaryDirectory("weir-capture"))) / "client.weircap"
         try:
-            loaded = config.load(None, {**options, **RELAY_ONLY})
+            loaded = config.load(None, {**with_free_ports(options, program), **RELAY_ONLY})
         except config.ConfigError as error:
             raise CommandError(str(error)) from None
-        logs.configure(loaded.settings.log_level, loaded.settings.log_format)
-        recorder = _recorder(out, loaded.settings.upstream, blank_records, with_credentials, queue_bytes)
-        try:
-            with _Shown(recorder):
-                run_tapped(loaded, recorder.open, for_s=for_s)
-        except config.ConfigError as error:
-            raise CommandError(str(error)) from None
-        finally:
-            recorder.close()
-    click.echo(summary(recorder, out), err=True)
-    if recorder.error:
-        raise CommandError(f"{recorder.error}: the capture lacks all that came after")
+        client = CapturedClient(program, loaded.listen, for_s) if program else None
+        with logs.in_background():
+            logs.configure(loaded.settings.log_level, loaded.settings.log_format)
+            recorder = _recorder(out, loaded.settings.upstream, blank_records, with_credentials, queue_bytes)
+            _record(recorder, loaded, client, for_s)
+        click.echo(summary(recorder, out), err=True)
+        if recorder.error:
+            raise CommandError(f"{recorder.error}: the capture lacks all that came after")
+        if client is not None:
+            _check(context, out, client)
 
 
 capture.add_command(convert)
+
+
+def _record(
+    recorder: Recorder, loaded: config.Config, client: CapturedClient | None, for_s: float | None
+) -> None:
+    """Relay and record until the client has ended, or `for_s` seconds have passed. Raises CommandError."""
+    until = partial(trio.sleep, float("inf") if for_s is None else for_s) if client is None else client.run
+    try:
+        with _Shown(recorder) if client is None else nullcontext():
+            run_tapped(loaded, recorder.open, until)
+    except config.ConfigError as error:
+        raise CommandError(str(error)) from None
+    finally:
+        recorder.close()
+
+
+def _check(context: click.Context, out: Path, client: CapturedClient) -> None:
+    """Verify the capture of a client, and raise Exit if it has findings or the client failed."""
+    if client.complaint:
+        click.echo(f"weir: {client.complaint}", err=True)
+    with verify.make_context("verify", [str(out)], context.find_root()) as checking:
+        verify.invoke(checking)
+    if client.complaint:
+        raise click.exceptions.Exit(INCOMPLETE)
 
 
 def _recorder(

@@ -16,7 +16,7 @@ from weir.cli.progress import Bar
 from weir.cli.quantity import Quantity
 from weir.cli.report_files import check_report_files, read_report, write_report
 from weir.cli.settings.options import broker_options, one_broker
-from weir.conformance.probe import outcomes
+from weir.conformance.probe import brokers, outcomes
 from weir.conformance.probe.expectations import Difference, differences, expectations, parse_expectations
 from weir.conformance.probe.link import ConversationError, ProbeTarget
 from weir.conformance.probe.login import MECHANISMS, Login
@@ -51,6 +51,7 @@ Examples:
   weir probe --upstream kafka-1:9092 --profile quotas
   weir probe --upstream kafka-1:9092 --write-expect kafka.json
   weir probe --upstream weir-1:9092 --expect kafka.json
+  weir probe --upstream kafka-1:9092 --expect kafka-3.9.1
   weir probe --upstream kafka-1:9093 --upstream-tls --upstream-ca ca.pem
 
 \b
@@ -120,7 +121,9 @@ _FILE: Final = click.Path(dir_okay=False, path_type=Path)
 @click.option("--html", "html_file", type=_FILE, metavar="FILE", help="Write an HTML page.")
 @click.option("--junit", "junit_file", type=_FILE, metavar="FILE", help="Write JUnit XML: a test per case.")
 @click.option(
-    "--expect", type=_FILE, metavar="FILE", help="Fail only if an outcome is not the one in this file."
+    "--expect",
+    metavar="FILE|NAME",
+    help="Fail only if an outcome is not the one in this file, or of this broker, such as kafka-3.9.1.",
 )
 @click.option("--write-expect", type=_FILE, metavar="FILE", help="Write the outcomes to a file for --expect.")
 @click.option(
@@ -139,7 +142,7 @@ def probe(
     as_json: bool,
     html_file: Path | None,
     junit_file: Path | None,
-    expect: Path | None,
+    expect: str | None,
     write_expect: Path | None,
     baseline: Path | None,
     **upstream: object,
@@ -150,9 +153,7 @@ def probe(
     and removes quotas for client-ids weir-probe-... It changes nothing else.
     """
     check_report_files(html_file, junit_file, write_expect)
-    expected = (
-        None if expect is None else read_report(expect, parse_expectations, "weir probe --write-expect")
-    )
+    expected = None if expect is None else _expected(expect, seed, randoms)
     known = set() if baseline is None else read_report(baseline, outcomes.parse_baseline, "weir probe --json")
     target, login = _target(timeout_s, upstream)
     options = ProbeOptions(
@@ -178,6 +179,7 @@ def probe(
     if write_expect is not None:
         write_report(write_expect, expectations(results))
     wrong = None if expected is None else _compare(results, expected, [*only, *skip])
+    wrong = wrong and brokers.without_faults(wrong, expect or "")
     found = outcomes.ProbeOutcomes(f"{target.host}:{target.port}", seed, results, run.notes)
     report = probe_report(found, known, wrong)
     if junit_file is not None:
@@ -191,6 +193,18 @@ def probe(
         click.echo(line, err=as_json)
     if wrong or (wrong is None and report.count(CaseVerdict.FAILED)):
         raise click.exceptions.Exit(FAILED)
+
+
+def _expected(expect: str, seed: int, randoms: int) -> dict[str, str]:
+    """Return the outcomes in a file, or those of a broker. Raises CommandError."""
+    file = Path(expect)
+    if expect in brokers.names() and not file.exists():
+        if (seed, randoms) != (brokers.SEED, brokers.RANDOMS):
+            raise CommandError(f"the outcomes of {expect} are those of --seed 0 --random 3: leave both out")
+        file = brokers.FILES / f"{expect}.json"
+    elif not file.exists():
+        raise CommandError(f"{expect}: no such file, and none of {', '.join(brokers.names())}")
+    return read_report(file, parse_expectations, "weir probe --write-expect")
 
 
 def _list_cases(run: ProbeRun) -> None:
@@ -248,10 +262,11 @@ def _compare(
 
 def _summary(report: ProbeReport, differing: Sequence[str], *, has_expected: bool) -> Iterator[str]:
     """Yield the lines of the terminal summary. With expectations, these decide instead of failures."""
-    if not has_expected:
-        for group in alike(report.cases):
-            if group[0].verdict is CaseVerdict.FAILED:
-                yield from _failure([one.result for one in group], visible(group[0].message, MESSAGE_MAX))
+    shown = CaseVerdict.KNOWN if has_expected else CaseVerdict.FAILED
+    word = "EXPECTED" if has_expected else "FAILED"
+    for group in alike(report.cases):
+        if group[0].verdict is shown:
+            yield from _failure(word, [one.result for one in group], visible(group[0].message, MESSAGE_MAX))
     yield from differing
     yield from (f"note: {visible(note, MESSAGE_MAX)}" for note in report.notes)
     results = [one.result for one in report.cases]
@@ -262,14 +277,14 @@ def _summary(report: ProbeReport, differing: Sequence[str], *, has_expected: boo
     yield text + (f"; {len(differing)} differ from the expected outcomes" if has_expected else "")
 
 
-def _failure(failed: Sequence[Result], message: str) -> Iterator[str]:
-    """Yield the lines about cases that failed alike."""
+def _failure(word: str, failed: Sequence[Result], message: str) -> Iterator[str]:
+    """Yield the lines about cases that failed alike. `word`: the first one."""
     first = failed[0]
     if len(failed) == 1:
-        yield f"FAILED {first.case}: {message}"
+        yield f"{word} {first.case}: {message}"
     else:
         versions = ranges(sorted({result.version for result in failed}))
-        yield f"FAILED {first.api} {versions}, {len(failed)} cases: {message}"
+        yield f"{word} {first.api} {versions}, {len(failed)} cases: {message}"
     yield f"    {first.repeat}"
 
 

@@ -42,9 +42,24 @@ _EVENTS_PER_UPDATE: Final = 1024
 
 @click.command(epilog=EXAMPLES)
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, which serves as a baseline too.")
-@click.option("--html", "html_file", type=_FILE, metavar="FILE", help="Write an HTML page.")
-@click.option("--junit", "junit_file", type=_FILE, metavar="FILE", help="Write JUnit XML: a test per rule.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    envvar="WEIR_VERIFY_JSON",
+    help="Print JSON, which serves as a baseline too.",
+)
+@click.option(
+    "--html", "html_file", type=_FILE, metavar="FILE", envvar="WEIR_VERIFY_HTML", help="Write an HTML page."
+)
+@click.option(
+    "--junit",
+    "junit_file",
+    type=_FILE,
+    metavar="FILE",
+    envvar="WEIR_VERIFY_JUNIT",
+    help="Write JUnit XML: a test per rule.",
+)
 @click.option(
     "--without",
     multiple=True,

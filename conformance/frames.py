@@ -51,9 +51,16 @@ class FrameCutter:
         """Number of bytes to come of a frame that is longer than `frame_max`."""
 
     @property
-    def pending(self) -> int:
-        """Number of bytes of the incomplete frame that have arrived and are kept."""
-        return len(self._buffer)
+    def incomplete(self) -> bytes:
+        """The bytes of the incomplete frame that have arrived and are kept."""
+        return bytes(self._buffer)
+
+    @property
+    def missing(self) -> int:
+        """Number of bytes that the incomplete frame lacks; of its length if that is incomplete."""
+        if len(self._buffer) < LENGTH_BYTES:
+            return LENGTH_BYTES - len(self._buffer)
+        return self._skipping or self._size(self._buffer, 0) - len(self._buffer)
 
     def feed(self, data: bytes, time_ns: int) -> Iterator[Frame]:
         """Take the next bytes, and return the frames that they complete. Raises LengthError."""

@@ -64,6 +64,7 @@ REPLAY: Final = (
     .add("quota", "string")
     .add("user", "string")  # of the charged budget: null if all users share it
     .add("client_id", "string")  # ends with * for a prefix
+    .add("group", "string")  # of the charged budget; null if it is no group's
     .add("broker", "long")  # null for mutations
     .add("start_ms", "long")  # beginning of the hour
     .add("limit", "double")

@@ -7,10 +7,9 @@ were read: responses with the brokers' own addresses.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-import structlog
 import trio
 
 from weir.proxy.config.config import Config
@@ -32,8 +31,6 @@ from weir.proxy.workers.pool import Pool
 from weir.proxy.workers.worker import Worker
 from weir.quotas import QuotaTable
 
-log = structlog.get_logger("weir")
-
 RELAY_ONLY: Final[Mapping[str, object]] = {
     "auto_creation": "permissive",
     "quota_store": "broker",
@@ -47,9 +44,14 @@ the tap of a new connection.
 """
 
 
-def run_tapped(config: Config, open_tap: OpenTap, *, for_s: float | None = None) -> None:
-    """Relay until SIGTERM, SIGINT, or `for_s` seconds have passed (None for no limit), then drain; a second
-    signal stops at once. `config` must have the settings `RELAY_ONLY`. Raises ConfigError.
+Until = Callable[[], Awaitable[None]]
+"""Function to await in Trio while Weir relays."""
+
+
+def run_tapped(config: Config, open_tap: OpenTap, until: Until = trio.sleep_forever) -> None:
+    """Relay until SIGTERM or SIGINT, or until `until` returns, then drain; a second signal stops at once.
+    `until` begins when Weir listens, and is cancelled when Weir stops. `config` must have the settings
+    `RELAY_ONLY`. Raises ConfigError, and what `until` raises.
     """
     check_system()
     registry = quota_registry(config, QuotaTable())
@@ -62,16 +64,14 @@ def run_tapped(config: Config, open_tap: OpenTap, *, for_s: float | None = None)
         worker.plane.plans.outdated = None
 
     try:
-        run_hosting_trio(reactor, lambda: _serve(server, reactor, prepare, for_s))
+        run_hosting_trio(reactor, lambda: _serve(server, reactor, prepare, until))
     except BaseExceptionGroup as group:
         raise single(group) from None
     finally:
         reactor.close()
 
 
-async def _serve(
-    server: Server, reactor: Reactor, prepare: Callable[[Worker], None], for_s: float | None
-) -> None:
+async def _serve(server: Server, reactor: Reactor, prepare: Callable[[Worker], None], until: Until) -> None:
     store = FileStore(None)
     health = StoreHealth(time.time)
     manager = QuotaManager(
@@ -84,14 +84,12 @@ async def _serve(
         nursery.start_soon(obey_signals, server, nursery.cancel_scope, of_this_process())
         async with trio.open_nursery() as serving:
             await serving.start(server.serve, pool)
-            if for_s is not None:
-                nursery.start_soon(_stop_after, server, for_s)
+            nursery.start_soon(_stop_after, server, until)
         nursery.cancel_scope.cancel()
 
 
-async def _stop_after(server: Server, for_s: float) -> None:
-    await trio.sleep(for_s)
-    log.info("stopping, the time has passed", seconds=for_s)
+async def _stop_after(server: Server, until: Until) -> None:
+    await until()
     server.stop()
 
 

@@ -2,6 +2,8 @@
 
 Clients can invent client-ids without end, so a registry holds at most `LIMITERS_MAX` limiters. A full
 registry removes idle limiters: their former charges no longer count, and the waits that they caused are over.
+Each new limiter does a part of the search: it selects idle limiters. `generation` grows once for all selected
+ones, so connections that use one look it up again, and thereby keep it. New limiters replace the others.
 So no client can erase its usage or its wait by filling the registry. While all limiters are in use, a new
 client is charged to the overflow limiter of its user, which counts but has no limit: with a limit, the client
 would wait because of the usage of other clients. This opens no new way around quotas, because a client that
@@ -13,8 +15,9 @@ A limiter that was not charged for an hour is removed too, once its waits are ov
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from weir.quotas.limiters.limiter import Limiter
@@ -29,9 +32,13 @@ IDLE_MS_MAX = 3_600_000
 LIMITERS_MAX = 100_000
 """Maximum number of limiters per quota key and broker; this many take 100 to 200 MB."""
 ROOM_PAUSE_MS = 1000
-"""Time (ms) between two searches for idle limiters: a search of all of them takes tens of ms."""
+"""Time (ms) between two growths of `generation` for room, because all connections then look up limiters."""
 ROOM_MAX = LIMITERS_MAX // 10
-"""Maximum number of limiters that one search removes, because removing all takes up to a second."""
+"""Maximum number of idle limiters that are selected for removal at a time."""
+EXAMINED_MAX = 8
+"""Maximum number of limiters that are examined for one new limiter. Idle ones are found as fast as they are
+needed if at least one of 8 is idle.
+"""
 SLICE = 250
 """Number of limiters examined in one step, which takes at most a millisecond."""
 
@@ -67,16 +74,24 @@ class LimiterRegistry(Generic[A]):
 
     __slots__ = (
         "_has_overflowed",
+        "_leaving",
         "_limiters",
         "_next_expiry_ms",
         "_next_room_ms",
         "_overflow",
+        "_selected",
         "forgotten",
         "generation",
     )
 
     def __init__(self) -> None:
-        self._limiters: dict[Tags, A] = {}
+        # Ordered: the search begins with the first limiter and moves it behind the last. The first item of a
+        # dict is found only behind the places of all items that were removed from its beginning.
+        self._limiters: OrderedDict[Tags, A] = OrderedDict()
+        self._selected: dict[Tags, None] = {}
+        """Tags of idle limiters that connections may still use: they leave after `generation` has grown."""
+        self._leaving: dict[Tags, None] = {}
+        """Tags of idle limiters that nobody has looked up since `generation` has grown for them."""
         self._overflow: dict[Tags, A] = {}
         """Limiters, by their tags, that new clients share while the registry is full: one per user, and one
         for IP addresses.
@@ -86,9 +101,10 @@ class LimiterRegistry(Generic[A]):
         reach that age earlier.
         """
         self._next_room_ms: float = -math.inf
+        """Time (ms) from which `generation` may grow for room again."""
         self._has_overflowed = False
-        """True if the registry was full when a limiter was last to be added, so that some clients use
-        overflow limiters.
+        """True if some clients may use overflow limiters, because there was no room for limiters of their own
+        since `generation` has grown.
         """
         self.generation = 0
         """A number that grows when limiters that clients have looked up here may be outdated: a limiter was
@@ -98,7 +114,11 @@ class LimiterRegistry(Generic[A]):
         """Sums of the counters of all limiters that were removed."""
 
     def get(self, tags: Tags) -> A | None:
-        """Return the limiter with these tags; None if there is no such limiter."""
+        """Return the limiter with these tags; None if there is no such limiter. A limiter that was to leave
+        stays, because the caller may use it until `generation` grows.
+        """
+        if self._leaving:
+            self._leaving.pop(tags, None)
         return self._limiters.get(tags)
 
     def put(self, limiter: A) -> None:
@@ -116,16 +136,18 @@ class LimiterRegistry(Generic[A]):
         self._overflow[limiter.tags] = limiter
 
     def is_full(self, now_ms: int) -> bool:
-        """Return True if there is no room for another limiter. A full registry first removes idle limiters,
-        the oldest first, unless it has searched for idle limiters within the last second.
+        """Return True if there is no room for another limiter. A full registry first removes a limiter that
+        is idle, if its search has found one; this takes the same time however many limiters there are.
         """
         if len(self._limiters) < LIMITERS_MAX:
             return False
-        if now_ms >= self._next_room_ms:
-            self._next_room_ms = float(now_ms + ROOM_PAUSE_MS)
-            self._forget(list(islice(self._idle(now_ms), ROOM_MAX)))
-        self._has_overflowed = not self._has_room()
-        return self._has_overflowed
+        self._select(now_ms, EXAMINED_MAX)
+        if not self._leaving:
+            self._let_leave(now_ms)
+        if self._make_room(now_ms):
+            return False
+        self._has_overflowed = True
+        return True
 
     def expire(self, now_ms: int) -> Iterator[int]:
         """Remove limiters that were not charged for an hour, in steps of about a millisecond. Yield after
@@ -163,40 +185,57 @@ class LimiterRegistry(Generic[A]):
         """
         return chain(self._limiters.values(), self._overflow.values())
 
-    def _idle(self, now_ms: int) -> Iterator[Tags]:
-        for tags, limiter in self._limiters.items():
-            if limiter.is_idle(now_ms):
-                yield tags
+    def _select(self, now_ms: int, count: int) -> None:
+        """Examine the next `count` limiters, and select those that are idle."""
+        limiters, selected = self._limiters, self._selected
+        for _ in range(min(count, len(limiters))):
+            if len(selected) >= ROOM_MAX:
+                return
+            tags = next(iter(limiters))
+            limiters.move_to_end(tags)
+            if tags not in self._leaving and limiters[tags].is_idle(now_ms):
+                selected[tags] = None
 
-    def _has_room(self) -> bool:
-        """Return True if another limiter can be added. In that case, let `generation` grow if clients share
-        overflow limiters, so that they look up limiters of their own.
+    def _let_leave(self, now_ms: int) -> None:
+        """Let the selected limiters leave, and let `generation` grow, so that connections that use one of
+        them look it up again.
         """
-        if len(self._limiters) >= LIMITERS_MAX:
-            return False
-        if self._has_overflowed:
-            self._has_overflowed = False
-            self.generation += 1
-        return True
+        if self._selected and now_ms >= self._next_room_ms:
+            self._leaving, self._selected = self._selected, {}
+            self._next_room_ms = float(now_ms + ROOM_PAUSE_MS)
+            self._change()
+
+    def _make_room(self, now_ms: int) -> bool:
+        """Remove a limiter that is leaving; return False if none is. A response in flight may have
+        charged one meanwhile, so that it is not idle any more: it stays.
+        """
+        for _ in range(min(EXAMINED_MAX, len(self._leaving))):
+            tags, _none = self._leaving.popitem()
+            if self._limiters[tags].is_idle(now_ms):
+                self.forgotten.add(self._limiters.pop(tags))
+                return True
+        return False
 
     def _forget(self, gone: list[Tags]) -> None:
         for tags in gone:
             self.forgotten.add(self._limiters.pop(tags))
+            self._selected.pop(tags, None)
+            self._leaving.pop(tags, None)
         if gone:
-            self.generation += 1
+            self._change()
+
+    def _change(self) -> None:
+        """Let `generation` grow, so that all connections look up their limiters."""
+        self.generation += 1
+        self._has_overflowed = False
 
     def _relieve(self, now_ms: int) -> Iterator[int]:
-        """Remove up to `ROOM_MAX` idle limiters from a full registry; yield 0 after each step."""
-        self._next_room_ms = float(now_ms + ROOM_PAUSE_MS)
-        wanted = ROOM_MAX
-        for limiters in self.slices():
-            gone = [limiter.tags for limiter in limiters if limiter.is_idle(now_ms) and self.has(limiter)]
-            self._forget(gone[:wanted])
-            wanted -= len(gone)
+        """Let up to `ROOM_MAX` idle limiters of a full registry leave; yield 0 after each step."""
+        for _ in range(0, len(self._limiters), SLICE):
+            self._select(now_ms, SLICE)
             yield 0
-            if wanted <= 0:
-                break
-        self._has_room()
+        if not self._leaving:
+            self._let_leave(now_ms)
         yield 0
 
     def _forget_unused(self, now_ms: int) -> Iterator[int]:

@@ -34,18 +34,15 @@ A client gives up a request that has waited longer than the client's patience; t
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import heappop, heappush
+from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from weir.quotas.limiters.budgets import Budget
-from weir.quotas.limiters.request_time import RequestBudget
 from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
-from weir.quotas.limiters.smooth import paced
 from weir.quotas.limiters.throttle import INT32_MAX
-from weir.quotas.mutations import MutationBudget
 from weir.quotas.replay_hours import Hour, Hours
-from weir.quotas.table.entities import Tags
+from weir.quotas.replay_rules import ChargeRules, ReplayedLimiters, ReplayedMember
 from weir.quotas.table.options import Pacing
 from weir.quotas.table.quota_table import QuotaKey
 
@@ -60,7 +57,6 @@ NEVER: Final = 2**62
 """Time (ms) that is later than every event of a replay."""
 WAKE, _CHARGE = 0, 1
 """Kinds of events. At equal times, a connection's wait ends (0) before a request is charged (1)."""
-_ALL_CLIENTS: Final = Tags("", "")
 
 Asked: TypeAlias = tuple[int, int, float, int, int, int]
 """One recorded request: (time in ms at which it was taken from its connection; service time in ms; units
@@ -80,9 +76,10 @@ def rank(asked: Asked) -> int:
 class ReplayedConnection:
     """Simulated state of one recorded connection: requests in flight, waiting requests, and the throttle."""
 
-    __slots__ = ("in_flight", "seen_ms", "serial", "until_ms", "waiting", "wake_ms")
+    __slots__ = ("in_flight", "rules", "seen_ms", "serial", "until_ms", "waiting", "wake_ms")
 
-    def __init__(self) -> None:
+    def __init__(self, rules: ChargeRules) -> None:
+        self.rules = rules
         self.until_ms = 0
         """Time (ms) until which the connection is throttled; no request is taken before."""
         self.serial = False
@@ -101,162 +98,18 @@ class ReplayedConnection:
         """Time (ms) of the latest recorded request."""
 
 
-class _Kind:
-    """Rules by which one kind of quota is replayed: the moment at which a request is charged, and the effect
-    of a throttle time.
-    """
-
-    __slots__ = ()
-
-    @property
-    def over_until_ms(self) -> int:
-        """Time (ms) until which the budget for fetched bytes is throttled: until then, responses of fetches
-        have no records and are not charged. 0 for other kinds of quotas.
-        """
-        return 0
-
-    def is_idle(self, now_ms: int) -> bool:
-        """Return True if no former charge and no throttle matters for a charge at `now_ms`."""
-        raise NotImplementedError
-
-    def begin(self, replay: Replay, connection: ReplayedConnection, asked: Asked, now_ms: int) -> None:
-        """Take a request from its connection: charge it at once, or put it in flight, to be charged at its
-        response.
-        """
-        raise NotImplementedError
-
-    def answered(self, replay: Replay, connection: ReplayedConnection, asked: Asked, now_ms: int) -> None:
-        """Charge a request whose response begins."""
-        raise NotImplementedError
-
-
-class _Produce(_Kind):
-    """Rules by which quotas of produced bytes are replayed: each request is charged when it is taken from its
-    connection, and the connection is throttled at once.
-    """
-
-    __slots__ = ("_budget",)
-
-    def __init__(self, limit: float, num_samples: int, window_s: int, pacing: Pacing) -> None:
-        self._budget = paced(
-            Budget(_ALL_CLIENTS, limit, 0, num_samples=num_samples, window_s=window_s), pacing
-        )
-
-    def is_idle(self, now_ms: int) -> bool:
-        return self._budget.is_idle(now_ms)
-
-    def begin(self, replay: Replay, connection: ReplayedConnection, asked: Asked, now_ms: int) -> None:
-        value = asked[2]
-        replay.hours.count(value, now_ms)
-        wait_ms = self._budget.charge(value, now_ms)
-        if wait_ms:
-            replay.throttle(connection, wait_ms, now_ms, now_ms)
-
-    def answered(self, replay: Replay, connection: ReplayedConnection, asked: Asked, now_ms: int) -> None:
-        _Produce.begin(self, replay, connection, asked, now_ms)
-
-
-class _Fetches(_Produce):
-    """Rules for fetches: each fetch is charged when its response begins, and a connection has one fetch in
-    flight at a time. While the budget is throttled, responses have no records and are not charged, and the
-    client repeats the fetch.
-    """
-
-    __slots__ = ()
-
-    def begin(self, replay: Replay, connection: ReplayedConnection, asked: Asked, now_ms: int) -> None:
-        replay.await_answer(connection, asked, now_ms, serial=True)
-
-    def answered(self, replay: Replay, connection: ReplayedConnection, asked: Asked, now_ms: int) -> None:
-        rest_ms = self.over_until_ms - now_ms
-        if asked[2] and rest_ms <= 0:
-            super().answered(replay, connection, asked, now_ms)
-            return
-        replay.hours.count(0.0, now_ms)
-        if rest_ms > 0:
-            replay.throttle(connection, rest_ms, now_ms, now_ms)
-            if asked[2]:
-                replay.fetch_again(connection, asked)
-
-    @property
-    def over_until_ms(self) -> int:
-        return self._budget.throttled_until_ms
-
-
-class _Time(_Kind):
-    """Rules by which quotas of request time are replayed: each request is charged when its response
-    begins.
-    """
-
-    __slots__ = ("_budget",)
-
-    def __init__(self, limit: float, num_samples: int, window_s: int, _pacing: Pacing) -> None:
-        self._budget = RequestBudget(_ALL_CLIENTS, limit, 0, num_samples=num_samples, window_s=window_s)
-
-    def is_idle(self, now_ms: int) -> bool:
-        return self._budget.is_idle(now_ms)
-
-    def begin(self, replay: Replay, connection: ReplayedConnection, asked: Asked, now_ms: int) -> None:
-        replay.await_answer(connection, asked, now_ms, serial=self._budget.near)
-
-    def answered(self, replay: Replay, connection: ReplayedConnection, asked: Asked, now_ms: int) -> None:
-        percent = asked[2]
-        replay.hours.count(percent, now_ms)
-        wait_ms = self._budget.charge_api(asked[5], percent, now_ms)
-        if wait_ms:
-            replay.throttle(connection, wait_ms, now_ms, now_ms)
-
-
-class _Mutations(_Kind):
-    """Rules by which quotas of mutations are replayed: each request is charged when it is taken from its
-    connection, and the connection is throttled from the response on.
-    """
-
-    __slots__ = ("_budget",)
-
-    def __init__(self, limit: float, num_samples: int, window_s: int, _pacing: Pacing) -> None:
-        self._budget = MutationBudget(_ALL_CLIENTS, limit, 0, num_samples=num_samples, window_s=window_s)
-
-    def is_idle(self, now_ms: int) -> bool:
-        return self._budget.is_idle(now_ms)
-
-    def begin(self, replay: Replay, connection: ReplayedConnection, asked: Asked, now_ms: int) -> None:
-        _at, service_ms, cost, _connection, recorded_ms, strict = asked
-        request = self._budget.begin(strict=strict != 0)
-        admitted = not cost or request.admit(cost, now_ms)
-        refused = not admitted
-        if admitted and strict and recorded_ms:  # the refused topics' costs were not recorded
-            refused = not request.admit(0.0, now_ms)
-        replay.hours.count(cost if admitted else 0.0, now_ms)
-        answered_ms = now_ms + service_ms
-        wait_ms = request.finish(answered_ms)
-        if wait_ms or refused:
-            replay.throttle(connection, wait_ms, now_ms, answered_ms)
-        if not admitted:
-            replay.ask_again(connection, asked, now_ms)
-
-
-_KINDS: Final[dict[QuotaKey, Callable[[float, int, int, Pacing], _Kind]]] = {
-    QuotaKey.PRODUCER_BYTE_RATE: _Produce,
-    QuotaKey.CONSUMER_BYTE_RATE: _Fetches,
-    QuotaKey.REQUEST_PERCENTAGE: _Time,
-    QuotaKey.CONTROLLER_MUTATION_RATE: _Mutations,
-}
-
-
 class Replay:
     """Simulation of one budget under another limit, and of the connections whose requests were charged to the
     budget.
     """
 
     __slots__ = (
-        "_again",
-        "_again_ms",
         "_busy_until_ms",
         "_connections",
         "_connections_max",
         "_heap",
-        "_kind",
+        "_limiters",
+        "_members",
         "_next_ms",
         "_number",
         "_patience_ms",
@@ -274,33 +127,29 @@ class Replay:
         patience_ms: int = PATIENCE_MS,
         throttle_ms_max: int = INT32_MAX,
         pacing: Pacing = Pacing.KAFKA,
+        members: Mapping[int, ReplayedMember] = MappingProxyType({}),
     ) -> None:
         """Begin without usage.
 
         `limit` is in the unit of `key` per second (percent of one thread for request time). `num_samples` and
         `window_s` are those of Kafka's quota manager for `key`. `patience_ms`: time (ms) after which a client
         gives up a request. `throttle_ms_max`: maximum throttle time (ms). `pacing`: kind of limiter of a
-        byte rate. Raises KeyError if `key` is not a quota of clients.
+        byte rate. `members`: number of a connection → other limits of its client, if `limit` is a group's; it
+        may grow until the connection's first request. Raises KeyError if `key` is not a quota of clients.
         """
         self.hours = Hours()
-        self._kind = _KINDS[key](limit, num_samples, window_s, pacing)
+        self._limiters = ReplayedLimiters(key, limit, num_samples, window_s, pacing)
+        self._members = members
         self._patience_ms = patience_ms
         self._throttle_ms_max = throttle_ms_max
         self._connections: dict[int, ReplayedConnection] = {}
         self._connections_max = CONNECTIONS_MAX
-        self._heap: list[tuple[int, int, int, int, ReplayedConnection | None, Asked | None]] = []
+        self._heap: list[tuple[int, int, int, int, ReplayedConnection | ChargeRules, Asked | None]] = []
         """Events that are not processed yet: (time in ms, `WAKE` or `_CHARGE`, rank, serial number,
-        connection, request). An event without a connection wakes the connections in `_again`.
+        connection, request). An event of rules wakes the connections in `ChargeRules.again`.
         """
         self._next_ms = NEVER
         self._number = 0
-        self._again: deque[ReplayedConnection] = deque()
-        """Connections whose fetch was answered without records, to be repeated when the budget's throttle is
-        over. One event in the heap wakes all of them, because there may be thousands, and most of them will
-        be throttled again.
-        """
-        self._again_ms = 0
-        """Time (ms) of that event."""
         self._busy_until_ms = 0
         """Time (ms) at which the latest throttle of any connection ends."""
 
@@ -333,7 +182,7 @@ class Replay:
             if connection.until_ms > now_ms or connection.serial or connection.waiting:
                 self._hold(connection, asked, now_ms)
             else:
-                self._kind.begin(self, connection, asked, now_ms)
+                connection.rules.begin(self, connection, asked, now_ms)
 
     def take(self) -> list[Hour]:
         """Return the results of the hours that are over, and remove them from this object."""
@@ -349,16 +198,19 @@ class Replay:
         could matter for a request at `now_ms`. Requests before `now_ms` must have been fed.
         """
         self._process_events(now_ms, 0)
-        return not self._heap and self._busy_until_ms <= now_ms and self._kind.is_idle(now_ms)
+        return not self._heap and self._busy_until_ms <= now_ms and self._limiters.is_idle(now_ms)
 
-    # Called by kinds of budgets
+    # Called by the rules
 
-    def throttle(self, connection: ReplayedConnection, wait_ms: int, now_ms: int, from_ms: int) -> None:
-        """Throttle a connection for `wait_ms` from `from_ms` on, because of a charge at `now_ms`; count the
-        violation in the hours.
+    def throttle(
+        self, connection: ReplayedConnection, wait_ms: int, now_ms: int, from_ms: int, told_ms: int | None
+    ) -> None:
+        """Throttle a connection for `wait_ms` from `from_ms` on, because of a charge at `now_ms`. Count a
+        violation of `told_ms` in the hours; None if only other limits than the replayed one cause the wait.
         """
         wait_ms = min(wait_ms, self._throttle_ms_max)
-        self.hours.violated(wait_ms, now_ms, from_ms)
+        if told_ms is not None:
+            self.hours.violated(min(told_ms, self._throttle_ms_max), now_ms, from_ms)
         connection.until_ms = max(connection.until_ms, from_ms + wait_ms)
         if connection.until_ms > self._busy_until_ms:
             self._busy_until_ms = connection.until_ms
@@ -371,7 +223,7 @@ class Replay:
         """
         service_ms = asked[1]
         if not (service_ms or connection.in_flight):
-            self._kind.answered(self, connection, asked, now_ms)
+            connection.rules.answered(self, connection, asked, now_ms)
             return
         connection.in_flight += 1
         connection.serial = connection.serial or serial
@@ -392,18 +244,19 @@ class Replay:
         at_ms, _service_ms, value, number, recorded_ms, api_key = asked
         connection.waiting.appendleft((at_ms, 0, value, number, recorded_ms, api_key))
         until_ms = connection.until_ms
-        if until_ms != self._kind.over_until_ms:  # the told throttle time was capped
+        rules = connection.rules
+        if until_ms != rules.over_until_ms:  # the told throttle time was capped
             connection.wake_ms = until_ms
             self._push(until_ms, WAKE, 0, connection, None)
             return
         connection.serial = True
-        if not self._again:
-            self._wake_fetches_at(until_ms)
-        self._again.append(connection)
+        if not rules.again:
+            self._wake_fetches_at(rules, until_ms)
+        rules.again.append(connection)
 
-    def _wake_fetches_at(self, when_ms: int) -> None:
-        self._again_ms = when_ms
-        self._push(when_ms, WAKE, 0, None, None)
+    def _wake_fetches_at(self, rules: ChargeRules, when_ms: int) -> None:
+        rules.again_ms = when_ms
+        self._push(when_ms, WAKE, 0, rules, None)
 
     # Events
 
@@ -417,15 +270,15 @@ class Replay:
             if when_ms >= now_ms and (when_ms > now_ms or (what == _CHARGE and its_rank >= rank)):
                 break
             heappop(heap)
-            if connection is None:
-                self._wake_fetches(when_ms)
+            if isinstance(connection, ChargeRules):
+                self._wake_fetches(connection, when_ms)
                 continue
             if asked is None:
                 self._wake(connection, what, its_rank, when_ms)
                 continue
             connection.in_flight -= 1
             connection.serial = connection.serial and connection.in_flight > 0
-            self._kind.answered(self, connection, asked, when_ms)
+            connection.rules.answered(self, connection, asked, when_ms)
             if connection.waiting:
                 self._resume(connection, when_ms)
         self._next_ms = heap[0][0] if heap else NEVER
@@ -434,24 +287,25 @@ class Replay:
         """Process an event without a request; subclasses have more kinds (`_what`) of such events."""
         self._resume(connection, now_ms)
 
-    def _wake_fetches(self, now_ms: int) -> None:
-        """Let the connections in `_again` repeat their fetches, one after the other, until one of them
-        exceeds the quota. The other connections are throttled again, all for the same time.
+    def _wake_fetches(self, rules: ChargeRules, now_ms: int) -> None:
+        """Let the connections in `rules.again` repeat their fetches, one after the other, until one of them
+        exceeds a quota. The other connections are throttled again, all for the same time.
         """
-        again, self._again = self._again, deque()
-        kind = self._kind
-        while again and (kind.over_until_ms <= now_ms or self._is_too_old(again[0].waiting[0], now_ms)):
+        again, rules.again = rules.again, deque()
+        while again and (rules.over_until_ms <= now_ms or self._is_too_old(again[0].waiting[0], now_ms)):
             connection = again.popleft()
             connection.serial = False
             self._resume(connection, now_ms)
         if again:
-            rest_ms = min(kind.over_until_ms - now_ms, self._throttle_ms_max)
+            rest_ms = min(rules.over_until_ms - now_ms, self._throttle_ms_max)
+            told_ms = min(rules.counted_until_ms - now_ms, rest_ms)
             self.hours.count(0.0, now_ms, len(again))
-            self.hours.violated(rest_ms, now_ms, now_ms, len(again))
-            if not self._again:
-                self._wake_fetches_at(now_ms + rest_ms)
-            again.extend(self._again)
-            self._again = again
+            if told_ms > 0:
+                self.hours.violated(told_ms, now_ms, now_ms, len(again))
+            if not rules.again:
+                self._wake_fetches_at(rules, now_ms + rest_ms)
+            again.extend(rules.again)
+            rules.again = again
 
     def _is_too_old(self, asked: Asked, now_ms: int) -> bool:
         """Return True if the client has given up this request."""
@@ -486,12 +340,17 @@ class Replay:
             if self._is_too_old(asked, now_ms):
                 self.hours.gave_up(now_ms)
                 continue
-            self._kind.begin(self, connection, asked, now_ms)
+            connection.rules.begin(self, connection, asked, now_ms)
             if asked[0] < now_ms and connection.in_flight:  # clients do not send a backlog at once
                 connection.serial = True
 
     def _push(
-        self, when_ms: int, what: int, rank: int, whose: ReplayedConnection | None, asked: Asked | None
+        self,
+        when_ms: int,
+        what: int,
+        rank: int,
+        whose: ReplayedConnection | ChargeRules,
+        asked: Asked | None,
     ) -> None:
         self._number += 1
         heappush(self._heap, (when_ms, what, rank, self._number, whose, asked))
@@ -511,5 +370,6 @@ class Replay:
                 if self._connections[silent].until_ms <= now_ms:
                     del self._connections[silent]
             self._connections_max = max(CONNECTIONS_MAX, 2 * len(self._connections))
-        connection = self._connections[name] = ReplayedConnection()
+        rules = self._limiters.rules(self._members.get(name))
+        connection = self._connections[name] = ReplayedConnection(rules)
         return connection

@@ -193,14 +193,14 @@ class PacedReplay(Replay):
         """Simulate one recorded request. `held`: True if its connection was held back before it."""
         until_ms = connection.until_ms
         if not (self._is_busy(connection, asked[0]) or (until_ms and until_ms + client.gap_ms > asked[0])):
-            self._kind.begin(self, connection, asked, asked[0])
+            connection.rules.begin(self, connection, asked, asked[0])
 
     def _arrive(self, connection: ReplayedConnection, asked: Asked) -> None:
         """Simulate a request at its recorded time, or put it into its connection's queue."""
         if self._is_busy(connection, asked[0]):
             self._hold(connection, asked, asked[0])
         else:
-            self._kind.begin(self, connection, asked, asked[0])
+            connection.rules.begin(self, connection, asked, asked[0])
 
     def _is_busy(self, connection: ReplayedConnection, now_ms: int) -> bool:
         """Return True if the connection must wait, for a throttle or for earlier requests."""
@@ -237,12 +237,15 @@ class GreedyReplay(PacedReplay):
             first_ms = now_ms if held else now_ms + client.step_ms(-1)
             self._push(max(first_ms, connection.until_ms), _SEND, client.number, connection, None)
 
-    def throttle(self, connection: ReplayedConnection, wait_ms: int, now_ms: int, from_ms: int) -> None:
+    def throttle(
+        self, connection: ReplayedConnection, wait_ms: int, now_ms: int, from_ms: int, told_ms: int | None
+    ) -> None:
         """Throttle a connection as in `Replay`; also count the time until a refusal's response as throttled,
         because the connections of other clients are refused at other moments.
         """
-        self.hours.cover(now_ms, from_ms)
-        super().throttle(connection, wait_ms, now_ms, from_ms)
+        if told_ms is not None:
+            self.hours.cover(now_ms, from_ms)
+        super().throttle(connection, wait_ms, now_ms, from_ms, told_ms)
 
     def _wake(self, connection: ReplayedConnection, what: int, number: int, now_ms: int) -> None:
         if what == WAKE:
@@ -257,11 +260,11 @@ class GreedyReplay(PacedReplay):
             _at, service_ms, value, _number, _recorded, note = client.asked[index]
             self._sent += 1
             asked = (now_ms, int(service_ms * HASTE), value, number, 0, note)
-            self._kind.begin(self, connection, asked, now_ms)
+            connection.rules.begin(self, connection, asked, now_ms)
             next_ms = now_ms + client.step_ms(index)
         else:
             repeats_fetch = connection.serial and not connection.in_flight
-            next_ms = max(now_ms + 1, self._again_ms if repeats_fetch else 0)
+            next_ms = max(now_ms + 1, connection.rules.again_ms if repeats_fetch else 0)
         self._push(max(next_ms, connection.until_ms), _SEND, number, connection, None)
 
     def _is_too_much(self, now_ms: int) -> bool:

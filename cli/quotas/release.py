@@ -13,6 +13,7 @@ from weir.cli.quotas.entity import check_user
 from weir.cli.quotas.show import clean
 from weir.cli.quotas.source import config_option
 from weir.proxy.control.snapshots.records import Release, Released
+from weir.proxy.control.snapshots.sentences import time_text
 
 
 @click.command(
@@ -51,6 +52,9 @@ def release(
         released = ask(address, "/api/connections/release", {}, Released, access, body)
     except AdminError as error:
         raise CommandError(clean(error)) from None
-    if not released.connections:
+    if not released.connections and not released.waiting:
         raise NothingThereError(f"no such connection waits at {address}")
     click.echo(f"connections released: {released.connections}")
+    if released.waiting:
+        wait = time_text(released.wait_ms)
+        click.echo(f"still waiting: {released.waiting}, for at most {wait}, because of the present quotas")

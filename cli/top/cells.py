@@ -9,6 +9,7 @@ from rich.cells import cell_len, set_cell_size
 
 from weir.cli.quotas.show import clean
 from weir.cli.top.readings import TopReading, View, is_throttled, name_of
+from weir.cli.top.sums import by_entity, key_of, total
 from weir.proxy.control.snapshots.records import (
     Broker,
     ConnectionRecord,
@@ -87,7 +88,7 @@ class Row(NamedTuple):
     """A record as text."""
 
     id: str
-    """Name of the record, the same in all readings."""
+    """Name of the record, or of an entity's records of one quota: the same in all readings."""
     cells: tuple[str, ...]
     """One text for each of the view's `COLUMNS`."""
     level: int
@@ -100,7 +101,7 @@ def rows(reading: TopReading, history: int = 12) -> list[Row]:
     """Return the rows of the list in a reading. Sparklines have `history` cells."""
     if reading.entities is not None:
         now_ms = reading.entities.now_ms
-        return [_entity(entity, now_ms, history) for entity in reading.entities.entities]
+        return [_entity(its, now_ms, history) for its in by_entity(reading.entities.entities)]
     if reading.connections is not None:
         return [_connection(one, reading.connections.now_ms) for one in reading.connections.connections]
     if reading.brokers is not None:
@@ -114,12 +115,13 @@ def hidden(reading: TopReading) -> int:
     return sum(one.hidden for one in lists if one is not None)
 
 
-def _entity(entity: EntityRecord, now_ms: int, history: int) -> Row:
+def _entity(records: tuple[EntityRecord, ...], now_ms: int, history: int) -> Row:
+    entity = total(records)
     level = 2 if is_throttled(entity) else 1 if (entity.usage or 0) >= 0.8 else 0
     cells = (
         name_of(entity),
         QUOTAS.get(entity.quota, entity.quota),
-        where(entity.broker),
+        brokers(records),
         amount(entity.rate, entity.unit),
         NONE if entity.limit is None else amount(entity.limit, entity.unit),
         NONE if entity.usage is None else f"{entity.usage:.0%}",
@@ -129,7 +131,7 @@ def _entity(entity: EntityRecord, now_ms: int, history: int) -> Row:
         str(entity.connections),
         sparkline(entity.history, entity.limit, history),
     )
-    return _row(entity.id, cells, level)
+    return _row(key_of(entity), cells, level)
 
 
 def _connection(one: ConnectionRecord, now_ms: int) -> Row:
@@ -179,6 +181,11 @@ def state(broker: Broker) -> str:
 def where(broker: Where) -> str:
     """Return the broker of a quota: `all` for a quota of the cluster, `?` for an unknown id."""
     return "?" if broker is None else "all" if broker == "cluster" else str(broker)
+
+
+def brokers(records: tuple[EntityRecord, ...]) -> str:
+    """Return the broker of an entity's quota, or the number of brokers that are added up: `Σ3`."""
+    return where(records[0].broker) if len(records) == 1 else f"Σ{len(records)}"
 
 
 def amount(rate: float, unit: RateUnit) -> str:

@@ -6,8 +6,21 @@ from collections.abc import Iterator
 from typing import Final
 
 from weir.cli.quotas.show import clean, columns
-from weir.cli.top.cells import COLUMNS, NONE, amount, bar, duration, rows, size, sparkline, state, where
+from weir.cli.top.cells import (
+    COLUMNS,
+    NONE,
+    amount,
+    bar,
+    brokers,
+    duration,
+    rows,
+    size,
+    sparkline,
+    state,
+    where,
+)
 from weir.cli.top.readings import TopReading, View, name_of
+from weir.cli.top.sums import by_entity, key_of, total
 from weir.proxy.control.snapshots.records import Broker, ConnectionRecord, Connections, EntityRecord, Record
 from weir.proxy.control.snapshots.sentences import time_text
 
@@ -16,9 +29,12 @@ BAR: Final = 40
 
 
 def found(reading: TopReading, name: str) -> EntityRecord | ConnectionRecord | Broker | None:
-    """Return the record with the id `name` in the list of a reading; None if the list lacks it."""
+    """Return the record of the row `name` of a reading's list; None if the list lacks it. That of an entity
+    is the sum over brokers.
+    """
     if reading.entities is not None:
-        return next((one for one in reading.entities.entities if one.id == name), None)
+        groups = by_entity(reading.entities.entities)
+        return next((total(its) for its in groups if key_of(its[0]) == name), None)
     if reading.connections is not None:
         return next((one for one in reading.connections.connections if str(one.id) == name), None)
     if reading.brokers is not None:
@@ -31,7 +47,11 @@ def lines(record: Record, reading: TopReading) -> list[str]:
     now_ms = reading.status.now_ms
     text: list[str] = []
     if isinstance(record, EntityRecord):
-        text = columns(list(_entity(record, now_ms)))
+        listed = () if reading.entities is None else reading.entities.entities
+        its = tuple(one for one in listed if key_of(one) == key_of(record)) or (record,)
+        text = columns(list(_entity(record, brokers(its), now_ms)))
+        if len(its) > 1:
+            text += ["", *columns([BROKER_TITLES, *(_at_broker(one, now_ms) for one in its)])]
         if reading.connections_of_entity is not None:
             text += ["", *_connections(reading.connections_of_entity, reading)]
     elif isinstance(record, ConnectionRecord):
@@ -41,12 +61,27 @@ def lines(record: Record, reading: TopReading) -> list[str]:
     return [clean(line) for line in text]
 
 
-def _entity(entity: EntityRecord, now_ms: int) -> Iterator[tuple[str, str]]:
+BROKER_TITLES: Final = ("broker", "rate", "limit", "used", "throttle left", "throttled", "connections")
+
+
+def _at_broker(entity: EntityRecord, now_ms: int) -> tuple[str, ...]:
+    return (
+        where(entity.broker),
+        amount(entity.rate, entity.unit),
+        NONE if entity.limit is None else amount(entity.limit, entity.unit),
+        NONE if entity.usage is None else f"{entity.usage:.0%}",
+        time_text(entity.throttle_ms),
+        _ago(entity.throttled_since_ms, now_ms, NONE, "for {}"),
+        str(entity.connections),
+    )
+
+
+def _entity(entity: EntityRecord, at: str, now_ms: int) -> Iterator[tuple[str, str]]:
     rates = [rate for rate in entity.history if rate is not None]
     yield "entity", name_of(entity)
     yield "quota", f"{entity.quota}{' (shadow: throttles nobody)' if entity.shadow else ''}"
     yield "set by entry", entity.entry or "none: it was removed"
-    yield "broker", "all together" if entity.broker == "cluster" else where(entity.broker)
+    yield "broker", {"all": "all together"}.get(at, at)
     yield "rate", amount(entity.rate, entity.unit)
     yield "limit", NONE if entity.limit is None else amount(entity.limit, entity.unit)
     yield "used", NONE if entity.usage is None else f"{entity.usage:.0%} {bar(entity.usage, BAR)}"

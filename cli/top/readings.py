@@ -150,12 +150,10 @@ def is_throttled(entity: EntityRecord) -> bool:
 
 def name_of(entity: EntityRecord) -> str:
     """Return the names of an entity, such as `user=alice, client-id=etl`."""
-    names = (
-        entity.user,
-        entity.client_id,
-        entity.client_id_prefix,
-        entity.topic,
-        entity.ip,
-        entity.group,
-    )
-    return entity_text([name or "" for name in names])
+    return entity_text([name or "" for name in names_of(entity)])
+
+
+def names_of(entity: EntityRecord) -> tuple[str | None, ...]:
+    """Return the parts of an entity's name, one for each type; None for a type that it lacks."""
+    its = entity
+    return (its.user, its.client_id, its.client_id_prefix, its.topic, its.ip, its.group)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from weir.conformance.probe import sasl
+from weir.conformance.probe.brokers import with_fault
 from weir.conformance.probe.case import Case, CaseOutcome, Result
 from weir.conformance.probe.judging import judge
 from weir.conformance.probe.link import (
@@ -226,10 +227,10 @@ class ProbeRun:
             )
             passing = PASSING.intersection(errors)
             if not passing or passing in self._permanent:
-                return result
+                return with_fault(result)
             if time.monotonic() > deadline:
                 self._permanent.add(passing)
-                return result
+                return with_fault(result)
             time.sleep(POLL_S)
 
     def _outcome(self, case: Case) -> tuple[CaseOutcome, list[int], str]:

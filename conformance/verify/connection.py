@@ -13,10 +13,15 @@ from weir.conformance.events import Side
 from weir.conformance.frames import FRAME_MAX, FrameCutter, LengthError
 from weir.conformance.verify.client_behaviour import SASL_EXCHANGE, Sasl, Throttle, Versions
 from weir.conformance.verify.finding import Defect, Finding, hex_around
-from weir.conformance.verify.messages import Form, form, located, read, throttle_place
+from weir.conformance.verify.messages import Form, Kind, end_of, form, located, read, throttle_place
 from weir.conformance.verify.response_form import response_form
 from weir.conformance.verify.rules import RULES, R
-from weir.conformance.verify.values import error_code_defects, records_defects, throttle_defects
+from weir.conformance.verify.values import (
+    error_code_defects,
+    records_defects,
+    request_defects,
+    throttle_defects,
+)
 from weir.protocol.api import ApiKey, versions
 from weir.protocol.framing import REQUEST_HEAD, REQUEST_LENGTH_MIN, RESPONSE_HEAD, RESPONSE_LENGTH_MIN
 from weir.protocol.messages import ApiVersionsRequest
@@ -107,15 +112,9 @@ class ConnectionVerifier:
         self._closed.add(side)
         if self._abandoned:
             return
-        pending = self._cutters[side].pending
-        if first and pending:
-            text = "The connection ends within a frame."
-            self._place(
-                side,
-                time_ns,
-                _NO_REQUEST,
-                Defect(R.FRAME_INCOMPLETE, text, "", -1, "a whole frame", f"{pending} bytes"),
-            )
+        if first and self._cutters[side].incomplete:
+            self._incomplete(side, time_ns)
+            return
         unanswered = next((one for one in self._in_flight if not one.may_lack_answer), None)
         if side is Side.SERVER and first and unanswered is not None:
             text = (
@@ -128,6 +127,30 @@ class ConnectionVerifier:
                 unanswered,
                 Defect(R.REQUEST_UNANSWERED, text, "", -1, "a response", "the end"),
             )
+
+    def _incomplete(self, side: Side, time_ns: int) -> None:
+        """Report a frame that the end of the connection cuts off, with the field at its end."""
+        data, missing = self._cutters[side].incomplete, self._cutters[side].missing
+        request, path = self._request_of(side, data), ""
+        if request.exchange is not None and request.exchange.known:
+            kind: Kind = "request" if side is Side.CLIENT else "response"
+            path = end_of(data, form(kind, request.api_key, request.version))
+        text = "The connection ends within a frame."
+        found = f"{missing} bytes missing"
+        defect = Defect(R.FRAME_INCOMPLETE, text, path, len(data), "a whole frame", found)
+        self._place(side, time_ns, request, defect, data)
+
+    def _request_of(self, side: Side, data: bytes) -> InFlight:
+        """Return the request to which an incomplete frame belongs; one without an API if that is unknown."""
+        if side is Side.CLIENT and len(data) >= REQUEST_HEAD.size and not self._sasl.raw_tokens:
+            _length, api_key, version, correlation_id = REQUEST_HEAD.unpack_from(data)
+            exchange = self._traffic.of(api_key, version)
+            return InFlight(api_key, version, correlation_id, exchange.api, exchange)
+        if side is Side.SERVER and len(data) >= RESPONSE_HEAD.size:
+            _length, correlation_id = RESPONSE_HEAD.unpack_from(data)
+            latest = islice(self._in_flight, SEARCH_MAX)
+            return next((one for one in latest if one.correlation_id == correlation_id), _NO_REQUEST)
+        return _NO_REQUEST
 
     def _fail(self, side: Side, time_ns: int, rule: R, text: str, found: str) -> None:
         self._abandoned = True
@@ -162,8 +185,10 @@ class ConnectionVerifier:
             defects += _unknown(api_key, version)
             message = None
         else:
-            read_defects, message, batches = self._read(frame, form("request", api_key, version), request)
-            defects += read_defects
+            shape = form("request", api_key, version)
+            read_defects, message, batches = self._read(frame, shape, request)
+            values = [] if message is None else request_defects(message, api_key, version)
+            defects += read_defects + (located(frame.data, shape, values, {}) if values else [])
             request = msgspec.structs.replace(request, batches=batches) if batches else request
         if _may_lack_answer(api_key, message, known=exchange.known):
             request = msgspec.structs.replace(request, may_lack_answer=True)

@@ -84,6 +84,12 @@ def throttle_place(data: bytes, shape: Form) -> str:
     return "" if position == INCOMPLETE else f", byte {position}"
 
 
+def end_of(data: bytes, shape: Form) -> str:
+    """Return the path of the field within which the bytes of a frame end; empty if unknown."""
+    scanner = _scan(data, shape)
+    return "" if scanner.complete else scanner.defects[-1].path
+
+
 def read(data: bytes, shape: Form) -> Read:
     """Read the frame `data`, which begins with its length prefix. Never raises for any bytes that have at
     least a head (`framing`).

@@ -186,6 +186,15 @@ class BatchChecker:
                 f"above {before}",
                 str(head.base_offset),
             )
+        if self.permitted.produce and before < 0 and head.base_offset:
+            self._report(
+                R.BATCH_OFFSETS,
+                "The base offset of a produced batch is not 0. Brokers answer error 87.",
+                ".base_offset",
+                0,
+                "0",
+                str(head.base_offset),
+            )
         self._check_producer(head)
         if found == head.crc:
             self._open(head, position, stop)

@@ -60,6 +60,8 @@ class R(StrEnum):
     ERROR_CODE_UNKNOWN = "error-code-unknown"
     ERROR_CODE_OF_API = "error-code-of-api"
     ERROR_89_VERSION = "error-89-version"
+    PRODUCE_ACKS = "produce-acks"
+    CLIENT_SOFTWARE = "client-software"
     THROTTLE_NEGATIVE = "throttle-negative"
     THROTTLE_IGNORED = "throttle-ignored"
     SASL_ORDER = "sasl-order"
@@ -185,6 +187,18 @@ RULES: Final[dict[R, Rule]] = {
             "KIP-599, KIP-714",
             "Only CreateTopics 6 and later, CreatePartitions 3, DeleteTopics 5 and telemetry have error 89.",
         ),
+        (
+            R.PRODUCE_ACKS,
+            _E,
+            "protocol guide: Produce API",
+            "acks is -1, 0 or 1. Brokers answer others with error 21 (INVALID_REQUIRED_ACKS).",
+        ),
+        (
+            R.CLIENT_SOFTWARE,
+            _E,
+            "KIP-511",
+            "Names and versions of clients' software have letters, digits, and inner dots and hyphens.",
+        ),
         (R.THROTTLE_NEGATIVE, _W, "KIP-124", "throttle_time_ms is not negative."),
         (
             R.THROTTLE_IGNORED,
@@ -217,7 +231,7 @@ RULES: Final[dict[R, Rule]] = {
             R.BATCH_OFFSETS,
             _E,
             _BATCH,
-            "Offsets ascend, and the last is the header's. In Produce they are consecutive.",
+            "Offsets ascend, and the last is the header's. In Produce they count up from 0.",
         ),
         (R.BATCH_TIMESTAMPS, _W, _BATCH, "The header's greatest timestamp is that of a record."),
         (R.BATCH_COMPRESSION, _E, _BATCH, "The batch's codec exists, and opens the records."),

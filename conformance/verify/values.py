@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,6 +31,13 @@ STRICT_FROM: Final = {
     ApiKey.PUSH_TELEMETRY: 0,
 }
 """First version that may have error 89, by API (KIP-599; KIP-714, for a client that comes too early)."""
+_ACKS: Final = frozenset({-1, 0, 1})
+_NAMES_SOFTWARE_FROM: Final = 3
+"""First version of ApiVersions with the names of the client's software (KIP-511)."""
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+"""Source: KIP-511; Kafka's class ApiVersionsRequest."""
+SHOWN_MAX: Final = 100
+"""Maximum length (characters) of a value of a client that a finding shows."""
 DEFECTS_MAX: Final = 20
 """Maximum number of wrong error codes reported of one message."""
 
@@ -99,6 +107,21 @@ def _error_of_other_apis(path: str, api_key: int, code: int) -> Defect:
     text = "The server answers an error code that is not one of this API. Clients may not handle it."
     known = ", ".join(str(one) for one in sorted(ERRORS_OF_APIS[api_key]))
     return Defect(R.ERROR_CODE_OF_API, text, path, -1, known, f"{code} ({ErrorCode(code).name})")
+
+
+def request_defects(message: Any, api_key: int, version: int) -> list[Defect]:
+    """Return the defects of a request's values that brokers answer with an error code."""
+    if api_key == ApiKey.PRODUCE and message.acks not in _ACKS:
+        text = "The client asks for acknowledgements that do not exist. Brokers answer error 21."
+        return [Defect(R.PRODUCE_ACKS, text, "acks", -1, "-1, 0 or 1", str(message.acks))]
+    if api_key != ApiKey.API_VERSIONS or version < _NAMES_SOFTWARE_FROM:
+        return []
+    text = "The client names its software in other characters than KIP-511 permits. Brokers answer error 42."
+    return [
+        Defect(R.CLIENT_SOFTWARE, text, name, -1, _SOFTWARE.pattern, repr(value[:SHOWN_MAX]))
+        for name in ("client_software_name", "client_software_version")
+        if not _SOFTWARE.fullmatch(value := getattr(message, name))
+    ]
 
 
 def throttle_defects(throttle_ms: int) -> list[Defect]:

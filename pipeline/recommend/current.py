@@ -17,7 +17,7 @@ from weir.pipeline.recommend.plan import ANONYMOUS, AUTO, PAIRS, RecommendationP
 from weir.quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable
 from weir.quotas.table.group_entry import GroupEntry, group_entries
 from weir.quotas.table.options import Options
-from weir.quotas.table.quota_entry import Entry
+from weir.quotas.table.quota_entry import Entry, most
 from weir.quotas.table.quota_file import entries_of
 from weir.quotas.table.replication_entry import ReplicationEntry, replication_entries
 
@@ -33,6 +33,7 @@ class CurrentLimit(NamedTuple):
     """The limit of one quota that the current quota file gives to an entity."""
 
     current: float | None
+    """None also for the value `unlimited`."""
     alone: bool = False
     """True if no other entity shares the budget of the limit."""
     named: bool = False
@@ -57,7 +58,7 @@ def current_limit(
     tags, named = limit.tags, limits.named(*names)
     per_user, per_client_id = "user" in level, "client-id" in level
     return CurrentLimit(
-        limit.value,
+        None if limit.value >= most(key) else limit.value,
         (tags.user != "" or not per_user)
         and (tags.client_id != "" or tags.client_id_prefix != "" or not per_client_id),
         (named.user != "" or not per_user) and (named.client_id != "" or not per_client_id),
@@ -141,7 +142,8 @@ def kept(
             found.options.setdefault(home, options[entity, key])
         if (entity, key) not in seen:
             found.rates.setdefault(home, {})[key] = value
-            if key in plan.quotas and is_of_level(entity, level):
+            # "unlimited" exempts an entity, which uses nothing here: it reserves no capacity
+            if key in plan.quotas and is_of_level(entity, level) and value < most(key):
                 found.sums[key] = found.sums.get(key, 0.0) + value
     return found
 

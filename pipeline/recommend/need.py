@@ -23,7 +23,7 @@ NEED: Final[dict[str, type[pl.DataType]]] = {
     "usual": pl.Float64,  # median of the days' busiest hours
     "busiest": pl.Float64,  # the busiest hour, and its beginning
     "at_ms": pl.Int64,
-    "ordinary": pl.Float64,  # use without the busiest hours; what is far above it is an outlier
+    "ordinary": pl.Float64,  # use without the busiest days; an hour far above it is an outlier
     "hours_used": pl.Int64,
     "days": pl.Int64,  # number of days with use
     "near": pl.Float64,  # the 95th percentile of windows, in the same percentile of hours
@@ -32,10 +32,12 @@ NEED: Final[dict[str, type[pl.DataType]]] = {
     "members": pl.Int64,  # number of client-ids that share the budget
 }
 """Columns of `needs`."""
-_MANY_HOURS: Final = 100
-"""Number of hours with use from which their `ROBUST` percentile leaves out a whole hour."""
-_FEW_ORDINARY: Final = 0.9
-"""Share of the hours that are `ordinary` for an entity with fewer hours."""
+_MANY_DAYS: Final = 3
+"""Number of days with use from which a job of each day differs from a back-fill on one day."""
+_ORDINARY_DAYS: Final = 0.8
+"""Share of the days whose busiest hours are `ordinary`; a back-fill may go on after midnight."""
+_ORDINARY_HOURS: Final = 0.9
+"""Share of the hours that are `ordinary` for an entity with fewer days."""
 
 
 def needs(hours: pl.DataFrame, hours_percentile: float | None) -> pl.DataFrame:
@@ -57,7 +59,6 @@ def needs(hours: pl.DataFrame, hours_percentile: float | None) -> pl.DataFrame:
     share = (ROBUST if hours_percentile is None else hours_percentile) / 100
     is_used = pl.col("used") > 0
     used, count = pl.col("used").filter(is_used), is_used.sum().cast(pl.Int64)
-    many = used.quantile(ROBUST / 100, "linear")
     found = each.group_by(budget).agg(
         broker=pl.col("broker")
         .filter(is_used)
@@ -65,7 +66,8 @@ def needs(hours: pl.DataFrame, hours_percentile: float | None) -> pl.DataFrame:
         used=used.quantile(share, "linear"),
         busiest=used.max(),
         at_ms=pl.col("start_ms").filter(is_used).last(),
-        ordinary=pl.when(count >= _MANY_HOURS).then(many).otherwise(used.quantile(_FEW_ORDINARY, "lower")),
+        robust=used.quantile(ROBUST / 100, "linear"),
+        ordinary=used.quantile(_ORDINARY_HOURS, "lower"),
         hours_used=count,
         near=pl.col("p95").quantile(share, "higher"),
         held=pl.col("held").quantile(share, "higher"),
@@ -73,7 +75,13 @@ def needs(hours: pl.DataFrame, hours_percentile: float | None) -> pl.DataFrame:
         members=pl.col("members").max(),
     )
     days = each.filter(is_used).group_by(*budget, "day").agg(pl.col("used").max())
-    usual = days.group_by(budget).agg(usual=pl.col("used").median(), days=pl.len())
+    usual = days.group_by(budget).agg(
+        usual=pl.col("used").median(),
+        days=pl.len(),
+        of_days=pl.col("used").quantile(_ORDINARY_DAYS, "lower"),
+    )
     found = found.join(usual, on=budget, how="left", nulls_equal=True)
+    ordinary = pl.when(pl.col("days") >= _MANY_DAYS).then("of_days").otherwise("ordinary")
+    found = found.with_columns(ordinary=pl.min_horizontal(ordinary, "robust"))
     found = found.with_columns(pl.col("used", "usual", "busiest", "ordinary", "days").fill_null(0))
     return found.select(pl.col(name).cast(kind) for name, kind in NEED.items())

@@ -10,4 +10,8 @@
 - The hold of a new connection's first request is not replayed, because the recorded times include it.
 - Each quota is replayed separately: the recorded times include the quotas' influence on each other, and a
   model of clients that wait for several quotas would be a guess.
+- The limits of one key that a client has with its groups are no guess, because one charge goes to all. So a
+  group is replayed with what its members have below it (`quotas.replay_rules`). Rejected: one replay for all
+  that are linked by groups. With a limit for all clients, one core would do the whole work, and no segment
+  would be too quiet to replay.
 """

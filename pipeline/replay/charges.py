@@ -102,13 +102,17 @@ def uses(records: pl.DataFrame, drawn: Drawn) -> pl.DataFrame:
     The columns are those of the record, without names; `OWNER`, and `home` of the budget; `value`, the sum of
     the charges in the unit of the quota; `told_ms` and `violated`, the sum and number of the throttle times
     of the quota; `waited_ms`, the longest sum of any quota; `service_ms`, the time (ms) from a request to its
-    charge; `note`, see `quotas.replay.Asked`; and `is_charge`, False if the replay does not need the row.
+    charge; `note`, see `quotas.replay.Asked`; `is_charge`, False if the replay does not need the row; and for
+    members of a group with other limits `chain`, an index of `Drawn.chains`, and `at_broker`.
     """
     numbered = records.join(drawn.clients, on=CLIENT, maintain_order="left")
     each = pl.concat([_of_quota(numbered, key) for key in KEYS])
     found = each.join(drawn.draws, on=("client", "quota"), maintain_order="left").drop("client", "quota")
     is_whole = pl.col("is_mutation") | (pl.col("scope") == "cluster").fill_null(value=False)
-    return found.with_columns(broker=pl.when(~is_whole).then("broker")).drop("scope", "is_mutation")
+    return found.with_columns(
+        broker=pl.when(~is_whole).then("broker"),
+        at_broker=pl.when(pl.col("chain").is_not_null()).then("broker"),
+    ).drop("scope", "is_mutation")
 
 
 def _of_quota(records: pl.DataFrame, key: QuotaKey) -> pl.DataFrame:
@@ -158,8 +162,8 @@ def number(charges_per_record: int, window_ms: int) -> pl.Expr:
 
 
 def charges(uses: pl.DataFrame) -> pl.DataFrame:
-    """Return the charges of uses, whose `number` is known: columns `segment` and `CHARGE`, in the order of
-    segment and time.
+    """Return the charges of uses, whose `number` is known: columns `segment`, `CHARGE`, `chain` and
+    `at_broker`, in the order of segment and time.
     """
     sessions, one, count = pl.col("sessions").clip(1, SESSIONS_MAX), pl.col("one"), pl.col("number")
     waited = pl.col("waited_ms") / sessions
@@ -170,6 +174,8 @@ def charges(uses: pl.DataFrame) -> pl.DataFrame:
         "service_ms",
         "told_ms",
         "note",
+        "chain",
+        "at_broker",
         at_ms=pl.col("time_ms") + ((one + 0.5) * active_ms / count).floor().cast(pl.Int64),
         value=pl.col("value") / count,
         connection=pl.col("connection") + one % sessions,

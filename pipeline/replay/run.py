@@ -31,6 +31,7 @@ from weir.quotas.limiters.throttle import INT32_MAX
 from weir.quotas.replay import NEVER, PATIENCE_MS, Replay
 from weir.quotas.replay_demand import HELD_BACK, UNKNOWN, Outlook, RangedReplay
 from weir.quotas.replay_demand import RECORDED as DEMAND_RECORDED
+from weir.quotas.replay_rules import ReplayedMember
 from weir.quotas.table.options import Pacing
 from weir.quotas.table.quota_kind import KINDS
 from weir.quotas.table.quota_table import QuotaKey
@@ -81,8 +82,12 @@ class BudgetSettings:
         """
         return (self.num_samples + 1) * self.window_s * 1000
 
-    def replay(self, budget: Mapping[str, Any], kind: type[Replay] = Replay) -> Replay:
-        """Return a replay of a budget (a row of `candidates.Drawn.budgets`), without charges so far."""
+    def replay(
+        self, budget: Mapping[str, Any], members: Mapping[int, ReplayedMember], kind: type[Replay] = Replay
+    ) -> Replay:
+        """Return a replay of a budget (a row of `candidates.Drawn.budgets`), without charges so far. For
+        `members` see `Replay`.
+        """
         key = QuotaKey(budget["quota"])
         of_controller = KINDS[key].is_of_controller
         return kind(
@@ -93,6 +98,7 @@ class BudgetSettings:
             patience_ms=self.patience_ms,
             throttle_ms_max=self.throttle_ms_max,
             pacing=Pacing(budget["pacing"]),
+            members=members,
         )
 
 
@@ -105,7 +111,9 @@ def hours(
     keys = arrow.keys(records.sparkSession, buckets)
     pack = partial(_packed, drawn=drawn, keys=keys, period_ms=period_ms)
     packed = charges.needed(records).mapInArrow(pack, _PACKED).repartition(buckets, "bucket")
-    replay = partial(_replayed, budgets=drawn.budgets, settings=settings, period_ms=period_ms)
+    replay = partial(
+        _replayed, budgets=drawn.budgets, chains=drawn.chains, settings=settings, period_ms=period_ms
+    )
     return packed.sortWithinPartitions(*PERIOD).mapInArrow(replay, REPLAY)
 
 
@@ -121,7 +129,11 @@ def _packed(
 
 
 def _replayed(
-    batches: Iterable[pa.RecordBatch], budgets: pl.DataFrame, settings: BudgetSettings, period_ms: int
+    batches: Iterable[pa.RecordBatch],
+    budgets: pl.DataFrame,
+    chains: Sequence[ReplayedMember],
+    settings: BudgetSettings,
+    period_ms: int,
 ) -> Iterator[pa.RecordBatch]:
     rows = (row for batch in batches for row in zip(*batch.columns, strict=True))
     for _bucket, parts in groupby(rows, key=lambda row: row[0]):
@@ -129,17 +141,20 @@ def _replayed(
             ((period + 1) * period_ms, pl.concat(arrow.unpacked(each[2]) for each in of_period))
             for period, of_period in groupby(parts, key=lambda row: row[1].as_py())
         )
-        yield from arrow.batches(replayed(periods, budgets, settings), REPLAY)
+        yield from arrow.batches(replayed(periods, budgets, settings, chains), REPLAY)
 
 
 def replayed(
-    periods: Iterable[tuple[int, pl.DataFrame]], budgets: pl.DataFrame, settings: BudgetSettings
+    periods: Iterable[tuple[int, pl.DataFrame]],
+    budgets: pl.DataFrame,
+    settings: BudgetSettings,
+    chains: Sequence[ReplayedMember] = (),
 ) -> pl.DataFrame:
     """Return the hours (`tables.REPLAY`) of the budgets whose uses (`charges.uses`) are in `periods`: pairs
     of the end (ms) of a period, and the uses of all records that began in it. The result is the same for any
     periods.
     """
-    bucket = _Bucket(budgets, settings)
+    bucket = _Bucket(budgets, settings, chains)
     for end_ms, found in periods:
         bucket.add(found, end_ms)
     return bucket.finish()
@@ -148,16 +163,20 @@ def replayed(
 class _Owner:
     """The replay of a budget at one broker and instance: by all models if its result is a range."""
 
-    def __init__(self, budget: Mapping[str, Any], settings: BudgetSettings) -> None:
+    def __init__(
+        self, budget: Mapping[str, Any], settings: BudgetSettings, chains: Sequence[ReplayedMember]
+    ) -> None:
+        self._chains = chains
+        self._members: dict[int, ReplayedMember] = {}
         self._replay: Replay | RangedReplay = (
             RangedReplay(
-                partial(settings.replay, budget),
+                partial(settings.replay, budget, self._members),
                 limit=budget["limit"],
                 in_force=budget["in_force"],
                 end_ms=settings.end_ms,
             )
             if budget["ranged"]
-            else settings.replay(budget)
+            else settings.replay(budget, self._members)
         )
         self._later: pl.DataFrame | None = None
         """Charges of records of earlier periods, in later ones."""
@@ -173,6 +192,9 @@ class _Owner:
         if self._end_ms > until_ms:
             self._later = found.filter(pl.col("at_ms") >= until_ms)
             found = found.filter(pl.col("at_ms") < until_ms)
+        chained = found.filter(pl.col("chain").is_not_null())
+        for number, chain, broker in chained.select("connection", "chain", "at_broker").unique().iter_rows():
+            self._members[number] = self._chains[chain].at_broker(broker)
         columns = CHARGE if isinstance(self._replay, RangedReplay) else CHARGE[:6]
         self._replay.feed(*(found[name].to_list() for name in columns))
 
@@ -195,8 +217,10 @@ class _Owner:
 class _Bucket:
     """The budgets of one bucket: the replays of those that come near their limit, and the results so far."""
 
-    def __init__(self, budgets: pl.DataFrame, settings: BudgetSettings) -> None:
-        self._budgets, self._settings = budgets, settings
+    def __init__(
+        self, budgets: pl.DataFrame, settings: BudgetSettings, chains: Sequence[ReplayedMember]
+    ) -> None:
+        self._budgets, self._settings, self._chains = budgets, settings, chains
         self._numbers: dict[tuple[Any, ...], int] = {}
         """Number of each owner (columns `OWNER`)."""
         self._owners: dict[int, _Owner] = {}
@@ -282,7 +306,8 @@ class _Bucket:
             if replay is None:
                 if is_quiet:
                     continue
-                replay = self._owners[owner] = _Owner(self._budgets.row(budget, named=True), self._settings)
+                of_budget = self._budgets.row(budget, named=True)
+                replay = self._owners[owner] = _Owner(of_budget, self._settings, self._chains)
             if is_quiet and replay.is_idle(start):
                 continue
             if (segment,) not in parts:
@@ -329,8 +354,8 @@ def _row(owner: int, outlook: Outlook) -> tuple[Any, ...]:
 
 def _summed(each: pl.DataFrame, budgets: pl.DataFrame) -> pl.DataFrame:
     """Return the sums by budget and hour, in the columns of `tables.REPLAY`."""
-    names = budgets.select("budget", "candidate", "quota", "user", "client_id", "limit")
-    by = ("cluster", "candidate", "quota", "user", "client_id", "broker", "start_ms", "limit")
+    names = budgets.select("budget", "candidate", "quota", "user", "client_id", "group", "limit")
+    by = ("cluster", "candidate", "quota", "user", "client_id", "group", "broker", "start_ms", "limit")
     is_known = (pl.col("demand") != _DEMANDS.index(UNKNOWN)).fill_null(value=True).all()
     summed = (
         each.join(names, on="budget")

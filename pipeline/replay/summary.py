@@ -15,7 +15,7 @@ from weir.pipeline.outcome import Listing
 from weir.pipeline.replay.candidates import KEYS, RECORDED
 from weir.quotas.replay_demand import RECORDED as DEMAND_RECORDED
 
-BUDGET: Final = ("cluster", "quota", "user", "client_id", "broker")
+BUDGET: Final = ("cluster", "quota", "user", "client_id", "group", "broker")
 
 
 class Range(NamedTuple):

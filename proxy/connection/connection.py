@@ -28,7 +28,7 @@ from weir.proxy.connection.charges import charge_request_time
 from weir.proxy.connection.client import Client  # fields' types: mypyc wants them at run time
 from weir.proxy.connection.effects import UNLIMITED, Clock, Effects, End
 from weir.proxy.connection.ending import find_end
-from weir.proxy.connection.in_flight import CHARGED, DEFERRED, LOCAL, PAUSED, RequestInFlight
+from weir.proxy.connection.in_flight import CHARGED, LOCAL, PAUSED, RequestInFlight
 from weir.proxy.connection.inbound import Inbound
 from weir.proxy.connection.lifetime import Lifetime
 from weir.proxy.connection.outbound import Outbound
@@ -519,7 +519,7 @@ class Connection:
         lasts.
         """
         in_flight = self.in_flight
-        if in_flight and LOCAL <= in_flight[0].state <= DEFERRED:
+        if in_flight and in_flight[0].state == LOCAL:
             replies.send_local(self)
         if not in_flight and self.state != OPEN:
             self.state = NEXT[self.state][ANSWERED]
@@ -559,7 +559,7 @@ class Connection:
         del self._inbound, self._outbound  # they refer to the connection: a cycle
 
     def resume(self) -> None:
-        """Send a deferred response that is ready now. Call this on the reactor's thread."""
+        """Go on with a query whose work elsewhere is done. Call this on the reactor's thread."""
         self.now_ms = max(self.now_ms, self.clock.now_us // 1000)
         self.answered()
         self.effects.change()

@@ -18,7 +18,6 @@ from weir.proxy.connection.charges import (  # fields' types: mypyc wants them a
 from weir.proxy.connection.transitions import IMPOSSIBLE
 from weir.proxy.connection.usage_counters import UsageCounters
 from weir.proxy.handlers.broker_query import RunningQuery
-from weir.proxy.handlers.decisions import Deferred
 from weir.proxy.handlers.plan import ByteCounter, Plan
 from weir.quotas.costs.cost import UNANSWERED_US, confirmed_us
 from weir.quotas.limiters.request_time import US_PER_PERCENT
@@ -40,23 +39,19 @@ class RequestState(IntEnum):
     """Weir itself responds, with the frame in the field `reply`; the request does not go to
     the broker.
     """
-    DEFERRED = 3
-    """Weir itself responds, as soon as the response in the field `deferred` is ready; the
-    request does not go to the broker.
-    """
-    QUERY = 4
+    QUERY = 3
     """The broker responds to a request that Weir's query `query` has sent."""
-    PAUSED = 5
+    PAUSED = 4
     """Weir's query goes on in a later turn, or after the work that it waits for. No request of
     it is at the broker.
     """
-    TOKEN = 6
+    TOKEN = 5
     """The broker responds with a bare SASL token."""
-    ARRIVING = 7
+    ARRIVING = 6
     """The request is being forwarded while its remaining bytes arrive. Nothing is charged, and
     the request is not in the queue: a broker ignores an incomplete request.
     """
-    ENDED = 8
+    ENDED = 7
     """The response has begun to be forwarded; the table of responses has what follows. The record leaves the
     queue, so no record is seen in this state.
     """
@@ -83,7 +78,6 @@ class RequestTrigger(IntEnum):
 PLAIN: Final = RequestState.PLAIN.value
 CHARGED: Final = RequestState.CHARGED.value
 LOCAL: Final = RequestState.LOCAL.value
-DEFERRED: Final = RequestState.DEFERRED.value
 QUERY: Final = RequestState.QUERY.value
 PAUSED: Final = RequestState.PAUSED.value
 TOKEN: Final = RequestState.TOKEN.value
@@ -101,14 +95,13 @@ NEXT_OF_REQUEST: Final = (
     (_NO, CHARGED, _NO, _NO, _END, _END),
     (_NO, _NO, _NO, _NO, _END, _END),
     (_NO, _NO, _NO, _NO, _END, _END),
-    (_NO, _NO, _NO, _NO, _END, _END),
     (_NO, _NO, QUERY, LOCAL, _NO, _END),
     (_NO, _NO, _NO, _NO, _END, _END),
     (PLAIN, CHARGED, _NO, _NO, _NO, _END),
     (_NO, _NO, _NO, _NO, _NO, _NO),
 )
-"""Table of the next state, by state and trigger. A request begins as PLAIN, CHARGED, LOCAL, DEFERRED, PAUSED,
-TOKEN or ARRIVING.
+"""Table of the next state, by state and trigger. A request begins as PLAIN, CHARGED, LOCAL, PAUSED, TOKEN or
+ARRIVING.
 """
 
 NO_CORRELATION_ID: Final = 1 << 32
@@ -129,7 +122,6 @@ class RequestInFlight:
         "byte_counter",
         "correlation_id",
         "cost_us",
-        "deferred",
         "ledger",
         "local",
         "plan",
@@ -181,14 +173,10 @@ class RequestInFlight:
         """Usage counters of the client and API group; None if usage is not recorded."""
         self.reply = b""
         """Response frame of a LOCAL request."""
-        self.deferred: Deferred | None = None
-        """Response of a DEFERRED request, prepared on another thread or task."""
         self.query: RunningQuery | None = None
         """Query of Weir's own that sent this request to the broker; None for other requests."""
         self.local: LocalResponse | None = None
-        """Accounting of the client's request, if a deferred response or a query answers it; None for other
-        requests.
-        """
+        """Accounting of the client's request that a query processes; None for other requests."""
 
     @property
     def timed(self) -> bool:

@@ -45,7 +45,7 @@ from weir.proxy.connection.state import (
 from weir.proxy.connection.tokens import from_client
 from weir.proxy.connection.usage_counters import CONSUMER, PRODUCER, TOPIC, UsageCounters
 from weir.proxy.handlers.broker_query import RunningQuery
-from weir.proxy.handlers.decisions import FORWARD, Decision, Defer, Forward, Hold, Query, Reply, Wait
+from weir.proxy.handlers.decisions import FORWARD, Decision, Forward, Hold, Query, Reply, Wait
 from weir.proxy.handlers.plan import ByteCounter, Plan
 from weir.proxy.handlers.request_time.request_features import known_us
 from weir.proxy.handlers.sasl.authentication import SASL_APIS, TOKEN_BYTES_MAX
@@ -544,7 +544,7 @@ class Inbound:
             record.usage_counters.throttled(quota, until_ms - connection.now_ms)
 
     def _respond(self, plan: Plan, decision: Decision, data: bytearray, frame: int, stop: int) -> int:
-        """Carry out a decision other than forwarding (Reply, Defer or Query) for the request
+        """Carry out a decision other than forwarding (Reply or Query) for the request
         `data[frame:stop]`. Return the position up to which bytes are consumed: `stop`, or `frame` if Weir
         decides about the request again after the query.
         """
@@ -560,8 +560,6 @@ class Inbound:
             replies.begin_query(connection, RunningQuery(decision.query, data, frame, stop), local)
         elif isinstance(decision, Reply):
             replies.reply(connection, correlation_id, decision.frame, local)
-        elif isinstance(decision, Defer):
-            replies.defer(connection, correlation_id, decision.deferred, local)
         if again:
             connection.effects.change()
             return frame

@@ -19,7 +19,7 @@ from weir.protocol.framing import (
 )
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection import replies
-from weir.proxy.connection.in_flight import CHARGED, DEFERRED, LOCAL, PLAIN, QUERY, SPARE_MAX, RequestInFlight
+from weir.proxy.connection.in_flight import CHARGED, LOCAL, PLAIN, QUERY, SPARE_MAX, RequestInFlight
 from weir.proxy.connection.response_in_progress import (
     BEGIN,
     BEGUN,
@@ -74,7 +74,7 @@ class Outbound:
         # need no change leave as one slice.
         while end - position >= RESPONSE_HEAD_BYTES and connection.held_until_ms <= now_ms:
             # Weir's own replies go out in the order of the requests, so those that are next go out here.
-            if in_flight and LOCAL <= in_flight[0].state <= DEFERRED:
+            if in_flight and in_flight[0].state == LOCAL:
                 if position > start:
                     connection.effects.to_client.append(view[start:position])
                     start = position

@@ -1,7 +1,7 @@
 """Responses that Weir itself sends to clients, and queries that Weir sends to the broker.
 
-All responses go to the client in the order of the requests. While a response is being prepared, or the broker
-processes a query, no request is taken from the client.
+All responses go to the client in the order of the requests. While a query runs, no request is taken from the
+client.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 
 from weir.protocol.framing import LENGTH_BYTES
 from weir.proxy.connection.charges import LocalResponse, sent
-from weir.proxy.connection.in_flight import DEFERRED, LOCAL, NO_CORRELATION_ID, PAUSED, TOKEN, RequestInFlight
+from weir.proxy.connection.in_flight import LOCAL, NO_CORRELATION_ID, PAUSED, TOKEN, RequestInFlight
 from weir.proxy.connection.state import Trigger
 from weir.proxy.handlers import plan as plans
 
 if TYPE_CHECKING:
     from weir.proxy.connection.connection import Connection
     from weir.proxy.handlers.broker_query import RunningQuery
-    from weir.proxy.handlers.decisions import Deferred
 
 
 def expect_token(connection: Connection, *, serial: bool) -> None:
@@ -42,21 +41,6 @@ def reply(
     record.reply = frame
     connection.in_flight.append(record)
     send_local(connection)
-
-
-def defer(
-    connection: Connection, correlation_id: int, deferred: Deferred, local: LocalResponse | None = None
-) -> None:
-    """Send the deferred response as soon as it is ready and all earlier requests are answered. Take no
-    request until then.
-    """
-    deferred.on_arrival(connection.resume)
-    if local is not None:
-        local.charge(0)
-    record = RequestInFlight(plans.LOCAL, correlation_id, DEFERRED)
-    record.deferred, record.local = deferred, local
-    connection.in_flight.append(record)
-    connection.transition(Trigger.QUERY)
 
 
 def begin_query(connection: Connection, run: RunningQuery, local: LocalResponse | None = None) -> None:
@@ -151,27 +135,22 @@ def go_on(connection: Connection, record: RequestInFlight) -> None:
 def send_local(connection: Connection) -> None:
     """Send the responses of Weir's own that are ready and whose earlier requests are all answered."""
     in_flight = connection.in_flight
-    while in_flight and not connection.broker_end.rest_bytes and LOCAL <= in_flight[0].state <= DEFERRED:
-        record = in_flight[0]
-        frame = record.reply
-        if record.deferred is not None:
-            if record.deferred.frame is None:
-                return
-            frame = record.deferred.frame
-            if record.local is not None:
-                frame = record.local.settled(frame)
-        in_flight.popleft()
+    while in_flight and not connection.broker_end.rest_bytes and in_flight[0].state == LOCAL:
+        record = in_flight.popleft()
         if record.usage_counters is not None:
-            sent(connection, record.usage_counters, len(frame))
-        connection.effects.to_client.append(frame)
+            sent(connection, record.usage_counters, len(record.reply))
+        connection.effects.to_client.append(record.reply)
 
 
 def abandon_query(record: RequestInFlight) -> None:
     """End the query of a client that has closed its connection. If a request of the query is at the broker,
-    charge the client for it.
+    charge the client for it; if the query has sent none, charge the client's own request.
     """
     run, local = record.query, record.local
     assert run is not None
-    if local is not None and record.state != PAUSED:
-        local.charge_question(*run.asked, run.asked_length, 0)
+    if local is not None:
+        if record.state != PAUSED:
+            local.charge_question(*run.asked, run.asked_length, 0)
+        elif not run.asked_length:
+            local.charge(0)
     run.end()

@@ -9,17 +9,18 @@ not in the request), or need several requests to the broker. A query is a genera
         ...
         return (yield from ask(request, 1, DeleteTopicsResponse))
 
-The generator yields questions, is sent the broker's responses, and returns the response for the client. If it
-returns None, the client's request is decided about again. A question that cannot be encoded in its version
-raises EncodeError within the generator, and a response that cannot be decoded raises ProtocolError, which
-closes the connection unless the generator catches it. `RunningQuery` makes frames of the questions, and the
-connection sends them. The client's next requests wait until the query has ended, as requests on one
-connection do at a broker.
+The generator yields questions, is sent the broker's responses, and returns the response for the client: a
+message, or the bytes of a whole frame. If it returns None, the client's request is decided about again. A
+question that cannot be encoded in its version raises EncodeError within the generator, and a response that
+cannot be decoded raises ProtocolError, which closes the connection unless the generator catches it.
+`RunningQuery` makes frames of the questions, and the connection sends them. The client's next requests wait
+until the query has ended, as requests on one connection do at a broker.
 
 A generator that yields a `Pending` continues when that work elsewhere is done, such as a change of the quota
-store. A generator that yields None pauses: it continues in a later turn of the transport, so that a large
-message delays other connections only by a piece of the work. All work in a query whose time depends on the
-size of a message is done in pieces (`protocol.pieces`): decoding, encoding, loops over topics (`each`).
+store (`wait_for`). A generator that yields None pauses: it continues in a later turn of the transport, so
+that a large message delays other connections only by a piece of the work. All work in a query whose time
+depends on the size of a message is done in pieces (`protocol.pieces`): decoding, encoding, loops over topics
+(`each`).
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class Pending:
 
 
 Asking: TypeAlias = Generator[Question | Pending | None, Message | None, T]
-BrokerQuery: TypeAlias = Asking[Message | None]
+BrokerQuery: TypeAlias = Asking[Message | bytes | None]
 R = TypeVar("R", bound=Message)
 
 
@@ -91,6 +92,22 @@ def ask(message: Message, version: int, answer: type[R]) -> Asking[R]:
     if not isinstance(found, answer):
         raise TypeError(f"{type(message).__name__} was answered with {type(found).__name__}")
     return found
+
+
+def wait_for(begin: Callable[[Callable[[T], None]], None]) -> Asking[T]:
+    """Call `begin` with a function, and wait until that function is called, once and on the reactor's thread.
+    Return its argument.
+    """
+    pending = Pending()
+    results: list[T] = []
+
+    def done(result: T) -> None:
+        results.append(result)
+        pending.done()
+
+    begin(done)
+    yield pending
+    return results[0]
 
 
 class RunningQuery:
@@ -180,12 +197,13 @@ class RunningQuery:
             try:
                 asked = advance()
             except StopIteration as over:
-                if over.value is not None:
-                    self.reply = yield from self._reply(over.value)
+                value = over.value
+                self.reply = (yield from self._reply(value)) if isinstance(value, Message) else value
                 return
             if asked is None or isinstance(asked, Pending):
                 self.pending = asked
-                yield None
+                if asked is None or not asked.is_done:
+                    yield None
                 self.pending = None
                 advance = partial(next, self._query)
                 continue

@@ -1,5 +1,5 @@
-"""Decisions about a request: forward it, hold it, reply to it at once or later, query the broker, or wait for
-more bytes.
+"""Decisions about a request: forward it, hold it, reply to it, run a query first or instead, or wait for more
+bytes.
 
 A decision is made as soon as enough bytes of the request have arrived: `Plan.admit` returns a decision, or
 WAIT for more bytes. Most decisions are constants, because creating an object for each request would cost too
@@ -8,7 +8,6 @@ much.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from weir.proxy.handlers.broker_query import BrokerQuery
@@ -137,49 +136,9 @@ class Reply:
         self.frame = frame
 
 
-class Deferred:
-    """A response that the quota store or another thread prepares.
-
-    The code that prepares the response must call `answer` once, on the reactor's thread. Responses are sent
-    in the order of the requests. Until the deferred response is ready, no further request of the client is
-    taken.
-    """
-
-    __slots__ = ("_arrived", "frame")
-
-    def __init__(self) -> None:
-        self.frame: bytes | None = None
-        """The whole response frame; None until the response is ready."""
-        self._arrived: Callable[[], None] | None = None
-
-    def on_arrival(self, arrived: Callable[[], None]) -> None:
-        """Set the function that is called once the response is ready, so that the connection sends the
-        response.
-        """
-        self._arrived = arrived
-
-    def answer(self, frame: bytes) -> None:
-        """Set the response frame, and have the connection send it. No effect if the connection has closed."""
-        self.frame = frame
-        if self._arrived is not None:
-            self._arrived()
-
-
-class Defer:
-    """Decision that Weir answers the request itself, when a deferred response is ready. The request must be
-    complete, and is not forwarded.
-    """
-
-    __slots__ = ("deferred",)
-
-    def __init__(self, deferred: Deferred) -> None:
-        """Create a decision to send the deferred response when it is ready."""
-        self.deferred = deferred
-
-
 class Query:
-    """Decision to ask the broker before the request is forwarded, or instead of forwarding it. The request's
-    client-id must have arrived.
+    """Decision to ask the broker, or to wait for work elsewhere, before the request is forwarded, or instead
+    of forwarding it. The request's client-id must have arrived.
     """
 
     __slots__ = ("again", "query")
@@ -201,7 +160,7 @@ class Wait:
     __slots__ = ()
 
 
-Decision: TypeAlias = Forward | Hold | Reply | Defer | Query
+Decision: TypeAlias = Forward | Hold | Reply | Query
 
 WAIT: Final = Wait()
 FORWARD: Final = Forward()

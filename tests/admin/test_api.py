@@ -283,6 +283,7 @@ def test_a_release_ends_the_waits_of_a_client_whose_quota_was_raised(quotas: Pat
     quotas.write_text('[[quota]]\nclient_id = "app"\nproducer_byte_rate = 1\n')
     raised = {"entity": {"client-id": "app"}, "ops": {"producer_byte_rate": 1_000_000}}
     path, app = "/api/connections/release", {"client_id": "app"}
+    released = {"connections": 1, "waiting": 0, "wait_ms": 0}
 
     async def script(stage: Stage) -> None:
         await stage.start()
@@ -294,15 +295,15 @@ def test_a_release_ends_the_waits_of_a_client_whose_quota_was_raised(quotas: Pat
 
         while not await waits():
             await trio.lowlevel.checkpoint()
-        assert (await stage.post(path, app, TOKEN)) == (200, {"connections": 1})
+        assert (await stage.post(path, app, TOKEN))[1]["waiting"] == 1
         assert await waits(), "a release keeps to the present quota"
         assert (await stage.post("/api/quotas", raised, TOKEN))[0] == 200
         assert await waits()
         assert (await stage.post(path, {}, TOKEN))[0] == 422
         for other in ({"client_id": "other"}, {"group": "other"}):
-            assert (await stage.post(path, other, TOKEN))[1] == {"connections": 0}
+            assert (await stage.post(path, other, TOKEN))[1] == {"connections": 0, "waiting": 0, "wait_ms": 0}
         with capture_logs() as logs:
-            assert (await stage.post(path, {"group": "<all>"}, TOKEN)) == (200, {"connections": 1})
+            assert (await stage.post(path, {"group": "<all>"}, TOKEN)) == (200, released)
         assert not await waits()
         (line,) = [line for line in logs if line["event"] == "waits ended"]
         assert (line["group"], line["connections"]) == ("<all>", 1)

@@ -386,3 +386,42 @@ def test_throttled_clients_of_a_real_weir_appear_without_reload(tab: Browser, tm
             await client.stream.aclose()
 
     play_with(script, quotas)
+
+
+def test_the_release_button_ends_the_waits_of_a_client_whose_quota_was_raised(
+    tab: Browser, tmp_path: Path
+) -> None:
+    quotas, token = tmp_path / "quotas.toml", tmp_path / "token"
+    quotas.write_text('[[quota]]\nclient_id = "app"\nproducer_byte_rate = 1\n')
+    token.write_text(TOKEN)
+    raised = {"entity": {"client-id": "app"}, "ops": {"producer_byte_rate": 1_000_000}}
+
+    def press_release(*said: str) -> None:
+        tab.click("#detail-actions button:nth-child(2)")
+        for text in said:
+            tab.until(f"document.querySelector('#detail-said').textContent.includes({json.dumps(text)})")
+
+    def try_early(stage: Stage) -> None:
+        tab.open(f"http://{HOST}:{stage.admin}")
+        tab.until("document.querySelector('#throttled li button')")
+        tab.click("#throttled li button")
+        assert tab.text("#detail-actions button:nth-child(2)") == "End its waits"
+        press_release()
+        tab.until("document.querySelector('#token-dialog').open")
+        tab.type(TOKEN)
+        tab.press("Enter")
+        tab.until(
+            "document.querySelector('#detail-said').textContent.startsWith('Still waiting: 1, for at most ')"
+        )
+
+    async def script(stage: Stage) -> None:
+        await stage.start()
+        client = Connection(await trio.open_tcp_stream(HOST, stage.clients))
+        await client.stream.send_all(produce("app"))
+        await trio.to_thread.run_sync(try_early, stage)
+        assert (await stage.post("/api/quotas", raised, TOKEN))[0] == 200
+        await trio.to_thread.run_sync(press_release, "Connections released: 1.")
+        assert not (await stage.json("/api/connections?state=THROTTLED"))["connections"]
+        await client.stream.aclose()
+
+    play_with(script, quotas, admin_token_file=str(token))

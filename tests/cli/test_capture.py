@@ -24,7 +24,7 @@ from tests.kafka.waiting import eventually
 from tests.kfake.cluster import Cluster
 from tests.kfake.threads import Brokers
 from tests.wire.frames import request, response
-from weir.cli.exits import DONE, INCOMPLETE, USAGE
+from weir.cli.exits import DONE, FAILED, INCOMPLETE, USAGE
 from weir.cli.main import weir
 from weir.conformance.capture import CaptureReader, CaptureWriter, Run, read
 from weir.conformance.capture.tcp import Segment, TcpEndpoint
@@ -173,6 +173,50 @@ def test_capture_relays_and_records_until_it_is_stopped(tmp_path: Path) -> None:
     assert ANSWER in b"".join(event.data for event in events if event.side is Side.SERVER)
     assert reader.runs[0].source == broker.address
     assert "0 bytes dropped" in log.read_text()
+
+
+CLIENT = """
+import os, socket, sys
+bootstrap, frame, code = sys.argv[1:]
+assert bootstrap == os.environ["KAFKA_BOOTSTRAP_SERVERS"]
+host, port = bootstrap.split(":")
+with socket.create_connection((host, int(port)), 10) as connection:
+    if frame:
+        connection.sendall(bytes.fromhex(frame))
+        connection.recv(65536)
+sys.exit(int(code))
+"""
+TRAILING = struct.pack(">i", len(ASK) - 3) + ASK[4:] + b"\0"
+
+
+@pytest.mark.parametrize(
+    ("frame", "code", "expected", "says"),
+    [
+        (ASK, 0, DONE, "no findings"),
+        (TRAILING, 7, FAILED, "request-trailing-bytes"),
+        (ASK, 7, INCOMPLETE, "the client ended with exit code 7"),
+        (b"", 0, USAGE, "nothing was checked"),
+    ],
+    ids=["clean", "finding", "failing", "silent"],
+)
+def test_a_client_is_run_and_verified_with_one_exit_code(
+    tmp_path: Path, frame: bytes, code: int, expected: int, says: str
+) -> None:
+    client = [sys.executable, "-c", CLIENT, "{bootstrap}", frame.hex(), str(code)]
+    with served_broker() as broker:
+        result = CliRunner(env={"WEIR_VERIFY_JUNIT": str(tmp_path / "junit.xml")}).invoke(
+            weir, ["capture", "--upstream", broker.address, "--", *client]
+        )
+    assert result.exit_code == expected, result.output
+    assert says in result.output
+    assert (tmp_path / "junit.xml").read_text().count("<failure") == (expected == FAILED)
+
+
+def test_a_client_that_cannot_be_run_is_named() -> None:
+    with served_broker() as broker:
+        result = CliRunner().invoke(weir, ["capture", "--upstream", broker.address, "--", "/no/such/client"])
+    assert result.exit_code == USAGE
+    assert "weir: /no/such/client: cannot be run: No such file" in result.stderr
 
 
 def is_listening(log: Path) -> bool:

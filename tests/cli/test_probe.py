@@ -108,6 +108,18 @@ def test_probe_compares_outcomes_with_expected_ones(stub: Brokers, tmp_path: Pat
     assert "DIFFERS Metadata/v0/minimal: expected no such case, found answer" in whole.output
 
 
+def test_probe_expects_the_outcomes_of_a_broker_that_weir_knows(stub: Brokers) -> None:
+    chosen = ("--only", "DeleteTopics/v1/minimal", "--only", "Produce/v4/bytes-negative-nullable")
+    stub.cluster.spoken |= up_to({ApiKey.PRODUCE: 4})
+    stub.cluster.handlers[ApiKey.PRODUCE] = lambda *_: stub.wait_for_stop()
+    result = probe(stub, *chosen, "--expect", "kafka-3.9.1", "--timeout-s", "0.2")
+    assert result.exit_code == 0, result.output
+    assert "EXPECTED Produce/v4/bytes-negative-nullable/topic_data.partition_data.records" in result.output
+    assert "The same fault is in Kafka 3.9.1, 4.2.0, 4.4.0: Null records" in result.output
+    assert "none of kafka-0.10.2.2, " in probe(stub, "--expect", "kafka-0.9").stderr
+    assert "leave both out" in probe(stub, "--expect", "kafka-3.9.1", "--seed", "1").stderr
+
+
 def test_probe_cannot_run_without_a_server_a_case_or_right_options(stub: Brokers, tmp_path: Path) -> None:
     assert probe(stub, "--only", "Nothing").exit_code == 2
     assert probe(stub, "--upstream-sasl-username", "alice").exit_code == 2

@@ -137,6 +137,24 @@ def test_enter_shows_all_of_an_entity_with_its_connections_and_escape_the_list_a
     on_screen(script, size=(80, 60))
 
 
+def test_an_entity_at_several_brokers_is_one_row_with_its_brokers_inside() -> None:
+    at_rest = {"throttled": False, "throttled_since_ms": None, "throttle_ms": 0, "connections": 1}
+    one = ENTITIES[0]
+    other = replace(one, id="e9", broker=3, rate=190_000.0, usage=0.19, peers=("10.0.0.8",), **at_rest)
+
+    async def script(shown: Shown) -> None:
+        row = "user=alice, client-id=e… produce      Σ2  1.5MB/s    1MB/s  131%   310 ms    1m"
+        assert (await shown.text()).count("user=alice") == 1
+        assert row in await shown.text()
+        text = await shown.press("enter")
+        assert "connections      5\nfrom             10.0.0.7, 10.0.0.8\n" in text
+        assert "2       1.31MB/s  1MB/s  131%  310 ms         for 1m     4" in text
+        assert "3       190kB/s   1MB/s  19%   0 ms           -          1" in text
+        assert "GET /api/connections?user=alice&client_id=etl&limit=20&sort=waits" in shown.api.requests
+
+    on_screen(script, FakeApi(entities=(one, other)), size=(80, 60))
+
+
 def test_the_filter_is_asked_of_the_api_and_escape_removes_it() -> None:
     async def script(shown: Shown) -> None:
         text = await shown.press("slash", *"bob", "enter")

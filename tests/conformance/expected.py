@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tests.kafka.cluster import Cluster
+from weir.conformance.probe.brokers import FILES
 from weir.conformance.probe.expectations import expectations, parse_expectations
 from weir.conformance.probe.link import ProbeTarget
 from weir.conformance.probe.runner import ProbeOptions, ProbeRun
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from weir.conformance.probe.case import Result
     from weir.conformance.probe.login import Login
 
-FILES: Final = Path(__file__).with_name("expectations")
 RELEASES: Final = ("0.10.2.2", "1.1.1", "2.8.2", "3.9.1", "4.2.0", "4.4.0")
 MOCK: Final = "librdkafka-mock"
 WELL_FORMED: Final = ("*/minimal", "*/maximal", "*/random-?", "*/no-acks")

@@ -1,5 +1,5 @@
-"""Differences between a broker's outcomes and those of Weir in front of it that are intended, and outcomes of
-brokers that do not repeat. docs/reference/probe-expectations.md has the tables.
+"""Differences between a broker's outcomes and those of Weir in front of it that are intended.
+docs/reference/probe-expectations.md has the table.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
 from tests.conformance.expected import MOCK, RELEASES
+from weir.conformance.probe.brokers import without_faults
 from weir.conformance.probe.expectations import Difference
 
 NEW: Final = ("2.8.2", "3.9.1", "4.2.0", "4.4.0")
@@ -27,13 +28,6 @@ class Intended(NamedTuple):
     reason: str
     with_login: bool = False
     """True if it is seen at a listener with SASL, by a probe that logs in."""
-
-
-class Unstable(NamedTuple):
-    pattern: str
-    release: str
-    summaries: frozenset[str]
-    reason: str
 
 
 INTENDED: Final = (
@@ -103,28 +97,13 @@ INTENDED: Final = (
     ),
 )
 
-UNSTABLE: Final = (
-    Unstable(
-        "Produce/*/bytes-negative-nullable/topic_data.partition_data.records",
-        "2.8.2",
-        frozenset({"closed", "error -1 3"}),
-        "Null records. The broker answers with an error. A NullPointerException in "
-        "ProduceRequest.partitionSizes then closes the connection, and the response may be lost.",
-    ),
-)
-
-
-def stable(found: Iterable[Difference], release: str) -> list[Difference]:
-    return [one for one in found if not any(_is_unstable(one, row, release) for row in UNSTABLE)]
-
 
 def unintended(found: Iterable[Difference], release: str) -> list[Difference]:
     """Return the differences between Weir's outcomes and the expected ones of the broker that no row of
     `INTENDED` explains.
     """
-    return [
-        one for one in stable(found, release) if not any(_explains(row, one, release) for row in INTENDED)
-    ]
+    stable = without_faults(found, release)
+    return [one for one in stable if not any(_explains(row, one, release) for row in INTENDED)]
 
 
 def missing(found: Collection[Difference], release: str, *, with_login: bool = False) -> list[Intended]:
@@ -143,15 +122,6 @@ def intended_table() -> str:
     )
 
 
-def unstable_table() -> str:
-    """Return the Markdown table of outcomes that depend on timing."""
-    head = "| cases | broker | outcomes | reason |\n| --- | --- | --- | --- |\n"
-    return head + "".join(
-        f"| `{row.pattern}` | {row.release} | {', '.join(sorted(row.summaries))} | {row.reason} |\n"
-        for row in UNSTABLE
-    )
-
-
 def _releases(releases: Collection[str]) -> str:
     return "all" if set(releases) == set(RELEASES) else ", ".join(releases)
 
@@ -161,12 +131,4 @@ def _explains(row: Intended, found: Difference, release: str) -> bool:
         release in row.releases
         and fnmatchcase(found.case, row.pattern)
         and (found.expected, found.found) == (row.broker, row.weir)
-    )
-
-
-def _is_unstable(found: Difference, row: Unstable, release: str) -> bool:
-    return (
-        row.release == release
-        and fnmatchcase(found.case, row.pattern)
-        and {found.expected, found.found} <= row.summaries
     )

@@ -64,6 +64,11 @@ def api_versions(frame: bytes, version: int = 3) -> list[Event]:
     return [sent(request(asked, version)), answered(frame)]
 
 
+def software(name: str, version: str) -> list[Event]:
+    asked = ApiVersionsRequest(client_software_name=name, client_software_version=version)
+    return [sent(request(asked, 3)), answered(response(ApiVersionsResponse(), 3))]
+
+
 def with_tags_in_header(frame: bytes) -> bytes:
     return framed(frame[4:8] + b"\0" + frame[8:])
 
@@ -198,6 +203,11 @@ PLANTED: Final[list[tuple[str, Sequence[Event]]]] = [
     ("batch-count", producing(changed(batch(), count=4))),
     ("batch-count", fetching(changed(batch(), count=2))),
     ("batch-offsets", producing(changed(batch(), last_offset_delta=3))),
+    ("batch-offsets", producing(batch(offset=1))),
+    ("produce-acks", [sent(produce(batch()).replace(b"\0\1\0\0\3\xe8", b"\0\2\0\0\3\xe8"))]),
+    ("client-software", software("my client", "1")),
+    ("client-software", software("client", "1.0-")),
+    ("client-software", software("", "1")),
     ("batch-offsets", fetching(changed(batch(), last_offset_delta=1))),
     ("batch-offsets", fetching(batch(offset=10) + batch(offset=11))),
     ("batch-timestamps", producing(changed(batch(), max_timestamp=5))),
@@ -262,6 +272,12 @@ def test_a_rule_that_is_switched_off_finds_nothing() -> None:
             "topic_data[0].partition_data[0].records.batch[0].base_sequence",
             "Add the number of records to the sequence number after each batch.",
         ),
+        ([sent(request(HEARTBEAT, 4)[:-4]), Closed(1, 0, Side.CLIENT)], "member_id", "within a frame."),
+        (
+            [beat(), answered(beaten().data[:-2]), Closed(1, 0, Side.SERVER)],
+            "error_code",
+            "within a frame.",
+        ),
         (
             [beat(), Closed(1, 0, Side.SERVER)],
             "",
@@ -312,6 +328,7 @@ ALLOWED: Final[list[tuple[str, Sequence[Event]]]] = [
         "ApiVersions of an older broker",
         [*api_versions(response(ApiVersionsResponse(error_code=35), 0)), beat(), beaten()],
     ),
+    ("software as KIP-511 permits it", software("a", "2.0.1-rc-1")),
     ("error 89 where it is known", created(6, 89)),
     ("error 89 of a client that pushes telemetry too early", telemetry(89)),
     ("an error code of the API", created(6, 36)),

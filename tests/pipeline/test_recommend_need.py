@@ -126,6 +126,18 @@ def test_backfill_in_a_short_history_is_flagged() -> None:
     assert (steady["proposed"], steady["flags"]) == (pytest.approx((5 + 0.7 * 4) * 1.5 * MB, abs=1), [])
 
 
+@pytest.mark.parametrize("count", [30, 98, 99, 120, 150, 198, 336])
+def test_backfill_of_two_hours_is_flagged_and_daily_job_is_not(count: int) -> None:
+    """A back-fill of two hours among 100 to 200 made a quota without a flag. A job of two hours a day had the
+    flag until it had run for 100 hours.
+    """
+    backfill = proposal(hours(*[1.0] * (count - 20), 150.0, 150.0, *[1.0] * 18), PLAN)
+    assert (backfill["flags"], backfill["robust"]) == ([OUTLIER], MB)
+    if count > 72:
+        daily = proposal(hours(*(80.0 if number % 24 < 2 else 1.0 for number in range(count))), PLAN)
+        assert (daily["flags"], daily["robust"]) == ([], 80 * MB)
+
+
 def test_proposal_for_a_throttled_entity_is_a_step_from_what_it_needs_at_least() -> None:
     found = proposal(hours(5.0, 5.0, throttled_s=1800.0), PLAN)
     assert found["proposed"] == 10 * MB

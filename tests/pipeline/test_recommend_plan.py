@@ -160,6 +160,15 @@ def test_recommend_finds_the_current_limit_of_an_entity(
     assert current_limit(NOWS, PRODUCE, level, user, client_id) == expected
 
 
+def test_the_value_unlimited_is_no_current_limit_and_takes_no_capacity() -> None:
+    """It counted as 9.2e18 bytes/s: no floors fitted beside it, and a step from it was proposed."""
+    table = parse("[[quota]]\nuser = 'a'\nclient_id = 'b'\nproducer_byte_rate = 'unlimited'\n")
+    assert current_limit(table, PRODUCE, PAIRS, "a", "b") == CurrentLimit(None, alone=True, named=True)
+    rest = kept(table, PLAN, PAIRS, [])
+    assert rest.sums == {}
+    assert parse("".join(lines([], [], replace(PLAN, with_default=False), PAIRS, rest))) == table
+
+
 def test_default_entries_belong_to_no_recommended_level() -> None:
     for level in LEVELS:
         assert not is_of_level(everybody(level), level)

@@ -122,7 +122,7 @@ def test_replayed_clients_use_the_budgets_that_a_broker_would_use(
     }
     names = shortened(user), shortened(client_id), unnamed
     drawn = _draws([Candidate("q", LEVELS + long)], *names, Pacing.KAFKA)
-    assert {(row[1], row[4:7], row[7]) for row in drawn} == at_a_broker
+    assert {(row[1], row[4:7], row[8]) for row, _chain in drawn} == at_a_broker
 
 
 def test_replayed_clients_have_the_pacing_and_the_scope_of_their_entry() -> None:
@@ -131,7 +131,7 @@ def test_replayed_clients_have_the_pacing_and_the_scope_of_their_entry() -> None
         '[[quota]]\nuser = "bob"\nproducer_byte_rate = 1\n'
     )
     found = [list(_draws([Candidate("q", text)], user, "", "", Pacing.SMOOTH)) for user in ("alice", "bob")]
-    drawn = [row[8:10] for rows in found for row in rows]
+    drawn = [row[9:11] for rows in found for row, _chain in rows]
     assert drawn == [("kafka", "cluster"), ("smooth", "broker")]
 
 
@@ -140,7 +140,7 @@ def test_replay_knows_the_limit_in_force_of_the_same_budget_only() -> None:
     other = '[[quota]]\nuser = "alice"\nclient_id = "app"\nproducer_byte_rate = 3\n'
     files = [Candidate("a", quotas.format(1)), Candidate("b", quotas.format(2)), Candidate("c", other)]
     drawn = list(_draws(files, "alice", "app", "", Pacing.KAFKA))
-    assert [(row[0], row[7], row[10]) for row in drawn] == [("a", 1, 1), ("b", 2, 1), ("c", 3, None)]
+    assert [(row[0], row[8], row[11]) for row, _chain in drawn] == [("a", 1, 1), ("b", 2, 1), ("c", 3, None)]
 
 
 def once(name: str) -> str:

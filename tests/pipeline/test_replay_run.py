@@ -41,12 +41,16 @@ def use(
 
 def frame(found: Sequence[Use]) -> pl.DataFrame:
     return pl.DataFrame(found, infer_schema_length=None).with_columns(
-        pl.col("budget").cast(pl.UInt32), pl.col("broker").cast(pl.Int64), pl.col("value").cast(pl.Float64)
+        pl.col("budget").cast(pl.UInt32),
+        pl.col("broker").cast(pl.Int64),
+        pl.col("value").cast(pl.Float64),
+        chain=pl.lit(None, pl.UInt32),
+        at_broker=pl.lit(None, pl.Int64),
     )
 
 
 def budget(client_id: str = "app", quota: str = "producer_byte_rate", **others: object) -> Use:
-    about: Use = {"candidate": "a.toml", "quota": quota, "user": None, "client_id": client_id}
+    about: Use = {"candidate": "a.toml", "quota": quota, "user": None, "client_id": client_id, "group": None}
     return {**about, "limit": 1000.0, "pacing": "kafka", "in_force": None, "ranged": False, **others}
 
 

@@ -54,12 +54,12 @@ def test_the_longest_throttled_budgets_are_those_of_which_something_is_known() -
         ("never", "a", 0.0, 0.0),
     ]
     budgets = pl.DataFrame(
-        [("default", KEY, "u", client_id, 0, *others) for client_id, *others in times],
+        [("default", KEY, "u", client_id, None, 0, *others) for client_id, *others in times],
         [*BUDGET, "candidate", "throttled_s_lower", "throttled_s_upper"],
         orient="row",
     )
-    most = ("default", KEY, "u", "most", "0", None, "1.0 to unknown")
-    more = ("default", KEY, "u", "more", "0", "4.0 to 5.0", None)
-    known = ("default", KEY, "u", "known", "0", "3.0", "0.0 to unknown")
+    most = ("default", KEY, "u", "most", None, "0", None, "1.0 to unknown")
+    more = ("default", KEY, "u", "more", None, "0", "4.0 to 5.0", None)
+    known = ("default", KEY, "u", "known", None, "0", "3.0", "0.0 to unknown")
     assert top(budgets, ("a", "b"), 10).rows == (most, more, known)
     assert top(budgets, ("a", "b"), 2).rows == (most, more)

@@ -254,7 +254,7 @@ def test_a_failing_quota_store_is_an_error_of_every_valid_entry() -> None:
     vouch(wire)
     quota_admin.waiting.pop()("the disk is full")
     wire.feed(1)
-    answer = body_of(b"".join(map(bytes, wire.connection.effects.to_client)), AlterClientQuotasResponse, 1)
+    answer = body_of(bytes(wire.to_client), AlterClientQuotasResponse, 1)
     assert results(answer) == [
         ({"user": "alice"}, FAILED, "the disk is full"),
         ({}, INVALID, "Invalid empty client quota entity"),

@@ -27,8 +27,8 @@ from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection.connection import Connection
 from weir.proxy.connection.ending import LINGER_MS
 from weir.proxy.connection.state import State
-from weir.proxy.handlers.broker_query import BrokerQuery, ask
-from weir.proxy.handlers.decisions import Defer, Deferred, Query
+from weir.proxy.handlers.broker_query import BrokerQuery, Pending, ask
+from weir.proxy.handlers.decisions import Query
 
 SMALL_BYTES: Final = 1000
 """A buffer that long responses do not fit in."""
@@ -209,10 +209,15 @@ def querying(questions: int = 1) -> Connection:
 
 def deferring() -> tuple[Connection, Callable[[], None]]:
     """A connection whose response to DeleteTopics is prepared elsewhere, and the event that it is ready."""
-    deferred = Deferred()
+    pending = Pending()
+
+    def query() -> BrokerQuery:
+        yield pending
+        return DELETED
+
     connection = new_connection()
-    connection.plans.make(20, 1).admit = lambda *_arguments: Defer(deferred)
-    return connection, lambda: deferred.answer(DELETED)
+    connection.plans.make(20, 1).admit = lambda *_arguments: Query(query())
+    return connection, pending.done
 
 
 def test_a_client_that_ends_while_its_response_is_prepared_gets_it() -> None:

@@ -197,20 +197,24 @@ def test_denied_client_quota_requests_are_charged_request_time(version: int) -> 
     assert charged_us(connection) == LIMIT_US + EACH_US
 
 
-def test_a_deferred_response_has_the_remaining_throttle_time() -> None:
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_request_that_waits_for_the_quota_store_is_charged_if_its_client_leaves(*, leaves: bool) -> None:
+    """A broker charges it when it answers: LIMIT_US and 5 % in 10.3 s are over the limit for 200 ms."""
     quota_admin = Managed(answers=False)
     connection = managed(quota_admin)
     spend(connection, LIMIT_US - EACH_US)
     wire = Wire(connection)
     wire.feed(0, client=request(alter(entry({"client-id": "x"}, {"producer_byte_rate": 1.0})), 1) + ping(2))
     wire.feed(0, broker=response(MetadataResponse(), 1))
-    assert connection.throttled_until_ms == 500
-    wire.feed(300)
     (done,) = quota_admin.waiting
-    connection.clock.now_us = 300_000
-    done(None)
-    (answer,) = connection.effects.to_client
-    assert body_of(bytes(answer), AlterClientQuotasResponse, 1).throttle_time_ms == 200
+    wire.feed(300)
+    if leaves:
+        connection.end(300)
+        done(None)
+    else:
+        wire.wake(300, lambda: done(None))
+        answer = body_of(bytes(wire.to_client), AlterClientQuotasResponse, 1)
+        assert (answer.throttle_time_ms, connection.throttled_until_ms) == (200, 500)
     assert charged_us(connection) == LIMIT_US + EACH_US
 
 

@@ -15,7 +15,8 @@ from weir.protocol.api import ApiKey
 from weir.protocol.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection.usage_registries import UsageRegistries
-from weir.proxy.handlers.decisions import Defer, Deferred
+from weir.proxy.handlers.broker_query import BrokerQuery, Pending
+from weir.proxy.handlers.decisions import Query
 from weir.proxy.handlers.usage_groups import APIS, group_index
 from weir.quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from weir.usage.groups import GROUPS, ApiGroup
@@ -162,15 +163,20 @@ def test_an_informative_broker_query_is_counted_for_its_request() -> None:
 
 
 def test_a_deferred_response_is_counted_when_it_is_sent() -> None:
-    taken, deferred = traced(), Deferred()
+    taken, pending = traced(), Pending()
+
+    def query() -> BrokerQuery:
+        yield pending
+        return pong()
+
     connection = recorded(new_connection(), taken.registries)
     plan = connection.plans.make(ApiKey.HEARTBEAT, 4)
-    plan.admit = lambda *_frame: Defer(deferred)
+    plan.admit = lambda *_frame: Query(query())
     wire = Wire(connection)
     wire.feed(1, client=ping())
     taken.drain()
     connection.clock.now_us = 7000
-    deferred.answer(pong())
+    pending.done()
     plan.admit = None
     wire.feed(7, client=ping(2))  # whoever moves bytes takes it along
     connection.end(8)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weir.quotas.limiters.budgets import Budget
-from weir.quotas.replay import Asked, Replay, _Time
+from weir.quotas.replay import Asked, Replay
 from weir.quotas.replay_hours import HOUR_MS, Hour, Hours
 from weir.quotas.table.entities import Tags
 from weir.quotas.table.quota_table import QuotaKey
@@ -148,8 +148,7 @@ def test_replay_does_not_send_a_backlog_all_at_once() -> None:
     feed(replay, [(0, 100, 300.0, 1, 0, 0), *((200 + i, 100, 0.001, 1, 0, 0) for i in range(15))])
     (hour,) = replay.finish()
     assert (hour.charges, hour.violations, hour.throttle_ms) == (16, 10, 10_000)
-    assert isinstance(replay._kind, _Time)
-    assert replay._kind._budget.charged_ms == 11_600
+    assert replay._limiters.time(replay._limiters.counted).charged_ms == 11_600
 
 
 def test_replay_retries_a_refused_mutation_after_its_throttle_time() -> None:

@@ -22,7 +22,6 @@ OLD_IDENTIFIERS: Final = {
     "Establisher": "Connector",
     "Gate": "ConnectionLimiter",
     "Keeper": "QuotaManager",
-    "LATER": "Defer",
     "Management": "QuotaAdmin",
     "Meter": "ByteCounter",
     "MissingTopics": "PendingCreations",

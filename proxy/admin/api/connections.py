@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from weir.proxy.admin.api.operation import WHO, Call, Operation
 from weir.proxy.admin.problems import ProblemError
 from weir.proxy.control.release import end_throttles
@@ -25,11 +27,19 @@ async def _release(call: Call) -> Released:
     sources = call.state.sources
     async with call.state.reading:
         number = await sources.workers.end_waits(wanted)
+        still = await sources.workers.list_connections(
+            msgspec.structs.replace(wanted, state="THROTTLED", sort="waits")
+        )
     await call.state.read(end_throttles(sources.quota_registry, wanted, sources.now_ms()))
     who = {"principal": f"User:{WHO}", "client": call.peer}
     names = {"user": its.user, "client_id": its.client_id, "group": its.group}
     audit.info("waits ended", **who, **names, connections=number)
-    return Released(connections=number)
+    waits_ms = (each.waits_until_ms - still.now_ms for each in still.connections if each.waits_until_ms)
+    return Released(
+        connections=number,
+        waiting=len(still.connections) + still.hidden,
+        wait_ms=max(waits_ms, default=0),
+    )
 
 
 OPERATIONS = (

@@ -255,6 +255,10 @@ class Released(Record, frozen=True):
 
     connections: int
     """Number of connections whose waits ended, or end earlier."""
+    waiting: int
+    """Number of connections that wait now, because their use is above the present quotas."""
+    wait_ms: int
+    """Longest rest of their throttle times; 0 if none waits."""
 
 
 # Brokers

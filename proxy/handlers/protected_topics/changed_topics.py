@@ -204,6 +204,7 @@ class _GuardedRequest:
         if isinstance(decision, Query):
             answer = yield from decision.query
             if answer is not None:
+                assert not isinstance(answer, bytes)  # only quota administration returns frames
                 return answer
         return (yield from forward(plan, request, response_type(plan.api_key)))
 

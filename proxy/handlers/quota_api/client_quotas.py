@@ -27,8 +27,8 @@ from weir.protocol.messages import (
 from weir.protocol.pieces import at_once, release
 from weir.protocol.primitives import read_int32_length, read_wrapped_uvarint
 from weir.proxy.close_reasons import CloseReason
-from weir.proxy.handlers.broker_query import BrokerQuery, ask, framed_body, response_frame
-from weir.proxy.handlers.decisions import WAIT, Decision, Defer, Deferred, Query, Reply, Wait
+from weir.proxy.handlers.broker_query import BrokerQuery, ask, framed_body, response_frame, wait_for
+from weir.proxy.handlers.decisions import WAIT, Decision, Query, Reply, Wait
 from weir.proxy.handlers.plan import Context, Plan, ResponseEdit
 from weir.proxy.handlers.quota_api.alterations import (
     CHANGES_MAX,
@@ -97,13 +97,7 @@ def plan_describe(plan: Plan) -> None:
             return Query(_authorize_again(context), again=True)
         if len(table) <= AT_ONCE_MAX:
             return Reply(_description(framed, table, wanted))
-        deferred = Deferred()
-
-        def done(made: bytes | None) -> None:
-            deferred.answer(made or framed(_not_described(_FAILED)))
-
-        context.quota_admin.compute(partial(_description, framed, table, wanted), done)
-        return _answered(deferred)
+        return Query(_described_elsewhere(context, framed, table, wanted))
 
     plan.admit, plan.whole = admit, True
 
@@ -132,13 +126,7 @@ def plan_alter(plan: Plan) -> None:
             return Query(_prepare(context, codec_, part, _framing_body(plan, data, frame)), again=True)
         if not prepared.changes:
             return Reply(prepared.frame)
-        deferred = Deferred()
-
-        def done(reason: str | None) -> None:
-            deferred.answer(prepared.frame if reason is None else framed(prepared.failed(reason)))
-
-        context.quota_admin.alter(prepared.changes, context.client.user, context.client.peer, done)
-        return _answered(deferred)
+        return Query(_store(context, framed, prepared))
 
     plan.admit, plan.whole = admit, True
 
@@ -186,6 +174,13 @@ def _prepare(
     yield from release(response.entries)
     keep(context, _Prepared(frame, changes, alterations))
     return None
+
+
+def _store(context: Context, framed: _Framing, prepared: _Prepared) -> BrokerQuery:
+    """Store the changes of an AlterClientQuotas request, and answer when they are in force."""
+    admin, client = context.quota_admin, context.client
+    reason = yield from wait_for(partial(admin.alter, prepared.changes, client.user, client.peer))
+    return prepared.frame if reason is None else framed(prepared.failed(reason))
 
 
 def plan_pass_alter(plan: Plan) -> None:
@@ -293,10 +288,14 @@ def _description(framed: _Framing, table: QuotaTable, wanted: ClientQuotaFilter)
         return framed(_not_described(_TOO_LONG))
 
 
+def _described_elsewhere(
+    context: Context, framed: _Framing, table: QuotaTable, wanted: ClientQuotaFilter
+) -> BrokerQuery:
+    """Describe a large quota table in another thread."""
+    work = partial(_description, framed, table, wanted)
+    frame = yield from wait_for(partial(context.quota_admin.compute, work))
+    return frame or framed(_not_described(_FAILED))
+
+
 def _not_described(refused: Refused) -> DescribeClientQuotasResponse:
     return DescribeClientQuotasResponse(error_code=refused.code, error_message=refused.text, entries=None)
-
-
-def _answered(deferred: Deferred) -> Decision:
-    """Return the decision to send a deferred response: at once if it is ready, else later."""
-    return Reply(deferred.frame) if deferred.frame is not None else Defer(deferred)

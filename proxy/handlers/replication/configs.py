@@ -11,6 +11,7 @@ brokers' throttles again after an alteration.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from weir.protocol.api import ApiKey
@@ -26,7 +27,7 @@ from weir.protocol.messages import (
     MetadataResponse,
 )
 from weir.protocol.pieces import Pieces, chosen, each
-from weir.proxy.handlers.broker_query import Asking, BrokerQuery, Pending, ask
+from weir.proxy.handlers.broker_query import Asking, BrokerQuery, ask, wait_for
 from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
 from weir.proxy.handlers.mutations.topic_queries import topics
 from weir.proxy.handlers.plan import Context, Plan
@@ -48,7 +49,7 @@ from weir.proxy.handlers.whole_requests import readable_request
 from weir.quotas.replication.throttles import ConfigKey, ResourceType
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
 _Request: TypeAlias = AlterConfigsRequest | IncrementalAlterConfigsRequest
 _Response: TypeAlias = AlterConfigsResponse | IncrementalAlterConfigsResponse
@@ -240,28 +241,22 @@ class _Alteration:
 
         yield from each(check, self._pending())
 
-    def _check_values(self) -> Generator[Pending | None, None, None]:
+    def _check_values(self) -> Asking[None]:
         """Find each resource's changes, or its error."""
         unknown = [resource for resource in self._pending() if resource.changes is None]
         chars = sum(len(op.value or "") for resource in unknown for op in resource.ops)
         if chars <= CHECKED_AT_ONCE_CHARS:
             yield from each(self._check_value, unknown)
             return
-        pending = Pending()
 
         def work() -> bool:
             for resource in unknown:
                 self._check_value(resource)
             return True
 
-        def done(made: bool | None) -> None:
-            if made is None:
-                for resource in unknown:
-                    resource.refused = Refused(ErrorCode.UNKNOWN_SERVER_ERROR, "Weir's log says why")
-            pending.done()
-
-        self._context.quota_admin.compute(work, done)
-        yield pending
+        if (yield from wait_for(partial(self._context.quota_admin.compute, work))) is None:
+            for resource in unknown:
+                resource.refused = Refused(ErrorCode.UNKNOWN_SERVER_ERROR, "Weir's log says why")
 
     def _check_value(self, resource: _Resource) -> None:
         try:
@@ -319,7 +314,7 @@ class _Alteration:
                 part.failed = result
         return response
 
-    def _store(self) -> Generator[Pending | None, None, None]:
+    def _store(self) -> Asking[None]:
         """Store the changes of all resources without an error, and wait until they are in force. Either all
         are stored or none.
         """
@@ -327,16 +322,11 @@ class _Alteration:
         changes = {key: value for resource in altered for key, value in (resource.changes or {}).items()}
         if not changes or self._request.validate_only:
             return
-        pending, context = Pending(), self._context
-
-        def done(reason: str | None) -> None:
-            if reason is not None:
-                for resource in altered:
-                    resource.refused = Refused(ErrorCode.UNKNOWN_SERVER_ERROR, reason)
-            pending.done()
-
-        context.quota_admin.alter_replication(changes, context.client.user, context.client.peer, done)
-        yield pending
+        admin, client = self._context.quota_admin, self._context.client
+        reason = yield from wait_for(partial(admin.alter_replication, changes, client.user, client.peer))
+        if reason is not None:
+            for resource in altered:
+                resource.refused = Refused(ErrorCode.UNKNOWN_SERVER_ERROR, reason)
 
     def _entry(self, resource: _Resource) -> Any:
         """Return the response's entry for a resource that has operations on throttles."""

@@ -286,9 +286,9 @@ function actions(record) {
 // The waits of this client's connections, at all brokers.
 async function release(record) {
   try {
-    const { connections } = await post("api/connections/release", { user: record.user ?? "", client_id: record.client_id ?? "" });
-    put($("detail-said"), connections ? `Connections released: ${connections}. A client that was told a throttle time waits by itself.`
-      : "No wait ends earlier: raise the quota first.");
+    const { connections, waiting, wait_ms } = await post("api/connections/release", { user: record.user ?? "", client_id: record.client_id ?? "" });
+    put($("detail-said"), waiting ? `Still waiting: ${waiting}, for at most ${duration(wait_ms)}, because of the present quotas.`
+      : connections ? `Connections released: ${connections}. A client that was told a throttle time waits by itself.` : "No connection waits.");
     poll();
   } catch (error) {
     if (!refused(error, () => release(record))) put($("detail-said"), error.message);
