@@ -32,8 +32,8 @@ class OpenRelay:
 
 
 class World:
-    def __init__(self, entity: Entity = ALICE, rate: float = 1000.0) -> None:
-        self.registry = QuotaRegistry(QuotaTable({(entity, PRODUCE): rate}))
+    def __init__(self, entity: Entity = ALICE, rate: float = 1000.0, table: QuotaTable | None = None) -> None:
+        self.registry = QuotaRegistry(table or QuotaTable({(entity, PRODUCE): rate}))
         self.relays: dict[Any, OpenConnection] = {}
         self.now_ms = 0
         self.history = History(Scan(self.registry))

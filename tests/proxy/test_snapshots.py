@@ -27,6 +27,7 @@ from weir.proxy.control.snapshots.traffic import SILENT_MS, TrafficRates, waits_
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.api_versions.api_versions import software
 from weir.quotas import Entity, QuotaKey, QuotaTable, Tags
+from weir.quotas.table.groups import Member, QuotaGroups
 
 
 def test_the_sentence_of_an_entity_has_usage_limit_throttle_addresses_and_libraries() -> None:
@@ -145,6 +146,34 @@ def test_the_preview_says_unknown_where_a_quota_held_the_client_back() -> None:
     (found,) = world.preview(ALICE, {PRODUCE: 1500.0}).entities
     assert found.throttled_s_upper is None
     assert "unknown: a quota held it back" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("group", "in_force", "below_floors", "lower_s", "sure"),
+    [
+        ("payments", {}, 0, 7.3, False),  # muted for 2/3 of eleven seconds
+        ("<all>", {}, 0, 8.2, False),  # 3/4
+        ("payments", {"payments": 9000.0}, 0, 7.3, True),
+        ("payments", {"payments": 9000.0}, 500, 8.8, True),  # 4/5: of 2500 bytes/s 500 are left
+    ],
+)
+def test_the_preview_of_a_group_knows_its_members_and_floors(
+    group: str, in_force: dict[str, float], below_floors: int, lower_s: float, sure: bool
+) -> None:
+    """Under 1000 bytes/s, after eleven seconds in which alice and svc-1 used 3000, and bob 1000."""
+    users = {"alice": 1000, "svc-1": 2000, "bob": 1000}
+    quotas = {(Entity(user), PRODUCE): 1e9 for user in users}
+    quotas |= {(Entity(group=name), PRODUCE): rate for name, rate in in_force.items()}
+    quotas |= {(Entity("svc-1"), QuotaKey.PRODUCER_BYTE_FLOOR): float(below_floors)} if below_floors else {}
+    members = {Member("user", "alice"): "payments", Member("user", "svc-", True): "payments"}
+    world = World(table=QuotaTable(quotas, groups=QuotaGroups().updated(members, {"payments": ""})))
+    for user, rate in users.items():
+        world.registry.of(2).ledger(user, "app", 0).charge_produce(10 * rate, 0)
+    world.look(range(30))
+    (found,) = world.preview(Entity(group=group), {PRODUCE: 1000.0}).entities
+    assert (found.throttled_s_upper is not None) == sure
+    assert found.throttled_s_lower == lower_s
+    assert f"group={group} on broker 2 would have been throttled for" in found.sentence
 
 
 @pytest.mark.parametrize(("api_key", "told"), [(b"\0\x03", ["broker_silent 2"]), (b"\0\x0b", [])])

@@ -108,8 +108,7 @@ class Track:
         """Return the mean rates of each `GROUP` seconds of the last `SECONDS`, the oldest first; None for
         a time without rates.
         """
-        rates = self.rates()
-        return tuple(_mean(rates[start : start + GROUP]) for start in range(0, SECONDS, GROUP))
+        return means(self.rates())
 
     def was_held(self) -> bool:
         """Return True if a throttle held the entity back within the last `SECONDS` seconds."""
@@ -228,6 +227,11 @@ def _of(budget: Counted, now_ms: int) -> TrackCandidate:
     if throttled_lately(budget, now_ms):
         return TrackCandidate(math.inf, budget)
     return TrackCandidate(usage_of(budget.rate(now_ms), budget.limit), budget)
+
+
+def means(rates: array[float]) -> tuple[float | None, ...]:
+    """Return the means of each `GROUP` of these rates; None for a time without rates."""
+    return tuple(_mean(rates[start : start + GROUP]) for start in range(0, len(rates), GROUP))
 
 
 def _mean(rates: array[float]) -> float | None:

@@ -8,21 +8,31 @@ limit L after the change, follow bounds of the time for which an entity would ha
 - At most: the entity would have sent everything, later. Its backlog grows by r - L in each second, and falls
   to no less than 0; the entity is throttled in each second with a backlog. If a limit held the entity back,
   the rates do not show the demand, so the upper bound is unknown.
+
+Of a group, those are throttled that are above their floors. They share what members leave that are below: so
+r and L are smaller by the use below floors. A group that had no limit has no rates of its own. Those of its
+members with quotas of their own add up to some of its use, which gives the lower bound.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Generator, Iterable
+from array import array
+from collections.abc import Collection, Generator, Iterable, Iterator
+from itertools import repeat
 from typing import Final, NamedTuple
 
+from weir.proxy.control.budgets import CLUSTER
 from weir.proxy.control.snapshots import sentences
 from weir.proxy.control.snapshots.entities import identity
-from weir.proxy.control.snapshots.history import History, Track
+from weir.proxy.control.snapshots.history import History, Key, Track, means
 from weir.proxy.control.snapshots.names import shortened
 from weir.proxy.control.snapshots.records import Preview, PreviewedEntity
 from weir.proxy.control.snapshots.sources import SnapshotSources
-from weir.quotas import Entity, QuotaKey, QuotaTable
+from weir.quotas import Entity, QuotaKey, QuotaTable, Tags
+from weir.quotas.table.entities import BELOW_FLOORS
+from weir.quotas.table.groups import ALL
+from weir.quotas.table.options import Scope
 from weir.quotas.table.quota_kind import KINDS
 
 ENTITIES_MAX: Final = 100
@@ -40,21 +50,23 @@ class Effect(NamedTuple):
     """Share of the seconds in which the rate was above the limit."""
 
 
-def effect(rates: Iterable[float], limit: float) -> Effect:
+def effect(rates: Iterable[float], limit: float, below_floors: Iterable[float] = repeat(0.0)) -> Effect:
     """Return the bounds of the throttling of an entity with these rates, one per second; NaN for none.
+    `below_floors`: the part of each that waits for nothing.
 
     >>> effect([50.0, 200.0, 100.0, 0.0], limit=100.0)
     Effect(lower_s=0.5, upper_s=2.0, share_over=0.25)
     """
     lower_s = backlog = 0.0
     upper_s = number = over = 0
-    for rate in rates:
+    for rate, below in zip(rates, below_floors, strict=False):
         if math.isnan(rate):
             continue
         number += 1
         if rate > limit:
             over += 1
-            lower_s += 1 - limit / rate
+            kept = below if below < limit else 0.0  # NaN, too
+            lower_s += 1 - (limit - kept) / (rate - kept)
         backlog = max(backlog + rate - limit, 0.0)
         upper_s += backlog > 0
     return Effect(round(lower_s, 1), float(upper_s), round(over / number, 4) if number else 0.0)
@@ -68,14 +80,19 @@ def read_preview(
     """
     before = sources.registry.table
     found: list[PreviewedEntity] = []
+    sums = _GroupSums(
+        entity.group, {key for key in keys if entity.group and (entity, key) not in before.values}
+    )
     number = 0
     for index, track in enumerate(history.tracks(), start=1):
         if track.key.quota in keys and _concerns(track, entity, before, after):
             number += 1
             if len(found) < ENTITIES_MAX:
-                found.append(_previewed(track, after))
+                found.append(_previewed(history, track, after))
+        sums.add(track, after)
         if index % SLICE == 0:
             yield
+    found += sums.previewed(after)
     found.sort(key=lambda one: one.share_over, reverse=True)
     return Preview(now_ms=sources.unix_ms(), hidden=number - len(found), entities=tuple(found))
 
@@ -85,36 +102,73 @@ def _concerns(track: Track, entity: Entity, before: QuotaTable, after: QuotaTabl
     change.
     """
     key = track.key
-    if key.shadow:
+    if key.shadow or (key.tags.group and key.tags.client_id):  # part of a group's use
         return False
     return any(table.entry_of(key.quota, key.tags) == entity for table in (before, after))
 
 
-def _previewed(track: Track, after: QuotaTable) -> PreviewedEntity:
+def _previewed(history: History, track: Track, after: QuotaTable) -> PreviewedEntity:
     key = track.key
     limit = after.limits(key.quota).of(key.tags)
-    bounds = effect(track.rates(), math.inf if limit is None else limit)
-    held = track.was_held()
-    upper_s = bounds.upper_s if limit is None or not held else None
-    names = tuple(map(shortened, key.tags))
+    below = history.track(key._replace(tags=key.tags._replace(client_id=BELOW_FLOORS)))
+    of_floors = below.rates() if key.tags.group and below is not None else repeat(0.0)
+    bounds = effect(track.rates(), math.inf if limit is None else limit, of_floors)
+    why = "a quota held it back" if limit is not None and track.was_held() else None
+    return _made(key, limit, bounds, track.history(), why)
+
+
+class _GroupSums:
+    """Sums of the rates of members that have quotas of their own, for a group that has had no limit."""
+
+    def __init__(self, group: str | None, keys: Collection[QuotaKey]) -> None:
+        self._group, self._keys = group, keys
+        self._rates: dict[Key, array[float]] = {}
+
+    def add(self, track: Track, after: QuotaTable) -> None:
+        """Add the rates of a track, if its clients are members for sure."""
+        (quota, tags, where, shadow), group = track.key, self._group
+        if quota not in self._keys or group is None or shadow or tags.topic or tags.group:
+            return
+        if group == ALL or (tags.user and group in after.groups.chain(tags.user, tags.client_id)):
+            limit = after.limits(quota).resolve_group(group)
+            is_shared = limit is not None and limit.scope is Scope.CLUSTER
+            key = Key(quota, Tags("", "", group=group), CLUSTER if is_shared else where, shadow=False)
+            rates, before = track.rates(), self._rates.get(key)
+            self._rates[key] = rates if before is None else array("f", map(_added, before, rates))
+
+    def previewed(self, after: QuotaTable) -> Iterator[PreviewedEntity]:
+        """Yield the effect at each broker."""
+        for key, rates in self._rates.items():
+            limit = after.limits(key.quota).of(key.tags)
+            if limit is not None:
+                why = "only members with quotas of their own are known"
+                yield _made(key, limit, effect(rates, limit), means(rates), why)
+
+
+def _added(one: float, other: float) -> float:
+    return other if math.isnan(one) else one if math.isnan(other) else one + other
+
+
+def _made(
+    key: Key, limit: float | None, bounds: Effect, history: tuple[float | None, ...], why: str | None
+) -> PreviewedEntity:
+    """Return the record of an effect. `why` is the reason for which the upper bound is unknown."""
     return PreviewedEntity(
         id=identity(key),
         limit=limit,
         throttled_s_lower=bounds.lower_s,
-        throttled_s_upper=upper_s,
+        throttled_s_upper=bounds.upper_s if why is None else None,
         share_over=bounds.share_over,
-        history=track.history(),
-        sentence=_sentence(track, names, limit, bounds, upper_s),
+        history=history,
+        sentence=_sentence(key, limit, bounds, why),
     )
 
 
-def _sentence(
-    track: Track, names: tuple[str, ...], limit: float | None, bounds: Effect, upper_s: float | None
-) -> str:
-    key = track.key
+def _sentence(key: Key, limit: float | None, bounds: Effect, why: str | None) -> str:
+    names = tuple(map(shortened, key.tags))
     who = f"{sentences.entity_text(names)} {sentences.where_text(key.where)}"
     if limit is None:
         return f"{who} would have had no limit of {key.quota.value}"
     quota = f"{key.quota.value} {sentences.rate_text(limit, KINDS[key.quota].unit)}"
-    most = f"to {upper_s:g} s" if upper_s is not None else "s or more (unknown: a quota held it back)"
+    most = f"to {bounds.upper_s:g} s" if why is None else f"s or more (unknown: {why})"
     return f"{who} would have been throttled for {bounds.lower_s:g} {most} under {quota}"

@@ -397,7 +397,7 @@ class PreviewedEntity(Record, frozen=True):
     throttled_s_lower: float
     """The least time (s) for which the entity would have been throttled."""
     throttled_s_upper: float | None
-    """The most time (s); None if it is unknown, because a limit held the client back."""
+    """The most time (s); None if it is unknown: `sentence` has the reason."""
     share_over: float
     """Share of the recorded seconds in which the rate was above the limit."""
     history: Rates

@@ -117,7 +117,7 @@ function show(answer, wanted) {
 
 function bounds(each) {
   const [lower, upper] = [each.throttled_s_lower, each.throttled_s_upper].map((s) => (s === null ? null : duration(s * 1000)));
-  if (upper === null) return `at least ${lower}: a limit held the client back, so the most is not known`;
+  if (upper === null) return `at least ${lower}; the most is not known`;
   return lower === upper ? lower : `${lower} to ${upper}`;
 }
 
