@@ -41,11 +41,11 @@ from weir.proxy.connection.state import (
     RELEASE,
     THROTTLE,
     THROTTLED,
-    WHY,
     Trigger,
 )
 from weir.proxy.connection.usage import ConnectionUsage
 from weir.proxy.connection.usage_counters import MUTATION
+from weir.proxy.connection.waits import NONE, broker_wait, client_wait, request_wait
 from weir.proxy.handlers.plan import Plan
 from weir.proxy.handlers.quota_api.quota_admin import NoQuotaAdmin, QuotaAdmin
 from weir.proxy.handlers.sasl.identity import ANONYMOUS as ANONYMOUS
@@ -314,8 +314,8 @@ class Connection:
 
     def _say_what_to_read(self, now_ms: int) -> Effects:
         effects = self.effects
-        effects.read_client = self.takes_client(now_ms)
-        effects.read_broker = self.takes_broker(now_ms)
+        effects.read_client = client_wait(self, now_ms) == NONE
+        effects.read_broker = broker_wait(self, now_ms) == NONE
         effects.room_bytes = self.client_room_bytes(now_ms) if effects.read_client else 0
         return effects
 
@@ -356,32 +356,8 @@ class Connection:
     # What waits, and for what. These change nothing
 
     def may_take(self, now_ms: int) -> bool:
-        """Return True if the client's next request may be taken now.
-
-        A draining connection takes the requests whose first bytes were read before, because a request with
-        acks=0 has no acknowledgement that would make its client repeat it. It takes them one after another,
-        because its state no longer tells which responses later requests must wait for.
-        """
-        if self.state == DRAINING:
-            awaits_response = self.in_flight or self.broker_end.rest_bytes
-            return not awaits_response and bool(self.client_end.kept) and self.throttled_until_ms <= now_ms
-        if self.state == OPEN or (self.state == THROTTLED and self.throttled_until_ms <= now_ms):
-            return len(self.in_flight) < self.client.in_flight_max
-        return False
-
-    def takes_client(self, now_ms: int) -> bool:
-        """Return True if bytes of the client may be received now: a request may be taken or is being
-        forwarded, and both sockets have accepted all bytes for sending.
-        """
-        if self.client_end.unsent or self.broker_end.unsent or self.client_turn_over:
-            return False
-        if self.client_end.rest_bytes > 0:
-            return self.rest_held_until_ms <= now_ms
-        return self.may_take(now_ms)
-
-    def takes_broker(self, now_ms: int) -> bool:
-        """Return True if bytes of the broker may be received now."""
-        return not (self.client_end.unsent or self.broker_turn_over) and self.held_until_ms <= now_ms
+        """Return True if the client's next request may be taken now."""
+        return request_wait(self, now_ms) == NONE
 
     def client_room_bytes(self, now_ms: int) -> int:
         """Return the maximum number of bytes to read from the client now; `UNLIMITED` if a new request may be
@@ -416,28 +392,6 @@ class Connection:
     def idle(self) -> bool:
         """True if no request is in flight, and no request or response is partly forwarded."""
         return not (self.in_flight or self.client_end.rest_bytes or self.broker_end.rest_bytes)
-
-    def waits_because(self, now_ms: int) -> str:
-        """Return the reason, as text for operators, why no request is taken from the client now; "" if one
-        may be taken.
-        """
-        draining = self.state == DRAINING
-        if draining or self.state == OPEN or (self.state == THROTTLED and self.throttled_until_ms <= now_ms):
-            waits = {
-                "the client does not read its responses": bool(self.client_end.unsent),
-                "the broker does not read its requests": bool(self.broker_end.unsent),
-                "brokers in a response have no listeners yet": self.held_until_ms > now_ms,
-                "a topic in the request that is arriving is over its rate": self.rest_held_until_ms > now_ms,
-                "too many requests are in flight": len(self.in_flight) >= self.client.in_flight_max,
-                "other connections have their turn": self.client_turn_over,
-                "the broker has not answered": draining and (self.in_flight or self.broker_end.rest_bytes),
-                "a request has arrived in part": draining
-                and (self.client_end.kept or self.client_end.rest_bytes),
-            }
-            return next((why for why, holds in waits.items() if holds), WHY[DRAINING] if draining else "")
-        if self.state == THROTTLED and self.throttled_by is not None:
-            return f"a throttle time of {self.throttled_by.value} is not over"
-        return WHY[self.state]
 
     # Transitions
 
@@ -479,8 +433,9 @@ class Connection:
 
     def pause(self, pause_ms: int) -> None:
         """Take no request of a follower for `pause_ms`, without counting a throttle."""
-        self.throttled_until_ms = max(self.throttled_until_ms, self.now_ms + pause_ms)
-        self.throttled_by = None
+        until_ms = self.now_ms + pause_ms
+        if until_ms > self.throttled_until_ms:
+            self.throttled_until_ms, self.throttled_by = until_ms, None
         self.state = NEXT[self.state][THROTTLE]
         self.effects.changed = True
 

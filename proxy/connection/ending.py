@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection.state import DRAINING, Trigger
+from weir.proxy.connection.waits import NONE, broker_wait, client_wait
 
 if TYPE_CHECKING:
     from weir.proxy.connection.connection import Connection
@@ -29,7 +30,7 @@ def find_end(connection: Connection, now_ms: int) -> None:
         _over(connection, CloseReason.CLIENT_CLOSED, detail)
     elif client.unsent or broker.unsent:
         return
-    elif broker.eof and not (broker.kept and not connection.takes_broker(now_ms)):
+    elif broker.eof and not (broker.kept and broker_wait(connection, now_ms) != NONE):
         _over(connection, CloseReason.BROKER_CLOSED)
     elif connection.state == DRAINING and connection.idle and not client.kept:
         assert connection.drain_reason is not None
@@ -54,7 +55,7 @@ def _nothing_left(connection: Connection, now_ms: int) -> bool:
     if left != connection.left:
         connection.left, connection.linger_until_ms = left, now_ms + LINGER_MS
     if not (in_flight or connection.broker_end.rest_bytes or unsent_bytes):
-        return client.eof and (not client.kept or connection.takes_client(now_ms))
+        return client.eof and (not client.kept or client_wait(connection, now_ms) == NONE)
     more = bool(client.kept) or not client.eof
     waits_until_ms = max(connection.throttled_until_ms, connection.rest_held_until_ms)
     waits = connection.held_until_ms > now_ms or (more and waits_until_ms > now_ms)

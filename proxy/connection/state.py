@@ -70,6 +70,7 @@ class Trigger(IntEnum):
 OPEN: Final = State.OPEN.value
 THROTTLED: Final = State.THROTTLED.value
 SERIAL: Final = State.SERIAL.value
+AUTHENTICATING: Final = State.AUTHENTICATING.value
 QUERYING: Final = State.QUERYING.value
 DRAINING: Final = State.DRAINING.value
 CLOSED: Final = State.CLOSED.value
@@ -103,16 +104,4 @@ one up.
 
 In a state that waits for a response, ANSWERED leads to THROTTLED; if no throttle time remains, RELEASE
 follows at once.
-"""
-WHY: Final = (
-    "",
-    "a throttle time is not over",
-    "the response to a request in flight decides its cost",
-    "a SASL exchange waits for the broker",
-    "Weir waits for a response of the broker or of its own quota store",
-    "the process is being stopped, or the connection has reached its maximum age",
-    "the connection is closed",
-)
-"""Reason, as text for operators, why a connection takes no request; one text per state, in the order of the
-states.
 """

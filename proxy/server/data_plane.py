@@ -20,6 +20,7 @@ from weir.proxy.config.config import Config, Settings
 from weir.proxy.connection.client import Client
 from weir.proxy.connection.connection import Connection, ConnectionLimits
 from weir.proxy.connection.usage_registries import UsageRegistries
+from weir.proxy.connection.waits import waits_because
 from weir.proxy.control import rate_limited_log
 from weir.proxy.control.cluster.broker_states import BrokerStates
 from weir.proxy.control.quota_registry import EXPIRY_S, QuotaRegistry
@@ -275,7 +276,7 @@ class DataPlane:
             relay.drain()
         await self._all_closed(timeout_s)
         for relay in list(self.relays):
-            waits = relay.connection.waits_because(self._reactor.now_ms)
+            waits = waits_because(relay.connection, self._reactor.now_ms)
             detail = f"requests still unanswered after {timeout_s:g} s"
             relay.close(CloseReason.DRAIN_TIMEOUT, f"{detail}: {waits}" if waits else detail)
         await self._all_closed(2 * DISCARD_MS / 1000)

@@ -12,8 +12,9 @@ from typing import Final, TypeAlias
 
 from weir.proxy.connection.in_flight import NEXT_OF_REQUEST, RequestState, RequestTrigger
 from weir.proxy.connection.response_in_progress import NEXT_OF_RESPONSE, ResponseState, ResponseTrigger
-from weir.proxy.connection.state import NEXT, WHY, State, Trigger
+from weir.proxy.connection.state import NEXT, State, Trigger
 from weir.proxy.connection.transitions import IMPOSSIBLE, written_table
+from weir.proxy.connection.waits import WHY, SideWait
 
 ARCHITECTURE: Final = Path(__file__).parents[2] / "docs" / "background" / "architecture.md"
 BEGIN, END = "<!-- states -->", "<!-- end of states -->"
@@ -76,9 +77,9 @@ def test_states_and_transitions_equal_a_brokers_muting_for_every_sequence_of_tri
             assert state is expected, [trigger.name for trigger in sequence]
 
 
-def test_each_state_but_open_says_why_no_request_is_taken() -> None:
-    assert len(WHY) == len(set(WHY)) == len(State)
-    assert [state for state in State if not WHY[state]] == [State.OPEN]
+def test_each_wait_says_why_no_request_is_taken() -> None:
+    assert len(WHY) == len(set(WHY)) == len(SideWait)
+    assert [wait for wait in SideWait if not WHY[wait]] == [SideWait.NONE]
 
 
 FIRST: Final = [state for state in RequestState if state.name not in ("QUERY", "ENDED")]
@@ -131,6 +132,7 @@ def documented() -> str:
         parts += [f"### States of a {head}\n", f"{written_table(states, triggers, follows, head)}\n"]
         if states is State:
             parts.append(f"{meanings(states)}\n")
+            parts += ["### Waits of a side\n", f"{meanings(SideWait)}\n"]
     return "\n".join([*parts, END])
 
 

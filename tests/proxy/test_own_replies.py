@@ -16,6 +16,7 @@ from tests.wire.messages import ping, pong, produce
 from weir.protocol.api import ApiKey
 from weir.proxy.connection.effects import TURN_FRAMES
 from weir.proxy.connection.inbound import LOOK_UP_FRAMES, REPLY_FRAMES
+from weir.proxy.connection.waits import NONE, client_wait
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 
 MAX: Final = 40
@@ -86,4 +87,4 @@ def test_a_turn_looks_up_few_new_client_ids(key: QuotaKey) -> None:
     connection.receive(connection.client_end, asked, memoryview(asked), len(asked), 7)
     assert 0 < len(connection.in_flight) <= TURN_FRAMES // LOOK_UP_FRAMES
     connection.clock.turn += 1
-    assert connection.takes_client(7), "the next turn goes on"
+    assert client_wait(connection, 7) == NONE, "the next turn goes on"

@@ -31,6 +31,7 @@ from weir.protocol.messages import (
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection.effects import NOTHING
 from weir.proxy.connection.state import State
+from weir.proxy.connection.waits import waits_because
 from weir.quotas import BrokerQuotas, Budget, Entity, QuotaKey, QuotaTable
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
@@ -111,7 +112,7 @@ def test_the_first_produce_request_of_a_connection_is_held_once(before: str) -> 
         play.muted_until(LATER_MS + FIRST_HOLD_MS)
         play.waits(State.THROTTLED)
         assert (
-            play.connection.waits_because(play.now_ms) == "a throttle time of producer_byte_rate is not over"
+            waits_because(play.connection, play.now_ms) == "a throttle time of producer_byte_rate is not over"
         )
         play.at(LATER_MS + FIRST_HOLD_MS - 1)
         play.silent()
@@ -240,10 +241,10 @@ def test_holds_of_a_new_connection_for_several_quotas_end_by_the_same_time() -> 
 
 def test_a_connection_says_why_it_takes_no_request() -> None:
     with Playbook(connection=new_connection(in_flight_max=1)) as play:
-        assert play.connection.waits_because(play.now_ms) == ""
+        assert waits_because(play.connection, play.now_ms) == ""
         play.client(ping(1), ping(2))
         play.to_broker(ping(1))
-        assert play.connection.waits_because(play.now_ms) == "too many requests are in flight"
+        assert waits_because(play.connection, play.now_ms) == "too many requests are in flight"
         play.broker(pong(1))
         play.to_broker(ping(2))
         play.to_client(pong(1))
@@ -251,17 +252,28 @@ def test_a_connection_says_why_it_takes_no_request() -> None:
         play.to_client(pong(2))
     connection = new_connection()
     connection.client_end.unsent = memoryview(b"x")
-    assert connection.waits_because(0) == "the client does not read its responses"
+    assert waits_because(connection, 0) == "the client does not read its responses"
     connection.client_end.unsent, connection.broker_end.unsent = NOTHING, memoryview(b"x")
-    assert connection.waits_because(0) == "the broker does not read its requests"
+    assert waits_because(connection, 0) == "the broker does not read its requests"
     connection.broker_end.unsent, connection.rest_held_until_ms = NOTHING, 10
-    assert connection.waits_because(9) == "a topic in the request that is arriving is over its rate"
-    assert connection.waits_because(10) == ""
+    connection.client_end.rest_bytes = 1
+    assert waits_because(connection, 9) == "a topic in the request that is arriving is over its rate"
+    assert waits_because(connection, 10) == ""
     connection.client_end.turn = connection.clock.turn
-    assert connection.waits_because(10) == "other connections have their turn"
+    assert waits_because(connection, 10) == "other connections have their turn"
     connection.clock.turn += 1
+    connection.client_end.rest_bytes = 0
     connection.hold_response(5)
-    assert connection.waits_because(4) == "brokers in a response have no listeners yet"
+    assert waits_because(connection, 4) == "brokers in a response have no listeners yet"
+
+
+def test_a_pause_that_is_over_before_a_throttle_leaves_the_throttle_its_quota() -> None:
+    """Else nobody could end the wait (`weir release`)."""
+    connection = new_connection()
+    connection.mute(1000, QuotaKey.REQUEST_PERCENTAGE)
+    connection.pause(10)
+    assert (connection.throttled_until_ms, connection.throttled_by) == (1000, QuotaKey.REQUEST_PERCENTAGE)
+    assert connection.end_wait(5)
 
 
 def test_a_draining_connection_says_what_it_still_waits_for() -> None:
@@ -269,9 +281,9 @@ def test_a_draining_connection_says_what_it_still_waits_for() -> None:
         play.forwards(ping(1))
         play.client(ping(2)[:9])
         play.drain()
-        assert play.connection.waits_because(0) == "the broker has not answered"
+        assert waits_because(play.connection, 0) == "the broker has not answered"
         play.returns(pong(1))
-        assert play.connection.waits_because(0) == "a request has arrived in part"
+        assert waits_because(play.connection, 0) == "a request has arrived in part"
         play.client(ping(2)[9:])
         play.to_broker(ping(2))
         play.returns(pong(2))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from weir.proxy.connection.state import OPEN, THROTTLED, State
+from weir.proxy.connection.waits import waits_because
 from weir.proxy.control.slices import slices
 from weir.proxy.control.snapshots.filters import BrokerName, Filter, Text, broker_name
 from weir.proxy.control.snapshots.names import shortened
@@ -154,7 +155,7 @@ def _record(sources: SnapshotSources, relay: Relay, opened: OpenConnection) -> C
         mechanism=client.mechanism or None,
         tls=opened.tls,
         state=state_of(relay, now_ms).name,
-        waits_for=connection.waits_because(now_ms) or None,
+        waits_for=waits_because(connection, now_ms) or None,
         waits_until_ms=sources.unix_ms(connection.throttled_until_ms) if left_ms else None,
         opened_ms=sources.unix_ms(opened.opened_ms),
         in_bytes=in_bytes,

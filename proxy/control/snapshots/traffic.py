@@ -15,6 +15,7 @@ from weir.protocol.api import ApiKey
 from weir.proxy.connection.connection import Connection
 from weir.proxy.connection.in_flight import CHARGED
 from weir.proxy.connection.state import THROTTLED
+from weir.proxy.connection.waits import NONE, broker_wait
 from weir.proxy.control.events.health import Condition, problem
 from weir.proxy.control.snapshots.gauges import Gauges
 from weir.proxy.counters import Counters
@@ -138,7 +139,7 @@ def waits_for_broker(connection: Connection, now_ms: int) -> bool:
         bool(in_flight)
         and in_flight[0].state <= CHARGED
         and in_flight[0].plan.api_key not in _PATIENT
-        and connection.takes_broker(now_ms)
+        and broker_wait(connection, now_ms) == NONE
     )
 
 
