@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Final
@@ -37,6 +37,7 @@ from weir.proxy.control.snapshots.records import ChangedQuota, Quotas
 from weir.proxy.control.stores.records import entity_names, entity_of
 from weir.proxy.handlers.quota_api.quota_admin import ReplicationChanges
 from weir.quotas import Entity, QuotaKey, QuotaTable
+from weir.quotas.table.group_entry import GroupEntry
 from weir.quotas.table.options import DEFAULT_PACING, NEVER, Options
 from weir.quotas.table.quota_table import Quota
 from weir.quotas.table.times import read_time, written_time
@@ -150,6 +151,11 @@ class AdminSource(ConfiguredSource):
         """Refuse the changes, because the admin endpoint has none of replication throttles."""
         del changes
         raise CommandError("the admin endpoint changes no replication throttles")
+
+    def alter_groups(self, groups: Sequence[GroupEntry]) -> None:
+        """Refuse the groups, because the admin endpoint changes none."""
+        del groups
+        raise CommandError("the admin endpoint changes no groups")
 
     def diff(
         self, changes: Mapping[Quota, float | None], *, shadow: bool, options: Options | None = None

@@ -25,6 +25,7 @@ from weir.cli.quotas.show import (
     entity_json,
     show_changes,
 )
+from weir.cli.quotas.show_groups import group_changes
 from weir.cli.quotas.show_replication import ReplicationChange, resource_json, show_replication_changes
 from weir.cli.quotas.source import json_option
 from weir.quotas import Entity, QuotaTable
@@ -55,6 +56,8 @@ class Differences(msgspec.Struct):
     changes: list[ChangeEntry]
     options: list[OptionsChange]
     replication: list[ReplicationChange]
+    groups: list[str] = []
+    """Changes of groups and of their members, as text."""
 
 
 @click.command(epilog=EXAMPLES)
@@ -71,16 +74,20 @@ def diff(old: Path, new: Path, as_json: bool) -> None:
     changes = list(_changes(before, after))
     options = list(_options(before, after))
     replication = list(_replication(before, after))
+    groups = list(group_changes(before.groups, after.groups))
     if as_json:
         told = [each for _entity, each in options]
-        echo_json(Differences(str(old), str(new), list(map(change_entry, changes)), told, replication))
+        echo_json(
+            Differences(str(old), str(new), list(map(change_entry, changes)), told, replication, groups)
+        )
     else:
         show_changes(changes)
         for entity, each in options:
             click.echo(f"{clean(entity)}: {each.before or 'no options'} -> {each.after or 'no options'}")
         show_replication_changes(replication)
+        click.echo("".join(f"{line}\n" for line in groups), nl=False)
         click.echo(_counts(changes), err=True)
-    if changes or options or replication:
+    if changes or options or replication or groups:
         click.get_current_context().exit(FAILED)
 
 

@@ -11,6 +11,7 @@ from weir.cli.exits import NothingThereError
 from weir.cli.quotas.admin_source import store_options
 from weir.cli.quotas.entity import entity_options
 from weir.cli.quotas.show import EntryJson, clean, echo_json, entries, show_table
+from weir.cli.quotas.show_groups import GroupJson, groups_json, show_groups
 from weir.cli.quotas.show_replication import ReplicationJson, replication_json, show_replication
 from weir.cli.quotas.source import QuotaSource, json_option
 from weir.quotas import Entity, QuotaTable
@@ -23,6 +24,8 @@ class Listed(msgspec.Struct, omit_defaults=True):
     quotas: list[EntryJson]
     replication: list[ReplicationJson] = []
     """Replication throttles; an empty list is left out."""
+    groups: list[GroupJson] = []
+    """Groups with their members; an empty list is left out."""
 
 
 @click.command(
@@ -40,7 +43,7 @@ Examples:
 @partial(entity_options, needed=False)
 @json_option
 def list_(source: QuotaSource, entity: Entity | None, as_json: bool) -> None:
-    """List every quota, and the replication throttles; or the quotas of exactly one entity.
+    """List every quota, the groups, and the replication throttles; or the quotas of exactly one entity.
 
     Exit code 1 if the entity has none.
     """
@@ -64,8 +67,10 @@ def _of_entity(whole: QuotaTable, entity: Entity) -> QuotaTable:
 
 def _show(source: QuotaSource, table: QuotaTable, as_json: bool) -> None:
     if as_json:
-        echo_json(Listed(source.name, list(entries(table)), replication_json(table.replication)))
-    elif len(table):
+        listed = Listed(source.name, list(entries(table)), replication_json(table.replication))
+        listed.groups = groups_json(table.groups)
+        echo_json(listed)
+    elif len(table) or table.groups.parents:
         _show_tables(table)
     else:
         click.echo(f"no quotas in {source.name}", err=True)
@@ -73,9 +78,12 @@ def _show(source: QuotaSource, table: QuotaTable, as_json: bool) -> None:
 
 
 def _show_tables(table: QuotaTable) -> None:
-    if table.values or table.shadow:
+    has_quotas = bool(table.values or table.shadow)
+    if has_quotas:
         show_table(table)
-        if len(table.replication):
-            click.echo()
+    if table.groups.parents:
+        click.echo("\n" * has_quotas, nl=False)
+        show_groups(table.groups)
     if len(table.replication):
+        click.echo("\n" * bool(has_quotas or table.groups.parents), nl=False)
         show_replication(table.replication)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
 from weir.cli.quotas.show import EntityJson, EntryJson
+from weir.cli.quotas.show_groups import GroupJson
 from weir.cli.quotas.show_replication import ReplicationJson, ResourceJson
 from weir.proxy.files import QUOTAS_BYTES_MAX, read_text
 from weir.quotas import Entity, QuotaFileError, QuotaTable, parse
 from weir.quotas.replication.throttles import ReplicationThrottles
+from weir.quotas.table.group_entry import GroupEntry, read_group, regrouped
 from weir.quotas.table.imported import Imported
 from weir.quotas.table.options import PLAIN, Options
 from weir.quotas.table.quota_entry import DEFAULT_MARKER, EntryError, read_entry
@@ -45,6 +48,7 @@ class _Listed(msgspec.Struct):
 
     quotas: list[EntryJson]
     replication: list[ReplicationJson] = []
+    groups: list[GroupJson] = []
 
 
 def read(path: Path) -> ReadBack:
@@ -75,7 +79,17 @@ def _of_json(text: str) -> QuotaTable:
         values[is_shadow].update({(entity, key): rate for key, rate in rates.items()})
         if its_options != PLAIN:
             options[is_shadow].update({(entity, key): its_options for key in rates})
-    return QuotaTable(*values, *options, replication=_throttles(decoded.replication))
+    table = QuotaTable(*values, *options, replication=_throttles(decoded.replication))
+    return regrouped(table, _groups(decoded.groups)) if decoded.groups else table  # a running Weir lists none
+
+
+def _groups(listed: list[GroupJson]) -> Iterator[GroupEntry]:
+    """Yield the groups of JSON objects. Raises QuotaFileError."""
+    for number, one in enumerate(listed):
+        try:
+            yield read_group(one)
+        except EntryError as error:
+            raise QuotaFileError(f"groups[{number}]: {error}") from None
 
 
 def _throttles(listed: list[ReplicationJson]) -> ReplicationThrottles:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import unified_diff
 from functools import partial, wraps
@@ -25,6 +25,7 @@ from weir.proxy.control.stores.topic import TopicStore, topic_store
 from weir.proxy.files import QUOTAS_BYTES_MAX, read_text
 from weir.proxy.handlers.quota_api.quota_admin import ReplicationChanges
 from weir.quotas import QuotaFileError, QuotaTable
+from weir.quotas.table.group_entry import GroupEntry
 from weir.quotas.table.options import Options
 from weir.quotas.table.quota_edit import edited
 from weir.quotas.table.quota_file import read
@@ -80,6 +81,11 @@ class QuotaSource(Protocol):
     def alter_replication(self, changes: ReplicationChanges) -> None:
         """Set these replication throttles to the given values, and remove those whose value is None. Raises
         CommandError.
+        """
+
+    def alter_groups(self, groups: Sequence[GroupEntry]) -> None:
+        """Store these groups instead of those of the same names; others stay. Raises CommandError, also if
+        the store takes no groups from commands.
         """
 
     def diff(
@@ -174,6 +180,11 @@ class FileSource(ConfiguredSource):
         with _one_line(), Progress(f"writing {self.name}"):
             rewrite_replication(self._path, changes)
 
+    def alter_groups(self, groups: Sequence[GroupEntry]) -> None:
+        """Refuse: an operator who keeps a file writes groups there, with comments."""
+        names = ", ".join(group.name for group in groups)
+        raise CommandError(f"{self.name}: not changed: write [[group]] of {clean(names)} into it first")
+
     def _create(self) -> None:
         if not self._path.exists():
             write(self._path, "", force=False)
@@ -242,6 +253,13 @@ class ClusterSource(ConfiguredSource):
         """Change the replication throttles in the store. Raises CommandError if the store refuses."""
         with _one_line(), Progress(f"changing {self.name}"):
             trio.run(self._store.alter_replication, changes)
+
+    def alter_groups(self, groups: Sequence[GroupEntry]) -> None:
+        """Store the groups. Raises CommandError if the store refuses, or is the brokers."""
+        if not isinstance(self._store, TopicStore):
+            raise CommandError("brokers cannot store groups: they are Weir's own")
+        with _one_line(), Progress(f"changing {self.name}"):
+            trio.run(self._store.alter_groups, groups)
 
     def diff(
         self, changes: Mapping[Quota, float | None], *, shadow: bool, options: Options | None = None

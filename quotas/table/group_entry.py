@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from weir.quotas.table.ends import in_force_at
 from weir.quotas.table.entities import DEFAULT
-from weir.quotas.table.groups import ALL, Member, QuotaGroups
+from weir.quotas.table.groups import ALL, GroupError, Member, QuotaGroups
 from weir.quotas.table.options import Scope
+from weir.quotas.table.quota_delta import QuotaDelta
 from weir.quotas.table.quota_entry import EntryError, QuotaFileError, quoted, shown
 from weir.quotas.table.quota_kind import FLOORS, KINDS
 from weir.quotas.table.times import now_utc
@@ -91,16 +92,22 @@ def _members(key: str, names: object) -> Iterator[Member]:
         yield Member(_PARTS[key], start, name.endswith("*"))
 
 
-def group_lines(entry: GroupEntry) -> Iterator[str]:
-    """Yield the lines of TOML for a group, which `read_group` reads back. Raises QuotaFileError."""
-    yield f"[[{GROUP}]]"
-    yield f"name = {_quoted(entry.name)}"
+def group_values(entry: GroupEntry) -> dict[str, str | list[str]]:
+    """Return the table of a group, which `read_group` reads back."""
+    values: dict[str, str | list[str]] = {"name": entry.name}
     for key, part in _PARTS.items():
         names = [f"{name}{'*' if prefix else ''}" for its, name, prefix in entry.members if its == part]
         if names:
-            yield f"{key} = [{', '.join(map(_quoted, names))}]"
-    if entry.parent:
-        yield f"parent = {_quoted(entry.parent)}"
+            values[key] = names
+    return {**values, "parent": entry.parent} if entry.parent else values
+
+
+def group_lines(entry: GroupEntry) -> Iterator[str]:
+    """Yield the lines of TOML for a group, which `read_group` reads back. Raises QuotaFileError."""
+    yield f"[[{GROUP}]]"
+    for key, value in group_values(entry).items():
+        names = f"[{', '.join(map(_quoted, value))}]" if isinstance(value, list) else _quoted(value)
+        yield f"{key} = {names}"
 
 
 def _quoted(name: str) -> str:
@@ -126,6 +133,31 @@ def groups_of(entries: Iterable[GroupEntry]) -> QuotaGroups:
     return QuotaGroups().updated(members, parents)
 
 
+def regrouped(table: QuotaTable, entries: Iterable[GroupEntry]) -> QuotaTable:
+    """Return the table with these groups instead of those of the same names; others stay. Raises
+    QuotaFileError.
+    """
+    before, made = table.groups, {entry.name: entry for entry in entries}
+    members: dict[Member, str | None] = {
+        member: None for member, group in before.members.items() if group in made
+    }
+    for entry in made.values():
+        for member in entry.members:
+            other = members.get(member) or before.members.get(member)
+            if other is not None and (other not in made or members.get(member)):
+                raise QuotaFileError(f"{member} is a member already, of group {shown(other)}; remove one")
+            members[member] = entry.name
+    after = table.applied(
+        QuotaDelta(members=members, parents={name: entry.parent for name, entry in made.items()})
+    )
+    try:
+        after.groups.check()
+    except GroupError as error:
+        raise QuotaFileError(str(error)) from None
+    check_groups(after)
+    return after
+
+
 def concerns_groups(changes: Iterable[Quota]) -> bool:
     """Return True if a change of these quotas may be one that `check_groups` refuses."""
     return any(entity.group is not None or key in FLOOR_KEYS for entity, key in changes)
@@ -136,7 +168,7 @@ def check_groups(table: QuotaTable) -> None:
     limited = {entity.group for entity, _key in (*table.values, *table.shadow) if entity.group is not None}
     for group in sorted(limited - table.groups.parents.keys() - {ALL}):
         raise QuotaFileError(
-            f"a quota is for group {shown(group)}, which is none; add a [[{GROUP}]] of this name to the file"
+            f"a quota is for group {shown(group)}, which is none; add a [[{GROUP}]] of this name"
         )
     check_floors(table)
 

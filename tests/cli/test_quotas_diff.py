@@ -27,6 +27,10 @@ producer_byte_rate = 7
 [[replication]]
 broker = 1
 leader.replication.throttled.rate = 5
+
+[[group]]
+name = "pay"
+users = ["alice", "bob"]
 """
 NEW = """
 [[quota]]
@@ -43,6 +47,14 @@ producer_byte_rate = 2_000_000
 client_id = "tool"
 mode = "shadow"
 producer_byte_rate = 6
+
+[[group]]
+name = "pay"
+users = ["alice", "svc-*"]
+parent = "all-pay"
+
+[[group]]
+name = "all-pay"
 """
 
 
@@ -64,6 +76,10 @@ def test_quotas_diff_tells_values_options_and_throttles_that_differ(files: tuple
         "client-id tool (shadow): producer_byte_rate 7 -> 6",
         "user alice: no options -> smooth",
         "broker 1: leader.replication.throttled.rate 5 -> none",
+        "group pay: no parent -> all-pay",
+        "group all-pay: none -> no parent",
+        "user bob: group pay -> none",
+        "user svc-*: group none -> pay",
     ]
     assert result.stderr == "1 raised, 1 removed, 1 added, 1 lowered\n"
 

@@ -115,6 +115,27 @@ def test_listed_quotas_are_applied_to_a_new_file(tmp_path: Path, file: Path) -> 
     assert f"nothing to change in {new}" in again.stderr
 
 
+GROUPS = '[[group]]\nname = "pay"\nusers = ["bob", "svc-*"]\nclient_ids = ["app"]\n'
+
+
+def test_listed_groups_are_read_back_but_not_written_into_a_quota_file(tmp_path: Path, file: Path) -> None:
+    file.write_text(FILE + GROUPS + '[[quota]]\ngroup = "pay"\nproducer_byte_rate = 9\n')
+    shown = done("list", "--quotas", str(file))
+    assert "pay" in shown
+    assert "user bob, user svc-*, client-id app" in shown
+    new = tmp_path / "new.toml"
+    done("import", str(listed(tmp_path, file)), "--output", str(new))
+    assert parse(new.read_text()) == parse(file.read_text())
+    other = tmp_path / "other.toml"
+    other.write_text(FILE)
+    said = failed(USAGE, "import", str(new), "--apply", "--quotas", str(other))
+    assert f"{other}: not changed: write [[group]] of pay into it first" in said
+    assert other.read_text() == FILE
+    other.write_text(FILE + GROUPS)
+    done("import", str(new), "--apply", "--quotas", str(other))
+    assert parse(other.read_text()) == parse(new.read_text())
+
+
 def test_throttles_are_applied_and_shown_with_their_values_before_and_after(
     tmp_path: Path, file: Path
 ) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+import tomllib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,12 +19,13 @@ from tests.proxy.throttles import BROKER_1, ORDERS, THROTTLES
 from tests.scripted import scripted
 from weir.proxy.config.config import ConfigError, load
 from weir.proxy.control.stores import topic
-from weir.proxy.control.stores.record import ConsumerRecord, ConsumerRecords, ProducerRecord
-from weir.proxy.control.stores.records import alteration
+from weir.proxy.control.stores.record import ConsumerRecord, ConsumerRecords, ProducerRecord, RecordError
+from weir.proxy.control.stores.records import StoredQuotas, alteration
 from weir.proxy.control.stores.store import StoreError
 from weir.proxy.control.stores.topic import ClusterFacts, TopicStore, topic_store
 from weir.proxy.handlers.quota_api.quota_admin import Changes
-from weir.quotas import Entity, QuotaTable
+from weir.quotas import BrokerQuotas, Entity, QuotaTable, parse
+from weir.quotas.table.group_entry import GroupEntry, group_entries, read_group
 from weir.quotas.table.quota_table import QuotaKey
 
 PRODUCE, CONSUME = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
@@ -374,3 +377,86 @@ def test_a_quota_topic_without_confluent_kafka_names_the_package(monkeypatch: py
     assert str(refusal.value) == (
         "quota_store = topic needs confluent-kafka: install it beside Weir, pip install confluent-kafka"
     )
+
+
+# Groups
+
+PAYMENTS = '[[group]]\nname = "payments"\nusers = ["alice", "svc-*"]\nparent = "retail"\n'
+RETAIL = '[[group]]\nname = "retail"\nclient_ids = ["shop"]\n'
+BY_PAYMENTS = {(Entity(group="payments"), PRODUCE): 1000.0}
+
+
+def groups_in(text: str) -> list[GroupEntry]:
+    return group_entries(parse(text).groups)
+
+
+def test_groups_of_one_weir_are_in_force_at_another() -> None:
+    log = FakeLog()
+    trio.run(store_on(log).alter_groups, groups_in(PAYMENTS + RETAIL))
+    trio.run(store_on(log).alter, BY_PAYMENTS)
+    other = store_on(log)
+    table = trio.run(other.load)
+    assert table.groups == parse(PAYMENTS + RETAIL).groups
+    produce = BrokerQuotas.create(table).ledger("svc-1", "app", 0).produce
+    assert produce is not None
+    assert produce.charge(11_000, 0) == 1000
+    moved = RETAIL.replace('client_ids = ["shop"]', 'users = ["alice"]')
+    trio.run(other.alter_groups, groups_in(PAYMENTS.replace('"alice", ', "") + moved))
+    assert trio.run(store_on(log).load).groups.of("alice", "shop") == "retail"
+    number = len(log.records)
+    trio.run(other.alter_groups, groups_in(moved))
+    assert (len(log.records), other.skipped, other.foreign) == (number, 0, 0), "nothing has changed"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('[[group]]\nname = "others"\nusers = ["alice"]\n', "alice is a member already, of group"),
+        (RETAIL + 'parent = "payments"\n', "is its own ancestor"),
+        (
+            '[[group]]\nname = "payments"\nusers = ["canary"]\n',
+            "the floors of group payments are 2000 bytes/s",
+        ),
+    ],
+)
+def test_the_topic_store_refuses_groups_as_a_quota_file_does(text: str, reason: str) -> None:
+    log = FakeLog()
+    store = store_on(log)
+    trio.run(store.alter_groups, groups_in(PAYMENTS + RETAIL))
+    trio.run(store.alter, {**BY_PAYMENTS, (Entity("canary"), QuotaKey.PRODUCER_BYTE_FLOOR): 2000.0})
+    number = len(log.records)
+    entries = [read_group(values) for values in tomllib.loads(text)["group"]]
+    with pytest.raises(StoreError, match=f"not altered: .*{reason}"):
+        trio.run(store.alter_groups, entries)
+    assert len(log.records) == number
+
+
+def test_the_topic_store_refuses_a_quota_of_an_unknown_group() -> None:
+    with pytest.raises(StoreError, match='a quota is for group "payments", which is none'):
+        trio.run(store_on(FakeLog()).alter, BY_PAYMENTS)
+
+
+def test_readers_of_the_topic_decide_alike_about_groups_that_contradict_each_other() -> None:
+    """Two Weirs have written at once: a member of both is in the later group, and circles have no parent."""
+    records = [
+        (b'{"group":"a"}', b'{"parent":"b","users":["alice","x-*"],"version":1}'),
+        (b'{"group":"b"}', b'{"parent":"a","users":["alice"],"version":1}'),
+        (b'{"group":"c"}', b'{"parent":"gone","version":1}'),
+        (b'{"group":"d"}', b'{"users":["bob"],"version":1}'),
+        (b'{"group":"d"}', None),
+        (b'{"group": "a"}', b'{"version":1}'),  # these three are skipped
+        (b'{"group":"<all>"}', b'{"users":["alice"],"version":1}'),
+        (b'{"group":"a"}', b'{"users":["*"],"version":1}'),
+    ]
+    log, stored = FakeLog(), StoredQuotas()
+    for number, record in enumerate(records):
+        log.append([record])
+        with contextlib.suppress(RecordError):
+            stored.apply(*record)
+        one = stored.table().groups
+        one.check()
+        store = store_on(log)
+        assert one == trio.run(store.load).groups
+        assert store.skipped == max(number - 4, 0)
+    assert (one.of("alice", ""), one.of("x-1", ""), one.of("bob", "")) == ("b", "a", "")
+    assert set(one.parents) == {"a", "b", "c"}

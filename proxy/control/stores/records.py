@@ -7,7 +7,7 @@ Both are JSON, sorted and without spaces, so that an entity has exactly one key.
 entity, as in Kafka's protocol (KIP-546); `client-id-prefix` and `topic` are Weir's own. The mode is `enforce`
 or `shadow`. The options of an entry are beside its quotas: `"pacing":"smooth"`, `"scope":"cluster"`,
 `"until":"2026-12-01T06:00:00Z"`. A record without a value removes the quotas of its entity and mode.
-`replication_records` has the records of replication throttles.
+`replication_records` has the records of replication throttles, `group_records` those of groups.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from weir.protocol.sasl import NAME_BYTES_MAX
-from weir.proxy.control.stores import replication_records
+from weir.proxy.control.stores import group_records, replication_records
+from weir.proxy.control.stores.group_records import StoredGroups
 from weir.proxy.control.stores.record import VERSION, ProducerRecord, RecordError, version_of
 from weir.proxy.control.stores.replication_records import StoredThrottles
 from weir.proxy.handlers.quota_api.quota_admin import Changes
@@ -27,7 +28,7 @@ from weir.quotas import Entity, QuotaTable
 from weir.quotas.replication.throttles import ConfigKey
 from weir.quotas.table.entities import DEFAULT, Name, Prefix
 from weir.quotas.table.options import PLAIN, Options, Pacing, Scope
-from weir.quotas.table.quota_delta import QuotaDelta, QuotaValue
+from weir.quotas.table.quota_delta import QuotaDelta, QuotaValue, changed
 from weir.quotas.table.quota_entry import least, most
 from weir.quotas.table.quota_table import Quota, QuotaKey, keys_of
 from weir.quotas.table.times import in_utc
@@ -155,8 +156,8 @@ def read_value(value: bytes) -> EntryValues:
 
 
 class StoredQuotas:
-    """The quotas and replication throttles that result from the records read so far, in which a later record
-    replaces an earlier one of the same key.
+    """The quotas, groups and replication throttles that result from the records read so far, in which a later
+    record replaces an earlier one of the same key.
     """
 
     def __init__(self) -> None:
@@ -167,13 +168,18 @@ class StoredQuotas:
         """
         self._table = QuotaTable()
         self._replication = StoredThrottles()
+        self._groups = StoredGroups()
 
     def apply(self, key: bytes | None, value: bytes | None) -> None:
-        """Replace the quotas of the record's entity and mode, or the throttles of its broker or topic, by
-        those in its value. Raises RecordError, and changes nothing, if the record cannot be used.
+        """Replace the quotas of the record's entity and mode, the throttles of its broker or topic, or the
+        members of its group, by those in its value. Raises RecordError, and changes nothing, if the record
+        cannot be used.
         """
         if key is not None and key.startswith(replication_records.PREFIX):
             self._replication.apply(key, value)
+            return
+        if key is not None and key.startswith(group_records.PREFIX):
+            self._groups.apply(key, value)
             return
         slot = read_key(key)
         quotas, options = EntryValues({}) if value is None else read_value(value)
@@ -190,13 +196,15 @@ class StoredQuotas:
             changes[slot.entity, quota_key] = QuotaValue(rate, options)
 
     def table(self) -> QuotaTable:
-        """Return all quotas and replication throttles as a table, which was made from the table of the former
-        call: the same table if no value has changed.
+        """Return all quotas, groups and replication throttles as a table, which was made from the table of
+        the former call: the same table if no value has changed.
         """
         (enforced, shadow), self._changes = self._changes, ({}, {})
         former, throttles = self._table.replication.values, self._replication.throttles().values
         replication: dict[ConfigKey, str | None] = {**dict.fromkeys(former), **throttles}
-        self._table = self._table.applied(QuotaDelta(enforced, shadow, replication))
+        before, groups = self._table.groups, self._groups.groups()
+        members, parents = changed(before.members, groups.members), changed(before.parents, groups.parents)
+        self._table = self._table.applied(QuotaDelta(enforced, shadow, replication, members, parents))
         return self._table
 
 

@@ -24,13 +24,18 @@ from weir.proxy.config.settings import ConfigError
 from weir.proxy.control.cluster.access import Access
 from weir.proxy.control.cluster.connection import QuestionError
 from weir.proxy.control.cluster.discovery import DiscoveryError, ask_versions, discover
-from weir.proxy.control.stores import replication_records
+from weir.proxy.control.stores import group_records, replication_records
 from weir.proxy.control.stores.record import ConsumerRecords, ProducerRecord, RecordError
 from weir.proxy.control.stores.records import StoredQuotas, alteration
 from weir.proxy.control.stores.store import Changed, StoreError
 from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
 from weir.quotas import QuotaFileError, QuotaTable
-from weir.quotas.table.group_entry import check_floors, concerns_groups
+from weir.quotas.table.group_entry import (
+    GroupEntry,
+    check_groups,
+    concerns_groups,
+    regrouped,
+)
 from weir.quotas.table.options import Options
 
 if TYPE_CHECKING:
@@ -186,10 +191,7 @@ class TopicStore:
 
         def make(table: QuotaTable) -> list[ProducerRecord]:
             if concerns_groups(changes):
-                try:
-                    check_floors(table.altered(changes, shadow=shadow, options=options))
-                except QuotaFileError as error:
-                    raise StoreError(f"not altered: {error}") from None
+                check_groups(table.altered(changes, shadow=shadow, options=options))
             return alteration(table, changes, shadow=shadow, options=options)
 
         return await self._alter(make)
@@ -199,6 +201,22 @@ class TopicStore:
         StoreError.
         """
         return await self._alter(lambda table: replication_records.alteration(table.replication, changes))
+
+    async def alter_groups(self, groups: Sequence[GroupEntry]) -> QuotaTable:
+        """Append a record for each of these groups that differs; others stay. Return all quotas. Raises
+        StoreError.
+        """
+
+        def make(table: QuotaTable) -> list[ProducerRecord]:
+            changes = regrouped(table, groups).delta(table)
+            changed = {
+                *changes.parents,
+                *changes.members.values(),
+                *map(table.groups.members.get, changes.members),
+            }
+            return [group_records.write(group) for group in groups if group.name in changed]
+
+        return await self._alter(make)
 
     async def _alter(self, make: Callable[[QuotaTable], list[ProducerRecord]]) -> QuotaTable:
         """Append the records that `make` returns for the newest table; wait until Weir has read them back,
@@ -211,6 +229,8 @@ class TopicStore:
                     records = make(table)
                 except RecordError as error:
                     raise StoreError(str(error)) from None
+                except QuotaFileError as error:
+                    raise StoreError(f"not altered: {error}") from None
                 offset = await self._append(records) if records else -1
                 return await self._read_back(offset)
 
