@@ -77,7 +77,7 @@ class Changed(msgspec.Struct, omit_defaults=True):
     scope: str | None = None
     """New scope of the changed entry, broker or cluster; left out like the pacing."""
     until: datetime | None = None
-    """New end of the changed entry; left out like the pacing, and for no end."""
+    """End of the changed entry, also if it is as before; left out for no end."""
 
 
 @click.command(
@@ -142,6 +142,8 @@ def set_(
     except QuotaFileError as error:
         raise click.UsageError(clean(error)) from None
     outcome = change(source, table, wanted, shadow=shadow, dry_run=dry_run, options=new)
+    if outcome.options is None:
+        outcome = outcome._replace(kept_until=options.until)
     _tell(source, outcome, as_json=as_json)
 
 
@@ -209,6 +211,11 @@ class QuotaEdits(NamedTuple):
     sets_options: bool = False
     """True if the entries get options that they did not have."""
 
+    kept_until: datetime | None = None
+    """End of the entry, which the command does not change. A value that is added to an ending entry ends,
+    too. That may surprise the operator, so the command says it.
+    """
+
     @property
     def is_change(self) -> bool:
         """True if any value or option changes."""
@@ -267,6 +274,8 @@ def show(source: QuotaSource, outcome: QuotaEdits) -> None:
         pacing, scope, until = outcome.options
         ends = "" if until is None else f", until {written_time(until)}"
         click.echo(f"pacing {DEFAULT_PACING if pacing is None else pacing.value}, scope {scope.value}{ends}")
+    if outcome.kept_until is not None:
+        click.echo(f"ends at {written_time(outcome.kept_until)}, as before; --until never: it does not end")
     if outcome.diff:
         click.echo(f"\n{outcome.diff}", nl=False)
     if not outcome.is_change:
@@ -280,7 +289,7 @@ def show(source: QuotaSource, outcome: QuotaEdits) -> None:
 def _tell(source: QuotaSource, outcome: QuotaEdits, *, as_json: bool) -> None:
     if as_json:
         changes = [change_entry(one) for one in outcome.changes]
-        changed = Changed(source.name, outcome.dry_run, changes)
+        changed = Changed(source.name, outcome.dry_run, changes, until=outcome.kept_until)
         if outcome.options is not None:
             pacing, scope, changed.until = outcome.options
             changed.pacing = DEFAULT_PACING if pacing is None else pacing.value

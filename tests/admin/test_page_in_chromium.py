@@ -300,6 +300,26 @@ def test_a_quota_is_previewed_before_it_can_be_applied_with_the_token(
     assert tab.read("sessionStorage.length") == 1
 
 
+def test_a_first_end_is_given_to_all_quotas_of_an_entry(tab: Browser, api: FakeApi, url: str) -> None:
+    shown(tab, url)
+    chosen(tab, "quotas")
+    tab.read("document.querySelector('#choice-user').value = 'default'")
+    tab.read("document.querySelector('#quota-until').value = '2999-01-01T00:00:00Z'")
+    tab.read("document.querySelector('#quota-value').focus()")
+    tab.type("3 MB")
+    tab.press("Enter")
+    tab.until("document.querySelectorAll('#previewed li').length")
+    assert "The entry's consumer_byte_rate will end then, too." in tab.text("#change-said")
+    api.token = TOKEN
+    tab.until("!document.querySelector('#apply').disabled")
+    tab.click("#apply")
+    tab.until("document.querySelector('#token-dialog').open")
+    tab.type(TOKEN)
+    tab.press("Enter")
+    tab.until("document.querySelector('#change-said').textContent === 'Applied.'")
+    assert api.bodies[-1].ops == {"producer_byte_rate": 3_000_000.0, "consumer_byte_rate": 5_000_000.0}
+
+
 @pytest.mark.parametrize("token", [None, TOKEN])
 def test_a_preview_stays_when_the_quotas_arrive_after_it(
     tab: Browser, api: FakeApi, url: str, token: str | None

@@ -65,7 +65,9 @@ def test_quotas_set_gives_an_entry_an_end_and_replaces_one_that_has_ended(
     assert "pacing smooth, scope broker, until 2026-12-01T06:00:00Z\n" in said
     assert file.read_text() == FILE + "until = 2026-12-01T06:00:00Z\n"
     assert "enforce, smooth, until 2026-12-01T06:00:00Z\n" in done("list", "--quotas", str(file))
-    done("set", *arguments, "--until", "never", "producer_byte_rate=500000")
+    as_before = "ends at 2026-12-01T06:00:00Z, as before; --until never: it does not end\n"
+    assert as_before in done("set", *arguments, "--dry-run", "consumer_byte_rate=7")
+    assert "as before" not in done("set", *arguments, "--until", "never", "producer_byte_rate=500000")
     assert file.read_text() == FILE
     file.write_text(FILE + "until = 2026-12-01T01:00:00Z\n")
     assert "until 2026-12-01T01:00:00Z, ended\n" in done("list", "--quotas", str(file))

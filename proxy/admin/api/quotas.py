@@ -30,6 +30,7 @@ from weir.quotas import Entity, QuotaFileError, QuotaTable, render
 from weir.quotas.table.ends import check_new_end
 from weir.quotas.table.group_entry import check_groups, concerns_groups
 from weir.quotas.table.names import canonical_ip
+from weir.quotas.table.options import Options
 from weir.quotas.table.quota_entry import least
 from weir.quotas.table.times import later, now_utc
 
@@ -61,20 +62,8 @@ async def _quotas(call: Call) -> Quotas:
 async def _change(call: Call) -> ChangedQuota:
     change = call.body_of(QuotaChange)
     entity, changes = _checked(change)
-    registry, shadow, options = call.state.sources.quota_registry, change.mode == "shadow", None
-    given = change.pacing, change.scope, change.until
-    if given != (None, None, None):
-        if entity.ip is not None and given[:2] != (None, None):
-            raise ProblemError(422, "rates of connections have no pacing and no scope")
-        try:
-            options = registry.table.options_of(entity, shadow=shadow).replaced(*given)
-            if change.until is not None and options.until is not None:
-                later(options.until, now_utc())
-                check_new_end(registry.table, changes, options, shadow=shadow)
-        except QuotaFileError as error:
-            raise ProblemError(422, str(error)) from None
-        except ValueError as error:
-            raise ProblemError(422, f"until is {change.until!r}, must be {error}") from None
+    registry, shadow = call.state.sources.quota_registry, change.mode == "shadow"
+    options = _new_options(registry.table, change, entity, changes)
 
     def altered() -> QuotaTable:
         after = registry.table.altered(changes, shadow=shadow, options=options)
@@ -87,6 +76,25 @@ async def _change(call: Call) -> ChangedQuota:
         after = registry.table
     quota = await call.state.compute(lambda: quota_of(after, entity, shadow=shadow))
     return ChangedQuota(quota=quota, dry_run=change.dry_run)
+
+
+def _new_options(table: QuotaTable, change: QuotaChange, entity: Entity, changes: Changes) -> Options | None:
+    """Return the options that the entry gets; None if it keeps its own. Raises ProblemError."""
+    given, shadow = (change.pacing, change.scope, change.until), change.mode == "shadow"
+    if given == (None, None, None):
+        return None
+    if entity.ip is not None and given[:2] != (None, None):
+        raise ProblemError(422, "rates of connections have no pacing and no scope")
+    try:
+        options = table.options_of(entity, shadow=shadow).replaced(*given)
+        if change.until is not None and options.until is not None:
+            later(options.until, now_utc())
+            check_new_end(table, changes, options, shadow=shadow)
+    except QuotaFileError as error:
+        raise ProblemError(422, str(error)) from None
+    except ValueError as error:
+        raise ProblemError(422, f"until is {change.until!r}, must be {error}") from None
+    return options
 
 
 async def _preview(call: Call) -> Preview:

@@ -13,6 +13,7 @@ const FIELDS = ["mode", "scope", "pacing", "until"];
 const OPTIONS = { mode: ["enforce", "shadow"], scope: ["broker", "cluster"], pacing: ["default", "kafka", "smooth"] };
 const CHOICES = { "": "any", default: "default", named: "named" };
 const READ_ONLY = "Weir cannot change quotas here: it needs a store, and admin_token_file. The preview works.";
+const hasEnd = ({ until }) => until && until !== "never";
 let previewed = null;
 let writable = true;
 
@@ -92,21 +93,30 @@ async function preview(refused) {
     const wanted = request();
     const asked = JSON.stringify(wanted);
     say("asking Weir …");
-    const answer = await post("api/quotas/preview", wanted);
+    const [answer, entry] = await Promise.all([post("api/quotas/preview", wanted), hasEnd(wanted) ? stored(wanted) : null]);
     if (JSON.stringify(request()) !== asked) return;
-    show(answer, wanted);
-    previewed = wanted;
+    const others = Object.keys(entry?.quotas ?? {}).filter((key) => !(key in wanted.ops));
+    show(answer, wanted, others.length ? ` The entry's ${others.join(", ")} will end then, too.` : "");
+    // An end is that of the whole entry, so that a change with a first end has to name all its quotas.
+    previewed = entry ? { ...wanted, ops: { ...entry.quotas, ...wanted.ops } } : wanted;
     $("apply").disabled = !writable;
   } catch (error) {
     if (!refused(error, () => preview(refused))) say(error.message, "bad");
   }
 }
 
-function show(answer, wanted) {
+// The entry that the change is for, as it is now.
+async function stored({ entity, mode }) {
+  const key = (names) => JSON.stringify(Object.entries(names).sort());
+  const { quotas } = await get("api/quotas", { limit: 1000, q: Object.values(entity).find(Boolean) ?? "" });
+  return quotas.find((each) => each.options.mode === mode && key(each.entity) === key(entity));
+}
+
+function show(answer, wanted, end) {
   const unit = unitOf(Object.keys(wanted.ops)[0]);
   const more = answer.hidden ? ` ${answer.hidden} more are not shown.` : "";
   const found = answer.entities.length;
-  say(found ? `In the last 10 minutes this would have concerned ${found} of the recorded entities.${more}` : "No recorded entity would have been concerned in the last 10 minutes.");
+  say(found ? `In the last 10 minutes this would have concerned ${found} of the recorded entities.${more}${end}` : `No recorded entity would have been concerned in the last 10 minutes.${end}`);
   keyed($("previewed"), answer.entities, (each) => each.id,
     () => h("li", {}),
     (item, each) => item.replaceChildren(
@@ -126,9 +136,9 @@ async function apply(refused, applied) {
   const wanted = previewed;
   $("apply").disabled = true;
   try {
-    await post("api/quotas", wanted);
+    const { until } = (await post("api/quotas", wanted)).quota.options;
     edited();
-    say("Applied.", "good");
+    say(until && !wanted.until ? `Applied. The entry ends at ${until}, as before.` : "Applied.", "good");
     applied(await get("api/quotas"));
   } catch (error) {
     $("apply").disabled = false;
