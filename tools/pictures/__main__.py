@@ -1,4 +1,4 @@
-"""`python -m tools.pictures [cost] [demo] [page] [report] [sharing]`: make the pictures, by default all."""
+"""`python -m tools.pictures [NAME…]`: make the pictures of README and docs, by default all."""
 
 from __future__ import annotations
 
@@ -31,6 +31,13 @@ def _demo() -> None:
     _write("before-after.svg", rates.draw(recording.rates(), footnote))
 
 
+def _groups() -> None:
+    from tools.pictures import groups  # needs the tests
+
+    footnote = f'Simulated {datetime.now(UTC):%Y-%m-%d} by tests/quotas/group_world.py, pacing = "smooth".'
+    _write("groups.svg", groups.draw(groups.simulate(), footnote))
+
+
 def _page() -> None:
     from tools.pictures.page import draw  # needs Java and Chromium
 
@@ -56,7 +63,14 @@ def _write(name: str, picture: str) -> None:
     print(f"wrote {(IMAGES / name).relative_to(ROOT)}", flush=True)
 
 
-PICTURES: Final = {"cost": _cost, "demo": _demo, "page": _page, "report": _report, "sharing": _sharing}
+PICTURES: Final = {
+    "cost": _cost,
+    "demo": _demo,
+    "groups": _groups,
+    "page": _page,
+    "report": _report,
+    "sharing": _sharing,
+}
 
 
 def main(names: list[str]) -> None:
