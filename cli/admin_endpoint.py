@@ -14,6 +14,7 @@ import click
 import msgspec
 
 from weir.cli.exits import CommandError
+from weir.cli.healthcheck import only_certificate
 from weir.cli.quotas.show import clean
 from weir.cli.settings.options import ENVIRONMENT_PREFIX, F
 from weir.proxy.addresses import Address
@@ -30,6 +31,8 @@ PATIENCE_S: Final = 5.0
 CHANGE_S: Final = 30.0
 """The same for a change: the store may take 20 s."""
 ANSWER_BYTES_MAX: Final = 8 << 20
+HTTPS: Final = "https://"
+"""Beginning of `--admin` that switches TLS on."""
 _ANY_HOST: Final = ("", "0.0.0.0", "::")
 """Values of a listener's host in the configuration that stand for all addresses of the machine."""
 
@@ -67,40 +70,38 @@ PLAIN: Final = EndpointAccess()
 
 
 def access_options(command: F) -> F:
-    """Add the options `--token-file` and `--ca` to a command, which gets them as paths or None."""
-    token_file = click.option(
-        "--token-file",
+    """Add the option `--admin-token-file` to a command, which gets it as `token_file`, a path or None."""
+    return click.option(
+        "--admin-token-file",
+        "token_file",
         metavar="FILE",
         type=click.Path(path_type=Path),
         envvar=f"{ENVIRONMENT_PREFIX}ADMIN_TOKEN_FILE",
         show_envvar=True,
         help="File with the token of the admin endpoint. [default: that of --config]",
-    )
-    ca = click.option(
-        "--ca",
-        metavar="FILE",
-        type=click.Path(path_type=Path),
-        help="Use TLS to the admin endpoint, and trust the certificate authorities in this file.",
-    )
-    return token_file(ca(command))
+    )(command)
 
 
-def access_of(token_file: Path | None, ca: Path | None, settings: Settings) -> EndpointAccess:
-    """Return the access that the options `--token-file` and `--ca` give, else that of the settings. TLS is
-    used if there is a CA, or if the settings have a certificate for the endpoint. Raises CommandError if the
-    CA cannot be read.
+def access_of(admin: str | None, token_file: Path | None, settings: Settings) -> EndpointAccess:
+    """Return the access that the options `--admin` and `--admin-token-file` give, else that of the settings.
+    With https:// in `--admin`, the system's authorities are trusted, or those in the file of the variable
+    SSL_CERT_FILE (OpenSSL's); with a certificate in the settings, that one. Raises CommandError if it cannot
+    be read.
     """
     if token_file is None and settings.admin_token_file:
         token_file = Path(settings.admin_token_file)
-    if ca is None and not settings.admin_tls_cert:
+    if admin is not None and admin.startswith(HTTPS):
+        return EndpointAccess(token_file, ssl.create_default_context())
+    if not settings.admin_tls_cert:
         return EndpointAccess(token_file)
     try:
-        if ca is not None:
-            read_bytes(ca, CERTIFICATES_BYTES_MAX)  # OpenSSL would wait for ever at a named pipe
-        return EndpointAccess(token_file, ssl.create_default_context(cafile=ca))
+        read_bytes(Path(settings.admin_tls_cert), CERTIFICATES_BYTES_MAX)  # OpenSSL waits at a named pipe
+        return EndpointAccess(token_file, only_certificate(settings.admin_tls_cert))
     except OSError as error:  # SSLError is one
         reason = (error.strerror or str(error)).lower()
-        raise CommandError(clean(f"--ca {ca}: cannot read certificates: {reason}")) from None
+        raise CommandError(
+            clean(f"admin_tls_cert {settings.admin_tls_cert}: cannot read it: {reason}")
+        ) from None
 
 
 def reachable(address: Address) -> Address:
@@ -118,22 +119,23 @@ def admin_address(option: str | None, settings: Settings) -> Address | None:
     if not text and option is None:
         return None
     try:
-        return reachable(parse_address(text, "admin" if option is None else "--admin", host_needed=False))
+        name = "admin" if option is None else "--admin"
+        return reachable(parse_address(text.removeprefix(HTTPS), name, host_needed=False))
     except ConfigError as error:
         raise CommandError(clean(error)) from None
 
 
 def needed_endpoint(
-    admin: str | None, token_file: Path | None, ca: Path | None, settings: Settings
+    admin: str | None, token_file: Path | None, settings: Settings
 ) -> tuple[Address, EndpointAccess]:
-    """Return the address and the access that the options `--admin`, `--token-file` and `--ca` give, else
+    """Return the address and the access that the options `--admin` and `--admin-token-file` give, else
     those of the settings. Raises UsageError if neither names an address; CommandError as `admin_address` and
     `access_of` do.
     """
     address = admin_address(admin, settings)
     if address is None:
         raise click.UsageError("which Weir? give --admin HOST:PORT, or --config with admin set")
-    return address, access_of(token_file, ca, settings)
+    return address, access_of(admin, token_file, settings)
 
 
 def settings_of(config_file: Path | None) -> Settings:
@@ -170,19 +172,20 @@ def ask(
     except ConnectionResetError:
         raise AdminError(
             f"{address} closed the connection without an answer: is it a port for Kafka's clients, or does "
-            "it want TLS (--ca)?"
+            "it want TLS (https:// before the address)?"
         ) from None
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "verify_message", None) or getattr(error, "strerror", None) or str(error)
-        raise AdminError(f"cannot ask {address}: {reason.lower()}") from None
+        advice = "; SSL_CERT_FILE can name a file of authorities" if isinstance(error, ssl.SSLError) else ""
+        raise AdminError(f"cannot ask {address}: {reason.lower()}{advice}") from None
     except HTTPException:
         raise AdminError(f"{address} does not speak HTTP: is it the admin endpoint of Weir?") from None
     finally:
         connection.close()
     if status == 401:
-        raise AdminError(f"{address} needs the right token: name its file in --token-file")
+        raise AdminError(f"{address} needs the right token: name its file in --admin-token-file")
     if status != 200 and body is not None:
-        advice = " (here: --token-file)" if status == 403 else ""
+        advice = " (here: --admin-token-file)" if status == 403 else ""
         raise AdminError(f"{address} refuses the change: {_detail(answered)}{advice}")
     if status != 200:
         raise AdminError(f"{address} answers {path} with status {status}: {_detail(answered)}")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
-from typing import Final, TypeVar
+from typing import Final
 
 import click
 import trio
@@ -21,7 +20,7 @@ from weir.cli.capture_convert import convert
 from weir.cli.exits import INCOMPLETE, CommandError
 from weir.cli.progress import Progress
 from weir.cli.quantity import Quantity
-from weir.cli.settings.options import options_of_settings
+from weir.cli.settings.options import setting_options
 from weir.cli.verify import verify
 from weir.conformance.capture import CaptureError, Run
 from weir.conformance.capture.recorder import QUEUE_BYTES_MAX, Recorder
@@ -30,8 +29,6 @@ from weir.proxy import logs
 from weir.proxy.build import VERSION
 from weir.proxy.config import config
 from weir.proxy.tapped_run import RELAY_ONLY, run_tapped
-
-F = TypeVar("F", bound=Callable[..., object])
 
 EXAMPLES = """\b
 Examples:
@@ -59,15 +56,8 @@ PREFIXES: Final = (
     "first_node_id",
     "tls_",
     "sni_domain",
+    "log_",
 )
-OTHERS: Final = ("listener_max_connection_creation_rate",)
-
-
-def _options_of_relays(command: F) -> F:
-    """Add the options of the settings that say where to listen, and how to reach brokers."""
-    for prefix in reversed((*PREFIXES, "log_")):
-        command = options_of_settings(prefix, but=OTHERS)(command)
-    return command
 
 
 @click.group(
@@ -92,7 +82,7 @@ def _options_of_relays(command: F) -> F:
     show_default=True,
     help="Bytes that may wait to be written; more are dropped and counted.",
 )
-@_options_of_relays
+@setting_options("upstream", "listen", prefixes=PREFIXES)
 @click.pass_context
 def capture(
     context: click.Context,

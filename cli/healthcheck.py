@@ -66,7 +66,7 @@ def _ask(host: str, port: int, cert: str) -> None:
     connection = HTTPConnection(host, port, timeout=PATIENCE_S)
     try:
         if cert:
-            connection = HTTPSConnection(host, port, timeout=PATIENCE_S, context=_only(cert))
+            connection = HTTPSConnection(host, port, timeout=PATIENCE_S, context=only_certificate(cert))
         connection.request("GET", "/healthz")
         status = connection.getresponse().status
     except (OSError, HTTPException) as error:
@@ -77,7 +77,7 @@ def _ask(host: str, port: int, cert: str) -> None:
         raise NothingThereError(f"{host}:{port} answers with status {status}")
 
 
-def _only(cert: str) -> ssl.SSLContext:
+def only_certificate(cert: str) -> ssl.SSLContext:
     """Return a context that trusts the certificate in this file and no other. The host's name need not be
     in the certificate, which is for those who ask from elsewhere.
     """

@@ -15,7 +15,7 @@ from weir.cli.exits import FAILED, CommandError
 from weir.cli.progress import Bar
 from weir.cli.quantity import Quantity
 from weir.cli.report_files import check_report_files, read_report, write_report
-from weir.cli.settings.options import broker_options, one_broker
+from weir.cli.settings.options import broker_options, config_file_option, one_broker
 from weir.conformance.probe import brokers, outcomes
 from weir.conformance.probe.expectations import Difference, differences, expectations, parse_expectations
 from weir.conformance.probe.link import ConversationError, ProbeTarget
@@ -52,7 +52,7 @@ Examples:
   weir probe --upstream kafka-1:9092 --write-expect kafka.json
   weir probe --upstream weir-1:9092 --expect kafka.json
   weir probe --upstream kafka-1:9092 --expect kafka-3.9.1
-  weir probe --upstream kafka-1:9093 --upstream-tls --upstream-ca ca.pem
+  weir probe --upstream kafka-1:9093 --set upstream_tls=true --set upstream_ca=ca.pem
 
 \b
 Exit codes:
@@ -71,6 +71,7 @@ _FILE: Final = click.Path(dir_okay=False, path_type=Path)
 
 @click.command(epilog=EXAMPLES)
 @broker_options("The server to probe.")
+@config_file_option("A configuration of Weir: its upstream, and how Weir reaches that.")
 @click.option(
     "--profile",
     type=click.Choice(PROFILES),
@@ -130,6 +131,7 @@ _FILE: Final = click.Path(dir_okay=False, path_type=Path)
     "--baseline", type=_FILE, metavar="FILE", help="Fail only for failures that this output of --json lacks."
 )
 def probe(
+    config_file: Path | None,
     profile: str,
     quotas_set: str | None,
     list_quotas: str | None,
@@ -155,7 +157,7 @@ def probe(
     check_report_files(html_file, junit_file, write_expect)
     expected = None if expect is None else _expected(expect, seed, randoms)
     known = set() if baseline is None else read_report(baseline, outcomes.parse_baseline, "weir probe --json")
-    target, login = _target(timeout_s, upstream)
+    target, login = _target(config_file, timeout_s, upstream)
     options = ProbeOptions(
         target=target,
         login=login,
@@ -166,7 +168,7 @@ def probe(
         protocol=profile != "quotas",
         quotas=profile != "protocol",
         quotas_set=list_quotas or quotas_set,
-        command=_command(upstream, randoms),
+        command=_command(config_file, upstream, randoms),
     )
     if list_quotas is not None:
         _list_quotas(options)
@@ -288,12 +290,14 @@ def _failure(word: str, failed: Sequence[Result], message: str) -> Iterator[str]
     yield f"    {first.repeat}"
 
 
-def _target(timeout_s: float, upstream: Mapping[str, object]) -> tuple[ProbeTarget, Login | None]:
-    """Return the server that the options `--upstream…` name, and the login there. Raises CommandError."""
+def _target(
+    config_file: Path | None, timeout_s: float, upstream: Mapping[str, object]
+) -> tuple[ProbeTarget, Login | None]:
+    """Return the server that the settings name, and the login there. Raises CommandError."""
     if not timeout_s > 0:
         raise CommandError(f"--timeout-s is {timeout_s:g}, must be greater than 0")
     try:
-        loaded = config.load(None, upstream)
+        loaded = config.load(config_file, upstream)
         address, tls, by = one_broker(loaded), loaded.tls.upstream, loaded.credentials
         target = ProbeTarget(address.host, address.port, timeout_s, None if tls is None else tls.context)
     except ConfigError as error:
@@ -303,15 +307,15 @@ def _target(timeout_s: float, upstream: Mapping[str, object]) -> tuple[ProbeTarg
     return target, None if by is None else Login(by.username, by.password, by.mechanism)
 
 
-def _command(upstream: Mapping[str, object], randoms: int) -> str:
+def _command(config_file: Path | None, upstream: Mapping[str, object], randoms: int) -> str:
     """Return the beginning of the command that repeats a case."""
     parts = ["weir", "probe"]
+    if config_file is not None:
+        parts += ["--config", str(config_file)]
     for key, value in upstream.items():
-        name = key.replace("_", "-")
-        if isinstance(value, bool):
-            parts.append(f"--{name}" if value else f"--no-{name}")
-        elif value is not None:
-            parts += [f"--{name}", str(value)]
+        if value is not None:
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            parts += ["--upstream", text] if key == "upstream" else ["--set", f"{key}={text}"]
     if randoms != RANDOMS:
         parts += ["--random", str(randoms)]
     return shlex.join(parts)

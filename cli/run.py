@@ -9,8 +9,7 @@ from pathlib import Path
 import click
 
 from weir.cli.exits import FAILED, USAGE
-from weir.cli.settings.options import config_option, options_of_settings
-from weir.cli.settings.sections import SectionedCommand
+from weir.cli.settings.options import FLAGS, config_option, setting_options
 from weir.proxy import logs
 from weir.proxy.config import config
 from weir.proxy.run import run as run_proxy
@@ -31,9 +30,9 @@ A quota file:
 """
 
 
-@click.command(cls=SectionedCommand, epilog=EXAMPLES)
+@click.command(epilog=EXAMPLES)
 @config_option
-@options_of_settings()
+@setting_options(*FLAGS)
 def run(config_file: Path | None, **options: object) -> None:
     """Run the proxy in front of a Kafka cluster until SIGTERM or SIGINT."""
     with logs.in_background():

@@ -29,7 +29,7 @@ from weir.proxy.handlers.uplift.uplift_rule import UpliftKind, offered, route
 EXAMPLES = """\b
 Examples:
   weir versions --upstream kafka-1:9092
-  weir versions --upstream kafka-1:9092 --no-uplift
+  weir versions --upstream kafka-1:9092 --set uplift=false
   weir versions --config weir.toml --upstream kafka-1:9093
   weir versions --upstream kafka-1:9092 --json | jq '.apis[] | select(.uplift != [])'
 """
@@ -96,10 +96,9 @@ HEADINGS: Final = VersionsRow("key", "API", "broker", "Weir", "offered", "by upl
 
 
 @click.command(epilog=EXAMPLES)
-@broker_options("The broker to ask.")
+@broker_options("The broker to ask.", "uplift")
 @config_file_option("Weir's configuration: its upstream, and how Weir reaches that.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--no-uplift", is_flag=True, help="As `weir run --no-uplift` offers them.")
 @click.option(
     "--timeout-s",
     type=Quantity("s"),
@@ -107,9 +106,7 @@ HEADINGS: Final = VersionsRow("key", "API", "broker", "Weir", "offered", "by upl
     show_default=True,
     help="How long connecting, logging in, and the answer may take, each.",
 )
-def versions(
-    config_file: Path | None, as_json: bool, no_uplift: bool, timeout_s: float, **options: object
-) -> None:
+def versions(config_file: Path | None, as_json: bool, timeout_s: float, **options: object) -> None:
     """Show each API's versions: the broker's, Weir's, those offered to clients, and those added by uplift.
 
     "hidden" APIs are not offered to clients: Weir and the broker have no version in common. APIs "answered by
@@ -124,8 +121,7 @@ def versions(
     except (ConfigError, QuestionError) as error:
         click.echo(f"weir: {error}", err=True)
         sys.exit(USAGE)
-    no_uplift = no_uplift or not loaded.settings.uplift
-    found = report(str(address), broker, uplift=not no_uplift)
+    found = report(str(address), broker, uplift=loaded.settings.uplift)
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
     elif sys.stdout.isatty():

@@ -36,8 +36,8 @@ def throttles() -> str:
 def _start(surroundings: Surroundings, name: str, tree: Path, quotas: str) -> Running:
     port = free_range(1)
     options = (
-        *("--replication-upstream", f"{LEADER}@{HOST}:{surroundings.broker_port}"),
-        *("--replication-listen", f"{HOST}:{port}"),
+        *("--set", f"replication_upstream={LEADER}@{HOST}:{surroundings.broker_port}"),
+        *("--set", f"replication_listen={HOST}:{port}"),
     )
     return weir.start(surroundings, name, tree, quotas, *options, measured_port=port)
 

@@ -62,7 +62,7 @@ def over_tls(name: str, tree: Path) -> Callable[[Surroundings], Running]:
 
     def start_it(surroundings: Surroundings) -> Running:
         made = certificate.make(surroundings.directory / f"{name}-tls")
-        options = "--tls-cert", str(made.chain), "--tls-key", str(made.key)
+        options = "--set", f"tls_cert={made.chain}", "--set", f"tls_key={made.key}"
         return start(surroundings, name, tree, quota_file(), *options, entry=Entry(ca=str(made.ca)))
 
     return start_it
@@ -106,7 +106,7 @@ WEIR: Final = Target("weir", "Weir, quotas on", lambda s: start(s, "weir", THIS_
 WEIR_WORKERS: Final = Target(
     "weir-workers",
     "Weir, quotas on, two workers",
-    lambda s: start(s, "weir-workers", THIS_TREE, quota_file(), "--workers", "2"),
+    lambda s: start(s, "weir-workers", THIS_TREE, quota_file(), "--set", "workers=2"),
 )
 """The one broker of the benchmark belongs to one of the workers, so this is what workers cost."""
 WEIR_UNTIMED: Final = Target(

@@ -41,7 +41,9 @@ def stand(workers: int, *options: str) -> Iterator[Stand]:
         surroundings = Surroundings(first, processes)
         for port in brokers:
             start_process(surroundings, f"broker-{port}", canned.command(port, *brokers), port)
-        running = start(surroundings, "weir", THIS_TREE, quota_file(), "--workers", str(workers), *options)
+        running = start(
+            surroundings, "weir", THIS_TREE, quota_file(), "--set", f"workers={workers}", *options
+        )
         assert running.pid is not None
         yield Stand(tuple(running.port + 1 + node_id for node_id in range(BROKERS)), running.pid)
     finally:

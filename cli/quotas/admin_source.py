@@ -62,7 +62,6 @@ def store_options(command: F) -> F:
         config_file: Path | None,
         admin: str | None,
         token_file: Path | None,
-        ca: Path | None,
         **others: object,
     ) -> object:
         source: QuotaSource
@@ -73,7 +72,7 @@ def store_options(command: F) -> F:
             if given is ParameterSource.COMMANDLINE:
                 raise click.UsageError("either --quotas or --admin")
             settings = settings_of(config_file)
-            source = AdminSource(*needed_endpoint(admin, token_file, ca, settings), settings)
+            source = AdminSource(*needed_endpoint(admin, token_file, settings), settings)
         return command(source=source, **others)
 
     options: Callable[..., object] = _admin_option(access_options(with_source))

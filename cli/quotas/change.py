@@ -88,7 +88,7 @@ Examples:
   weir quotas set --config weir.toml --user '<default>' --client-id '<default>' producer_byte_rate=500K
   weir quotas set --config weir.toml --client-id-prefix etl- --shadow consumer_byte_rate=10M --dry-run
   weir quotas set --quotas quotas.toml --user alice --pacing smooth --scope cluster producer_byte_rate=10M
-  weir quotas set --admin weir-1:9644 --token-file token --topic logs producer_byte_rate=20M
+  weir quotas set --admin weir-1:9644 --admin-token-file token --topic logs producer_byte_rate=20M
   weir quotas set --quotas quotas.toml --user alice --client-id backfill --for 4h consumer_byte_rate=100MB
 
 {RATES_HELP}

@@ -132,7 +132,6 @@ def explain(
     topic: str | None,
     admin: str | None,
     token_file: Path | None,
-    ca: Path | None,
     show_all: bool,
     as_json: bool,
 ) -> None:
@@ -156,7 +155,7 @@ def explain(
         )
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    access = access_of(token_file, ca, settings)
+    access = access_of(admin, token_file, settings)
     time = spent(admin, settings, access, found.user, found.client_id)
     shared = None
     if any(_shared_over(charge, charge.limit or charge.shadow, settings) for charge in found.charges):

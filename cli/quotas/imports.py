@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
@@ -32,6 +32,7 @@ from weir.cli.quotas.show_replication import (
 from weir.cli.quotas.source import QuotaSource, config_option, json_option, open_source, quotas_option
 from weir.cli.quotas.zookeeper_dump import Dump, DumpError
 from weir.cli.quotas.zookeeper_live import read as read_zookeeper
+from weir.cli.settings.options import broker_options
 from weir.proxy.config import config
 from weir.proxy.control.cluster.connection import QuestionError
 from weir.proxy.control.zookeeper import ZooKeeperAddress, ZooKeeperError
@@ -186,11 +187,7 @@ A dump directory has, for the znode /config/users/alice, one of
 """,
 )
 @click.argument("path", metavar="[FILE]", required=False, type=click.Path(path_type=Path))
-@click.option(
-    "--upstream",
-    metavar="HOST:PORT",
-    help="A broker to ask, from 2.6 on. [default: those of --config, as Weir's own user]",
-)
+@broker_options("A broker to ask, from 2.6 on. [default: those of --config, as Weir's own user]")
 @click.option(
     "--zookeeper",
     "connect",
@@ -215,11 +212,11 @@ A dump directory has, for the znode /config/users/alice, one of
 def import_(
     target: ImportTarget,
     path: Path | None,
-    upstream: str | None,
     connect: str | None,
     dump: Path | None,
     zookeeper_digest: Path | None,
     timeout_s: float,
+    **broker: object,
 ) -> None:
     """Import quotas from a file, from brokers or from ZooKeeper, without changing these.
 
@@ -228,7 +225,8 @@ def import_(
     Weir's own quotas (--apply). Skipped quotas are listed, with reasons, on stderr, in the file and by
     --json; the exit code is 3 then.
     """
-    if sum(each is not None for each in (path, upstream, connect, dump)) > 1:
+    asked = click.get_current_context().get_parameter_source("upstream") is ParameterSource.COMMANDLINE
+    if asked + sum(each is not None for each in (path, connect, dump)) > 1:
         raise click.UsageError("one of FILE, --upstream, --zookeeper and --dump at a time")
     source = target.source()
     if connect is not None:
@@ -239,7 +237,7 @@ def import_(
     elif path is not None:
         found, origin = _of_file(path), str(path)
     else:
-        found, origin = _of_brokers(target.config, upstream)
+        found, origin = _of_brokers(target.config, broker)
     _deliver(found, origin, target, source)
 
 
@@ -269,10 +267,10 @@ def _of_file(path: Path) -> Imported:
         raise CommandError(clean(error)) from None
 
 
-def _of_brokers(config_file: Path | None, upstream: str | None) -> tuple[Imported, str]:
+def _of_brokers(config_file: Path | None, settings: Mapping[str, object]) -> tuple[Imported, str]:
     """Return the quotas of the brokers, and the name of the one that was asked. Raises CommandError."""
     try:
-        loaded = config.load(config_file, {"upstream": upstream})
+        loaded = config.load(config_file, settings)
         with Progress("asking for the brokers' quotas"):
             address, found = trio.run(read_broker, loaded)
     except (config.ConfigError, QuestionError) as error:

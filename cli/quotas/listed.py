@@ -34,7 +34,7 @@ class Listed(msgspec.Struct, omit_defaults=True):
 Examples:
   weir quotas list --quotas quotas.toml
   weir quotas list --config weir.toml --json > quotas.json    # weir quotas import reads it back
-  weir quotas list --admin weir-1:9644 --token-file token    # of a running Weir
+  weir quotas list --admin weir-1:9644 --admin-token-file token    # of a running Weir
   weir quotas list --quotas quotas.toml --user alice --client-id '<default>'
   weir quotas list --config weir.toml --json | jq '.quotas[] | select(.mode == "shadow")'
 """,

@@ -19,7 +19,7 @@ from weir.proxy.control.snapshots.sentences import time_text
 @click.command(
     epilog="""\b
 Examples:
-  weir quotas release --admin weir-1:9644 --token-file token --user alice
+  weir quotas release --admin weir-1:9644 --admin-token-file token --user alice
   weir quotas release --config weir.toml --group payments
 """
 )
@@ -32,7 +32,6 @@ Examples:
 def release(
     admin: str | None,
     token_file: Path | None,
-    ca: Path | None,
     config_file: Path | None,
     user: str,
     client_id: str,
@@ -46,7 +45,7 @@ def release(
     if not (user or client_id or group):
         raise click.UsageError("whose waits? give --user, --client-id, or --group")
     settings = settings_of(config_file)
-    address, access = needed_endpoint(admin, token_file, ca, settings)
+    address, access = needed_endpoint(admin, token_file, settings)
     body = msgspec.json.encode(Release(user=user, client_id=client_id, group=group))
     try:
         released = ask(address, "/api/connections/release", {}, Released, access, body)

@@ -60,7 +60,6 @@ def status(
     admin: str | None,
     config_file: Path | None,
     token_file: Path | None,
-    ca: Path | None,
     watch: bool,
     interval: float,
     as_json: bool,
@@ -75,7 +74,7 @@ def status(
     a while.
     """
     settings = settings_of(config_file)
-    address, access = needed_endpoint(admin, token_file, ca, settings)
+    address, access = needed_endpoint(admin, token_file, settings)
     with screen(as_json=as_json, watch=watch) as shown:
         for found in _statuses(address, access, interval if watch else None):
             if isinstance(found, ReplicationStatus):

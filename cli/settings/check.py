@@ -13,8 +13,7 @@ import msgspec
 
 from weir.cli.exits import USAGE
 from weir.cli.quotas.show import clean, echo_json
-from weir.cli.settings.options import ENVIRONMENT_PREFIX, config_option, options_of_settings
-from weir.cli.settings.sections import SectionedCommand
+from weir.cli.settings.options import ENVIRONMENT_PREFIX, FLAGS, config_option, setting_options
 from weir.proxy.config import config
 from weir.proxy.config.settings import ConfigError, ConfigMistakesError, Settings
 from weir.proxy.files import QUOTAS_BYTES_MAX, read_text
@@ -37,9 +36,9 @@ class CheckReport(msgspec.Struct):
     """Settings and quotas that are accepted, but probably not meant, each as one line."""
 
 
-@click.command(cls=SectionedCommand, epilog=EXAMPLES)
+@click.command(epilog=EXAMPLES)
 @config_option
-@options_of_settings()
+@setting_options(*FLAGS)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def check(config_file: Path | None, as_json: bool, **options: object) -> None:
     """Check the settings, the quota file and the TLS files, without a broker.

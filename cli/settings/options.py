@@ -1,12 +1,14 @@
 """Make command options from the keys of the configuration, so that names and descriptions are written
-once.
+once: few keys have an option of their own, `--set KEY=VALUE` has all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
+from functools import wraps
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 import msgspec
@@ -48,57 +50,111 @@ UPSTREAM_VARIABLE: Final = f"{ENVIRONMENT_PREFIX}UPSTREAM"
 """Environment variable of `--upstream`, in every command that asks a cluster."""
 
 
+FLAGS: Final = (
+    "upstream",
+    "listen",
+    "broker_ports",
+    "first_node_id",
+    "quotas",
+    "quota_admins",
+    "quota_mode",
+    "admin",
+    "admin_token_file",
+    "log_level",
+)
+"""Keys with an option of their own in `weir run` and `weir check`; `--set` has all keys."""
+
+
 class SettingOption(click.Option):
-    """A command option made from a key of the configuration. If its value comes from the environment, error
-    messages name the environment variable.
-    """
+    """A value of a key, in an option, in `--set` or in the environment; error messages say which."""
+
+    is_set = False
+    """True for a value of `--set`."""
 
     def get_error_hint(self, ctx: click.Context | None) -> str:
-        """Return the name that an error message gives to the option: its environment variable if the value
-        comes from there, else the option itself. click calls this method.
-        """
+        """Return the name that an error message gives to the value. click calls this method."""
         if ctx is not None and ctx.get_parameter_source(str(self.name)) is ParameterSource.ENVIRONMENT:
             return f"environment variable {self.envvar}"
-        return super().get_error_hint(ctx)
+        return f"--set {self.name}" if self.is_set else super().get_error_hint(ctx)
 
 
-def options_of_settings(prefix: str = "", *, but: Collection[str] = ()) -> Callable[[F], F]:
-    """Return a decorator that adds an option to a command for every configuration key that begins with
-    `prefix`, except the keys in `but`. The command gets None for an option that the user does not give.
+class _SetOption(SettingOption):
+    is_set = True
+
+
+def setting_options(*flags: str, prefixes: tuple[str, ...] = ("",)) -> Callable[[F], F]:
+    """Return a decorator that adds an option for each key in `flags`, and `--set KEY=VALUE` for all keys that
+    begin with one of `prefixes`. The command gets the values of these keys as keyword arguments, also those
+    of environment variables; None for keys without a value.
     """
+    fields = [field for field in msgspec.structs.fields(Settings) if field.name.startswith(prefixes)]
 
     def decorate(command: F) -> F:
-        for field in reversed(msgspec.structs.fields(Settings)):
-            if field.name.startswith(prefix) and field.name not in but:
-                command = _option(field)(command)
-        return command
+        @wraps(command)
+        def with_settings(*arguments: object, sets: tuple[str, ...], **others: object) -> object:
+            context = click.get_current_context()
+            options = _given(fields, sets)
+            for flag in flags:
+                value = others.pop(flag)
+                if context.get_parameter_source(flag) is ParameterSource.COMMANDLINE:
+                    options[flag] = value
+            return command(*arguments, **others, **options)
+
+        decorated: Callable[..., object] = click.option(
+            "--set",
+            "sets",
+            metavar="KEY=VALUE",
+            multiple=True,
+            help="Any key of the configuration file. May be repeated.",
+        )(with_settings)
+        for field in reversed(fields):
+            if field.name in flags:
+                name = f"--{field.name.replace('_', '-')}"
+                decorated = click.option(name, cls=SettingOption, **_attributes(field))(decorated)
+        return decorated  # type: ignore[return-value]  # with other parameters
 
     return decorate
+
+
+def _given(fields: Sequence[msgspec.structs.FieldInfo], sets: Iterable[str]) -> dict[str, object]:
+    """Return the values in `--set` and, for other keys, in environment variables; None for keys without one.
+    Raises click.UsageError.
+    """
+    options = (_SetOption([f"--{field.name}"], **_attributes(field)) for field in fields)
+    command = click.Command("set", params=list(options))
+    known = {str(parameter.name): parameter.opts[0] for parameter in command.params}
+    arguments = []
+    for text in sets:
+        key, sign, value = text.partition("=")
+        if not sign:
+            raise click.UsageError(f"--set {text}: must be KEY=VALUE")
+        if key not in known:
+            close = get_close_matches(key, known, n=1)
+            raise click.UsageError(
+                f"--set {key}: no such key{f'; did you mean {close[0]}?' if close else ''}"
+            )
+        arguments += [known[key], value]
+    return command.make_context("weir run", arguments).params
 
 
 def from_environment() -> dict[str, object]:
     """Return the settings in environment variables: key → value, None for those without one. Raises
     click.UsageError.
     """
-
-    @click.command()
-    @options_of_settings()
-    def settings(**_given: object) -> None:
-        """Take the options of `weir run`; none is given."""
-
-    return settings.make_context("weir run", []).params
+    return _given(msgspec.structs.fields(Settings), ())
 
 
-def broker_options(help_text: str) -> Callable[[F], F]:
-    """Return a decorator that adds `--upstream`, with this help, and the options of Weir's own connections to
-    brokers. The command passes the values to `config.load`, and gets the broker of `one_broker`.
+def broker_options(help_text: str, *others: str) -> Callable[[F], F]:
+    """Return a decorator that adds `--upstream`, with this help, and `--set` for keys of Weir's own
+    connections to brokers, and `others`. The command passes the values to `config.load`, and gets the
+    broker of `one_broker`.
     """
 
     def decorate(command: F) -> F:
         upstream = click.option(
             "--upstream", cls=SettingOption, metavar="HOST:PORT", envvar=UPSTREAM_VARIABLE, help=help_text
         )
-        return upstream(options_of_settings("upstream_")(command))
+        return upstream(setting_options(prefixes=("upstream_", *others))(command))
 
     return decorate
 
@@ -119,26 +175,19 @@ def description_of(field: msgspec.structs.FieldInfo) -> str:
     return str((schema or {}).get("description", ""))
 
 
-def _option(field: msgspec.structs.FieldInfo) -> Callable[[F], F]:
+def _attributes(field: msgspec.structs.FieldInfo) -> dict[str, Any]:
+    """Return the keyword arguments of the option of a key."""
     kind, description = msgspec.inspect.type_info(field.type), description_of(field)
     if isinstance(kind, msgspec.inspect.Metadata):
         kind = kind.type
-    name = field.name.replace("_", "-")
-    if isinstance(kind, msgspec.inspect.BoolType):
-        default = name if field.default else f"no-{name}"
-        name = f"{name}/--no-{name}"
-    else:
-        default = str(field.default)
-    return click.option(
-        f"--{name}",
-        field.name,
-        cls=SettingOption,
-        type=_click_type(field.name, kind),
-        metavar=_metavar(field.name),
-        default=None,
-        envvar=f"{ENVIRONMENT_PREFIX}{field.name.upper()}",
-        help=f"{description}  [default: {default}]" if default else description,
-    )
+    default = str(field.default)
+    return {
+        "type": _click_type(field.name, kind),
+        "metavar": _metavar(field.name),
+        "default": None,
+        "envvar": f"{ENVIRONMENT_PREFIX}{field.name.upper()}",
+        "help": f"{description}  [default: {default}]" if default else description,
+    }
 
 
 def _metavar(name: str) -> str | None:

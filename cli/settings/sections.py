@@ -1,16 +1,11 @@
-"""Divide the help of `weir run` and `weir check` by subject, because their options are all keys of the
-configuration, too many for one list.
-"""
+"""The keys of the configuration by subject."""
 
 from __future__ import annotations
 
 from typing import Final
 
-import click
-
 SECTIONS: Final = {
     "Where it listens, and where brokers are": (
-        "config_file",
         "upstream",
         "listen",
         "advertised_host",
@@ -106,16 +101,13 @@ SECTIONS: Final = {
         "usage_entities_max",
         "usage_trace_share",
     ),
-    "Logs, output, help": ("log_level", "log_format", "events_topic", "as_json", "help", "help_all"),
+    "Logs and events": ("log_level", "log_format", "events_topic"),
 }
-"""Names of parameters of `weir run` and `weir check`, by the heading under which help and
-docs/reference/configuration.md list them.
-"""
+"""Keys by the heading under which docs/reference/configuration.md and `weir config init` list them."""
 
 
 ESSENTIAL: Final = frozenset(
     {
-        "config_file",
         "upstream",
         "listen",
         "advertised_host",
@@ -130,63 +122,6 @@ ESSENTIAL: Final = frozenset(
         "upstream_tls",
         "usage_dir",
         "log_level",
-        "as_json",
-        "help",
-        "help_all",
     }
 )
-"""Parameters that `--help` lists; `--help-all` lists all of them."""
-ENVIRONMENT_HELP: Final = (
-    "Each option can be an environment variable: WEIR_BROKER_PORTS is --broker-ports. An option overrides "
-    "the variable, the variable overrides the configuration file."
-)
-_WHOLE: Final = "weir.cli.settings.sections.whole"
-"""Key in the `meta` dictionary of click's context. Its value is True if the help is to list all options."""
-
-
-class SectionedCommand(click.Command):
-    """A command whose help lists its options under the headings of `SECTIONS`: with `--help` those that most
-    people need, with `--help-all` all.
-    """
-
-    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Return the command's parameters and `--help-all`; click calls this method."""
-        return [*super().get_params(ctx), _HELP_ALL]
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options into the help text, grouped by heading; click calls this method."""
-        whole = ctx.meta.get(_WHOLE, False)
-        named = {_name(parameter): parameter for parameter in self.get_params(ctx)}
-        records = {
-            name: record
-            for name, parameter in named.items()
-            if (whole or name in ESSENTIAL) and (record := parameter.get_help_record(ctx)) is not None
-        }
-        for heading, names in SECTIONS.items():
-            if listed := [records[name] for name in names if name in records]:
-                with formatter.section(heading):
-                    formatter.write_dl(listed)
-        formatter.write_paragraph()
-        formatter.write_text(ENVIRONMENT_HELP)
-
-
-def _name(parameter: click.Parameter) -> str:
-    """Return the parameter's name in `SECTIONS`; click's own name for `--help` changes with its releases."""
-    return "help" if "--help" in parameter.opts else str(parameter.name)
-
-
-def _show_all(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
-    if wanted and not ctx.resilient_parsing:
-        ctx.meta[_WHOLE] = True
-        click.echo(ctx.get_help(), color=ctx.color)
-        ctx.exit()
-
-
-_HELP_ALL: Final = click.Option(
-    ["--help-all"],
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_show_all,
-    help="Show this message with all options and exit.",
-)
+"""Keys that `weir config init` writes without `--all`."""

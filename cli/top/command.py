@@ -32,7 +32,7 @@ T = TypeVar("T")
 INTERVAL_S: Final = 2.0
 EXAMPLES: Final = """\b
 Examples:
-  weir top --admin weir:9644 --token-file admin.token
+  weir top --admin weir:9644 --admin-token-file admin.token
   weir top --config weir.toml --filter etl --sort rate
   weir top --admin localhost:9644 --once
   weir top --admin localhost:9644 --json | jq '.entities.entities[] | select(.throttled_since_ms) | .sentence'
@@ -82,7 +82,6 @@ def top(
     admin: str | None,
     config_file: Path | None,
     token_file: Path | None,
-    ca: Path | None,
     interval: float,
     once: bool,
     as_json: bool,
@@ -98,7 +97,7 @@ def top(
     endpoint that does not answer at the start. Later on, an endpoint may be away for a while.
     """
     settings = settings_of(config_file)
-    ask_it = asking(*needed_endpoint(admin, token_file, ca, settings))
+    ask_it = asking(*needed_endpoint(admin, token_file, settings))
     chosen = View(view)
     order = sort if chosen is View.ENTITIES else next(iter(SORTS[chosen]), "")
     wanted = Wanted(chosen, order, text, shadow)

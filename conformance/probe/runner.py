@@ -195,9 +195,9 @@ class ProbeRun:
         text = str(error).removeprefix(f"{place}: ")
         if not isinstance(error, ClosedError):
             return UnusableError(f"{place}: {text}")
-        login = "" if self.options.login is not None else " or --upstream-sasl-username"
+        login = "" if self.options.login is not None else " or upstream_sasl_username"
         return UnusableError(
-            f"{place} closes the connection ({text}): does this listener need --upstream-tls{login}?"
+            f"{place} closes the connection ({text}): does this listener need --set upstream_tls=true{login}?"
         )
 
     def _remove_groups(self, names: Names, cases: Iterable[Case]) -> None:

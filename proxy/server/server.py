@@ -298,7 +298,7 @@ class Server:
         """
         rules, timeout_s = self.config.replication, self.config.settings.connect_timeout_s
         for node_id, address in rules.listen.items():
-            with _listening_at(address, "choose another --replication-listen", node_id):
+            with _listening_at(address, "choose another replication_listen", node_id):
                 ips = await sockets.ip_addresses(address.host, timeout_s)
                 self.listeners.open(ips, address.port, Target(node_id, is_replication=True))
         if rules.listen:

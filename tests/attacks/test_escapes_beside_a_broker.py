@@ -225,7 +225,7 @@ def test_automatic_creation_creates_no_more_through_weir_than_through_a_broker(
 ) -> None:
     cluster = fresh_cluster("3.9.1", optimized=True)
     cases = {f"Metadata of missing topics, {mode}": (rude(10, depth=1), metadata_frames)}
-    judge(created(cluster, start_weir, topic, cases, "--auto-creation", mode))
+    judge(created(cluster, start_weir, topic, cases, "--set", f"auto_creation={mode}"))
 
 
 def test_a_client_id_per_creation_creates_no_more_through_weir_than_through_a_broker(

@@ -32,7 +32,14 @@ class Weir:
 
 @contextmanager
 def running(*arguments: str) -> Iterator[Weir]:
-    command = [sys.executable, "-c", "from weir.cli.main import main; main()", "run", "--log-format", "json"]
+    command = [
+        sys.executable,
+        "-c",
+        "from weir.cli.main import main; main()",
+        "run",
+        "--set",
+        "log_format=json",
+    ]
     process = subprocess.Popen(
         [*command, *arguments], stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": "."}
     )

@@ -123,7 +123,7 @@ def test_capture_refuses_a_file_of_something_else(tmp_path: Path) -> None:
 
 def test_capture_with_unusable_tls_files_stops_before_it_listens(tmp_path: Path) -> None:
     (tmp_path / "cert.pem").write_text("broken")
-    files = ["--tls-cert", str(tmp_path / "cert.pem"), "--tls-key", str(tmp_path / "cert.pem")]
+    files = ["--set", f"tls_cert={tmp_path / 'cert.pem'}", "--set", f"tls_key={tmp_path / 'cert.pem'}"]
     place = ["--listen", f"127.0.0.1:{free_range(1)}", "--output", str(tmp_path / "c")]
     with capture_logs() as logs:
         result = CliRunner().invoke(weir, ["capture", "--upstream", "127.0.0.1:1", *place, *files])
@@ -148,7 +148,7 @@ def test_capture_relays_and_records_until_it_is_stopped(tmp_path: Path) -> None:
         "--output",
         str(out),
     ]
-    command += ["--listen", f"127.0.0.1:{port}", "--broker-ports", f"{port + 1}-{port + 2}"]
+    command += ["--listen", f"127.0.0.1:{port}", "--set", f"broker_ports={port + 1}-{port + 2}"]
     log = tmp_path / "log"
     with log.open("wb") as stderr:
         process = subprocess.Popen(
@@ -237,7 +237,7 @@ def test_errors_of_the_process_that_writes_end_in_the_exit_code_while_traffic_go
             "--output",
             str(out),
         ]
-        command += ["--listen", f"127.0.0.1:{port}", "--broker-ports", f"{port + 1}-{port + 2}"]
+        command += ["--listen", f"127.0.0.1:{port}", "--set", f"broker_ports={port + 1}-{port + 2}"]
         with log.open("wb") as stderr:
             process = subprocess.Popen(command, stderr=stderr, env={**os.environ, "PYTHONPATH": "."})
             try:

@@ -95,8 +95,8 @@ def test_check_succeeds_with_warnings_only(tmp_path: Path) -> None:
     [
         ([], "no upstream"),
         (["--upstream", "a:1", "--quotas", "no/such.toml"], "no/such.toml: cannot read the quota file"),
-        (["--upstream", "a:1", "--state-dir", "/dev/null/s"], "state_dir /dev/null/s: /dev/null is no"),
-        (["--upstream", "a:1", "--usage-dir", "/dev/null/usage"], "/dev/null is no directory"),
+        (["--upstream", "a:1", "--set", "state_dir=/dev/null/s"], "state_dir /dev/null/s: /dev/null is no"),
+        (["--upstream", "a:1", "--set", "usage_dir=/dev/null/usage"], "/dev/null is no directory"),
         (["--config", "no/such/file"], "no/such/file: cannot read the configuration"),
     ],
 )
@@ -108,10 +108,10 @@ def test_check_reports_what_only_a_start_would_show(arguments: list[str], words:
 def test_check_reads_the_tls_files(tmp_path: Path) -> None:
     file = tmp_path / "weir.pem"
     file.write_text("no certificate")
-    (mistake,) = report(USAGE, "--upstream", "a:1", "--tls-cert", str(file))["mistakes"]
+    (mistake,) = report(USAGE, "--upstream", "a:1", "--set", f"tls_cert={file}")["mistakes"]
     assert f"tls_cert {file} cannot be used" in mistake
     trustme.CA().issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(str(file))
-    assert report(DONE, "--upstream", "a:1", "--tls-cert", str(file))["mistakes"] == []
+    assert report(DONE, "--upstream", "a:1", "--set", f"tls_cert={file}")["mistakes"] == []
 
 
 def test_check_takes_no_mistake_for_the_cause_of_another(tmp_path: Path) -> None:

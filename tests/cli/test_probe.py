@@ -122,9 +122,12 @@ def test_probe_expects_the_outcomes_of_a_broker_that_weir_knows(stub: Brokers) -
 
 def test_probe_cannot_run_without_a_server_a_case_or_right_options(stub: Brokers, tmp_path: Path) -> None:
     assert probe(stub, "--only", "Nothing").exit_code == 2
-    assert probe(stub, "--upstream-sasl-username", "alice").exit_code == 2
+    assert probe(stub, "--set", "upstream_sasl_username=alice").exit_code == 2
     assert probe(stub, "--timeout-s", "0").exit_code == 2
-    assert probe(stub, "--upstream-tls", "--upstream-ca", tmp_path / "missing").exit_code == 2
+    assert (
+        probe(stub, "--set", "upstream_tls=true", "--set", f"upstream_ca={tmp_path / 'missing'}").exit_code
+        == 2
+    )
     other = tmp_path / "other"
     other.write_text("no JSON")
     assert probe(stub, "--expect", other).exit_code == 2
@@ -191,11 +194,17 @@ def test_probe_over_tls_trusts_the_given_authority_only(tmp_path: Path) -> None:
     with stub_target(context) as stub:
         assert (
             probe(
-                stub, "--only", "Metadata/v9/minimal", "--upstream-tls", "--upstream-ca", files[0]
+                stub,
+                "--only",
+                "Metadata/v9/minimal",
+                "--set",
+                "upstream_tls=true",
+                "--set",
+                f"upstream_ca={files[0]}",
             ).exit_code
             == 0
         )
-        other = probe(stub, "--upstream-tls", "--upstream-ca", files[1])
+        other = probe(stub, "--set", "upstream_tls=true", "--set", f"upstream_ca={files[1]}")
         assert (other.exit_code, "CERTIFICATE_VERIFY_FAILED" in other.stderr) == (2, True)
 
 
@@ -208,8 +217,8 @@ def test_a_refused_login_is_told_without_the_password(stub: Brokers, tmp_path: P
     stub.cluster.handlers[ApiKey.SASL_AUTHENTICATE] = lambda *_: refused
     result = probe(
         stub,
-        *("--upstream-sasl-username", "alice", "--upstream-sasl-password-file", secret),
-        *("--upstream-sasl-mechanism", "PLAIN"),
+        *("--set", "upstream_sasl_username=alice", "--set", f"upstream_sasl_password_file={secret}"),
+        *("--set", "upstream_sasl_mechanism=PLAIN"),
     )
     assert result.exit_code == 2
     assert "refuses the login with error 58 (SASL_AUTHENTICATION_FAILED)" in result.stderr

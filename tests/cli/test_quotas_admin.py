@@ -25,7 +25,7 @@ def test_a_running_weir_sets_lists_and_deletes_all_that_a_quota_has(tmp_path: Pa
                 lambda: failed(exit_code, *argv) if exit_code else done(*argv)
             )
 
-        access, prefix = ("--token-file", str(token)), ("--client-id-prefix", "etl-", "--shadow")
+        access, prefix = ("--admin-token-file", str(token)), ("--client-id-prefix", "etl-", "--shadow")
         options = ("--pacing", "smooth", "--scope", "cluster", "--until", "2999-01-01T00:00:00Z")
         assert "token" in await weir("set", "--topic", "logs", "producer_byte_rate=7", exit_code=2)
         assert file.read_text() == FILE

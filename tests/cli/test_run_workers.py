@@ -41,7 +41,7 @@ def running_workers(workers: str, *options: str) -> Iterator[tuple[Weir, list[in
     with cluster(BROKERS) as (upstream, *_):
         places = ["--upstream", f"{HOST}:{upstream}", "--listen", f"{HOST}:{port}"]
         places += ["--broker-ports", f"{port + 1}-{port + BROKERS}"]
-        with running(*places, "--workers", workers, *options) as weir:
+        with running(*places, "--set", f"workers={workers}", *options) as weir:
             yield weir, [port + 1 + node for node in range(BROKERS)]
 
 
@@ -59,7 +59,14 @@ def recorded(directory: Path, kind: str) -> list[bytes]:
 def test_usage_records_and_traces_are_those_of_the_wire_with_any_number_of_workers(
     tmp_path: Path, workers: str
 ) -> None:
-    usage = ("--usage-dir", str(tmp_path), "--usage-interval-ms", "1000", "--usage-trace-share", "1")
+    usage = (
+        "--set",
+        f"usage_dir={tmp_path}",
+        "--set",
+        "usage_interval_ms=1000",
+        "--set",
+        "usage_trace_share=1",
+    )
     with running_workers(workers, *usage) as (weir, ports):
         weir.logged("recording usage")
         clients = [Producer(port, f"app-{port - ports[0]}") for port in ports]
@@ -92,9 +99,12 @@ def test_a_restart_gives_no_client_its_quota_again_with_any_number_of_workers(
         '[[quota]]\nclient_id = "each"\nproducer_byte_rate = 1\n'
         '[[quota]]\nclient_id = "whole"\nproducer_byte_rate = 1\nscope = "cluster"\n'
     )
-    options = ["--quotas", str(quotas), "--state-dir", str(tmp_path / "state")]
-    options += ["--first-request-hold-ms-max", "0"]
-    options += ["--quota-window-size-seconds", "3600"]  # no charge is forgotten, however slow the machine is
+    options = ["--quotas", str(quotas), "--set", f"state_dir={tmp_path / 'state'}"]
+    options += ["--set", "first_request_hold_ms_max=0"]
+    options += [
+        "--set",
+        "quota_window_size_seconds=3600",
+    ]  # no charge is forgotten, however slow the machine is
     with running_workers(workers, *options) as (weir, ports):
         weir.logged("listening")
         for client in ("each", "whole"):
@@ -118,7 +128,7 @@ def test_the_log_says_how_many_connections_ended_and_were_cut_when_weir_stopped(
 ) -> None:
     quotas = tmp_path / "quotas.toml"
     quotas.write_text('[[quota]]\nclient_id = "muted"\nproducer_byte_rate = 1\n')
-    options = ["--quotas", str(quotas), "--drain-timeout-s", "60" if at_once else "0.3"]
+    options = ["--quotas", str(quotas), "--set", f"drain_timeout_s={60 if at_once else 0.3}"]
     with running_workers(workers, *options) as (weir, ports):
         weir.logged("listening")
         muted = Producer(ports[0], "muted")
@@ -178,7 +188,7 @@ def test_changed_quotas_and_settings_come_into_force_at_all_workers_on_sighup(tm
 @pytest.mark.slow
 def test_a_new_certificate_is_presented_by_all_workers(tmp_path: Path) -> None:
     first, key = write_pair(tmp_path, HOST)
-    with running_workers("2", "--tls-cert", str(first), "--tls-key", str(key)) as (weir, ports):
+    with running_workers("2", "--set", f"tls_cert={first}", "--set", f"tls_key={key}") as (weir, ports):
         weir.logged("listening")
         before = {presented(port) for port in ports}
         assert before == {certificate_of(first)}
@@ -197,7 +207,7 @@ def test_a_replaced_worker_serves_although_files_were_broken_since_the_start(tmp
     cert, key = write_pair(tmp_path, HOST)
     costs = tmp_path / "costs.toml"
     costs.write_text("[apis.Produce]\nus = 77\n")
-    files = ("--tls-cert", str(cert), "--tls-key", str(key), "--request-costs", str(costs))
+    files = ("--set", f"tls_cert={cert}", "--set", f"tls_key={key}", "--set", f"request_costs={costs}")
     with running_workers("2", *files) as (weir, ports):
         weir.logged("listening")
         workers = [int(str(weir.logged("worker started")["pid"])) for _ in range(2)]
@@ -232,8 +242,8 @@ def test_clients_that_name_their_broker_by_sni_reach_that_broker_through_any_wor
     cert, key = write_pair(tmp_path, HOST, "*.kafka.test")
     port, admin = free_range(1), free_range(1)
     with cluster(BROKERS) as (upstream, *_):
-        options = ["--upstream", f"{HOST}:{upstream}", "--listen", f"{HOST}:{port}", "--workers", "2"]
-        options += ["--sni-domain", "kafka.test", "--tls-cert", str(cert), "--tls-key", str(key)]
+        options = ["--upstream", f"{HOST}:{upstream}", "--listen", f"{HOST}:{port}", "--set", "workers=2"]
+        options += ["--set", "sni_domain=kafka.test", "--set", f"tls_cert={cert}", "--set", f"tls_key={key}"]
         with running(*options, "--admin", f"{HOST}:{admin}") as weir:
             weir.logged("admin endpoint listening")
             names = [f"broker-{node}.kafka.test" for node in range(BROKERS)]
@@ -256,8 +266,8 @@ def test_an_unreachable_broker_with_a_server_name_ends_only_its_clients(tmp_path
     cert, key = write_pair(tmp_path, HOST, "*.kafka.test")
     port = free_range(1)
     with cluster(BROKERS, away=1) as (upstream, *_):
-        options = ["--upstream", f"{HOST}:{upstream}", "--listen", f"{HOST}:{port}", "--workers", "2"]
-        options += ["--sni-domain", "kafka.test", "--tls-cert", str(cert), "--tls-key", str(key)]
+        options = ["--upstream", f"{HOST}:{upstream}", "--listen", f"{HOST}:{port}", "--set", "workers=2"]
+        options += ["--set", "sni_domain=kafka.test", "--set", f"tls_cert={cert}", "--set", f"tls_key={key}"]
         with running(*options) as weir:
             weir.logged("listening")
             for _ in range(2):
@@ -364,7 +374,7 @@ def test_a_topic_has_one_rate_over_all_workers_and_a_lost_worker_forgets_no_usag
         '[[quota]]\ntopic = "each"\nproducer_byte_rate = 100\n'
         '[[quota]]\ntopic = "whole"\nproducer_byte_rate = 100\nscope = "cluster"\n'
     )
-    options = ("--quotas", str(quotas), "--first-request-hold-ms-max", "0")
+    options = ("--quotas", str(quotas), "--set", "first_request_hold_ms_max=0")
     with administered("2", *options) as (weir, ports, api):
         weir.logged("admin endpoint listening")
         assert [told_topic(port, each=1, whole=1) for port in ports] == [0] * BROKERS

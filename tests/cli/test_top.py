@@ -96,13 +96,13 @@ def test_the_token_is_read_from_a_file_of_the_option_or_of_the_environment(tmp_p
     file = tmp_path / "token"
     file.write_text(f"{TOKEN}\n")
     api = FakeApi(token=TOKEN, private=True)
-    assert run(api, "--once", "--token-file", str(file)).exit_code == DONE
+    assert run(api, "--once", "--admin-token-file", str(file)).exit_code == DONE
     assert run(api, "--once", WEIR_ADMIN_TOKEN_FILE=str(file)).exit_code == DONE
     line = error_line(run(api, "--once"))
-    assert line.endswith("needs the right token: name its file in --token-file")
+    assert line.endswith("needs the right token: name its file in --admin-token-file")
     file.write_text("x" * 20)
-    assert error_line(run(api, "--once", "--token-file", str(file))).endswith(
-        "needs the right token: name its file in --token-file"
+    assert error_line(run(api, "--once", "--admin-token-file", str(file))).endswith(
+        "needs the right token: name its file in --admin-token-file"
     )
 
 
@@ -114,7 +114,7 @@ def test_the_token_and_the_address_are_taken_from_the_configuration(tmp_path: Pa
         config.write_text(f'upstream = "a:1"\nadmin = "{admin}"\nadmin_token_file = "{token}"\n')
         result = CliRunner().invoke(weir, ["top", "--once", "--config", str(config)])
         by_variable = CliRunner().invoke(
-            weir, ["top", "--once", "--token-file", str(token)], env={"WEIR_ADMIN": admin}
+            weir, ["top", "--once", "--admin-token-file", str(token)], env={"WEIR_ADMIN": admin}
         )
     assert result.exit_code == DONE, result.output
     assert by_variable.exit_code == DONE, by_variable.output
@@ -127,7 +127,9 @@ def test_a_weir_that_does_not_answer_is_one_line_and_exit_code_2() -> None:
     assert error_line(run(FakeApi(failing=True), "--json")).endswith("status 503: the fake API fails")
 
 
-def test_tls_with_a_trusted_ca_and_a_line_for_one_that_is_not(tmp_path: Path) -> None:
+def test_tls_with_a_trusted_ca_and_a_line_for_one_that_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     authorities = trustme.CA(), trustme.CA()
     files = [tmp_path / f"{name}.pem" for name in ("trusted", "other")]
     for authority, file in zip(authorities, files, strict=True):
@@ -137,9 +139,13 @@ def test_tls_with_a_trusted_ca_and_a_line_for_one_that_is_not(tmp_path: Path) ->
 
     def get(where: str) -> None:
         address = parse_address(where, "admin")
-        assert ask(address, "/", {}, ErrorDetails, access_of(None, files[0], Settings())).status == 418
-        with pytest.raises(AdminError, match=r"cannot ask 127.0.0.1:\d+: .*certificate"):
-            ask(address, "/", {}, ErrorDetails, access_of(None, files[1], Settings()))
+        monkeypatch.setenv("SSL_CERT_FILE", str(files[0]))
+        access = access_of(f"https://{where}", None, Settings())
+        assert ask(address, "/", {}, ErrorDetails, access).status == 418
+        monkeypatch.setenv("SSL_CERT_FILE", str(files[1]))
+        access = access_of(f"https://{where}", None, Settings())
+        with pytest.raises(AdminError, match=r"cannot ask 127.0.0.1:\d+: .*certificate.*SSL_CERT_FILE"):
+            ask(address, "/", {}, ErrorDetails, access)
         with pytest.raises(AdminError):
             ask(address, "/", {}, ErrorDetails)
 

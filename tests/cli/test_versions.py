@@ -116,7 +116,7 @@ def test_versions_reports_a_malformed_response_in_one_line(answer: bytes, words:
         ([], "no upstream: say where Kafka is with --upstream HOST:PORT"),
         (["--config", "/no/such.toml"], "/no/such.toml: cannot read the configuration"),
         (
-            ["--upstream", "a:1", "--upstream-sasl-mechanism", "PLAIN"],
+            ["--upstream", "a:1", "--set", "upstream_sasl_mechanism=PLAIN"],
             "upstream_sasl_mechanism is set without upstream_sasl_username and upstream_sasl_password_file",
         ),
     ],
@@ -160,7 +160,17 @@ def test_versions_shows_the_versions_of_a_real_broker(
 
 
 @pytest.mark.broker
-@pytest.mark.parametrize("options", [(), ("--no-uplift",)], ids=["uplift", "no-uplift"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        (
+            "--set",
+            "uplift=false",
+        ),
+    ],
+    ids=["uplift", "no-uplift"],
+)
 def test_versions_shows_the_versions_that_a_running_weir_offers(
     kafka_cluster: StartCluster, start_weir: StartWeir, options: tuple[str, ...]
 ) -> None:

@@ -7,6 +7,7 @@ import re
 import shlex
 import tomllib
 from pathlib import Path
+from unittest.mock import patch
 
 from click.testing import CliRunner, Result
 
@@ -14,7 +15,6 @@ from tests.deploy.dockerfile import DOCKERFILE, committed, copied
 from tests.deploy.systemd_unit import service
 from tests.wire.frames import request, response
 from weir.cli.main import weir
-from weir.cli.run import run as run_command
 from weir.conformance.capture import CaptureWriter
 from weir.conformance.capture import Run as CaptureRun
 from weir.conformance.events import Bytes, Side
@@ -30,8 +30,12 @@ COMPOSE = (DEPLOY / "compose.yaml").read_text("utf-8")
 def loaded(arguments: list[str]) -> config.Config:
     """What `weir run` makes of these arguments; /etc/weir is deploy/config."""
     in_place = [argument.replace("/etc/weir", str(DEPLOY / "config")) for argument in arguments]
-    options = run_command.make_context("run", in_place).params
-    return config.load(options.pop("config_file"), options)
+    with patch("weir.cli.run.run_proxy") as ran, patch("weir.proxy.logs.configure"):
+        result = CliRunner().invoke(weir, ["run", *in_place])
+    assert result.exit_code == 0, result.output
+    (found, _reload) = ran.call_args.args
+    assert isinstance(found, config.Config)
+    return found
 
 
 def instruction(name: str) -> list[str]:

@@ -19,7 +19,7 @@ class CapturingWeir(Weir):
         self._command = [
             *(sys.executable, "-m", "weir.cli", "capture", "--output", str(out)),
             *("--upstream", upstream, "--listen", self.bootstrap),
-            *("--broker-ports", f"{self.port + 1}-{self.port + BROKERS}"),
-            *("--log-level", "debug", "--log-format", "json"),
+            *("--set", f"broker_ports={self.port + 1}-{self.port + BROKERS}"),
+            *("--set", "log_level=debug", "--set", "log_format=json"),
             *options,
         ]

@@ -39,9 +39,9 @@ class ReplicatedCluster:
         self._quotas = quotas
         self._options = (
             *("--first-node-id", str(options.get("first_id", 0))),
-            *("--replication-upstream", self.cluster.replication_upstream),
-            *("--replication-listen", f"{HOST}:{self.replication_port}"),
-            *(("--replication-zookeeper", self.cluster.zookeeper) if throttles_in_zookeeper else ()),
+            *("--set", f"replication_upstream={self.cluster.replication_upstream}"),
+            *("--set", f"replication_listen={HOST}:{self.replication_port}"),
+            *(("--set", f"replication_zookeeper={self.cluster.zookeeper}") if throttles_in_zookeeper else ()),
             *weir_options,
         )
         self.weir = self._new_weir()

@@ -32,7 +32,7 @@ ASKER: Final = "asker"
 """The client-id of `ask`."""
 METADATA: Final = {"0.10.2.2": 3, "2.8.2": 9, "3.9.1": 12}
 """What clients of the release ask in; 3 is uplifted."""
-STRICT: Final = ("--auto-creation", "strict")
+STRICT: Final = ("--set", "auto_creation=strict")
 PATIENCE_S: Final = 30.0
 
 

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.measured]
 
 QUOTA = 1_000_000
 """bytes/s"""
-WINDOW = ("--quota-window-num", "3")
+WINDOW = ("--set", "quota_window_num=3")
 BURST = 3 * QUOTA
 STEADY = 27 * QUOTA
 TOLERANCE = 0.2

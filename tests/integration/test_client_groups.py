@@ -51,7 +51,7 @@ def test_users_of_a_group_share_its_limit_and_the_one_with_a_floor_never_waits(
 ) -> None:
     cluster = kafka_cluster(version)
     create_topic(cluster.bootstrap, topic)
-    front = Front(start_weir, cluster, tmp_path, QUOTAS, "--workers", "2")
+    front = Front(start_weir, cluster, tmp_path, QUOTAS, "--set", "workers=2")
 
     def client(user: User, connections: int = 4, pace: Pace | None = None) -> RawClient:
         request = produce(broker_versions_of(version), user.name, topic, SIZE)

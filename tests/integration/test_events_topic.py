@@ -81,7 +81,7 @@ def test_the_events_topic_has_what_api_events_tells_and_refuses_records_of_clien
 ) -> None:
     cluster, ours, admin = kafka_cluster("3.9.1"), f"{topic}-events", Admin()
     create_topic(cluster.bootstrap, topic)
-    weir = start_weir(cluster.bootstrap, QUOTAS, options=("--events-topic", ours, *admin.options))
+    weir = start_weir(cluster.bootstrap, QUOTAS, options=("--set", f"events_topic={ours}", *admin.options))
     waits = {
         name: send(weir, produce(NEW, name, topic, size), topic, name).throttle_time_ms
         for name, size in SENT.items()
@@ -127,7 +127,7 @@ def test_weir_creates_the_events_topic_with_the_documented_partitions_and_retent
 ) -> None:
     cluster, ours = kafka_cluster("3.9.1"), f"{topic}-events"
     client = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    start_weir(cluster.bootstrap, options=("--events-topic", ours))
+    start_weir(cluster.bootstrap, options=("--set", f"events_topic={ours}"))
     until(lambda: ours in client.list_topics(timeout=30).topics, lambda: "the topic")
     assert len(client.list_topics(ours, timeout=30).topics[ours].partitions) == PARTITIONS == 6
     resource = ConfigResource(ConfigResource.Type.TOPIC, ours)

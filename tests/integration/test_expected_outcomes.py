@@ -37,7 +37,7 @@ request_percentage = 100000
 controller_mutation_rate = 100000
 """
 SASL = ("*/sasl-*",)
-OPTIONS = ("--no-uplift", "--quota-admins", "User:ANONYMOUS")
+OPTIONS = ("--set", "uplift=false", "--quota-admins", "User:ANONYMOUS")
 
 
 @pytest.mark.broker

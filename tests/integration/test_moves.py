@@ -155,8 +155,8 @@ def test_clients_follow_an_added_and_a_removed_broker(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:
     cluster = kafka_cluster(version, brokers=3)
-    taught = start_weir(cluster.bootstrap, GENEROUS, options=("--refresh-s", "3600"))
-    asking = start_weir(cluster.bootstrap, options=("--refresh-s", "1"))
+    taught = start_weir(cluster.bootstrap, GENEROUS, options=("--set", "refresh_s=3600"))
+    asking = start_weir(cluster.bootstrap, options=("--set", "refresh_s=1"))
     aftermaths = [Aftermath(weir, NODES) for weir in (taught, asking)]
     create_spread(taught.bootstrap, topic, [[0]])
     stays = RdSender(taught.bootstrap, topic, 1, ONCE), RdReceiver(taught.bootstrap, topic, 1)

@@ -153,7 +153,7 @@ def test_clients_bootstrap_again_while_ports_are_mixed_up_and_lose_nothing(
     admin = Admin()
     cluster = kafka_cluster(release, brokers=2)
     create_spread(cluster.bootstrap, topic, [[0], [1]])
-    weir = start_weir(cluster.bootstrap, options=("--advertised-host", HOST, *admin.options))
+    weir = start_weir(cluster.bootstrap, options=("--set", f"advertised_host={HOST}", *admin.options))
     first, second = weir.port + 1, weir.port + 2
     counted = Counted(admin)
     programs = request.getfixturevalue("go_programs") if client == FRANZ_GO else tmp_path

@@ -32,7 +32,14 @@ producer_byte_rate = {SLOW_RATE}
 
 
 def with_usage(topic: str) -> tuple[str, ...]:
-    return ("--advertised-host", HOST, "--usage-topic", topic, "--usage-trace-share", "1")
+    return (
+        "--set",
+        f"advertised_host={HOST}",
+        "--set",
+        f"usage_topic={topic}",
+        "--set",
+        "usage_trace_share=1",
+    )
 
 
 def plain_clients(bootstrap: str, topic: str) -> None:
@@ -117,6 +124,6 @@ def login(directory: Path) -> tuple[str, ...]:
     password = directory / "password"
     password.write_text(WEIR.password)
     return (
-        *("--upstream-sasl-mechanism", SCRAM_256, "--upstream-sasl-username", WEIR.name),
-        *("--upstream-sasl-password-file", str(password)),
+        *("--set", f"upstream_sasl_mechanism={SCRAM_256}", "--set", f"upstream_sasl_username={WEIR.name}"),
+        *("--set", f"upstream_sasl_password_file={password}"),
     )

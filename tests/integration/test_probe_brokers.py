@@ -32,8 +32,14 @@ def test_a_listener_with_sasl_is_probed(
     secret = tmp_path / "secret"
     secret.write_text(ALICE.password + "\n")
     address = kafka_cluster(version).sasl_bootstrap
-    files = ("--upstream-sasl-password-file", secret)
-    login = ("--upstream-sasl-username", ALICE.name, "--upstream-sasl-mechanism", mechanism, *files)
+    files = ("--set", f"upstream_sasl_password_file={secret}")
+    login = (
+        "--set",
+        f"upstream_sasl_username={ALICE.name}",
+        "--set",
+        f"upstream_sasl_mechanism={mechanism}",
+        *files,
+    )
     result = probe("--upstream", address, *login, *FAILING, "--random", "0")
     assert result.exit_code == 0, result.output
     secret.write_text("wrong")

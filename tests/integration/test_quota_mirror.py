@@ -23,7 +23,9 @@ def test_quotas_altered_at_a_broker_are_enforced_by_weir(
 ) -> None:
     cluster, admin = kafka_cluster("3.9.1"), Admin()
     create_topic(cluster.bootstrap, topic)
-    weir = start_weir(cluster.bootstrap, options=("--quotas", "", "--quota-store", "broker", *admin.options))
+    weir = start_weir(
+        cluster.bootstrap, options=("--quotas", "", "--set", "quota_store=broker", *admin.options)
+    )
     client_id = f"app-of-{topic}"
 
     def quotas() -> float:

@@ -36,10 +36,10 @@ pytestmark = [pytest.mark.broker]
 class Front:
     def __init__(self, start_weir: StartWeir, upstream: str, topic: str, *options: str) -> None:
         self.admin = Admin()
-        store = ("--quotas", "", "--quota-store", "topic", "--quota-topic", topic)
+        store = ("--quotas", "", "--set", "quota_store=topic", "--set", f"quota_topic={topic}")
         admins = ("--quota-admins", "User:ANONYMOUS")
         self.weir: Weir = start_weir(
-            upstream, options=(*store, *admins, *self.admin.options, "--refresh-s", "1", *options)
+            upstream, options=(*store, *admins, *self.admin.options, "--set", "refresh_s=1", *options)
         )
 
     @property
@@ -149,8 +149,8 @@ def test_weirs_connections_to_the_quota_topic_authenticate(
             with pytest.raises(DiscoveryError, match="does not accept 'weir' with OAUTHBEARER") as refusal:
                 trio.run(nodes, config)
             assert refusal.value.refused
-    login = ["--upstream-sasl-mechanism", "PLAIN", "--upstream-sasl-username", WEIR.name]
-    login += ["--upstream-sasl-password-file", str(password)]
+    login = ["--set", "upstream_sasl_mechanism=PLAIN", "--set", f"upstream_sasl_username={WEIR.name}"]
+    login += ["--set", f"upstream_sasl_password_file={password}"]
     shown = CliRunner().invoke(weir, ["versions", "--upstream", cluster.sasl_bootstrap, *login])
     assert (shown.exit_code, "SaslHandshake" in shown.output) == (DONE, True), shown.output
     changes: dict[tuple[Entity, QuotaKey], float | None] = {(Entity(user="alice"), PRODUCE): 5.0}

@@ -88,8 +88,8 @@ def throttling(cluster: Cluster) -> tuple[str, ...]:
     upstream = ",".join(f"{node_id}@127.0.0.1:{port}" for node_id, port in cluster.ports.items())
     return (
         *ADMIN,
-        *("--replication-upstream", upstream),
-        *("--replication-listen", f"127.0.0.1:{port}"),
+        *("--set", f"replication_upstream={upstream}"),
+        *("--set", f"replication_listen=127.0.0.1:{port}"),
         *("--first-node-id", str(first)),
     )
 

@@ -102,7 +102,7 @@ def assert_near(what: str, measured: float, expected: float, within: float) -> N
 @pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.core)])
 def test_a_new_replica_of_40_mb_fills_at_the_throttle_of_kafkas_tool(tmp_path: Path, workers: str) -> None:
     rate = 5 * MB
-    options = (*ADMIN, "--workers", workers)
+    options = (*ADMIN, "--set", f"workers={workers}")
     with ReplicatedCluster("3.9.1", weir_options=options, settings=SETTINGS) as replicated:
         cluster = replicated.cluster
         create_spread(cluster.bootstrap, MOVING, [[0]])

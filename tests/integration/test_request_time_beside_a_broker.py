@@ -132,7 +132,7 @@ class Stage:
     def round(self, trials: Sequence[Trial]) -> dict[tuple[int, str], tuple[Held, Held]]:
         """What the broker and a newly calibrated Weir let through, by percent and API."""
         self._costs.write_text(costs_file(self._address, self._requests, (SMALL, LARGE)), "utf-8")
-        options = ("--request-costs", str(self._costs), "--quota-window-num", str(WINDOW_NUM))
+        options = ("--set", f"request_costs={self._costs}", "--set", f"quota_window_num={WINDOW_NUM}")
         weir = self._start_weir(self._bootstrap, QUOTAS, options=options)
         through = leaders(("127.0.0.1", weir.port), self._topic)[0]
         found: dict[tuple[int, str], tuple[Held, Held]] = {}

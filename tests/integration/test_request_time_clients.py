@@ -37,7 +37,7 @@ client_id = "<default>"
 request_percentage = 0.02
 """
 """Two requests or so are within what a second allows; each of the next waits some 0.2 to 1 s."""
-WINDOW: Final = ("--quota-window-num", "2")
+WINDOW: Final = ("--set", "quota_window_num=2")
 MOST_MS: Final = 1000
 """Nobody waits for more than one window."""
 ONE_AT_A_TIME: Final[dict[str, Any]] = {"max.in.flight": 1, "batch.num.messages": 1, "linger.ms": 0}

@@ -37,7 +37,7 @@ def test_a_restarted_weir_without_credentials_serves_clients_that_remember_a_bro
     create_topics(cluster.bootstrap, [topic])
     login = sasl.librdkafka(Login(PLAIN, ALICE))
     messages = some_messages(5, 100)
-    options = ("--state-dir", str(tmp_path))
+    options = ("--set", f"state_dir={tmp_path}")
     with Generations(cluster.sasl_bootstrap, options=options) as weirs:
         broker = weirs.port + 1
         assert b"no broker is known" in weirs.admin.wait_for(503)

@@ -27,7 +27,7 @@ VERSION = "3.9.1"
 QUOTA = 300_000
 """bytes/s"""
 WINDOW_S = 3
-WINDOW = ("--quota-window-num", str(WINDOW_S))
+WINDOW = ("--set", f"quota_window_num={WINDOW_S}")
 BURST = WINDOW_S * QUOTA
 """What may be spent at once from cold."""
 UNTIL_S = 12.0

@@ -46,8 +46,8 @@ scope = "cluster"
 """
 PER_BROKER: Final = SHARED.replace('scope = "cluster"', "")
 USAGE_TOPIC: Final = "__weir_usage"
-OPTIONS: Final = ("--usage-share-topic", USAGE_TOPIC)
-LONG_WINDOW: Final = (*OPTIONS, "--quota-window-num", "31")
+OPTIONS: Final = ("--set", f"usage_share_topic={USAGE_TOPIC}")
+LONG_WINDOW: Final = (*OPTIONS, "--set", "quota_window_num=31")
 """Options with a window of 30 s: a restart may take ten seconds on a busy machine."""
 STARTED: Final = '"event": "started"'
 SETTLED_S: Final = 15
@@ -141,7 +141,7 @@ def test_two_weirs_keep_one_rate_of_a_topic_or_of_a_group_over_a_minute(
     names = {"topic": f'topic = "{topic}"', "group": 'group = "apps"\nscope = "cluster"'}
     rate_of_all = f"[[quota]]\n{names[of]}\nproducer_byte_rate = {QUOTA}\n"
     rate_of_all += '[[group]]\nname = "apps"\nclient_ids = ["ap*"]\n'
-    options = (*OPTIONS, "--share-usage", "--workers", str(workers))
+    options = (*OPTIONS, "--set", "share_usage=true", "--set", f"workers={workers}")
     weirs = weirs_of(start_weir, [cluster.bootstrap] * 2, rate_of_all, options)
     clients = clients_of(weirs, topic, 2)
     drive(clients, SETTLED_S + MINUTE_S + SWING_S / 2)
@@ -156,7 +156,7 @@ def test_two_weirs_with_two_workers_each_keep_one_quota_over_a_minute(
     """The clients begin evenly, so that they do not use up each window together."""
     cluster = fresh_cluster("3.9.1", brokers=2)
     create_topic(cluster.bootstrap, topic, 2)
-    weirs = weirs_of(start_weir, [cluster.bootstrap] * 2, options=(*OPTIONS, "--workers", "2"))
+    weirs = weirs_of(start_weir, [cluster.bootstrap] * 2, options=(*OPTIONS, "--set", "workers=2"))
     pace = Pace(QUOTA / 4, EVENLY_UNTIL_S, SIZE)
     clients = [
         RawClient("app", at, produce(NEW, "app", topic, SIZE, partition), Behaviour(), pace)
@@ -263,7 +263,7 @@ def test_a_killed_weir_with_a_state_directory_gives_its_clients_no_second_window
 ) -> None:
     cluster = fresh_cluster("3.9.1")
     create_topic(cluster.bootstrap, topic)
-    options = (*LONG_WINDOW[len(OPTIONS) :], "--state-dir", str(tmp_path / "state"))
+    options = (*LONG_WINDOW[len(OPTIONS) :], "--set", f"state_dir={tmp_path / 'state'}")
     weir = start_weir(cluster.bootstrap, PER_BROKER, options=options)
     drive(clients_of([weir], topic, 2), 5)
     restart_after_kill(weir)
@@ -280,7 +280,7 @@ def test_a_killed_weir_with_a_state_directory_and_a_topic_charges_its_clients_on
     """A third of a window of 30 s is used before, so two thirds are left; one, if the usage counts twice."""
     cluster = fresh_cluster("3.9.1")
     create_topic(cluster.bootstrap, topic)
-    options = (*LONG_WINDOW, "--share-usage", "--state-dir", str(tmp_path / "state"))
+    options = (*LONG_WINDOW, "--set", "share_usage=true", "--set", f"state_dir={tmp_path / 'state'}")
     admin = Admin()
     weir = start_weir(cluster.bootstrap, PER_BROKER, options=(*options, *admin.options))
     wait_until_heard(admin, 1)

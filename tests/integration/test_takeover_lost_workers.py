@@ -73,7 +73,7 @@ def assert_served(weirs: Generations, running: Running) -> None:
 
 @pytest.mark.parametrize("kill", KILLS.values(), ids=KILLS)
 def test_clients_are_served_on_if_a_worker_is_killed_during_a_takeover(upstream: str, kill: Kill) -> None:
-    with Generations(upstream, options=("--workers", "2", "--drain-timeout-s", "5")) as weirs:
+    with Generations(upstream, options=("--set", "workers=2", "--set", "drain_timeout_s=5")) as weirs:
         load = RdkafkaLoad(weirs.bootstrap, "t")
         with Running(load) as running:
             running.wait_for_more()
@@ -91,7 +91,7 @@ def test_clients_are_served_on_if_a_worker_is_killed_during_a_takeover(upstream:
 
 def test_clients_are_served_on_if_a_worker_is_killed_just_before_a_takeover(upstream: str) -> None:
     """Its successor may not be ready yet when the listeners are handed over."""
-    with Generations(upstream, options=("--workers", "2", "--drain-timeout-s", "5")) as weirs:
+    with Generations(upstream, options=("--set", "workers=2", "--set", "drain_timeout_s=5")) as weirs:
         load = RdkafkaLoad(weirs.bootstrap, "t")
         with Running(load) as running:
             running.wait_for_more()

@@ -31,7 +31,7 @@ producer_byte_rate = 1000000000
 """
 SHARED = '[[quota]]\nclient_id = "whole"\nproducer_byte_rate = 1\nscope = "cluster"\n'
 """With windows of an hour, 36 KB are the quota."""
-HOURS = ("--quota-window-size-seconds", "3600")
+HOURS = ("--set", "quota_window_size_seconds=3600")
 """A rate that does not fall while a test runs."""
 
 
@@ -44,7 +44,7 @@ def rates(weirs: Generations) -> float:
 def test_a_weir_that_takes_over_knows_the_usage_of_clients_and_no_record_is_lost(
     upstream: str, workers: str
 ) -> None:
-    with Generations(upstream, QUOTAS, (*HOURS, "--workers", workers)) as weirs:
+    with Generations(upstream, QUOTAS, (*HOURS, "--set", f"workers={workers}")) as weirs:
         load = RdkafkaLoad(weirs.bootstrap, "t")
         with Running(load) as running:
             running.wait_for_more()
@@ -61,7 +61,7 @@ def test_a_weir_that_takes_over_knows_the_usage_of_clients_and_no_record_is_lost
 
 
 def test_workers_of_a_weir_that_takes_over_know_the_usage_of_a_quota_that_brokers_share() -> None:
-    options = (*HOURS, "--workers", "2", "--first-request-hold-ms-max", "0")
+    options = (*HOURS, "--set", "workers=2", "--set", "first_request_hold_ms_max=0")
     with cluster(3) as (upstream, *_), Generations(f"{HOST}:{upstream}", SHARED, options) as weirs:
         assert told_ms(weirs.port + 1) == 0
         weirs.start()

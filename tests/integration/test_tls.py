@@ -30,7 +30,7 @@ QUOTA: Final = 200_000
 MESSAGES: Final = [b"%06d" % number + b"x" * 9_994 for number in range(140)]
 """1.4 MB."""
 BURST: Final = 2 * QUOTA
-"""Two windows of a second, with --quota-window-num 2."""
+"""Two windows of a second, with quota_window_num=2."""
 FEW: Final = some_messages(20, 500)
 WRONG: Final = User(ALICE.name, "wrong-Pw-2f60b1")
 PATIENCE_S: Final = 30.0
@@ -47,7 +47,7 @@ def test_a_user_by_certificate_is_held_to_its_quota_with_tls_on_both_sides(
     start_weir: StartWeir, place: Place, topic: str
 ) -> None:
     quotas = f'[[quota]]\nuser = "alice"\nproducer_byte_rate = {QUOTA}\n'
-    options = (*place.listener(), *place.mutual(), *place.upstream(), "--quota-window-num", "2")
+    options = (*place.listener(), *place.mutual(), *place.upstream(), "--set", "quota_window_num=2")
     weir = start_weir(place.tls, quotas, options=options)
     create_topic(place.plain, topic)
     client = Librdkafka()
@@ -81,7 +81,7 @@ def test_tls_works_towards_clients_towards_brokers_or_on_neither_side(
 def test_weir_reports_a_broker_that_requires_a_client_certificate(
     start_weir: StartWeir, place: Place
 ) -> None:
-    weir = start_weir(place.tls, options=("--upstream-tls", "--upstream-ca", place.ca))
+    weir = start_weir(place.tls, options=("--set", "upstream_tls=true", "--set", f"upstream_ca={place.ca}"))
     assert eventually(lambda: "upstream lists no brokers" in weir.log), "a thread writes the log"
     (line,) = [line for line in weir.log.splitlines() if "upstream lists no brokers" in line]
     assert "upstream_cert" in line

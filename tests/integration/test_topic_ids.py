@@ -88,7 +88,7 @@ def test_no_client_stops_while_rates_come_and_go_leaders_move_and_topics_become_
                 until(lambda: leaders(weir.bootstrap, topic) == [1], lambda: f"{topic} to be led by broker 1")
                 flow(senders, *audiences)
         assert_no_complaint(weir.log)
-        weir.restart("--events-topic", f"{topic}-events")
+        weir.restart("--set", f"events_topic={topic}-events")
         for _ in range(3):
             flow(senders, *audiences)
         (tmp_path / "stop").touch()

@@ -35,7 +35,7 @@ def test_frames_of_real_clients_and_brokers_decode_to_the_last_byte(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:
     cluster = kafka_cluster(version)
-    weir = start_weir(cluster.bootstrap, options=("--advertised-host", HOST))
+    weir = start_weir(cluster.bootstrap, options=("--set", f"advertised_host={HOST}"))
     with Tap(range(weir.port, weir.port + 2)) as tap:
         bootstrap = f"{HOST}:{weir.port}"
         create_topic(bootstrap, topic, partitions=2)

@@ -34,7 +34,7 @@ from tests.raw.rates import trend_rate
 
 pytestmark = [pytest.mark.broker, pytest.mark.alone]
 
-TWO = ("--workers", "2")
+TWO = ("--set", "workers=2")
 BROKERS = 3
 QUOTA = 1_000_000
 """bytes/s"""

@@ -58,8 +58,13 @@ class Front:
         password.write_text(WEIR.password)
         self.admin = RememberedAdmin()
         login = (
-            *("--upstream-sasl-mechanism", SCRAM_256, "--upstream-sasl-username", WEIR.name),
-            *("--upstream-sasl-password-file", str(password)),
+            *(
+                "--set",
+                f"upstream_sasl_mechanism={SCRAM_256}",
+                "--set",
+                f"upstream_sasl_username={WEIR.name}",
+            ),
+            *("--set", f"upstream_sasl_password_file={password}"),
         )
         self.weir: Weir = start_weir(
             cluster.sasl_bootstrap, quotas, options=(*login, *self.admin.options, *options)

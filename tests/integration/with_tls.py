@@ -84,21 +84,21 @@ class Place:
 
     def listener(self) -> tuple[str, ...]:
         cert, key = write_pair(self._sub("listener"), HOST)
-        return ("--tls-cert", str(cert), "--tls-key", str(key))
+        return ("--set", f"tls_cert={cert}", "--set", f"tls_key={key}")
 
     def mutual(self) -> tuple[str, ...]:
         rule = "RULE:^CN=([^,]+),OU=Apps$/$1/L"
         return (
-            *("--tls-client-auth", "required", "--tls-client-ca", self.clients_ca),
-            *("--ssl-principal-mapping-rules", rule),
+            *("--set", "tls_client_auth=required", "--set", f"tls_client_ca={self.clients_ca}"),
+            *("--set", f"ssl_principal_mapping_rules={rule}"),
         )
 
     def trusting(self) -> tuple[str, ...]:
-        return ("--upstream-tls", "--upstream-ca", self.ca)
+        return ("--set", "upstream_tls=true", "--set", f"upstream_ca={self.ca}")
 
     def upstream(self) -> tuple[str, ...]:
         file = str(write_client(self._sub("weir"), "clients", "weir"))
-        return (*self.trusting(), "--upstream-cert", file)
+        return (*self.trusting(), "--set", f"upstream_cert={file}")
 
     # Options of clients for a TLS listener of Weir's, with a certificate of this name, or none. Those of SASL
     # are to be added, and change the protocol.

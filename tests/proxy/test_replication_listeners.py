@@ -172,7 +172,7 @@ def test_a_taken_replication_port_stops_the_start(play: Play) -> None:
     cluster = Cluster()
     cluster.options["replication_upstream"] = f"0@{HOST}:1"
 
-    message = r"^cannot listen on 127.0.0.1:\d+ for broker 0: address already in use: choose another --repl"
+    message = r"^cannot listen on 127.0.0.1:\d+ for broker 0: address already in use: choose another repl"
     with socket.create_server((HOST, cluster.first_port + 2)), pytest.raises(ConfigError, match=message):
         play(None, **cluster.options)
 

@@ -1,4 +1,4 @@
-"""A client uses a version that Weirs with other settings offer, and this one does not (`--no-uplift`)."""
+"""A client uses a version that Weirs with other settings offer, and this one does not (`uplift = false`)."""
 
 from __future__ import annotations
 

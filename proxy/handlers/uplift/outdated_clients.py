@@ -1,7 +1,7 @@
 """Clients that use versions which Weirs with other settings offer, and this one does not.
 
 Some clients learn versions once, such as franz-go before 1.22. They do not notice that Weir was started again
-with `--no-uplift`, or that they are now connected to another Weir. A broker would close their connections
+with `uplift = false`, or that they are now connected to another Weir. A broker would close their connections
 without a word. Weir answers with an error, counts and logs the client, and shows it to operators as a
 problem.
 """
