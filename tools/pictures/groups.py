@@ -13,12 +13,12 @@ HEIGHT, LEFT, TOP, BOTTOM = 360, 60, 92, 66
 """Pixels: of the picture, and around the chart."""
 FLOOR: Final = 0.4
 DEMAND: Final = 0.36
-"""Of the member with the floor, as a share of the limit."""
+"""Demand of the member with the floor, as a share of the limit."""
 BORROWERS: Final = 4
 BEGIN_S, END_S, FROM_S, UNTIL_S = 50, 100, 20, 140
 """Seconds in which this member sends, and those that the picture shows: the first window is a burst."""
 WINDOW_S: Final = 2
-"""Time (s) of which each rate is the mean."""
+"""Length (s) of the time for each mean rate."""
 PERCENT_MAX: Final = 120
 
 
