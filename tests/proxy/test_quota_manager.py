@@ -17,7 +17,8 @@ from tests.proxy.throttles import ALL_BROKERS, BROKER_1, ORDERS, THROTTLES
 from tests.scripted import scripted
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.stores.alterations import QuotaAlteration
-from weir.proxy.control.stores.quota_manager import CLOCK_S, WAITING_MAX, QuotaManager
+from weir.proxy.control.stores.quota_manager import WAITING_MAX, QuotaManager
+from weir.proxy.control.stores.quotas_in_force import CLOCK_S
 from weir.proxy.control.stores.store import Changed, StoreError, StoreHealth
 from weir.proxy.control.supervisor import WAIT_S_MIN, Task
 from weir.proxy.counters import Counters

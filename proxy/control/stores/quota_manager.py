@@ -1,4 +1,4 @@
-"""The quota manager: puts the store's quotas in force, and alters them for admins.
+"""The quota manager: follows the store's quotas, and alters them for admins.
 
 Alterations run one after another. The response to an alteration is sent when the alteration is stored, in
 force, and in the audit log. If the store fails, the last known quotas stay in force.
@@ -6,7 +6,6 @@ force, and in the audit log. If the store fails, the last known quotas stay in f
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -20,14 +19,13 @@ from weir.proxy.control.stores.alterations import (
     QuotaAlteration,
     ReplicationAlteration,
     write_audit,
-    write_end,
 )
 from weir.proxy.control.stores.quota_admins import QuotaAdmins
+from weir.proxy.control.stores.quotas_in_force import QuotasInForce
 from weir.proxy.control.stores.store import QuotaStore, StoreError, StoreHealth
-from weir.proxy.control.supervisor import Supervisor, Task, Works, in_steps
+from weir.proxy.control.supervisor import Supervisor, Task, Works
 from weir.proxy.logs import audit_logger
 from weir.quotas import QuotaTable
-from weir.quotas.table.ends import EntryEnds
 from weir.quotas.table.times import now_utc
 
 if TYPE_CHECKING:
@@ -41,10 +39,6 @@ audit = audit_logger("weir.audit")
 
 WAITING_MAX: Final = 100
 """Maximum number of alterations that may wait."""
-CLOCK_S: Final = 10.0
-"""Maximum time (s) between two looks at the wall clock while an entry has an end: the clock may be set
-forwards.
-"""
 INTERNAL: Final = "internal error, Weir's log has more"
 T = TypeVar("T")
 
@@ -69,22 +63,13 @@ class QuotaManager:
         wall clock.
         """
         self._store = store
-        self._quota_registry = quota_registry
-        self._stored = table
-        """The stored quotas that were last read."""
-        self._table = quota_registry.table
-        """The stored quotas without the entries that have ended."""
-        self._now = now
-        self._ends = EntryEnds()
-        self._end_moved = trio.Event()
-        """Set when the next end of an entry may be another one."""
+        self._in_force = QuotasInForce(quota_registry, table, now)
         self._admins = QuotaAdmins(admins, state)
         self._state = state
         self._supervisor = supervisor
         self._token: trio.lowlevel.TrioToken | None = None
         self._nursery: trio.Nursery | None = None
         self._reading = trio.Lock()
-        self._applying = trio.Lock()
         self._computing = trio.CapacityLimiter(1)
         """Limits computations to one thread at a time: threads share the interpreter, so each further thread
         would take time from the sockets.
@@ -101,7 +86,7 @@ class QuotaManager:
     @property
     def table(self) -> QuotaTable:
         """The stored quotas that were last read and put in force; entries that have ended are left out."""
-        return self._table
+        return self._in_force.table
 
     def rejection(self, user: str, peer: str) -> str | None:
         """Return the reason why this principal may not describe and alter quotas; None if it may. Count and
@@ -154,17 +139,21 @@ class QuotaManager:
         cancelled.
         """
         self._token = trio.lowlevel.current_trio_token()
-        await self._put_in_force()
+        await self._in_force.put()
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             nursery.start_soon(self._supervisor.keep_running, Task.QUOTA_STORE, self._follow)
             nursery.start_soon(self._alter_forever)
-            nursery.start_soon(self._supervisor.keep_running, Task.QUOTA_STORE, self._end_entries)
+            nursery.start_soon(self._supervisor.keep_running, Task.QUOTA_STORE, self._in_force.end_entries)
             task_status.started()
             try:
                 await trio.sleep_forever()
             finally:
                 self._nursery = None
+
+    async def set_mode(self, in_shadow: bool) -> None:
+        """Put all entries in shadow mode, or with False each entry in its own mode."""
+        await self._in_force.set_mode(in_shadow)
 
     async def reload(self) -> bool:
         """Read the store now and put its quotas in force. Return True if the store could be read. Never
@@ -201,65 +190,13 @@ class QuotaManager:
             await self.reload()
 
     async def _changed(self, table: QuotaTable) -> None:
-        is_new = await self._put_in_force(table)
-        quotas = len(self._table)
+        is_new = await self._in_force.put(table)
+        quotas = len(self.table)
         if not self._state.succeeded(quotas) and is_new:
             log.info("quotas loaded", store=self._store.name, quotas=quotas)
 
     def _failed(self, error: StoreError) -> None:
         self._state.outage.failed(store=self._store.name, reason=str(error))
-
-    async def _put_in_force(self, stored: QuotaTable | None = None) -> bool:
-        """Put the stored quotas in force, except for entries that have ended; None for those of the latest
-        call. Return False if the same table was in force already. Tables come into force in the order of the
-        calls.
-        """
-        async with self._applying:
-            self._stored = self._stored if stored is None else stored
-            before, ended = self._table, self._ends.ended
-            in_force = await trio.to_thread.run_sync(self._prepare, self._stored)
-            self._end_moved.set()
-            if in_force is None:
-                return False
-            self._table = in_force
-            self._quota_registry.use(in_force)
-            await in_steps(self._quota_registry.refresh())
-            for end in sorted(self._ends.ended - ended, key=str):
-                if quotas := before.rates_of(end.entity, shadow=end.is_shadow):
-                    write_end(end, quotas)
-            return True
-
-    async def _end_entries(self, works: Works) -> None:
-        """Take entries out of force when their ends come, until cancelled."""
-        while True:
-            self._end_moved = trio.Event()
-            next_end, wait_s = self._ends.next, math.inf
-            if next_end is not None:
-                wait_s = min(max((next_end - self._now()).total_seconds(), 0), CLOCK_S)
-            with trio.move_on_after(wait_s) as waiting:
-                await self._end_moved.wait()
-            if waiting.cancelled_caught:
-                await self._put_in_force()
-                works()
-
-    async def set_mode(self, in_shadow: bool) -> None:
-        """Put all entries in shadow mode, or with False each entry in its own mode."""
-        async with self._applying:
-            registry = self._quota_registry
-            registry.in_shadow = in_shadow
-            await trio.to_thread.run_sync(registry.prepare, self._table)
-            registry.use(self._table)
-            await in_steps(registry.refresh())
-
-    def _prepare(self, stored: QuotaTable) -> QuotaTable | None:
-        """Return the table that comes into force, after the slow part of the preparation; None if it equals
-        the one in force. Runs in a thread.
-        """
-        table = self._ends.in_force(stored, self._now())
-        if not table.delta(self._table).number:
-            return None
-        self._quota_registry.prepare(table)
-        return table
 
     # Altering
 
@@ -293,8 +230,8 @@ class QuotaManager:
         """Store the changes, put them in force and write the audit log; return True if any value has changed.
         Raises StoreError.
         """
-        before = self._table
-        await self._put_in_force(await alteration.make(self._store, self._ends.ended))
+        before = self.table
+        await self._in_force.put(await alteration.make(self._store, self._in_force.ended))
         return write_audit(alteration, request, before)
 
     def _not_altered(self, request: AlterationRequest, reason: str) -> str:
