@@ -27,7 +27,6 @@ from weir.proxy.admin.readiness import Readiness
 from weir.proxy.admin.refusals import Refusals
 from weir.proxy.config import config
 from weir.proxy.control.quota_registry import QuotaRegistry
-from weir.proxy.control.snapshots.traffic import FRESH_MS
 from weir.proxy.control.stores.file import FileStore
 from weir.proxy.control.stores.quota_manager import QuotaManager
 from weir.proxy.control.stores.store import StoreHealth
@@ -65,20 +64,6 @@ def produce(client_id: str) -> bytes:
     return request(ProduceRequest(acks=1, topic_data=[data]), 8, client_id=client_id.encode())
 
 
-class Clock:
-    """The clock of the metrics and the snapshots (ms), which a test can stop."""
-
-    def __init__(self, reactor: Reactor) -> None:
-        self._reactor = reactor
-        self.ahead_ms = 0
-        """Time (ms) by which the clock is ahead of the reactor's."""
-        self.stopped_ms: int | None = None
-        """Time (ms) at which the clock stands; None while it runs."""
-
-    def now_ms(self) -> int:
-        return self._reactor.now_ms + self.ahead_ms if self.stopped_ms is None else self.stopped_ms
-
-
 @dataclass
 class Stage:
     """A server that was not started yet, its endpoint, and a fake cluster."""
@@ -93,21 +78,6 @@ class Stage:
     admin: int
     clients: int
     listening: trio.Event
-    clock: Clock
-
-    def now_ms(self) -> int:
-        """Return the time on the clock of the metrics and the snapshots."""
-        return self.clock.now_ms()
-
-    def stop_clock(self) -> None:
-        """Let metrics and snapshots be of one moment, until the clock is resumed: rates change with time. The
-        moment is late enough that no reading of the traffic is used again.
-        """
-        self.clock.ahead_ms += FRESH_MS
-        self.clock.stopped_ms = self.clock.now_ms()
-
-    def resume_clock(self) -> None:
-        self.clock.stopped_ms = None
 
     async def start(self) -> None:
         await self.nursery.start(self.server.serve, self.pool)
@@ -190,8 +160,7 @@ async def _stage(reactor: Reactor, script: Script, quotas: Path | None, options:
             watch_outages(server, health)
             server.health.sources.append(Problems(server, None, time.time, time.monotonic).read)
             listening = trio.Event()
-            clock = Clock(reactor)
-            sources = Sources(server, pool, registry, health, clock.now_ms, quota_manager=manager)
+            sources = Sources(server, pool, registry, health, lambda: reactor.now_ms, quota_manager=manager)
             state = state_of(sources, Readiness(server, listening))
             rules = found.admin_access
             token = None if rules.token_file is None else Token(rules.token_file)
@@ -201,6 +170,6 @@ async def _stage(reactor: Reactor, script: Script, quotas: Path | None, options:
             app = AccessControl(application(state), rules, token, refusals)
             nursery.start_soon(Endpoint(sockets, app, context, rules.base_path).serve, server.supervisor)
             await script(
-                Stage(server, pool, local, state, cluster, broker, nursery, port + 3, port, listening, clock)
+                Stage(server, pool, local, state, cluster, broker, nursery, port + 3, port, listening)
             )
             nursery.cancel_scope.cancel()

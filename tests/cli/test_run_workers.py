@@ -6,8 +6,6 @@ import json
 import os
 import resource
 import signal
-import socket
-import ssl
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -19,14 +17,13 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from tests.cli.cluster import VERSION, WAIT_S, Producer, cluster, produced
+from tests.cli.cluster import WAIT_S, Producer, cluster, produced
 from tests.cli.run_process import Weir, running
 from tests.kafka.ports import free_range
 from tests.kafka.settings import HOST
 from tests.matrix import first_core
 from tests.proxy.certificates import client_context, write_pair
 from tests.proxy.usage_rigs import text_of
-from tests.wire.messages import produce_to
 from weir.usage import TraceRecord, UsageRecord
 
 BROKERS = 3
@@ -186,58 +183,6 @@ def test_changed_quotas_and_settings_come_into_force_at_all_workers_on_sighup(tm
 
 
 @pytest.mark.slow
-def test_a_new_certificate_is_presented_by_all_workers(tmp_path: Path) -> None:
-    first, key = write_pair(tmp_path, HOST)
-    with running_workers("2", "--set", f"tls_cert={first}", "--set", f"tls_key={key}") as (weir, ports):
-        weir.logged("listening")
-        before = {presented(port) for port in ports}
-        assert before == {certificate_of(first)}
-        write_pair(tmp_path, HOST)
-        after = certificate_of(first)
-        assert {after} != before
-        deadline_s = time.monotonic() + PATIENCE_S
-        while {presented(port) for port in ports} != {after}:
-            assert time.monotonic() < deadline_s
-            time.sleep(0.1)  # between two looks; nothing is decided by it
-        stop(weir)
-
-
-@pytest.mark.slow
-def test_a_replaced_worker_serves_although_files_were_broken_since_the_start(tmp_path: Path) -> None:
-    cert, key = write_pair(tmp_path, HOST)
-    costs = tmp_path / "costs.toml"
-    costs.write_text("[apis.Produce]\nus = 77\n")
-    files = ("--set", f"tls_cert={cert}", "--set", f"tls_key={key}", "--set", f"request_costs={costs}")
-    with running_workers("2", *files) as (weir, ports):
-        weir.logged("listening")
-        workers = [int(str(weir.logged("worker started")["pid"])) for _ in range(2)]
-        in_force = certificate_of(cert)
-        for path in (cert, key, costs):
-            path.write_text("broken")
-        for worker in workers:
-            os.kill(worker, signal.SIGKILL)
-        for _ in workers:
-            weir.logged("worker started")
-        assert {presented(port) for port in ports} == {in_force}
-        stop(weir)
-
-
-def presented(port: int) -> bytes:
-    with (
-        socket.create_connection((HOST, port), WAIT_S) as plain,
-        client_context().wrap_socket(plain, server_hostname=HOST) as sock,
-    ):
-        found = sock.getpeercert(binary_form=True)
-    assert found is not None
-    return found
-
-
-def certificate_of(path: Path) -> bytes:
-    text, end = path.read_text("ascii"), "-----END CERTIFICATE-----"
-    return ssl.PEM_cert_to_DER_cert(text[: text.index(end) + len(end)])
-
-
-@pytest.mark.slow
 def test_clients_that_name_their_broker_by_sni_reach_that_broker_through_any_worker(tmp_path: Path) -> None:
     cert, key = write_pair(tmp_path, HOST, "*.kafka.test")
     port, admin = free_range(1), free_range(1)
@@ -259,26 +204,6 @@ def test_clients_that_name_their_broker_by_sni_reach_that_broker_through_any_wor
             stop(weir)
             for client in (*clients, unknown):
                 client.close()
-
-
-@pytest.mark.slow
-def test_an_unreachable_broker_with_a_server_name_ends_only_its_clients(tmp_path: Path) -> None:
-    cert, key = write_pair(tmp_path, HOST, "*.kafka.test")
-    port = free_range(1)
-    with cluster(BROKERS, away=1) as (upstream, *_):
-        options = ["--upstream", f"{HOST}:{upstream}", "--listen", f"{HOST}:{port}", "--set", "workers=2"]
-        options += ["--set", "sni_domain=kafka.test", "--set", f"tls_cert={cert}", "--set", f"tls_key={key}"]
-        with running(*options) as weir:
-            weir.logged("listening")
-            for _ in range(2):
-                client = named_producer(port, "broker-1.kafka.test")
-                with pytest.raises((ConnectionError, EOFError)):
-                    client.produce(500)
-                client.close()
-                client = named_producer(port, "broker-0.kafka.test")
-                assert client.produce(500) == 0
-                client.close()
-            stop(weir)
 
 
 def named_producer(port: int, name: str) -> Producer:
@@ -332,28 +257,6 @@ def until(condition: Callable[[], object]) -> None:
 
 
 @pytest.mark.slow
-def test_throttled_entities_have_the_connections_of_all_workers(tmp_path: Path) -> None:
-    quotas = tmp_path / "quotas.toml"
-    quotas.write_text('[[quota]]\nclient_id = "<default>"\nproducer_byte_rate = 100\n')
-    with administered("2", "--quotas", str(quotas)) as (weir, ports, api):
-        weir.logged("admin endpoint listening")
-        clients = [Producer(port, f"app-{port - ports[0]}") for port in ports]
-        assert all(client.produce(20_000) > 0 for client in clients)
-        assert [weir.logged("throttling begins")["connections"] for _ in ports] == [1] * BROKERS
-        for path in ("/api/throttled", "/api/entities"):
-            found = {each["client_id"]: each for each in api(path)["entities"]}
-            for node in range(BROKERS):
-                entity = found[f"app-{node}"]
-                assert (entity["broker"], entity["connections"], entity["peers"]) == (node, 1, [HOST])
-                assert f"1 connection from {HOST}" in entity["sentence"]
-        until(lambda: api("/api/status")["totals"]["throttled_connections"] == BROKERS)
-        assert {each["connections"] for each in api("/api/brokers")["brokers"]} == {1}
-        stop(weir)
-        for client in clients:
-            client.close()
-
-
-@pytest.mark.slow
 def test_each_workers_process_has_metrics_of_its_cpu_time_and_memory() -> None:
     with administered("2") as (weir, _ports, api):
         weir.logged("admin endpoint listening")
@@ -366,42 +269,6 @@ def test_each_workers_process_has_metrics_of_its_cpu_time_and_memory() -> None:
             assert resident == pytest.approx(pages * os.sysconf("SC_PAGE_SIZE"), rel=0.1)
             assert float(metrics[f'weir_worker_cpu_seconds_total{{worker="{number}"}}']) > 0
         stop(weir)
-
-
-def test_a_topic_has_one_rate_over_all_workers_and_a_lost_worker_forgets_no_usage(tmp_path: Path) -> None:
-    quotas = tmp_path / "quotas.toml"
-    quotas.write_text(
-        '[[quota]]\ntopic = "each"\nproducer_byte_rate = 100\n'
-        '[[quota]]\ntopic = "whole"\nproducer_byte_rate = 100\nscope = "cluster"\n'
-    )
-    options = ("--quotas", str(quotas), "--set", "first_request_hold_ms_max=0")
-    with administered("2", *options) as (weir, ports, api):
-        weir.logged("admin endpoint listening")
-        assert [told_topic(port, each=1, whole=1) for port in ports] == [0] * BROKERS
-        assert told_topic(ports[1], each=20_000, whole=20_000) > 0
-        until(lambda: all(told_topic(port, whole=1) > 0 for port in ports))
-        assert [told_topic(port, each=1) > 0 for port in ports] == [False, True, False]
-        until(lambda: {("each", 1), ("whole", "cluster")} <= throttled_topics(api))
-        os.kill(api("/api/status")["workers"][0]["pid"], signal.SIGKILL)
-        assert weir.logged("worker lost")["reason"] == "died"
-        weir.logged("worker started")
-        assert [told_topic(port, each=1) > 0 for port in ports] == [False, True, False]
-        assert all(told_topic(port, whole=1) > 0 for port in ports)
-        stop(weir)
-
-
-def told_topic(port: int, **sizes: int) -> int:
-    """The throttle time (ms) that a new connection's request with these topics' records is told."""
-    client = Producer(port, "app")
-    try:
-        return client.throttle_ms(produce_to(version=VERSION, **sizes))
-    finally:
-        client.close()
-
-
-def throttled_topics(api: Api) -> set[tuple[str, int | str]]:
-    """Topics, each with its broker or `cluster`, that the admin endpoint shows as throttled."""
-    return {(each["topic"], each["broker"]) for each in api("/api/throttled")["entities"] if each["topic"]}
 
 
 class Api(NamedTuple):

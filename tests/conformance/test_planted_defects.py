@@ -243,54 +243,6 @@ def test_a_rule_that_is_switched_off_finds_nothing() -> None:
         assert list(verify(events, without=[rule])) == [], rule
 
 
-@pytest.mark.parametrize(
-    ("events", "path", "advice"),
-    [
-        (heartbeat_body(b"\0" + TAIL + b"\0"), "group_id", "Write a value; it may be empty."),
-        (
-            heartbeat_body(b"\x86\0group" + TAIL + b"\0"),
-            "group_id",
-            "Stop when all bits that are left are 0.",
-        ),
-        (
-            heartbeat_body(GROUP + TAIL + b"\2\x65\1a\x64\1b"),
-            "tagged fields",
-            "Write tags in ascending order, each once.",
-        ),
-        (
-            heartbeat_body(PLAIN, tags=b"\2\x65\1a\x64\1b"),
-            "header.tagged fields",
-            "Write tags in ascending order, each once.",
-        ),
-        (
-            producing(changed(batch(), last_offset_delta=3)),
-            "topic_data[0].partition_data[0].records.batch[0].last_offset_delta",
-            "Deltas count from 0.",
-        ),
-        (
-            producing(SEQUENCED, changed(SEQUENCED, base_sequence=14)),
-            "topic_data[0].partition_data[0].records.batch[0].base_sequence",
-            "Add the number of records to the sequence number after each batch.",
-        ),
-        ([sent(request(HEARTBEAT, 4)[:-4]), Closed(1, 0, Side.CLIENT)], "member_id", "within a frame."),
-        (
-            [beat(), answered(beaten().data[:-2]), Closed(1, 0, Side.SERVER)],
-            "error_code",
-            "within a frame.",
-        ),
-        (
-            [beat(), Closed(1, 0, Side.SERVER)],
-            "",
-            "Brokers do so if they cannot read a request: its other findings may say why.",
-        ),
-    ],
-)
-def test_a_finding_says_where_it_is_and_what_to_do(events: Sequence[Event], path: str, advice: str) -> None:
-    (found,) = findings(*events)
-    assert found.path == path
-    assert found.message.endswith(f" {advice}")
-
-
 def test_a_defect_is_planted_for_each_rule_that_any_capture_can_break() -> None:
     elsewhere = {R.TAG_SIZE, R.TAG_DEFAULT, R.CONTENTS_UNCHECKED}  # test_messages.py
     unreachable = {R.ENCODING_DIFFERS}  # for a fault of the codec

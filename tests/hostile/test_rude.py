@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import socket
-from collections import Counter
 
 import pytest
 
@@ -12,43 +11,14 @@ from tests.hostile.conftest import Brokers
 from tests.hostile.stage import PING, PONG, Neighbour, Stage, at_end, receive
 from tests.integration.conftest import StartWeir
 from tests.kafka.settings import HOST
-from tests.kfake.process import CUTTING, DEAF
+from tests.kfake.process import DEAF
 from tests.proxy.rigs import reset
 from tests.wire.frames import request
-from weir.protocol.messages import FetchRequest, HeartbeatRequest, MetadataRequest, ProduceRequest
+from weir.protocol.messages import FetchRequest, ProduceRequest
 from weir.proxy.net.splicing import PIPE_BYTES
 
 FETCH = request(FetchRequest(), 11)
 MB = 1_000_000
-GARBAGE = {
-    "http": (b"GET / HTTP/1.1\r\nHost: weir\r\n\r\n", "request_too_large"),
-    "ssh": (b"SSH-2.0-OpenSSH_9.6\r\n", "request_too_large"),
-    "tls": (bytes.fromhex("16030102000100 01fc0303") + bytes(40), "tls_on_plain_port"),
-    "zeros": (bytes(64), "request_too_short"),
-    "ones": (b"\xff" * 64, "request_too_short"),
-    "a length just below a head": ((7).to_bytes(4) + bytes(60), "request_too_short"),
-    "a length above the limit": ((100 * 1024 * 1024 + 1).to_bytes(4) + bytes(60), "request_too_large"),
-    "a client-id longer than its request": (
-        request(ProduceRequest(acks=1), 7)[:12] + b"\x7f\xff" + bytes(60),
-        "request_malformed",
-    ),
-    "a version not offered": (
-        request(ProduceRequest(acks=1), 7).replace(b"\0\0\0\x07", b"\0\0\x7f\xff", 1),
-        "request_version_unknown",
-    ),
-}
-
-
-def test_garbage_from_a_client_ends_only_its_own_connection(used_stage: Stage) -> None:
-    times = 20
-    with Neighbour(used_stage):
-        for sent, _reason in GARBAGE.values():
-            for _ in range(times):
-                with used_stage.connect() as sock:
-                    sock.sendall(sent)
-                    assert at_end(sock)
-    reasons = Counter(reason for _sent, reason in GARBAGE.values())
-    used_stage.all_closed({"client_closed": 1} | {each: times * reasons[each] for each in reasons})
 
 
 def test_random_bytes_of_clients_end_their_connections_with_a_peers_close_reason(used_stage: Stage) -> None:
@@ -65,69 +35,6 @@ def test_random_bytes_of_clients_end_their_connections_with_a_peers_close_reason
     assert "internal_error" not in ended
     assert {reason.split("_")[0] for reason in ended} <= {"client", "request", "broker", "response", "tls"}
     used_stage.all_closed(dict(ended))
-
-
-def test_requests_sent_one_byte_at_a_time_are_answered(used_stage: Stage) -> None:
-    conversation = PING + request(MetadataRequest(topics=None), 9) + request(ProduceRequest(acks=1), 7) + PING
-    with Neighbour(used_stage):
-        clients = [used_stage.connect() for _ in range(20)]
-        for sock in clients:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for position in range(len(conversation)):
-            for sock in clients:
-                sock.send(conversation[position : position + 1])
-        for sock in clients:
-            assert [receive(sock), len(receive(sock)) > 4, len(receive(sock)) > 4, receive(sock)] == [
-                PONG,
-                True,
-                True,
-                PONG,
-            ]
-            sock.close()
-    used_stage.all_closed({"client_closed": 21})
-
-
-def test_clients_may_close_at_every_byte_of_a_conversation(used_stage: Stage) -> None:
-    """The client half-closes, or resets: nothing is left of it. What was asked in full is answered."""
-    asked = [
-        PING,
-        request(MetadataRequest(topics=[]), 9),
-        request(ProduceRequest(acks=1), 7),
-        FETCH,
-        request(HeartbeatRequest(group_id="g"), 4),
-    ]
-    conversation = b"".join(asked)
-    with Neighbour(used_stage):
-        for end in range(len(conversation) + 1):
-            with used_stage.connect() as sock:
-                sock.sendall(conversation[:end])
-                sock.shutdown(socket.SHUT_WR)
-                if end >= len(PING):
-                    assert receive(sock) == PONG, f"cut after {end} bytes"
-                assert at_end(sock)
-            sock = used_stage.connect()
-            sock.sendall(conversation[:end])
-            reset(sock)
-    count = 2 * (len(conversation) + 1)
-    used_stage.until(lambda: used_stage.ended().total() == count + 1, "all have ended")
-    ended = used_stage.ended()
-    assert set(ended) <= {"client_closed", "client_reset"}
-    assert ended["client_closed"] >= count // 2
-    used_stage.all_closed(dict(ended))
-
-
-def test_a_broker_may_close_at_every_byte_of_its_response(used_stage: Stage) -> None:
-    """The client gets as much as came, and the end."""
-    with Neighbour(used_stage):
-        for end in range(len(PONG)):
-            with used_stage.connect(CUTTING) as sock:
-                sock.sendall(PING)
-                got = b""
-                while more := sock.recv(100):
-                    got += more
-                assert PONG.startswith(got)
-                assert len(got) == (end if end >= 8 else 0), "a head is passed on when it is whole"
-    used_stage.all_closed({"broker_closed": len(PONG), "client_closed": 1})
 
 
 @pytest.mark.slow
@@ -187,16 +94,6 @@ def send_all_that_goes(sock: socket.socket) -> int:
     except BlockingIOError:
         pass
     return sent
-
-
-def test_clients_that_reset_their_connections_are_counted(used_stage: Stage) -> None:
-    with Neighbour(used_stage):
-        for _ in range(100):
-            sock = used_stage.connect()
-            sock.sendall(PING)
-            assert receive(sock) == PONG
-            reset(sock)
-    used_stage.all_closed({"client_reset": 100, "client_closed": 1})
 
 
 def test_killed_brokers_end_their_clients_and_the_kernel_refuses_new_ones(

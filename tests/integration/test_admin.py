@@ -58,19 +58,3 @@ def test_metrics_agree_with_a_real_clients_throttle_times(
     assert page["weir_sessions_opened_total"] >= 1
     assert page["weir_ready"] == 1
     assert weir.stop() == 0
-
-
-def test_readiness_follows_the_brokers_availability(
-    fresh_cluster: StartCluster, start_weir: StartWeir
-) -> None:
-    cluster = fresh_cluster("3.9.1")
-    admin = Admin()
-    weir = start_weir(cluster.bootstrap, options=admin.options)
-    assert admin.wait_for(200) == b"ready\n"
-    cluster.kill(0)
-    assert b"no upstream broker could be reached" in admin.wait_for(503)
-    assert admin.metrics()["weir_ready"] == 0
-    assert admin.get("/healthz") == (200, b"ok\n")
-    cluster.restart(0)
-    assert admin.wait_for(200) == b"ready\n"
-    assert weir.stop() == 0

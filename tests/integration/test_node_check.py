@@ -37,18 +37,6 @@ MIXED_UP: Final = [
     pytest.param(FRANZ_GO, "2.8.2", id="franz-go-2.8.2", marks=pytest.mark.oracle),
     pytest.param(FRANZ_GO, "4.4.0", id="franz-go-4.4.0", marks=pytest.mark.oracle),
 ]
-CHANGED: Final = [
-    pytest.param("java", "2.8.2", id="java-2.8.2"),
-    pytest.param("java", "3.9.1", id="java-3.9.1"),
-    pytest.param("java", "4.4.0", id="java-4.4.0"),
-    *(
-        pytest.param(FRANZ_GO, release, id=f"franz-go-{release}", marks=pytest.mark.oracle)
-        for release in ("0.10.2.2", "2.8.2", "4.4.0")
-    ),
-]
-"""Java's clients of 4.4 speak to no broker before 2.1. franz-go 1.22 asks a broker before 2.4 only once an
-hour whether it is the expected node: else it begins with the version that it was told before.
-"""
 
 
 class Balancer(Tap):
@@ -170,37 +158,4 @@ def test_clients_bootstrap_again_while_ports_are_mixed_up_and_lose_nothing(
         told = counted.wrong_nodes
         counted.wait_for_records()
         assert counted.wrong_nodes == told
-    check_delivery(cluster.bootstrap, topic, *number, once=not release.startswith("0."))
-
-
-@pytest.mark.parametrize(("client", "release"), CHANGED)
-def test_clients_bootstrap_again_after_weirs_ports_have_changed_and_lose_nothing(
-    kafka_cluster: StartCluster,
-    start_weir: StartWeir,
-    topic: str,
-    tmp_path: Path,
-    request: pytest.FixtureRequest,
-    client: str,
-    release: str,
-) -> None:
-    """Weir restarts with the brokers' ports exchanged, as with another `first_node_id`. A client is told so
-    once for each connection to a wrong port. Java's is not told if it bootstraps again while Weir is
-    away.
-    """
-    admin = Admin()
-    cluster = kafka_cluster(release, brokers=2)
-    create_spread(cluster.bootstrap, topic, [[0], [1]])
-    weir = start_weir(cluster.bootstrap, options=admin.options)
-    counted = Counted(admin)
-    programs = request.getfixturevalue("go_programs") if client == FRANZ_GO else tmp_path
-    with producing(client, release, weir.bootstrap, topic, tmp_path, programs) as number:
-        counted.wait_for_records()
-        assert counted.wrong_nodes == 0
-        weir.restart("--broker-ports", f"{weir.port + 1}-{weir.port + 1}@1,{weir.port + 2}-{weir.port + 2}@0")
-        until(counted.is_there, lambda: "the metrics")
-        counted.wait_for_records()
-        told = counted.wrong_nodes
-        counted.wait_for_records()
-        assert counted.wrong_nodes == told <= 2
-    print(f"{client} at {release}: told {told:.0f} times")
     check_delivery(cluster.bootstrap, topic, *number, once=not release.startswith("0."))

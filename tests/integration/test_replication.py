@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 import pytest
-from confluent_kafka.admin import AdminClient
 
 from tests.clients import Librdkafka
 from tests.integration.admin_port import Admin
 from tests.integration.replicated import ReplicatedCluster
 from tests.integration.traffic import create_spread, wait_in_sync
-from tests.kafka.waiting import eventually
 
 pytestmark = pytest.mark.broker
 
@@ -48,22 +45,3 @@ def test_followers_get_and_stay_in_sync_through_weir(version: str, topic: str) -
         found = client.consume(replicated.weir.bootstrap, topic, 3 * len(MESSAGES))
         assert found.values == 3 * MESSAGES
         assert admin.metrics()["weir_requests_not_understood_total"] == 0
-
-
-def test_followers_fall_behind_while_weir_is_stopped(topic: str) -> None:
-    """So followers have no way around Weir."""
-    settings = {"replica.lag.time.max.ms": "2000"}
-    with ReplicatedCluster("3.9.1", settings=settings) as replicated:
-        bootstrap = replicated.cluster.bootstrap
-        create_spread(bootstrap, topic, [[0, 1, 2]])
-        replicated.stop_weir()
-        Librdkafka().produce(bootstrap, topic, MESSAGES, acks=1)
-        assert eventually(in_sync(bootstrap, topic, 1))
-        replicated.start_weir()
-        wait_in_sync(bootstrap, topic)
-
-
-def in_sync(bootstrap: str, topic: str, count: int) -> Callable[[], bool]:
-    """A function that says whether so many replicas of the only partition are in sync."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    return lambda: len(admin.list_topics(topic, timeout=10).topics[topic].partitions[0].isrs) == count

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -15,14 +14,10 @@ from tests.clients import create_topic
 from tests.java.kafka_tools import kafka_tool
 from tests.kafka import Cluster
 from tests.kafka.fixtures import StartCluster
-from tests.kafka.waiting import eventually
-from tests.proxy.following import until
 from weir.proxy.addresses import Address
 from weir.proxy.control.cluster.access import DIRECT
 from weir.proxy.control.replication.broker_source import BrokerSource
-from weir.proxy.control.replication.cluster_connection import ClusterConnection
 from weir.proxy.control.replication.sources import SourceError, ThrottleSource
-from weir.proxy.control.replication.topic_ids import TopicIds, ask_topic_ids
 from weir.proxy.control.replication.zookeeper_source import ZooKeeperSource
 from weir.proxy.control.zookeeper import ZooKeeperAddress
 from weir.quotas.replication.throttles import ConfigKey, ReplicationThrottles, ResourceType, Role
@@ -157,71 +152,3 @@ def test_rates_that_old_brokers_hide_are_logged_and_lists_are_read(fresh_cluster
     (line,) = logs
     assert (line["broker"], line["config"]) == ("0", LEADER.rate_key)
     assert line["reason"] == "brokers hide the value: set replication_zookeeper"
-
-
-def test_a_zookeeper_that_ends_and_starts_again_is_read_again(fresh_cluster: StartCluster) -> None:
-    cluster = fresh_cluster("1.1.1")
-    rate = ("--add-config", "leader.replication.throttled.rate=1000")
-    of_broker = ("--alter", "--entity-type", "brokers", "--entity-name", "0", *rate)
-    at_zookeeper(cluster, "kafka.admin.ConfigCommand", *of_broker)
-    told: list[str] = []
-
-    async def changed(throttles: ReplicationThrottles) -> None:
-        assert throttles.rate(LEADER, 0) == 1000
-        told.append("read")
-
-    def failed(error: SourceError) -> None:
-        told.append(str(error))
-
-    async def script() -> None:
-        with trio.fail_after(READ_S):
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(
-                    ZooKeeperSource(ZooKeeperAddress(cluster.zookeeper, None, 3.0)).follow, changed, failed
-                )
-                await until(lambda: told == ["read"])
-                cluster._children.kill("zookeeper")
-                await until(lambda: len(told) > 1 and "connection refused" in told[-1])
-                assert "read" not in told[1:]
-                await trio.to_thread.run_sync(cluster._start_zookeeper)
-                await until(lambda: told[-1] == "read")
-                nursery.cancel_scope.cancel()
-
-    trio.run(script)
-
-
-def test_topic_ids_are_those_that_the_cluster_tells(fresh_cluster: StartCluster) -> None:
-    """Compared with kafka-topics --describe, also after a topic was deleted and created again."""
-    cluster = fresh_cluster("3.9.1")
-    create_topic(cluster.bootstrap, "orders")
-
-    def described() -> dict[bytes, str]:
-        arguments = ("--bootstrap-server", cluster.bootstrap, "--describe", "--topic", "orders")
-        out = kafka_tool(cluster, "org.apache.kafka.tools.TopicCommand", *arguments).out
-        written = out.partition("TopicId: ")[2].split()[0]
-        return {base64.urlsafe_b64decode(f"{written}=="): "orders"}
-
-    def asked() -> dict[bytes, str]:
-        async def ask() -> TopicIds:
-            connection = ClusterConnection(lambda: addresses(cluster), DIRECT, 10.0)
-            try:
-                return await ask_topic_ids(connection, ["orders", "missing"])
-            finally:
-                await connection.aclose()
-
-        found = trio.run(ask)
-        assert found.missing == ""
-        return found.names
-
-    before = described()
-    assert asked() == before
-    tool(
-        cluster,
-        "org.apache.kafka.tools.TopicCommand",
-        *("--bootstrap-server", cluster.bootstrap, "--delete", "--topic", "orders"),
-    )
-    assert eventually(lambda: asked() == {})
-    create_topic(cluster.bootstrap, "orders")
-    after = described()
-    assert after != before
-    assert asked() == after

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,7 @@ from tests.clients.sasl import Login
 from tests.integration.conftest import StartWeir
 from tests.integration.with_sasl import PRODUCED, Front, Sharer, assert_untold
 from tests.kafka.fixtures import StartCluster
-from tests.kafka.sasl import ALICE, BOB, ODD, PLAIN, REAUTHENTICATE_MS, SCRAM_512
+from tests.kafka.sasl import BOB, ODD, REAUTHENTICATE_MS, SCRAM_512
 from tests.proxy.metrics_page import Page
 from tests.raw import NEW, produce
 from tests.raw.sasl import SaslConnection
@@ -33,8 +31,6 @@ BURST = WINDOW_S * QUOTA
 UNTIL_S = 12.0
 SIZE = 3_000
 TOLERANCE = 0.2
-SLACK_S = 2
-CROWD = 1000
 QUOTAS = "".join(
     f"[[quota]]\n{entity}\nproducer_byte_rate = {rate}\n"
     for entity, rate in {
@@ -109,36 +105,3 @@ def logins(page: Page) -> float:
     """How often somebody has authenticated with SCRAM-SHA-512, for the first time or anew."""
     label = ("mechanism", SCRAM_512), ("result", "success")
     return page.rows("weir_authentications_total").get(frozenset(label), 0)
-
-
-def test_a_thousand_connections_of_a_user_share_one_budget(
-    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path
-) -> None:
-    """Each with a client-id of its own; their requests come when all of them are open."""
-    cluster = kafka_cluster(VERSION)
-    create_topic(cluster.bootstrap, topic)
-    front = Front(start_weir, cluster, tmp_path, QUOTAS, *WINDOW)
-    requests = [produce(NEW, f"app-{number}", topic, SIZE) for number in range(CROWD)]
-    with ExitStack() as stack:
-        with ThreadPoolExecutor(8) as pool:
-            opened = pool.map(partial(logged_in, front), range(CROWD))
-            connections = [stack.enter_context(connection) for connection in opened]
-        pairs = list(zip(connections, requests, strict=True))
-        began_s = time.monotonic()
-        for connection, request in pairs:
-            connection.send(request.frame)
-        told = [request.outcome(connection.receive()) for connection, request in pairs]
-        lasted_s = time.monotonic() - began_s
-    charged = sum(answer.charged_bytes for answer in told)
-    page = front.admin.metrics()
-    assert len(page.rows("weir_entity_bytes_total")) == 1
-    alice = {"broker": "0", "quota": PRODUCED, "user": "alice", "client_id": ""}
-    assert page.value("weir_entity_bytes_total", **alice) == charged
-    # What is charged takes charged / quota less the burst: waited out before a request goes on, as the first
-    # of a connection does, or told with its answer.
-    took_s = lasted_s + max(answer.throttle_ms for answer in told) / 1000
-    assert charged / QUOTA - WINDOW_S - SLACK_S <= took_s <= charged / QUOTA + WINDOW_S + SLACK_S
-
-
-def logged_in(front: Front, number: int) -> SaslConnection:
-    return SaslConnection(front.broker, f"app-{number}").log_in(PLAIN, *ALICE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import signal
 import threading
@@ -23,7 +22,6 @@ from tests.integration.traffic import (
     RdReceiver,
     RdSender,
     assert_all_arrived,
-    delete_topic,
     flow,
     settle,
 )
@@ -177,44 +175,6 @@ def later(seconds: float, call: Callable[[], object]) -> threading.Timer:
     return timer
 
 
-def test_weirs_keep_the_quota_while_their_topic_is_deleted(
-    fresh_cluster: StartCluster, start_weir: StartWeir, topic: str
-) -> None:
-    cluster = fresh_cluster("3.9.1")
-    create_topic(cluster.bootstrap, topic)
-    clients = clients_of(weirs_of(start_weir, [cluster.bootstrap] * 2), topic, 2)
-    deleted = later(SETTLED_S, lambda: delete_topic(cluster.bootstrap, USAGE_TOPIC))
-    drive(clients, SETTLED_S + MINUTE_S)
-    deleted.join()
-    found = rate(clients, SETTLED_S, SETTLED_S + MINUTE_S)
-    print(f"topic deleted: {found:.3f} of the quota")
-    assert found == pytest.approx(1, abs=TOLERANCE)
-
-
-def test_a_stopped_weir_repays_what_the_other_used_meanwhile(
-    fresh_cluster: StartCluster, start_weir: StartWeir, topic: str
-) -> None:
-    cluster = fresh_cluster("3.9.1")
-    create_topic(cluster.bootstrap, topic)
-    weirs = weirs_of(start_weir, [cluster.bootstrap] * 2)
-    clients = clients_of(weirs, topic, 2)
-    stopped_s = 30
-    timers = [
-        later(SETTLED_S, lambda: os.kill(weirs[1].pid, signal.SIGSTOP)),
-        later(SETTLED_S + stopped_s, lambda: os.kill(weirs[1].pid, signal.SIGCONT)),
-    ]
-    resumed_s = SETTLED_S + stopped_s
-    drive(clients, resumed_s + 20 + MINUTE_S)
-    for timer in timers:
-        timer.join()
-    stopped = rate(clients, SETTLED_S, resumed_s)
-    first, then = rate(clients, resumed_s, resumed_s + 10), rate(clients, resumed_s + 20, resumed_s + 80)
-    print(f"stopped: {stopped:.3f}, ten seconds after: {first:.3f}, a minute after: {then:.3f} of the quota")
-    assert stopped <= 1 + TOLERANCE
-    assert first <= 2
-    assert then == pytest.approx(1, abs=TOLERANCE)
-
-
 def test_a_weir_cut_off_for_30_s_uses_at_most_its_part_and_repays(start_weir: StartWeir, topic: str) -> None:
     """Its own connections to the broker pass no bytes, and are not closed. Those of its clients go on.
 
@@ -272,31 +232,6 @@ def test_a_killed_weir_with_a_state_directory_gives_its_clients_no_second_window
     again = rate(second, 0, 4) * 4
     print(f"after kill -9 with state_dir: {again:.2f} seconds' worth within 4 s, without it 30")
     assert again <= 8
-
-
-def test_a_killed_weir_with_a_state_directory_and_a_topic_charges_its_clients_once(
-    fresh_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path
-) -> None:
-    """A third of a window of 30 s is used before, so two thirds are left; one, if the usage counts twice."""
-    cluster = fresh_cluster("3.9.1")
-    create_topic(cluster.bootstrap, topic)
-    options = (*LONG_WINDOW, "--set", "share_usage=true", "--set", f"state_dir={tmp_path / 'state'}")
-    admin = Admin()
-    weir = start_weir(cluster.bootstrap, PER_BROKER, options=(*options, *admin.options))
-    wait_until_heard(admin, 1)
-    (address,) = leaders(("127.0.0.1", weir.port), topic).values()
-    pace = Pace(2 * QUOTA, math.inf, SIZE)
-    first = RawClient("app", address, produce(NEW, "app", topic, SIZE), Behaviour(), pace)
-    drive([first], 5)
-    before = rate([first], 0, 5) * 5
-    time.sleep(1.2)  # the file is written every second
-    restart_after_kill(weir)
-    wait_until_heard(admin, 1)
-    second = clients_of([weir], topic, 2)
-    drive(second, 6)
-    again = rate(second, 0, 6) * 6
-    print(f"{before:.2f} seconds' worth before kill -9, {again:.2f} within 6 s after it, of a window of 30")
-    assert before + again == pytest.approx(30, abs=6)
 
 
 def test_no_record_is_lost_while_one_of_two_weirs_restarts_again_and_again(

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
 import pytest
-from confluent_kafka import KafkaError, Producer
 
 from tests.clients import Client, KafkaPython, Librdkafka, create_topic, create_topics, sasl
 from tests.clients.exchange import part, some_messages
@@ -20,8 +17,7 @@ from tests.integration.conftest import StartWeir
 from tests.integration.with_sasl import CONSUMED, GENEROUS_TO_ALL, PRODUCED, Front, Sharer, assert_untold
 from tests.integration.with_tls import VERSION, Place
 from tests.java.records import Exchange, JavaRecords
-from tests.kafka.sasl import ALICE, BOB, ODD, SCRAM_256, SCRAM_512, User
-from tests.kafka.waiting import eventually
+from tests.kafka.sasl import ALICE, BOB, ODD, SCRAM_256, SCRAM_512
 
 pytestmark = [pytest.mark.broker]
 
@@ -32,8 +28,6 @@ MESSAGES: Final = [b"%06d" % number + b"x" * 9_994 for number in range(140)]
 BURST: Final = 2 * QUOTA
 """Two windows of a second, with quota_window_num=2."""
 FEW: Final = some_messages(20, 500)
-WRONG: Final = User(ALICE.name, "wrong-Pw-2f60b1")
-PATIENCE_S: Final = 30.0
 
 
 @pytest.fixture(scope="module")
@@ -76,15 +70,6 @@ def test_tls_works_towards_clients_towards_brokers_or_on_neither_side(
             name, weir = f"{topic}-{towards}", start_weir(upstream, options=options)
             client.produce(weir.bootstrap, name, MESSAGES[:20], config=config)
             assert client.consume(weir.bootstrap, name, 20, config=config).values == MESSAGES[:20]
-
-
-def test_weir_reports_a_broker_that_requires_a_client_certificate(
-    start_weir: StartWeir, place: Place
-) -> None:
-    weir = start_weir(place.tls, options=("--set", "upstream_tls=true", "--set", f"upstream_ca={place.ca}"))
-    assert eventually(lambda: "upstream lists no brokers" in weir.log), "a thread writes the log"
-    (line,) = [line for line in weir.log.splitlines() if "upstream lists no brokers" in line]
-    assert "upstream_cert" in line
 
 
 # SASL inside
@@ -137,33 +122,3 @@ def test_users_who_log_in_by_sasl_inside_tls_are_charged(
     for of in charged.values():
         assert min(of[PRODUCED], of[CONSUMED]) > sum(map(len, FEW))
     assert_untold(front, [])
-
-
-def test_a_wrong_password_inside_tls_gets_the_brokers_own_error(
-    start_weir: StartWeir, place: Place, tmp_path: Path
-) -> None:
-    options = (*place.listener(), *place.trusting())
-    front = Front(start_weir, place.sasl_tls, tmp_path, GENEROUS_TO_ALL, *options)
-    login = sasl.librdkafka(Login(SCRAM_512, WRONG))
-    at_broker = refusal(place.sasl_tls.sasl_bootstrap, login | SASL_SSL | {"ssl.ca.location": place.ca})
-    assert refusal(front.bootstrap, login | place.client() | SASL_SSL) == at_broker
-    assert "Authentication failed" in at_broker
-    label = frozenset({("mechanism", SCRAM_512), ("result", "failure")})
-    assert front.admin.metrics().rows("weir_authentications_total")[label] >= 1
-    assert front.charged() == {}
-    assert WRONG.password not in front.weir.log
-
-
-def refusal(bootstrap: str, config: Mapping[str, str]) -> str:
-    told = list[str]()
-
-    def hear(error: KafkaError) -> None:
-        if error.code() == KafkaError._AUTHENTICATION:
-            told.extend(re.findall(r"SASL authentication error: (.*?)(?: \(after|$)", error.str()))
-
-    producer = Producer({"bootstrap.servers": bootstrap, "error_cb": hear, "log_level": 2} | dict(config))
-    deadline = time.monotonic() + PATIENCE_S
-    while not told:
-        assert time.monotonic() < deadline, "nobody has refused the login"
-        producer.poll(0.1)
-    return told[0]

@@ -42,10 +42,6 @@ EVENLY_UNTIL_S = 11.0
 """The default window has eleven samples of one second."""
 FROM_S, UNTIL_S = 14.0, 74.0
 """What is compared: a minute."""
-RATE_BOUND = 0.05
-"""As in test_fidelity.py."""
-SPREAD = (0, 1, 2, 0, 1, 2, 0, 1)
-"""The partition, and so the broker, of each of eight clients."""
 REQUEST_BYTES = 50_000
 WAIT_S = 60.0
 
@@ -112,30 +108,6 @@ def test_quotas_altered_through_a_worker_are_stored_by_the_supervisor_and_hold_a
     drive(clients, 5.0)
     assert [len(one.answers) for one in clients] == [1, 1]
     assert all(one.answers[0].throttle_ms > 10_000 for one in clients)
-
-
-def test_quotas_hold_for_eight_clients_over_three_brokers_and_two_workers(
-    fresh_cluster: StartCluster, start_weir: StartWeir, topic: str
-) -> None:
-    cluster = fresh_cluster("3.9.1", brokers=BROKERS)
-    quotas = (
-        f'[[quota]]\nclient_id = "each"\nproducer_byte_rate = {QUOTA}\n'
-        f'[[quota]]\nclient_id = "whole"\nproducer_byte_rate = {QUOTA}\nscope = "cluster"\n'
-    )
-    weir = start_weir(cluster.bootstrap, quotas, options=TWO)
-    create_topic(cluster.bootstrap, topic, BROKERS)
-    at = leaders(("127.0.0.1", weir.port), topic)
-    assert len(set(at.values())) == BROKERS
-    each = [client("each", topic, at, partition, QUOTA / SPREAD.count(partition)) for partition in SPREAD]
-    whole = [client("whole", topic, at, partition, QUOTA / len(SPREAD)) for partition in SPREAD]
-    drive((*each, *whole), UNTIL_S)
-    rates = {
-        str(partition): rate([one for one, its in zip(each, SPREAD, strict=True) if its == partition])
-        for partition in range(BROKERS)
-    }
-    rates["whole"] = rate(whole)
-    print(rates)
-    assert {what: found for what, found in rates.items() if abs(found - 1) > RATE_BOUND} == {}
 
 
 def client(

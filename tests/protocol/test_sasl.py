@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable
 from typing import Final
 
 import pytest
@@ -19,8 +18,6 @@ from weir.protocol.errors import TokenError
 from weir.protocol.sasl import NAME_BYTES_MAX, Claimed, oauthbearer_name, plain_name, scram_name
 
 SECRET: Final = "s3cr3t-of-alice"  # noqa: S105  # a test's
-
-READERS: Final[list[Callable[[bytes], object]]] = [plain_name, scram_name, oauthbearer_name]
 
 
 def jwt(payload: bytes | dict[str, object]) -> str:
@@ -241,27 +238,3 @@ def test_an_oauthbearer_token_without_its_claim_is_an_error(token: bytes, why: s
 
 
 # Whatever comes
-
-
-def refusal(read: Callable[[bytes], object], token: bytes) -> TokenError | None:
-    """Why there is no name; any other exception fails the test."""
-    try:
-        read(token)
-    except TokenError as error:
-        return error
-    return None
-
-
-@pytest.mark.parametrize("read", READERS)
-@given(token=st.binary())
-def test_any_bytes_as_a_sasl_token_give_a_name_or_an_error(
-    read: Callable[[bytes], object], token: bytes
-) -> None:
-    error = refusal(read, token)
-    assert error is None or error.__context__ is None
-
-
-@given(st.binary())
-def test_any_oauthbearer_payload_gives_a_name_or_an_error(payload: bytes) -> None:
-    error = refusal(oauthbearer_name, bearer(jwt(payload)))
-    assert error is None or error.__context__ is None

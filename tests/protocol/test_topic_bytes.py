@@ -92,17 +92,6 @@ def test_counting_topic_bytes_of_garbage_is_a_lasting_error() -> None:
     assert not counting.counted
 
 
-@examples(300)
-@given(body=st.binary(max_size=200), version=st.sampled_from([3, 9, 12]))
-def test_counting_topic_bytes_of_any_bytes_counts_or_refuses(body: bytes, version: int) -> None:
-    counting = TopicBytes(ProduceRequest, version, WANTED)
-    try:
-        counting.feed(body, 0, len(body))
-    except ProtocolError:
-        return
-    assert sum(counting.counted.values()) <= len(body)
-
-
 @pytest.mark.parametrize("version", [8, 9])
 def test_counting_topic_bytes_visits_no_more_elements_after_a_pause_than_allowed(version: int) -> None:
     body = codec(ProduceRequest, version).encode(produce(*((name, 1) for name in TOPICS)))

@@ -263,17 +263,6 @@ def test_any_bytes_have_an_unpacked_size_within_the_codecs_bounds(codec: int, da
     assert len(stream) <= estimate <= bound <= RATIO_MAX.get(codec, 1) * len(stream)
 
 
-@examples(300)
-@given(
-    batch=st.binary(max_size=200), end=st.integers(0, 220), magic=st.integers(0, 3), codec=st.integers(0, 7)
-)
-def test_the_unpacked_size_of_any_bytes_is_estimated(batch: bytes, end: int, magic: int, codec: int) -> None:
-    data = bytearray(batch)
-    if len(data) > 22:
-        data[16], data[17 if magic < 2 else 22] = magic, codec
-    assert all(found >= 0 for found in added(data, end=end))
-
-
 @pytest.mark.parametrize("codec", CODECS.values())
 @pytest.mark.parametrize(
     "piece",

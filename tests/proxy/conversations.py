@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from tests.proxy.wire import Wire
 from tests.wire.frames import (
-    Head,
     framed,
     head_of,
     header,
@@ -20,9 +19,7 @@ from tests.wire.frames import (
     unknown_request,
     unknown_response,
 )
-from weir.protocol.api import ApiKey, response_header_version, versions
-from weir.protocol.codec import response_type
-from weir.protocol.framing import response_body
+from weir.protocol.api import ApiKey
 from weir.protocol.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -35,7 +32,6 @@ from weir.protocol.messages import (
     ProduceRequest,
     ProduceResponse,
 )
-from weir.protocol.scanning.field_offsets import FieldOffset, field_offset
 from weir.proxy.connection.connection import Connection
 from weir.quotas import Entity, QuotaKey, QuotaTable
 
@@ -189,47 +185,6 @@ class Conversation:
             },
             "idle": connection.idle,
         }
-
-
-def comparable(script: list[Exchange], outcome: dict[str, object]) -> dict[str, object]:
-    """Return the outcome without throttle times that depend on how the streams were cut.
-
-    A throttle that its own response cannot tell (acks=0, or a version without the field) is told by the next
-    response that can, and which that is depends on the requests that are under way at the time.
-    """
-    if all(_tells(head_of(e.asked), e) for e in script):
-        return outcome
-    heads = {head.correlation_id: head for head in (head_of(e.asked) for e in script)}
-    told = bytearray()
-    for frame in split(bytes(outcome["to_client"])):  # type: ignore[call-overload]  # they are bytes
-        found = bytearray(frame)
-        head = heads[int.from_bytes(frame[4:8])]
-        field_ = _throttle_place(head)
-        if field_ is not None:
-            flexible = response_header_version(head.api_key, head.version) == 1
-            body = response_body(found, 0, len(found), flexible=flexible)
-            field_.write(found, field_.locate(found, body, len(found), True), 0)
-        told += found
-    return {**outcome, "to_client": bytes(told)}
-
-
-def _tells(head: Head, exchange: Exchange) -> bool:
-    """Return whether the throttle that the request may cause is told in its own response."""
-    if head.api_key not in {ApiKey.PRODUCE, ApiKey.FETCH}:
-        return True
-    return exchange.answer is not None and _throttle_place(head) is not None
-
-
-def _throttle_place(head: Head) -> FieldOffset | None:
-    known = versions(head.api_key)
-    if known is None or head.version not in known:
-        return None
-    return field_offset(response_type(head.api_key), head.version, "throttle_time_ms")
-
-
-def whole() -> Any:
-    while True:
-        yield 1 << 30
 
 
 def cut(cuts: list[int]) -> Any:

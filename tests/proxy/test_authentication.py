@@ -7,15 +7,11 @@ answer; every dialogue here is one of theirs, or one that a bad client or broker
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
-from typing import Final, TypeAlias
+from typing import Final
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from tests.matrix import in_one_test
 from tests.proxy.playbook import Playbook
 from tests.proxy.sasl import (
     AP_REQ,
@@ -503,111 +499,3 @@ def test_before_login_a_request_above_512_kb_that_waits_is_refused_at_its_head(
     wire.feed(0, client=of_length(request(CreateTopicsRequest(), 5), SASL_BYTES_MAX + 1))
     assert (connection.violation is not None) == refused
     assert not wire.to_broker
-
-
-def told(
-    identities: Identities, dialogue: Iterable[tuple[bytes, bytes]], cut: int
-) -> tuple[str, bytes, bytes]:
-    """Have a dialogue in pieces of `cut` bytes; return the user and what went to either side."""
-    wire = Wire(with_rules(identities))
-    for asked, answered in dialogue:
-        for at in range(0, len(asked), cut):
-            wire.feed(0, client=asked[at : at + cut])
-        for at in range(0, len(answered), cut):
-            wire.feed(0, broker=answered[at : at + cut])
-    assert wire.connection.violation is None
-    return wire.connection.client.user, bytes(wire.to_broker), bytes(wire.to_client)
-
-
-@in_one_test
-@pytest.mark.parametrize("mechanism", DIALOGUES)
-@pytest.mark.parametrize("cut", [1, 2, 3, 5, 7, 11, 13, 1000])
-def test_sasl_frames_cut_anywhere_give_the_same_principal(mechanism: str, cut: int) -> None:
-    dialogue = [(handshake(mechanism), shaken())]
-    dialogue += [(authenticate(token), authenticated(answer)) for token, answer in DIALOGUES[mechanism]]
-    dialogue += [(PING, PONG)]
-    asked, answered = (b"".join(parts) for parts in zip(*dialogue, strict=True))
-    assert told(KERBEROS, dialogue, cut) == ("alice", asked, answered)
-
-
-TOKENS: Final = [
-    plain("alice"),
-    scram_first("alice"),
-    PROOF,
-    bearer({"sub": "alice"}),
-    b"",
-    b"\x01",
-    AP_REQ,
-    b"\0a\0",
-    SALT,
-]
-ANSWERS: Final = [b"", SALT, VERIFIED, CHALLENGE, b"e=other-error"]
-HIDDEN: Final = ("GSSAPI", "X")
-Step: TypeAlias = "tuple[str] | tuple[str, str, int] | tuple[str, bytes, bytes, int]"
-STEPS: Final = st.one_of(
-    st.tuples(st.just("shake"), st.sampled_from([*DIALOGUES, *HIDDEN]), st.sampled_from([0, 0, 33, 34])),
-    st.tuples(
-        st.just("token"), st.sampled_from(TOKENS), st.sampled_from(ANSWERS), st.sampled_from([0, 0, 34, 58])
-    ),
-    st.tuples(st.just("ping")),
-)
-
-
-class Model:
-    """Who the client is, told anew from the rules in docs/background/identity.md."""
-
-    def __init__(self) -> None:
-        self.user = ANONYMOUS
-        self.mechanism = ""
-        self.sent: list[bytes] = []
-        self.answers = 0
-
-    def shake(self, mechanism: str, error_code: int) -> None:
-        if error_code in (0, 34):
-            self.ping()
-        self.mechanism, self.sent, self.answers = ("" if error_code else mechanism), [], 0
-
-    def ping(self) -> None:
-        if self.mechanism in HIDDEN and self.answers:
-            self.accept("kerberos")
-
-    def token(self, token: bytes, answer: bytes, error_code: int) -> None:
-        self.sent.append(token)
-        if error_code == 34:
-            self.ping()
-        if error_code or (self.mechanism.startswith("SCRAM") and answer.startswith(b"e=")):
-            self.sent, self.answers = [], 0
-            return
-        self.answers += 1
-        if self.mechanism in ("PLAIN", "OAUTHBEARER") and not answer:
-            names = {("PLAIN", plain("alice")): "alice", ("PLAIN", b"\0a\0"): "a"}
-            names["OAUTHBEARER", bearer({"sub": "alice"})] = "alice"
-            self.accept(names.get((self.mechanism, token), ANONYMOUS))
-        elif self.mechanism.startswith("SCRAM") and answer == VERIFIED and len(self.sent) > 1:
-            first = scram_first("alice")
-            if token != first:
-                self.accept("alice" if first in self.sent else ANONYMOUS)
-
-    def accept(self, user: str) -> None:
-        self.user, self.mechanism = user, ""
-
-
-@given(st.lists(STEPS, min_size=1, max_size=12))
-def test_a_principal_needs_a_complete_sasl_exchange(steps: list[Step]) -> None:
-    """Whatever happens: a name needs a handshake that was accepted, its own token, and the answer that ends
-    its mechanism.
-    """
-    model = Model()
-    with Playbook(connection=with_rules(Identities(IdentityRules(hidden="kerberos")))) as play:
-        for one in steps:
-            match one:
-                case ("shake", str(mechanism), int(error_code)):
-                    shake(play, mechanism, error_code)
-                    model.shake(mechanism, error_code)
-                case ("token", bytes(token), bytes(answer), int(error_code)):
-                    step(play, token, answer, error_code)
-                    model.token(token, answer, error_code)
-                case _:
-                    play.relays(PING, PONG)
-                    model.ping()
-            assert play.connection.client.user == model.user

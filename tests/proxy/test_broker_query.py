@@ -12,7 +12,6 @@ from structlog.testing import capture_logs
 from tests.proxy.broker_query import answer, asked, connection_of, delete, deleted, questions, result
 from tests.proxy.playbook import Playbook
 from tests.proxy.rigs import Rig
-from tests.proxy.wire import Wire
 from tests.wire.frames import framed, padded
 from tests.wire.messages import ping, pong
 from weir.protocol.errors import EncodeError
@@ -78,25 +77,6 @@ def test_broker_queries_count_towards_the_in_flight_limit() -> None:
 
 
 # Pieces
-
-
-def test_broker_queries_work_with_frames_cut_anywhere() -> None:
-    from_client = ping(1) + delete(2) + ping(3)
-    from_broker = pong(1) + answer(2) + answer(2, "second")
-    for at in range(1, len(from_client)):
-        wire = Wire(connection_of(two))
-        wire.feed(0, client=from_client[:at])
-        wire.feed(0, client=from_client[at:])
-        assert bytes(wire.to_broker) == ping(1) + asked(2, 0)
-        cut = at % (len(from_broker) - 1) + 1
-        wire.feed(0, broker=(pong(1) + answer(2))[:cut])
-        wire.feed(0, broker=(pong(1) + answer(2))[cut:])
-        second = answer(2, "second")
-        cut = at % (len(second) - 1) + 1
-        wire.feed(0, broker=second[:cut])
-        wire.feed(0, broker=second[cut:])
-        assert bytes(wire.to_client) == pong(1) + deleted(2, "second")
-        assert bytes(wire.to_broker) == ping(1) + asked(2, 0) + asked(2, 1) + ping(3)
 
 
 @pytest.mark.parametrize("beyond", [0, 1])

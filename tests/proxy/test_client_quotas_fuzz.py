@@ -8,15 +8,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.properties import examples
-from tests.protocol.generate import messages
-from tests.proxy.client_quotas import TABLE, Managed, altered, connection_of, entry, vouch
+from tests.proxy.client_quotas import Managed, altered, connection_of, entry
 from tests.proxy.client_quotas import alter as alter_request
 from tests.proxy.client_quotas import describe as describe_request
-from tests.proxy.fuzzed_requests import damaged
-from tests.proxy.wire import Wire
-from tests.wire.frames import body_of, request, split
-from weir.protocol.codec import response_type
-from weir.protocol.messages import AlterClientQuotasRequest, DescribeClientQuotasRequest, Message
+from weir.protocol.messages import AlterClientQuotasRequest
 from weir.protocol.pieces import at_once
 from weir.proxy.handlers.quota_api.alterations import read_alterations
 from weir.proxy.handlers.quota_api.filters import described, read_filter
@@ -69,29 +64,3 @@ def test_alterclientquotas_answers_every_entity_once(
     ]
     assert len(told) == len(set(told))
     assert set(told) == asked
-
-
-@st.composite
-def asked(draw: st.DrawFn) -> tuple[Message, int]:
-    kind = draw(st.sampled_from([AlterClientQuotasRequest, DescribeClientQuotasRequest]))
-    version = draw(st.sampled_from([0, 1]))
-    return draw(messages(kind, version)), version
-
-
-@PROPERTY
-@given(asked(), st.data())
-def test_any_client_quota_request_ends_in_one_response_or_a_violation(
-    question: tuple[Message, int], data: st.DataObject
-) -> None:
-    message, version = question
-    frame = damaged(data, request(message, version, 7))
-    connection = connection_of(Managed(TABLE))
-    wire = Wire(connection)
-    wire.feed(0, client=frame)
-    if wire.to_broker and frame == request(message, version, 7):
-        vouch(wire, 7)
-        (answer,) = split(bytes(wire.to_client))
-        body_of(
-            answer, response_type(48 if isinstance(message, DescribeClientQuotasRequest) else 49), version
-        )
-    assert connection.violation is not None or wire.to_client or wire.to_broker or wire.waiting_bytes

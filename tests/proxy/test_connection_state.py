@@ -98,21 +98,6 @@ def test_every_state_is_reached_from_the_first_ones_and_reaches_the_last() -> No
         assert all(last in reached(follows, [state]) for state in states)
 
 
-def test_the_written_tables_show_every_change_of_state() -> None:
-    for states, triggers, follows, _first, _last in TABLES:
-        changes = {
-            (state.name, trigger.name, states(follows[state][trigger]).name)
-            for state, trigger in product(states, triggers)
-            if follows[state][trigger] not in (state, IMPOSSIBLE)
-        }
-        head, _rule, *rows = (
-            [cell.strip() for cell in line.split("|")[1:-1]]
-            for line in written_table(states, triggers, follows, "state").splitlines()
-        )
-        cells = {(row[0], *pair) for row in rows for pair in zip(head[1:], row[1:], strict=True)}
-        assert changes == {cell for cell in cells if cell[2] not in ("", "·")}
-
-
 def meanings(members: type[IntEnum]) -> str:
     """Return the members of an enumeration, and what is written below each in its source, as a table."""
     body = ast.parse(inspect.getsource(members)).body[0]

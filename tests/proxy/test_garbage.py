@@ -8,7 +8,6 @@ from typing import Final
 
 import pytest
 
-from tests.attacks.walk import QUOTAS
 from tests.proxy.rigs import Rig, tcp_pair
 from tests.proxy.wire import new_connection
 from tests.wire.frames import request
@@ -17,8 +16,21 @@ from weir.protocol.messages import CreateTopicsRequest, FindCoordinatorRequest, 
 from weir.proxy.connection.usage_registries import UsageRegistries
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.plans import Plans
+from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 
 MADE_BY = ("weir.proxy.connection", "weir.proxy.net", "weir.proxy.handlers")
+
+
+QUOTAS: Final = QuotaTable(
+    {
+        (Entity(client_id=DEFAULT), QuotaKey.PRODUCER_BYTE_RATE): 1e12,
+        (Entity(client_id=DEFAULT), QuotaKey.CONSUMER_BYTE_RATE): 1e12,
+        (Entity(client_id=DEFAULT), QuotaKey.REQUEST_PERCENTAGE): 1e12,
+        (Entity(client_id=DEFAULT), QuotaKey.CONTROLLER_MUTATION_RATE): 1e12,
+        (Entity(topic="t"), QuotaKey.PRODUCER_BYTE_RATE): 1e12,
+    }
+)
+"""Every charge is made, nobody waits."""
 
 
 def ours() -> list[str]:

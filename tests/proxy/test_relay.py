@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.proxy.rigs import PAIRS, Rig, open_descriptors, unix_pair
+from tests.proxy.rigs import PAIRS, Rig
 from tests.proxy.wire import quota_table
-from tests.wire.frames import body_of, padded, request, response, unknown_request, unknown_response
+from tests.wire.frames import body_of, padded, request, response
 from tests.wire.messages import ping, pong, produce, produced
 from weir.protocol.messages import (
     FindCoordinatorRequest,
@@ -174,22 +174,3 @@ def test_closing_a_relay_cancels_its_timer(new_rig: Callable[..., Rig]) -> None:
 
 
 # Many
-
-
-def test_hundreds_of_connections_come_and_go() -> None:
-    before = open_descriptors()
-    first = Rig()
-    for index in range(200):
-        rig = Rig(pair=unix_pair)
-        rig.send(rig.client, unknown_request(999, 0, index))
-        rig.turn()
-        assert rig.take(rig.broker) == unknown_request(999, 0, index)
-        rig.send(rig.broker, unknown_response(index))
-        rig.turn()
-        assert rig.take(rig.client) == unknown_response(index)
-        (rig.client if index % 2 else rig.broker).close()
-        rig.turn()
-        assert rig.reason is not None
-        rig.close()
-    first.close()
-    assert open_descriptors() == before

@@ -316,34 +316,6 @@ def test_malformed_requests_reach_the_broker_and_are_counted() -> None:
     assert sum(front.connection.counters.requests_unread.values()) == 10
 
 
-@given(
-    st.sampled_from(
-        each_version(ApiKey.INCREMENTAL_ALTER_CONFIGS, ApiKey.ALTER_CONFIGS, ApiKey.DESCRIBE_CONFIGS)
-    ),
-    st.data(),
-)
-def test_any_bytes_in_a_request_end_at_the_broker_or_in_a_response(
-    case: tuple[ApiKey, int], data: st.DataObject
-) -> None:
-    """Valid requests with some bytes changed, and cut anywhere; the connection may close for them."""
-    api_key, version = case
-    asked = {
-        ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental(
-            {ORDERS: [(LEADER_REPLICAS, SET, "0:1")], ONE: [(LEADER_RATE, SET, "5"), ("a", SET, "1")]}
-        ),
-        ApiKey.ALTER_CONFIGS: replacing({ORDERS: {LEADER_REPLICAS: "0:1", RETENTION: "1"}, ONE: {}}),
-        ApiKey.DESCRIBE_CONFIGS: describing(ORDERS, ONE, names=[LEADER_RATE]),
-    }[api_key]
-    frame = bytearray(kio_request(asked, version))
-    at = st.tuples(st.integers(17, len(frame) - 1), st.integers(0, 255))
-    for position, byte in data.draw(st.lists(at, max_size=6)):
-        frame[position] = byte
-    cut = data.draw(st.integers(17, len(frame)))
-    front = Front(throttles({(ONE, LEADER_RATE): "5"}))
-    front.wire.feed(0, client=framed(bytes(frame[4:cut])))
-    assert front.wire.to_broker or front.wire.to_client or front.connection.violation is not None
-
-
 def test_unknown_versions_are_refused_only_where_weir_keeps_the_throttles() -> None:
     for api_key in (ApiKey.INCREMENTAL_ALTER_CONFIGS, ApiKey.ALTER_CONFIGS, ApiKey.DESCRIBE_CONFIGS):
         frame = unknown_request(api_key, 99)

@@ -261,28 +261,6 @@ def test_fetches_below_the_brokers_record_format_are_converted(
 # Anything
 
 
-@pytest.mark.parametrize(
-    ("api_key", "version"),
-    [*((ApiKey.PRODUCE, version) for version in PRODUCE), *((ApiKey.FETCH, version) for version in SESSIONS)],
-)
-@examples(100)
-@given(data=st.data())
-def test_scanning_request_features_accepts_any_bytes(api_key: int, version: int, data: st.DataObject) -> None:
-    looks = Looks(api_key, version, COST if api_key == ApiKey.PRODUCE else FETCH_COST)
-    good = (
-        produce(version, [packed("gzip")[0], plain_batch()])
-        if api_key == ApiKey.PRODUCE
-        else fetch(version, 0, 2)
-    )
-    for _ in range(2):
-        frame = bytearray(good)
-        at = data.draw(st.integers(12, len(frame)))
-        noise = data.draw(st.binary(max_size=60))
-        frame[at : at + len(noise)] = noise
-        end = data.draw(st.integers(12, len(frame)))
-        assert 0.0 <= looks.us(frame, end) < 1e9
-
-
 # In a connection
 
 

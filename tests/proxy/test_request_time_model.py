@@ -5,39 +5,23 @@ says, and waited for as long as Kafka's formula says.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.properties import examples
-from tests.proxy.conversations import (
-    SMALL_BYTES,
-    TABLE,
-    Conversation,
-    Exchange,
-    comparable,
-    cut,
-    exchanges,
-    whole,
-)
-from tests.proxy.request_costs import VARIOUS, charged_us, costs, percent, time_table, timed
-from tests.proxy.wire import Wire, new_connection
-from tests.quotas.changes import put_in_force
+from tests.proxy.request_costs import charged_us, costs, percent, time_table, timed
+from tests.proxy.wire import Wire
 from tests.wire.frames import (
-    head_of,
     padded,
     request,
-    request_body_of,
     response,
-    split,
     unknown_request,
     unknown_response,
 )
 from tests.wire.messages import ping
-from weir.protocol.api import ApiKey
 from weir.protocol.messages import (
     FetchRequest,
     FetchResponse,
@@ -47,15 +31,12 @@ from weir.protocol.messages import (
     ProduceRequest,
     ProduceResponse,
 )
-from weir.proxy.connection.connection import Connection
-from weir.quotas import Budget, Entity, QuotaKey, QuotaTable
+from weir.quotas import Budget
 from weir.quotas.broker_quotas import BrokerQuotas
 from weir.quotas.costs.request_costs import ApiCost, ColdCost
 from weir.quotas.table.entities import Tags
 
 MODEL: Final = examples(150)
-
-CUT: Final = examples(60)
 
 # The model: µs, µs per kB asked, µs per kB answered
 PER_API: Final = {
@@ -194,117 +175,3 @@ def test_request_time_charges_and_throttles_equal_a_model(steps: list[Step], lim
 
 
 # However the bytes are cut
-
-TIMED: Final = {
-    (Entity(client_id=name), QuotaKey.REQUEST_PERCENTAGE): limit
-    for name, limit in (("slow", 0.001), ("fast", 100.0), ("app", 0.004))
-}
-
-
-def talk(
-    script: list[Exchange], cuts: Any, table: QuotaTable, **kwargs: Any
-) -> tuple[dict[str, Any], Connection]:
-    connection = timed(table, VARIOUS, **kwargs)
-    return Conversation(script, cuts, connection).run(), connection
-
-
-def as_asked(stream: object) -> list[bytes]:
-    """Return the frames, fetches without the waits and sizes that they ask for: under a byte rate Weir
-    lowers these.
-    """
-    assert isinstance(stream, bytes)
-    return [_as_asked(frame) for frame in split(stream)]
-
-
-def _as_asked(frame: bytes) -> bytes:
-    head = head_of(frame)
-    if head.api_key != ApiKey.FETCH:
-        return frame
-    message, version = request_body_of(frame, FetchRequest, head.version), head.version
-    lowered = msgspec.structs.replace(message, max_wait_ms=0, min_bytes=0, max_bytes=0)
-    through_client_id = 14 + max(int.from_bytes(frame[12:14], signed=True), 0)
-    return frame[:through_client_id] + request(lowered, version)
-
-
-def charged(connection: Connection, *, shadow: bool = False) -> dict[str, float]:
-    """By client-id, in µs."""
-    quotas = connection.quotas.request.shadow if shadow else connection.quotas.request
-    assert quotas is not None
-    return {budget.tags.client_id: round(budget.charged * 10_000, 6) for budget in quotas}
-
-
-@CUT
-@given(script=exchanges(), cuts=st.lists(st.integers(1, 700), min_size=1))
-def test_shadow_request_time_gives_equal_bytes_and_charges_for_any_cut(
-    script: list[Exchange], cuts: list[int]
-) -> None:
-    """Beside bandwidth quotas that are enforced."""
-    table = QuotaTable(TABLE.values, TIMED)
-    at_once, one = talk(script, whole(), table)
-    in_pieces, other = talk(script, cut(cuts), table, buffer_bytes=SMALL_BYTES)
-    plain = Conversation(script, whole(), new_connection(TABLE)).run()
-    assert at_once["violation"] is None
-    assert at_once == plain
-    assert comparable(script, in_pieces) == comparable(script, plain)
-    assert charged(one, shadow=True) == charged(other, shadow=True)
-
-
-@CUT
-@given(script=exchanges(), cuts=st.lists(st.integers(1, 700), min_size=1))
-def test_enforced_request_time_gives_equal_charges_for_any_cut(
-    script: list[Exchange], cuts: list[int]
-) -> None:
-    """When responses come decides who has to wait for what, but each request is charged, once."""
-    for table in (QuotaTable(TIMED), QuotaTable({**TABLE.values, **TIMED})):
-        at_once, one = talk(script, whole(), table)
-        in_pieces, other = talk(script, cut(cuts), table, buffer_bytes=SMALL_BYTES)
-        for outcome in (at_once, in_pieces):
-            assert outcome["violation"] is None
-            assert outcome["left"] == 0
-            assert outcome["idle"]
-        assert in_pieces["to_broker"] == at_once["to_broker"]
-        assert len(in_pieces["to_client"]) == len(at_once["to_client"])
-        assert charged(one) == charged(other)
-
-
-@CUT
-@given(
-    script=exchanges(),
-    cuts=st.lists(st.integers(1, 700), min_size=1),
-    changes=st.lists(st.sampled_from(["off", "on", "shadow", "with bandwidth"]), min_size=1),
-)
-def test_request_time_is_charged_once_while_quotas_appear_and_vanish(
-    script: list[Exchange], cuts: list[int], changes: list[str]
-) -> None:
-    """Everything is answered, nothing is charged twice, and off is off."""
-    tables = {
-        "off": QuotaTable(),
-        "on": QuotaTable(TIMED),
-        "shadow": QuotaTable(None, TIMED),
-        "with bandwidth": QuotaTable({**TABLE.values, **TIMED}),
-    }
-    connection = timed(tables["off"], VARIOUS, buffer_bytes=SMALL_BYTES)
-
-    def changing() -> Any:
-        for number, size in enumerate(cut(cuts)):
-            put_in_force(connection.quotas, tables[changes[number % len(changes)]])
-            yield size
-
-    outcome = Conversation(script, changing(), connection).run()
-    plain = Conversation(script, whole(), new_connection()).run()
-    always, other = talk(script, whole(), QuotaTable(TIMED))
-    assert outcome["violation"] is None
-    assert outcome["left"] == 0
-    assert outcome["idle"]
-    assert plain["to_broker"] == always["to_broker"]
-    assert as_asked(outcome["to_broker"]) == as_asked(plain["to_broker"])
-    told, untold = outcome["to_client"], plain["to_client"]
-    assert isinstance(told, bytes)
-    assert isinstance(untold, bytes)
-    assert len(told) == len(untold)
-    most = charged(other)
-    both = charged(connection), charged(connection, shadow=True)
-    for client_id, us in most.items():
-        assert sum(part.get(client_id, 0.0) for part in both) <= us + 0.001
-    if set(changes) == {"off"}:
-        assert not any(both)

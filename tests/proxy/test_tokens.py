@@ -10,8 +10,6 @@ import struct
 from typing import Final
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.matrix import first_core
 from tests.proxy.playbook import Playbook
@@ -68,23 +66,6 @@ def test_the_principal_after_sasl_v0_tokens_is_the_authenticated_user(mechanism:
             False,
         )
         play.relays(PING, PONG)
-
-
-@pytest.mark.parametrize("mechanism", DIALOGUES)
-@pytest.mark.parametrize("cut", [1, 2, 3, 5, 7, 11])
-def test_sasl_v0_tokens_cut_anywhere_give_the_same_principal(mechanism: str, cut: int) -> None:
-    dialogue = [(handshake(mechanism, 0), shaken(0, 0))]
-    dialogue += [(bare(token), bare(answer)) for token, answer in DIALOGUES[mechanism]]
-    dialogue += [(PING, PONG)]
-    wire = Wire(new_connection())
-    for asked, answered in dialogue:
-        for at in range(0, len(asked), cut):
-            wire.feed(0, client=asked[at : at + cut])
-        for at in range(0, len(answered), cut):
-            wire.feed(0, broker=answered[at : at + cut])
-    assert (wire.connection.violation, wire.connection.client.user) == (None, "alice")
-    assert wire.to_broker == b"".join(asked for asked, _ in dialogue)
-    assert wire.to_client == b"".join(answered for _, answered in dialogue)
 
 
 def test_requests_do_not_pass_as_sasl_v0_tokens() -> None:
@@ -224,33 +205,3 @@ def test_a_sasl_v0_token_in_flight_is_answered_while_draining() -> None:
         assert not play.connection.idle
         play.returns(EMPTY)
         play.closed(CloseReason.DRAINED)
-
-
-CHUNKS: Final = st.lists(
-    st.one_of(
-        st.binary(max_size=40),
-        st.sampled_from([EMPTY, PING, HEAVY, bare(AP_REQ), bare(plain("alice")), handshake("PLAIN", 0)]),
-    ),
-    max_size=8,
-)
-
-
-@given(st.sampled_from([*DIALOGUES, "GSSAPI"]), st.lists(st.tuples(CHUNKS, CHUNKS), max_size=4))
-def test_any_bytes_after_handshake_v0_are_relayed_or_end_the_connection(
-    mechanism: str, turns: list[tuple[list[bytes], list[bytes]]]
-) -> None:
-    """What went on is a prefix of what came, byte for byte (addresses and versions are not in these)."""
-    wire = Wire(connection_of())
-    from_client, from_broker = handshake(mechanism, 0), shaken(0, 0)
-    wire.exchange(0, from_client, from_broker)
-    for asked, answered in turns:
-        from_client += b"".join(asked)
-        from_broker += b"".join(answered)
-        wire.feed(0, client=b"".join(asked))
-        if wire.connection.violation is None:
-            wire.feed(0, broker=b"".join(answered))
-        if wire.connection.violation is not None:
-            break
-    assert from_client.startswith(bytes(wire.to_broker))
-    assert from_broker.startswith(bytes(wire.to_client))
-    assert wire.connection.client.user in (ANONYMOUS, "alice", "kerberos")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.proxy import wire as wires
 from tests.proxy.wire import APP, BUFFER_BYTES, Wire, in_turns
@@ -258,37 +256,6 @@ def test_a_share_fetch_on_another_connection_acquires_no_records_of_a_topic_over
     wire.exchange(0, share_fetch(1, "b"), share_fetched(1, b=9000))
     wire.feed(1000, client=share_fetch(2, "a", "b"))
     assert bytes(wire.to_broker) == share_fetch(1, "b") + share_fetch(2, "a", "b", most=0)
-
-
-@given(
-    sizes=st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9000)), min_size=1, max_size=20),
-    chunk=st.integers(1, 9000),
-)
-def test_topic_rates_charge_and_forward_every_byte_in_any_chunks(
-    sizes: list[tuple[str, int]], chunk: int
-) -> None:
-    connection = new_connection(
-        QuotaTable({(A, PRODUCE): 10**9, (B, FETCH): 10**9}), buffer_bytes=SMALL_BUFFER
-    )
-    wire = Wire(connection)
-    sent = b"".join(produce_to(n, **{name: size}) for n, (name, size) in enumerate(sizes))
-    for start in range(0, len(sent), chunk):
-        wire.feed(0, client=sent[start : start + chunk])
-    answers = b"".join(produced(n) for n in range(len(sizes)))
-    wire.feed(0, broker=answers)
-    assert bytes(wire.to_broker) == sent
-    assert bytes(wire.to_client) == answers
-    assert charged(connection, "produce", "a") == sum(size for name, size in sizes if name == "a")
-    wire.to_client.clear()
-    for n, (name, size) in enumerate(sizes):
-        answer = fetched_from(n, **{name: size})
-        wire.feed(0, client=fetch(n, name))
-        for start in range(0, len(answer), chunk):
-            wire.feed(0, broker=answer[start : start + chunk])
-    assert bytes(wire.to_client) == b"".join(
-        fetched_from(n, **{name: size}) for n, (name, size) in enumerate(sizes)
-    )
-    assert charged(connection, "fetch", "b") == sum(size for name, size in sizes if name == "b")
 
 
 def test_a_produce_request_of_many_topics_is_forwarded_over_several_turns_and_charged_once() -> None:

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-from hypothesis import given
-from hypothesis import strategies as st
-
-from tests.properties import examples
 from tests.proxy.usage_totals import Taken, recorded, total
 from tests.proxy.wire import Wire, new_connection
 from tests.wire.messages import ping, pong
 from weir.proxy.connection.usage import FORMER_MAX
-from weir.proxy.connection.usage_counters import ClientUsage
 from weir.proxy.connection.usage_registries import UsageRegistries
 from weir.proxy.connection.usage_registry import UsageRegistry
-
-PROPERTY: Final = examples(150)
 
 
 def registry_of(registries: UsageRegistries) -> UsageRegistry:
@@ -94,54 +85,3 @@ def test_the_same_clients_are_traced_at_every_broker() -> None:
             sampled.append(chosen)
     assert all(chosen == sampled[0] for chosen in sampled)
     assert 900 < len(sampled[0]) < 1100
-
-
-NAMES: Final = st.sampled_from([b"a", b"b", b"c", b"d"])
-DEEDS: Final = st.lists(
-    st.one_of(
-        st.tuples(st.sampled_from(["ask", "ask", "answer", "answer", "end"]), st.integers(0, 2), NAMES),
-        st.tuples(st.sampled_from(["step", "step", "drain"]), st.just(0), st.just(b"")),
-    ),
-    max_size=60,
-)
-
-
-@PROPERTY
-@given(deeds=DEEDS, most=st.sampled_from([0, 1, 2, 10]))
-def test_usage_counters_are_right_while_clients_come_and_go(
-    deeds: list[tuple[str, int, bytes]], most: int
-) -> None:
-    """Several connections that change their client-id with requests outstanding, and drains at any time."""
-    taken = Taken(UsageRegistries(entities_max=most, trace_share=1.0))
-    registry = registry_of(taken.registries)
-    wires, asked, answered, connections = [wire_of(taken.registries) for _ in range(3)], 0, 0, 3
-    known: set[ClientUsage] = set()
-    for what, number, name in deeds:
-        wire = wires[number]
-        if what == "ask":
-            wire.feed(1, client=ping(1, name))
-            asked += 1
-        elif what == "answer" and wire.connection.in_flight:
-            wire.feed(1, broker=pong())
-            answered += 1
-        elif what == "end":
-            wire.connection.end(1)
-            wires[number] = wire_of(taken.registries)
-            connections += 1
-        elif what in ("step", "drain"):
-            getattr(taken, what)()
-        known.update(registry._clients.values())
-        assert all(client.held >= 0 and client.active >= 0 for client in known)
-        assert len(registry) <= most
-    for wire in wires:
-        wire.connection.end(1)
-    taken.drain()
-    taken.drain()
-    assert len(registry) == 0
-    assert not registry.pending.active
-    assert all(client.held == client.active == 0 for client in known)
-    sums = total(taken.records)
-    assert sums.get("requests", 0) == asked
-    assert sums.get("bytes_out", 0) == answered * len(pong())
-    assert all(record.sessions <= connections for record in taken.records)
-    assert not registry.pending.traces

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,23 +11,16 @@ from tests.kfake.controller import NODE, Controller
 from tests.kfake.direct import Client
 from tests.mutations.requests import Create, Delete, Topic
 from tests.properties import examples
-from tests.protocol.generate import messages
-from tests.proxy.broker_versions import broker_of
-from tests.proxy.fuzzed_requests import asked as any_request
-from tests.proxy.fuzzed_requests import closed, damaged
 from tests.proxy.mutation_steps import RATE, SAMPLES, STEPS, mutation_of
 from tests.proxy.usage_totals import Taken, recorded, total, total_traced
 from tests.proxy.wire import Wire, new_connection
-from tests.wire.frames import framed, head_of, padded, request, response, split
+from tests.wire.frames import framed, head_of, padded, request
 from weir.protocol.api import ApiKey
-from weir.protocol.codec import response_type
 from weir.protocol.messages import CreateTopicsRequest, DeleteTopicsRequest
 from weir.protocol.versions import VersionRange
 from weir.proxy.connection.usage_registries import UsageRegistries
 from weir.proxy.counters import Counters
-from weir.proxy.handlers.mutations.cluster_state import ClusterState
 from weir.proxy.handlers.plans import Plans
-from weir.proxy.handlers.uplift.uplift_rule import offered
 from weir.quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from weir.quotas.client_quotas import mutation_rates
 
@@ -107,26 +99,6 @@ def test_waits_and_refusals_of_a_mutation_quota_are_counted(steps: list[tuple[in
     assert counted.sums.get("controller_mutation_rate ms", 0) == throttle_ms
 
 
-@pytest.mark.parametrize("release", [(0, 10, 2), (1, 1), (2, 8)])
-@PROPERTY
-@given(steps=st.lists(STEPS, min_size=1, max_size=6))
-def test_uplifted_mutations_are_answered_as_without_usage(
-    release: tuple[int, ...], steps: list[tuple[int, object]]
-) -> None:
-    plain, counted = Side(spoken=broker_of(release)), Side(spoken=broker_of(release), recorded=True)
-    offered_ = offered(broker_of(release), uplift=True)
-    now_ms, asked_ = 1_000_000, 0
-    for pause_ms, what in steps:
-        now_ms += pause_ms
-        frame = mutation_of(what, plain.controller).frame("app")  # type: ignore[arg-type]  # one of three
-        head = head_of(frame)
-        if head.version in offered_.get(head.api_key, ()):
-            asked_ += 1
-            assert plain.ask(now_ms, frame) == counted.ask(now_ms, frame)
-            assert counted.controller.sizes() == plain.controller.sizes()
-    assert counted.sums.get("requests", 0) == asked_
-
-
 def test_unreadable_or_large_mutations_pass_uncounted() -> None:
     unread = framed(request(DeleteTopicsRequest(topic_names=["t"]), 5)[4:-5])
     large = padded(request(CreateTopicsRequest(), 5), 1024 * 1024 + 1)
@@ -196,47 +168,3 @@ def test_deletions_are_counted_by_the_partitions_of_existing_topics() -> None:
     side.ask(1, Create((Topic("t", 7),)).frame("app"))
     side.ask(2, Delete(("t", "unknown")).frame("app"))
     assert side.sums["mutations"] == 14
-
-
-@given(
-    st.lists(any_request(), min_size=1, max_size=4),
-    st.sampled_from([None, (0, 10, 2), (1, 1), (2, 8)]),
-    st.data(),
-)
-@examples(100)
-def test_usage_totals_are_right_for_any_bytes(
-    requests: list[tuple[object, int]], release: tuple[int, ...] | None, data: st.DataObject
-) -> None:
-    """Requests that become queries, damaged ones, answers that make no sense: all that went by is counted,
-    and each request has its trace. Of one that only its connection's end keeps from being judged again, what
-    was asked before is counted, but no request.
-    """
-    plans = Plans(Counters(), uplift=release is not None, cluster=ClusterState(data.draw(st.booleans())))
-    taken = Taken(UsageRegistries(trace_share=1.0))
-    session = recorded(new_connection(plans=plans, node_id=NODE), taken.registries)
-    wire = Wire(session)
-    sent = [damaged(data, request(message, version, n)) for n, (message, version) in enumerate(requests)]  # type: ignore[arg-type]  # messages
-    wire.feed(1, client=b"".join(sent))
-    answered = 0
-    for _ in range(100):
-        questions = split(bytes(wire.to_broker)[answered:])
-        answered = len(wire.to_broker)
-        if not questions or closed(session):
-            break
-        for question in questions:
-            head = head_of(question)
-            answer = data.draw(messages(response_type(head.api_key), head.version))
-            wire.feed(1, broker=damaged(data, response(answer, head.version, head.correlation_id)))
-            if closed(session):
-                break
-    session.end(2)
-    taken.drain()
-    taken.drain()
-    sums, traced = total(taken.records), total_traced(taken.traces)
-    taken_in = len(b"".join(sent)) - wire.waiting_bytes
-    assert len(taken.traces) == sums.get("requests", 0)
-    assert sums.get("bytes_in", 0) == traced.get("bytes_in", 0)
-    if not closed(session):
-        assert sums["request_time_us"] == pytest.approx(traced["request_time_us"], abs=0.1)
-        assert sums["bytes_in"] == taken_in
-        assert sums.get("bytes_out", 0) == len(wire.to_client)

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from tests.kfake.controller import NODE, Controller
 from tests.kfake.direct import Client
-from tests.properties import examples
-from tests.protocol.generate import messages
-from tests.proxy.broker_versions import broker_of
-from tests.proxy.fuzzed_requests import asked
 from tests.proxy.playbook import Playbook
 from tests.proxy.usage_totals import START_MS, Taken, counted_wire, recorded, total
-from tests.proxy.wire import APP, Wire, new_connection, quota_table
-from tests.wire.frames import head_of, padded, request, response, split
+from tests.proxy.wire import APP, new_connection, quota_table
+from tests.wire.frames import padded, request
 from tests.wire.messages import produced
-from weir.protocol.codec import request_type, response_type
-from weir.protocol.messages import Message, MetadataRequest, ProduceRequest
-from weir.protocol.versions import VersionRange
+from weir.protocol.messages import MetadataRequest, ProduceRequest
 from weir.proxy.connection.connection import Connection
 from weir.proxy.connection.inbound import LOOK_BYTES
 from weir.proxy.connection.usage_registries import UsageRegistries
@@ -29,8 +17,6 @@ from weir.proxy.counters import Counters
 from weir.proxy.handlers.plans import Plans
 from weir.quotas import BrokerQuotas, QuotaKey, QuotaTable
 from weir.quotas.client_quotas import mutation_rates
-
-MUTATIONS: Final = frozenset({19, 20, 37})
 
 
 def counted(connection: Connection) -> Connection:
@@ -55,46 +41,6 @@ def test_a_counted_produce_request_is_forwarded_once_64_kb_arrived() -> None:
 
 
 # The same for clients
-
-
-@pytest.mark.parametrize("release", [None, (0, 10, 2), (1, 1), (2, 8)])
-@given(requests=st.lists(asked(), min_size=1, max_size=4), cut=st.integers(1, 2000), data=st.data())
-@examples(60)
-def test_uplifted_requests_are_answered_equally_with_usage_counted(
-    release: tuple[int, ...] | None, requests: list[tuple[Message, int]], cut: int, data: st.DataObject
-) -> None:
-    sent = [request(message, version, number) for number, (message, version) in enumerate(requests)]
-    sent = [frame for frame in sent if head_of(frame).api_key not in MUTATIONS]
-    spoken = None if release is None else broker_of(release)
-    answers: dict[bytes, bytes] = {}
-    outcomes = []
-    for usage in (False, True):
-        plans = Plans(Counters(), uplift=spoken is not None)
-        connection = new_connection(plans=plans, node_id=NODE)
-        wire = Wire(counted(connection) if usage else connection)
-        stream = b"".join(sent)
-        for start in range(0, len(stream), cut):
-            wire.feed(1, client=stream[start : start + cut])
-        done = 0
-        while connection.violation is None and (questions := split(bytes(wire.to_broker)[done:])):
-            done = len(wire.to_broker)
-            for question in questions:
-                if question not in answers:
-                    answers[question] = drawn(data, question, spoken)
-                if connection.violation is None:
-                    wire.feed(1, broker=answers[question])
-        outcomes.append((bytes(wire.to_broker), bytes(wire.to_client), connection.violation))
-    assert outcomes[0] == outcomes[1]
-
-
-def drawn(data: st.DataObject, question: bytes, spoken: dict[int, VersionRange] | None) -> bytes:
-    """Any answer to a question; to which versions it speaks, what a broker says."""
-    head = head_of(question)
-    if head.api_key == 18 and spoken is not None:
-        return Controller(spoken=spoken).answer(question)
-    assert request_type(head.api_key)
-    answer = data.draw(messages(response_type(head.api_key), head.version))
-    return response(answer, head.version, head.correlation_id)
 
 
 # Times, and what is counted of waits

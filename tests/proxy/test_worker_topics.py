@@ -126,22 +126,6 @@ def test_usage_of_a_topic_without_a_rate_any_more_is_ignored() -> None:
     assert [budget.charged_ms for budget in rates(new, key=FETCH).budgets()] == [0]
 
 
-@pytest.mark.parametrize(
-    ("every_broker", "found"),
-    [
-        (False, {"cluster topic produce", "cluster topic fetch"}),
-        (True, {"cluster topic produce", "cluster topic fetch", "topic produce", "topic fetch"}),
-    ],
-)
-def test_rates_of_topics_are_shared_with_other_weirs_like_quotas_of_clients(
-    every_broker: bool, found: set[str]
-) -> None:
-    registry = QuotaRegistry(table_of())
-    charge(registry, b"each", 1)
-    shared = registry.shared(every_broker=every_broker)
-    assert {name[1] for name, *_rest in shared if "topic" in name[1]} == found
-
-
 @pytest.mark.trio
 async def test_the_state_directory_keeps_the_usage_of_topics(tmp_path: Path) -> None:
     former, new = QuotaRegistry(table_of()), QuotaRegistry(table_of())

@@ -120,11 +120,6 @@ def _plant_uncharged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ReplicationBudget, "charge", lambda *_args: None)
 
 
-def _plant_impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ReplicationBudget, "wait_ms", lambda *_args: 0)
-    monkeypatch.setattr("weir.proxy.handlers.replication.replica_fetcher.POLL_MS", 1)
-
-
 def _plant_lost_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
     def ask(replica: FetchedReplica, asked: object, now_ms: int) -> None:
         true_ask(replica, asked, now_ms)
@@ -134,21 +129,8 @@ def _plant_lost_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FetchedReplica, "ask", ask)
 
 
-def _plant_wrong_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
-    def answered(session: ReplicaSession, *, by_leader: bool) -> None:
-        del by_leader
-        session.epoch += 1
-        session.leader_epoch += 1
-
-    monkeypatch.setattr(ReplicaSession, "answered", answered)
-
-
 def _plant_held_in_sync(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ReplicaProgress, "is_in_sync", False)
-
-
-def _plant_uncut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FetchedReplica, "cut", lambda replica: replica.asked)
 
 
 def _plant_kept_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,9 +148,6 @@ def _plant_kept_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
             (_plant_lost_offsets, "is fetched as"),
             (_plant_held_in_sync, "was held"),
             (_plant_kept_partitions, "discarded"),
-            (_plant_impatience, "empty fetches in a second"),
-            (_plant_wrong_epochs, "wrong session epoch"),
-            (_plant_uncut, "bytes of throttled replicas"),
         ],
         4,
     ),

@@ -13,14 +13,13 @@ from tests.interpreted import interpreted
 from tests.properties import EXPLORING
 from tests.sim.frames import THROTTLE_AT, Kind
 from tests.sim.net import FakeSocket, Net
-from tests.sim.script import Ask, End, Open, Script, SetQuota, Step, generate
+from tests.sim.script import Ask, End, Open, Script, SetQuota, Step
 from tests.sim.shrink import shrink
 from tests.sim.weir import Weir
 from tests.sim.world import World, execute, simulate
 from weir.protocol.api import ApiKey
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.plans import Plans
-from weir.proxy.handlers.topics.names_by_id import NamesById, UnnamedTopics
 from weir.proxy.net.reactor import Reactor, Timer
 from weir.quotas import Budget
 
@@ -152,15 +151,6 @@ def test_a_timer_that_is_not_set_is_found(monkeypatch: pytest.MonkeyPatch) -> No
     assert "lost" in found(30)
 
 
-@interpreted
-def test_a_timer_that_is_late_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    call_at = Reactor.call_at
-    monkeypatch.setattr(
-        Reactor, "call_at", lambda self, at_ms, call, failed=None: call_at(self, at_ms + 1, call, failed)
-    )
-    assert "waits" in found(30)
-
-
 def test_a_lost_byte_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def sendmsg(sock: FakeSocket, buffers: Sequence[memoryview | bytes]) -> int:
         data = b"".join(buffers)
@@ -168,18 +158,6 @@ def test_a_lost_byte_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(FakeSocket, "sendmsg", sendmsg)
     assert found(30) & {"bytes", "lost"}
-
-
-def test_responses_in_the_wrong_order_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def sendmsg(sock: FakeSocket, buffers: Sequence[memoryview | bytes]) -> int:
-        data = b"".join(buffers)
-        first = 4 + int.from_bytes(data[:4])
-        second = first + 4 + int.from_bytes(data[first : first + 4])
-        swapped = data[first:] + data[:first] if second == len(data) else data
-        return SENDMSG(sock, [swapped])
-
-    monkeypatch.setattr(FakeSocket, "sendmsg", sendmsg)
-    assert "bytes" in found(100)
 
 
 @interpreted
@@ -194,22 +172,6 @@ def test_a_double_charge_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found(30) & {"charges", "told"}
 
 
-@interpreted
-@pytest.mark.parametrize("method", ["learn", "to_ask"])
-def test_names_that_are_not_learned_or_not_asked_for_are_found(
-    monkeypatch: pytest.MonkeyPatch, method: str
-) -> None:
-    monkeypatch.setattr(NamesById if method == "learn" else UnnamedTopics, method, lambda *_: set())
-    assert "names" in found(60)
-
-
-@interpreted
-def test_a_charge_without_a_wait_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    charge = Budget.charge
-    monkeypatch.setattr(Budget, "charge", lambda budget, value, now_ms: 0 * charge(budget, value, now_ms))
-    assert "waits" in found(30)
-
-
 class Silent(Weir):
     """Tells no throttle time."""
 
@@ -222,20 +184,6 @@ class Silent(Weir):
 
 def test_a_wait_that_is_not_told_is_found() -> None:
     assert "told" in found(30, Silent)
-
-
-def test_a_socket_that_stays_registered_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Net, "unregister", lambda _self, _fd: None)
-    assert found(1) == {"leaks"}
-
-
-def test_a_relay_that_asks_for_more_than_it_uses_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Net, "modify", lambda _self, _fd, _events: None)
-    assert "spins" in found(30)
-
-
-def test_a_seed_has_one_script() -> None:
-    assert generate(7) == generate(7) != generate(8)
 
 
 # The limit of buffered bytes

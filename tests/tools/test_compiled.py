@@ -125,17 +125,3 @@ def test_an_editable_install_stays_pure() -> None:
 def test_modules_are_compiled_only_on_request(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("WEIR_COMPILE", value)
     assert runpy.run_path(str(SETUP))["WANTED"] is False
-
-
-@pytest.mark.slow
-def test_the_compiled_only_plugin_refuses_sources() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "tests.tools.compiled_only", "--collect-only", "tests/tools"],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert "is not compiled" in done.stderr

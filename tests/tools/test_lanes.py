@@ -9,17 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from _pytest.mark.expression import Expression
-from click.testing import CliRunner
 
-from tests.selection import is_in_part
-from tools.lanes import __main__ as command
 from tools.lanes.concerned import MODULES_MAX, concerned
 from tools.lanes.lane import ALWAYS, LANES, ROOT, Extent, Lane
-from tools.lanes.results import Outcome
-from tools.lanes.runner import run_lane
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    pass
 
 LANE_MARKS = ("broker", "oracle", "spark", "cluster", "measured", "alone", "image")
 
@@ -77,35 +72,3 @@ def test_a_change_concerns_the_nearest_tests(changed: str, test: str) -> None:
 def test_a_changed_test_runs_first_and_tests_for_any_change_exist() -> None:
     assert concerned([PurePath("tests/quotas/test_rate.py")])[0] == "tests/quotas/test_rate.py"
     assert [path for path in ALWAYS if not (ROOT / path).is_file()] == []
-
-
-def test_parts_take_each_test_once_and_about_as_many_each() -> None:
-    names = [f"tests/a/test_b.py::test_c[{number}]" for number in range(3000)]
-    taken = [[name for name in names if is_in_part(name, part, 3)] for part in (1, 2, 3)]
-    assert sorted(itertools.chain(*taken)) == sorted(names)
-    assert min(map(len, taken)) > 900
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("lane", "note"),
-    [
-        (Lane("no-such", "nothing", "fast", options=("--no-such-option",)), "no report"),
-        (Lane("empty", "nothing", "alone and not alone", named=("alone",), workers="0"), "it has no tests"),
-    ],
-)
-def test_a_lane_without_tests_or_report_has_failed(
-    lane: Lane, note: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tools.lanes.lane.REPORTS", tmp_path)
-    outcome = run_lane(lane, Extent.ALL, [], lambda _text: None)
-    assert not outcome.ok
-    assert note in outcome.note
-
-
-@pytest.mark.parametrize("ok", [True, False])
-def test_the_exit_code_is_1_if_a_lane_has_failed(monkeypatch: pytest.MonkeyPatch, ok: bool) -> None:
-    monkeypatch.setattr(command, "run_lane", lambda *_: Outcome("fast", (), 1.0, ok=ok))
-    result = CliRunner().invoke(command.main, ["run", "fast"])
-    assert result.exit_code == (0 if ok else 1)
-    assert result.output.endswith("0 passed, 0 failed, 0 skipped\n")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.wire.frames import framed, request, response
 from weir.conformance.capture.json_lines import json_lines
@@ -90,9 +88,3 @@ def test_frames_behind_missing_bytes_do_not_join_those_before() -> None:
     assert [line["event"] for line in found] == ["dropped", "request"]
     assert found[0]["bytes"] == 9
     assert "error" not in found[1]
-
-
-@given(st.lists(st.tuples(st.sampled_from(Side), st.binary(max_size=60)), max_size=10))
-def test_any_bytes_become_lines_of_json(parts: list[tuple[Side, bytes]]) -> None:
-    lines(*(Bytes(0, 1, side, framed(data)) for side, data in parts))
-    lines(*(Bytes(0, 1, side, data) for side, data in parts))

@@ -54,15 +54,6 @@ def test_junit_of_hostile_texts_is_xml() -> None:
     assert case.get("name") == r"Fetch/v9/\x00<&\ud800"
 
 
-def test_cells_of_the_matrix_have_the_numbers_of_cases() -> None:
-    report = probe_report(run(FINE, FINE, HANGS, ERRS), {(ERRS.case, "error 3 17")})
-    cells = Parsed(render(probe_page(report))).cells
-    assert cells["Fetch", "9"].tone == "error"
-    assert cells["Fetch", "9"].words == ["v9", "2/3", "✗1"]
-    assert cells["Metadata", "4"].tone == "note"
-    assert cells["Fetch", "10"].tone == "unseen"
-
-
 def test_page_shows_failures_with_their_versions_and_commands() -> None:
     others = [
         result(f"Fetch/v{version}/lying-length", CaseOutcome.HUNG, message=HANGS.message)
@@ -73,16 +64,6 @@ def test_page_shows_failures_with_their_versions_and_commands() -> None:
     assert "v9-v10, v12" in parsed.text
     assert parsed.tags.count("article") == 1
     assert all(one.repeat in parsed.text for one in (HANGS, *others))
-
-
-def test_page_shows_the_cases_of_a_cell_that_passed() -> None:
-    parsed = Parsed(
-        render(probe_page(probe_report(run(FINE, result("Fetch/v9/maximal", CaseOutcome.ERROR, [3])))))
-    )
-    assert "All 2 cases passed" in parsed.text
-    assert ("details", "id", "Fetch-v9") in parsed.attributes
-    assert ("a", "href", "#Fetch-v9") in parsed.attributes
-    assert {"minimal", "maximal", "error 3"} <= {*parsed.words}
 
 
 def test_page_escapes_texts_of_the_target() -> None:

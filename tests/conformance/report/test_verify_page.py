@@ -7,14 +7,12 @@ from itertools import cycle, islice
 
 import pytest
 
-from tests.conformance.batches import batch, changed
-from tests.conformance.captures import answered, fetch, fetched, produce, produced, sent
 from tests.conformance.report.pages import Parsed
 from tests.conformance.report.samples import finding
 from weir.conformance.report import Groups, render, verify_page
 from weir.conformance.report import groups as grouping
 from weir.conformance.report.page import PAGE_MAX
-from weir.conformance.verify import Finding, R, Traffic, Verifier
+from weir.conformance.verify import Finding, R, Traffic
 
 HOSTILE = "<script>alert(1)</script>\"'&\x1b[31m\u202e\ud800{{ 7*7 }}"
 
@@ -26,46 +24,6 @@ def page(
     for one in found:
         groups.add(one, captures[0])
     return render(verify_page(groups.report(captures, traffic or Traffic())))
-
-
-def test_cells_of_the_matrix_have_the_numbers_of_frames_and_findings() -> None:
-    verifier, groups = Verifier(), Groups()
-    events = []
-    for number in range(5):
-        events += [sent(produce(batch(), 9, number), number), answered(produced(9, number), number)]
-    for number in range(5, 8):
-        wrong = changed(batch(), right_crc=False, crc=1)
-        events += [sent(produce(wrong, 8, number), number), answered(produced(8, number), number)]
-    events += [sent(fetch(11, 9), 9), answered(fetched(batch(), 11, 9), 9), sent(fetch(11, 10), 10)]
-    for event in events:
-        for one in verifier.take(event):
-            groups.add(one)
-    cells = Parsed(render(verify_page(groups.report(["a"], verifier.traffic)))).cells
-    seen = {place: cell for place, cell in cells.items() if cell.tone not in ("none", "unseen")}
-    assert {place: (cell.tone, cell.title) for place, cell in seen.items()} == {
-        ("Produce", "9"): ("ok", "Produce v9: 5 requests, 5 responses"),
-        ("Produce", "8"): ("error", "Produce v8: 3 requests, 3 responses, 3 errors"),
-        ("Fetch", "11"): ("ok", "Fetch v11: 2 requests, 1 response"),
-    }
-    assert [cell.words for cell in seen.values()] == [["v8", "6", "✗3"], ["v9", "10"], ["v11", "3"]]
-
-
-def test_matrix_distinguishes_versions_that_were_not_seen_from_those_that_do_not_exist() -> None:
-    traffic = Traffic()
-    traffic.of(3, 9).requests += 1  # Metadata: Kafka 4.2 has the versions 0 to 13
-    cells = Parsed(page(traffic=traffic)).cells
-    assert [cells["Metadata", str(version)].tone for version in (8, 9, 13)] == ["unseen", "ok", "unseen"]
-    assert ("Metadata", "14") not in cells
-
-
-def test_matrix_has_one_column_for_all_versions_that_peers_invent() -> None:
-    traffic = Traffic()
-    for version in (-1, 700, 32767):
-        traffic.of(3, version).requests += 1
-    traffic.of(-32768, 3).requests += 1
-    parsed = Parsed(page(traffic=traffic))
-    assert parsed.cells["Metadata", "other"].words == ["other", "3 versions"]
-    assert parsed.cells["API -32768", "3"].tone == "ok"
 
 
 @pytest.mark.parametrize(
