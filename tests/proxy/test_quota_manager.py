@@ -18,8 +18,8 @@ from tests.scripted import scripted
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.stores.alterations import QuotaAlteration
 from weir.proxy.control.stores.quota_manager import WAITING_MAX, QuotaManager
-from weir.proxy.control.stores.quotas_in_force import CLOCK_S
 from weir.proxy.control.stores.store import Changed, StoreError, StoreHealth
+from weir.proxy.control.stores.table_in_force import CLOCK_S
 from weir.proxy.control.supervisor import WAIT_S_MIN, Task
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges

@@ -229,23 +229,64 @@ def test_request_time_of_members_adds_up() -> None:
     assert ledgers[0].request.near
 
 
-@given(
-    st.lists(st.integers(1, 5000), max_size=4),
-    st.lists(st.tuples(st.integers(0, 30_000), st.integers(0, 3000)), max_size=30),
-)
-@examples(200)
-def test_chain_waits_for_the_longest_of_its_members_taken_singly(
-    limits: list[int], charges: list[tuple[int, int]]
-) -> None:
-    def budgets() -> list[Budget]:
-        return [Budget(Tags("", "", group=str(number)), limit, 0) for number, limit in enumerate(limits)]
+def test_parallel_fetches_of_members_are_all_paid_for() -> None:
+    """150,000 bytes at 1000 bytes/s: 150 s, of which 10 are free, whoever fetched them."""
+    quotas = BrokerQuotas.create(table({(Entity(group="payments"), FETCH): 1000.0}))
+    members = [quotas.ledger(user, "app", 0) for user in ("alice", "svc-pay-1", "svc-pay-2")]
+    waits = [members[number % 3].charge_fetch(15_000, 0) for number in range(10)]
+    assert waits == [15_000 * number - 10_000 for number in range(1, 11)]
+    assert [member.fetch and member.fetch.tell_rest(0) for member in members] == [140_000] * 3
 
-    chained, single, now_ms = budgets(), budgets(), 0
-    chain = Chain(None, tuple(chained))
-    for units, pause_ms in charges:
+
+TREE = ("red", "blue", "green", "grey")
+RATES = st.sampled_from([None, 500, 1000, 3000])
+
+
+@given(
+    st.fixed_dictionaries(dict.fromkeys("abcde", st.tuples(st.sampled_from(["", *TREE]), RATES, RATES))),
+    st.fixed_dictionaries(
+        {name: st.tuples(st.sampled_from(["", *TREE[:at]]), RATES) for at, name in enumerate(TREE)}
+    ),
+    RATES,
+    st.lists(st.tuples(st.sampled_from("abcde"), st.integers(0, 20_000), st.integers(0, 4000)), max_size=40),
+)
+@examples(300)
+def test_waits_of_random_trees_have_a_cause_and_are_those_of_the_limiters_taken_singly(
+    users: dict[str, tuple[str, int | None, int | None]],
+    tree: dict[str, tuple[str, int | None]],
+    limit: int | None,
+    charges: list[tuple[str, int, int]],
+) -> None:
+    """User → group, own rate, floor; group → parent, rate. Floors only shorten waits for groups, and lengthen
+    those of others by a window at most.
+    """
+    rates: dict[Entity, int | None] = {Entity(user): rate for user, (_group, rate, _floor) in users.items()}
+    rates |= {Entity(group=name): rate for name, (_parent, rate) in tree.items()}
+    rates[Entity(group="<all>")] = limit
+    values = {(entity, PRODUCE): float(rate) for entity, rate in rates.items() if rate}
+    values |= {(Entity(user), FLOOR): float(floor) for user, (_group, _rate, floor) in users.items() if floor}
+    has_floors = any(floor for _group, _rate, floor in users.values())
+    members = groups(
+        {Member("user", user): group for user, (group, _rate, _floor) in users.items() if group},
+        **{name: parent for name, (parent, _rate) in tree.items()},
+    )
+    quotas, now_ms = BrokerQuotas.create(table(values, members)), 0
+    single = {quota: Budget(Tags("", ""), rate, 0) for quota, rate in values.items()}
+    for user, units, pause_ms in charges:
         now_ms += pause_ms
-        assert chain.charge(units, now_ms) == max((each.charge(units, now_ms) for each in single), default=0)
-    assert chain.throttled_until_ms == max((each.throttled_until_ms for each in single), default=0)
+        group, chain = users[user][0], ["<all>"]
+        while group:
+            chain.append(group)
+            group = tree[group][0]
+        own, floor = ((Entity(user), key) for key in (PRODUCE, FLOOR))
+        own_ms = single[own].charge(units, now_ms) if own in single else 0
+        above = [(Entity(group=name), PRODUCE) for name in chain]
+        group_ms = max((single[each].charge(units, now_ms) for each in above if each in single), default=0)
+        floor_ms = single[floor].charge(units, now_ms) if floor in single else 10**9
+        wait_ms = quotas.ledger(user, "app", now_ms).charge_produce(units, now_ms)
+        least_ms = max(own_ms, min(group_ms, floor_ms))
+        longer_ms = 10_000 if has_floors and group_ms else 0
+        assert least_ms <= wait_ms <= max(own_ms, min(max(group_ms, longer_ms), floor_ms))
 
 
 CROWDS = list(product((2, 50), (0.1, 25), (0.0, 0.5, 1.0)))

@@ -21,8 +21,8 @@ from weir.proxy.control.stores.alterations import (
     write_audit,
 )
 from weir.proxy.control.stores.quota_admins import QuotaAdmins
-from weir.proxy.control.stores.quotas_in_force import QuotasInForce
 from weir.proxy.control.stores.store import QuotaStore, StoreError, StoreHealth
+from weir.proxy.control.stores.table_in_force import TableInForce
 from weir.proxy.control.supervisor import Supervisor, Task, Works
 from weir.proxy.logs import audit_logger
 from weir.quotas import QuotaTable
@@ -63,7 +63,7 @@ class QuotaManager:
         wall clock.
         """
         self._store = store
-        self._in_force = QuotasInForce(quota_registry, table, now)
+        self._in_force = TableInForce(quota_registry, table, now)
         self._admins = QuotaAdmins(admins, state)
         self._state = state
         self._supervisor = supervisor

@@ -24,7 +24,7 @@ forwards.
 """
 
 
-class QuotasInForce:
+class TableInForce:
     """Puts tables in force one after another, and takes entries out of force when they end."""
 
     def __init__(
