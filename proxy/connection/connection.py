@@ -27,7 +27,7 @@ from weir.proxy.connection import replies
 from weir.proxy.connection.charges import charge_request_time
 from weir.proxy.connection.client import Client  # fields' types: mypyc wants them at run time
 from weir.proxy.connection.effects import UNLIMITED, Clock, Effects, End
-from weir.proxy.connection.ending import find_end
+from weir.proxy.connection.ending import HalfClosed, find_end
 from weir.proxy.connection.in_flight import CHARGED, LOCAL, PAUSED, RequestInFlight
 from weir.proxy.connection.inbound import Inbound
 from weir.proxy.connection.lifetime import Lifetime
@@ -129,10 +129,9 @@ class Connection:
         "effects",
         "held_until_ms",
         "in_flight",
-        "left",
         "lifetime",
         "limits",
-        "linger_until_ms",
+        "lingering",
         "node_id",
         "now_ms",
         "plans",
@@ -197,15 +196,8 @@ class Connection:
         """Time (ms) until which no response is sent to the client, because its addresses have no listeners
         yet.
         """
-        self.left: tuple[int, ...] | None = None
-        """Progress of a client that has closed its half, at the latest check: numbers of requests in flight,
-        of response bytes still to arrive, of unread client bytes, and of unsent bytes. A change of these
-        numbers shows progress. None before the first check.
-        """
-        self.linger_until_ms = 0
-        """Time (ms) at which the connection of a client that has closed its half is closed, unless one of its
-        requests makes progress earlier.
-        """
+        self.lingering: HalfClosed | None = None
+        """Progress of a client that has closed its half; None for other clients."""
         self.violation: Violation | None = None
         """The first violation of the protocol; None while both peers keep to it."""
         self.in_flight: deque[RequestInFlight] = deque()
@@ -306,7 +298,7 @@ class Connection:
             self.throttled_until_ms,
             self.held_until_ms,
             self.rest_held_until_ms,
-            self.linger_until_ms,
+            0 if self.lingering is None else self.lingering.until_ms,
         )
         effects.deadline_ms = min((time_ms for time_ms in times if time_ms > now_ms), default=0)
         effects.again = self.waits_for_turn

@@ -19,12 +19,39 @@ requests. Weir then closes the connection.
 """
 
 
+class HalfClosed:
+    """The progress of a client that has closed its half and still waits for responses."""
+
+    __slots__ = ("_progress", "until_ms")
+
+    def __init__(self) -> None:
+        self._progress: tuple[int, ...] = ()
+        """Numbers of requests in flight, of bytes received from the broker, of unread client bytes, and of
+        unsent bytes, at the latest check. A change of these numbers shows progress.
+        """
+        self.until_ms = 0
+        """Time (ms) at which the connection is closed, unless one of its requests makes progress earlier."""
+
+    def note_progress(self, connection: Connection, now_ms: int) -> None:
+        """Move `until_ms` if a request has made progress, or if bytes of the client are held."""
+        client, broker = connection.client_end, connection.broker_end
+        unsent_bytes = len(client.unsent) + len(broker.unsent)
+        progress = (len(connection.in_flight), broker.received_bytes, len(client.kept), unsent_bytes)
+        if progress != self._progress:
+            self._progress, self.until_ms = progress, now_ms + LINGER_MS
+        held_until_ms = connection.held_until_ms
+        if client.kept or not client.eof:  # what was held is still to be read when the wait ends
+            held_until_ms = max(held_until_ms, connection.throttled_until_ms, connection.rest_held_until_ms)
+        if held_until_ms > now_ms:
+            self.until_ms = held_until_ms + LINGER_MS
+
+
 def find_end(connection: Connection, now_ms: int) -> None:
     """Set the close reason in the connection's effects if the connection must close now."""
     client, broker = connection.client_end, connection.broker_end
     if connection.violation is not None:
         _over(connection, connection.violation.reason, connection.violation.detail)
-    elif (client.eof or client.left) and _nothing_left(connection, now_ms):
+    elif (client.eof or client.left) and _lingers_no_more(connection, now_ms):
         unanswered = len(connection.in_flight)
         detail = f"{unanswered} requests unanswered" if unanswered else ""
         _over(connection, CloseReason.CLIENT_CLOSED, detail)
@@ -42,23 +69,17 @@ def _over(connection: Connection, reason: CloseReason, detail: str = "") -> None
     connection.effects.close_reason, connection.effects.close_detail = reason, detail
 
 
-def _nothing_left(connection: Connection, now_ms: int) -> bool:
-    """Return True if the connection of a client that has closed its half can be closed: the client has
-    received all its responses, or its requests have made no progress for `LINGER_MS`.
+def _lingers_no_more(connection: Connection, now_ms: int) -> bool:
+    """Note the progress of a client that has closed its half. Return True if the connection can be closed:
+    the client has received all its responses, or its requests have made no progress for `LINGER_MS`.
 
     Requests that were read but wait for a throttle are still forwarded when the throttle ends: acks=0 data
     must not be lost because the client has closed its half.
     """
-    client, in_flight = connection.client_end, len(connection.in_flight)
-    unsent_bytes = len(client.unsent) + len(connection.broker_end.unsent)
-    left = (in_flight, connection.broker_end.received_bytes, len(client.kept), unsent_bytes)
-    if left != connection.left:
-        connection.left, connection.linger_until_ms = left, now_ms + LINGER_MS
-    if not (in_flight or connection.broker_end.rest_bytes or unsent_bytes):
+    client, broker, lingering = connection.client_end, connection.broker_end, connection.lingering
+    if lingering is None:
+        lingering = connection.lingering = HalfClosed()
+    lingering.note_progress(connection, now_ms)
+    if not (connection.in_flight or broker.rest_bytes or client.unsent or broker.unsent):
         return client.eof and (not client.kept or client_wait(connection, now_ms) == NONE)
-    more = bool(client.kept) or not client.eof
-    waits_until_ms = max(connection.throttled_until_ms, connection.rest_held_until_ms)
-    waits = connection.held_until_ms > now_ms or (more and waits_until_ms > now_ms)
-    if waits:  # what was held is still to be read when the wait ends
-        connection.linger_until_ms = max(connection.held_until_ms, waits_until_ms) + LINGER_MS
-    return connection.linger_until_ms <= now_ms and not waits
+    return lingering.until_ms <= now_ms

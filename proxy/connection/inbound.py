@@ -50,7 +50,7 @@ from weir.proxy.handlers.plan import ByteCounter, Plan
 from weir.proxy.handlers.request_time.request_features import known_us
 from weir.proxy.handlers.sasl.authentication import SASL_APIS, TOKEN_BYTES_MAX
 from weir.proxy.handlers.unread import count_unread
-from weir.quotas import ClientLedger, QuotaKey
+from weir.quotas import QuotaKey
 
 if TYPE_CHECKING:
     from weir.proxy.connection.connection import Connection
@@ -93,13 +93,8 @@ class Inbound:
         "_arriving",
         "_arriving_bytes",
         "_connection",
-        "_cost_us",
         "_forward",
         "_is_near",
-        "_is_near_arriving",
-        "_time_ledger",
-        "_timed",
-        "_usage_counters",
     )
 
     def __init__(self, connection: Connection) -> None:
@@ -112,22 +107,10 @@ class Inbound:
         """
         self._arriving_bytes = 0
         """Frame length (bytes) of the request in `_arriving`."""
-        self._timed = False
-        """True if request time is charged, or usage is recorded, on this connection."""
-        self._cost_us = 0.0
-        """Request time (µs) that the latest request has cost so far."""
         self._is_near = False
         """True if the latest request's client is near its quota of request time. Such a client may have only
         one request in flight.
         """
-        self._is_near_arriving = False
-        """True if the client of the request in `_arriving` is near its quota of request time."""
-        self._time_ledger: ClientLedger | None = None
-        """Quotas of the client to which the latest request's time is charged; None if the request is exempt,
-        or has no cost.
-        """
-        self._usage_counters: UsageCounters | None = None
-        """Usage counters of the latest request; None if usage is not recorded."""
 
     def receive(self, data: bytearray, view: memoryview, end: int, now_ms: int) -> int:  # noqa: C901  # a call per branch costs each frame
         """Process `data[:end]`, bytes from the client, and return the number of bytes consumed.
@@ -139,9 +122,8 @@ class Inbound:
         client, plans = connection.client, connection.plans
         in_flight, spare = connection.in_flight, connection.spare
         longest = connection.limits.frame_bytes_max
-        timed = self._timed = connection.quotas.timed or client.usage is not None
+        timed = connection.quotas.timed or client.usage is not None
         ledger = client.ledger
-        self._is_near = False
         draining = connection.state == DRAINING
         if connection.state == THROTTLED:
             connection.release(now_ms)
@@ -152,6 +134,7 @@ class Inbound:
                 if position:
                     connection.effects.to_broker.append(view[:position])
                 return position
+        self._is_near = timed and self._is_near  # the request that is arriving keeps it
         # Two bounds, one of the client's requests in flight, and one of the frames in a turn, are one number
         # here, because each request is compared with it.
         most, in_turn = client.in_flight_max, len(in_flight) + connection.clock.frames_max
@@ -168,11 +151,15 @@ class Inbound:
                 break
             plan = plans.get((api_key, version)) or plans.make(api_key, version)
             stop = position + LENGTH_BYTES + length
+            record = spare.pop() if spare else RequestInFlight(plan)
             decision: Decision = FORWARD
             if timed or plan.admit is not None:
                 complete = stop <= end
-                decided = self._decide(plan, data, position, stop if complete else end, length, complete)
+                decided = self._decide(
+                    record, plan, data, position, stop if complete else end, length, complete, timed
+                )
                 if decided is None:
+                    spare.append(record)
                     self._check_before_login(length)
                     break
                 decision = decided
@@ -183,27 +170,24 @@ class Inbound:
                 # A query's own request must leave behind the requests before it.
                 if position > start:
                     connection.effects.to_broker.append(view[start:position])
-                start = stop = self._respond(plan, decision, data, position, min(stop, end))
+                start = stop = self._respond(record, plan, decision, data, position, min(stop, end))
+                spare.append(record)
                 most -= REPLY_FRAMES
                 may_go = connection.may_take(now_ms) and len(in_flight) < most
                 position = stop
                 continue
-            record = spare.pop() if spare else RequestInFlight(plan)
             record.plan = plan
             record.correlation_id = correlation_id
             record.state, record.until_ms, record.ledger = PLAIN, 0, None
             if timed:
-                record.state, record.cost_us = CHARGED, self._cost_us
-                record.time_ledger, record.usage_counters = self._time_ledger, self._usage_counters
-                record.arrived_us = connection.clock.now_us
-                if connection.unconfirmed_us and api_key == _PRODUCE and self._time_ledger is not None:
+                record.state, record.arrived_us = CHARGED, connection.clock.now_us
+                if connection.unconfirmed_us and api_key == _PRODUCE and record.time_ledger is not None:
                     record.unconfirmed_us = connection.unconfirmed_us
             # The head goes on at once, but nothing is charged before the last byte: a broker ignores an
             # incomplete request, and a client could be charged for what it never sent.
             if stop > end or decision.counted_to:
                 record.state = ARRIVING
                 self._arriving, self._forward, self._arriving_bytes = record, decision, length
-                self._is_near_arriving = self._is_near
                 position = decision.counted_to or end
                 connection.client_end.rest_bytes = stop - position
                 if position < end:
@@ -246,12 +230,21 @@ class Inbound:
     # Deciding
 
     def _decide(  # noqa: C901  # a call per branch costs each timed frame
-        self, plan: Plan, data: bytearray, frame: int, end: int, length: int, complete: bool
+        self,
+        record: RequestInFlight,
+        plan: Plan,
+        data: bytearray,
+        frame: int,
+        end: int,
+        length: int,
+        complete: bool,
+        timed: bool,
     ) -> Decision | None:
         """Return the decision about the request in `data[frame:end]` (forward it, reply, query the broker),
-        and set the fields of its cost; None if the request must wait.
+        and set the fields of its cost in `record`; None if the request must wait. `timed` is True if request
+        time is charged, or usage is recorded, on this connection.
         """
-        connection, timed = self._connection, self._timed
+        connection = self._connection
         quotas, client = connection.quotas, connection.client
         cache = client.parse_cache
         decision: Decision | None = None
@@ -280,7 +273,7 @@ class Inbound:
         if not timed:
             return decision
         # The cost is charged when the response begins, because it depends on the response's length, too.
-        self._cost_us, self._time_ledger, self._usage_counters, self._is_near = 0.0, None, None, False
+        self._is_near = False
         now_us, cost, ledger = connection.clock.now_us, plan.cost, client.time_ledger
         gap_us, quotas.forwarded_us = now_us - quotas.forwarded_us, now_us
         exempt = plan.between_brokers and client.is_broker
@@ -297,16 +290,23 @@ class Inbound:
             if isinstance(decision, Forward) and not decision.answered:
                 count_exempt(connection, plan, us, 0)
             else:
-                self._cost_us = us
+                record.cost_us = us
                 if not exempt and ledger is not None:
-                    self._time_ledger, budget = ledger, ledger.request
+                    record.time_ledger, budget = ledger, ledger.request
                     self._is_near = budget is not None and budget.near
         if client.usage is not None:
-            self._count(plan, decision, data, frame, length, complete)
+            self._count(record, plan, decision, data, frame, length, complete)
         return decision
 
     def _count(
-        self, plan: Plan, decision: Decision, data: bytearray, frame: int, length: int, complete: bool
+        self,
+        record: RequestInFlight,
+        plan: Plan,
+        decision: Decision,
+        data: bytearray,
+        frame: int,
+        length: int,
+        complete: bool,
     ) -> None:
         """Set the usage counters for the request that is being decided about, and count the request if all of
         it has arrived.
@@ -314,7 +314,7 @@ class Inbound:
         usage = self._connection.client.usage
         assert usage is not None
         usage_counters = usage.usage_counters(plan.group, plan.api_key, plan.version, data, frame)
-        self._usage_counters = usage_counters
+        record.usage_counters = usage_counters
         if complete and isinstance(decision, Forward) and not decision.counted_to:
             count_request(self._connection, plan, usage_counters, length, answered=decision.answered)
 
@@ -450,7 +450,7 @@ class Inbound:
                 if record.usage_counters is not None:
                     answered, length = forward.answered, self._arriving_bytes
                     count_request(connection, record.plan, record.usage_counters, length, answered=answered)
-                serial = forward.serial or self._is_near_arriving
+                serial = forward.serial or self._is_near
                 self._arrived(record, forward, self._arriving_bytes, serial=serial)
         return stop
 
@@ -543,18 +543,27 @@ class Inbound:
         if record.usage_counters is not None:
             record.usage_counters.throttled(quota, until_ms - connection.now_ms)
 
-    def _respond(self, plan: Plan, decision: Decision, data: bytearray, frame: int, stop: int) -> int:
+    def _respond(
+        self,
+        record: RequestInFlight,
+        plan: Plan,
+        decision: Decision,
+        data: bytearray,
+        frame: int,
+        stop: int,
+    ) -> int:
         """Carry out a decision other than forwarding (Reply or Query) for the request
-        `data[frame:stop]`. Return the position up to which bytes are consumed: `stop`, or `frame` if Weir
-        decides about the request again after the query.
+        `data[frame:stop]`, whose cost is in `record`. Return the position up to which bytes are consumed:
+        `stop`, or `frame` if Weir decides about the request again after the query.
         """
         connection = self._connection
         local: LocalResponse | None = None
         again = isinstance(decision, Query) and decision.again
-        if self._timed:
-            local = LocalResponse(connection, plan, self._cost_us, self._time_ledger, self._usage_counters)
-            if self._usage_counters is not None:
-                self._count_not_forwarded(plan, data, frame, self._usage_counters, again=again)
+        if record.timed:
+            local = LocalResponse(connection, plan, record.cost_us, record.time_ledger, record.usage_counters)
+            if record.usage_counters is not None:
+                self._count_not_forwarded(plan, data, frame, record.usage_counters, again=again)
+            record.cost_us, record.time_ledger, record.usage_counters = 0.0, None, None
         (*_rest, correlation_id) = _unpack(data, frame)
         if isinstance(decision, Query):
             replies.begin_query(connection, RunningQuery(decision.query, data, frame, stop), local)

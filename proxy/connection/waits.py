@@ -1,4 +1,4 @@
-"""What each side of a connection waits for. Asking changes nothing."""
+"""Reasons why the sides of a connection wait. Asking for them changes nothing."""
 
 from __future__ import annotations
 
