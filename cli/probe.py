@@ -6,12 +6,14 @@ import contextlib
 import shlex
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
 from weir.cli.exits import FAILED, CommandError
+from weir.cli.probe_measure import measure, quotas_to_measure, read_sheet, show_sheets
 from weir.cli.progress import Bar
 from weir.cli.quantity import Quantity
 from weir.cli.report_files import check_report_files, read_report, write_report
@@ -38,9 +40,10 @@ from weir.proxy.config import config
 from weir.proxy.config.config import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from weir.conformance.probe.case import Result
+    from weir.conformance.probe.quotas.jobs import ClientQuota
     from weir.conformance.report import ProbeReport
 
 EXAMPLES: Final = """\b
@@ -49,6 +52,8 @@ Examples:
   weir probe --upstream kafka-1:9092 --list
   weir probe --upstream kafka-1:9092 --only Metadata --only 'Fetch/v12/*'
   weir probe --upstream kafka-1:9092 --profile quotas
+  weir probe --upstream kafka-1:9092 --profile quotas --measure --json > kafka.json
+  weir probe --upstream weir-1:9092 --profile quotas --measure --baseline kafka.json --html page.html
   weir probe --upstream kafka-1:9092 --write-expect kafka.json
   weir probe --upstream weir-1:9092 --expect kafka.json
   weir probe --upstream kafka-1:9092 --expect kafka-3.9.1
@@ -78,6 +83,12 @@ _FILE: Final = click.Path(dir_okay=False, path_type=Path)
     default=PROFILES[0],
     show_default=True,
     help="Requests of every API and version, or how the server enforces client quotas, or both.",
+)
+@click.option(
+    "--measure",
+    "measures",
+    is_flag=True,
+    help="With --profile quotas: measure for 80 s how exactly they hold. --baseline FILE adds other runs.",
 )
 @click.option(
     "--quotas-set",
@@ -128,11 +139,16 @@ _FILE: Final = click.Path(dir_okay=False, path_type=Path)
 )
 @click.option("--write-expect", type=_FILE, metavar="FILE", help="Write the outcomes to a file for --expect.")
 @click.option(
-    "--baseline", type=_FILE, metavar="FILE", help="Fail only for failures that this output of --json lacks."
+    "--baseline",
+    type=_FILE,
+    multiple=True,
+    metavar="FILE",
+    help="Fail only for failures that this output of --json lacks. May be repeated.",
 )
 def probe(
     config_file: Path | None,
     profile: str,
+    measures: bool,
     quotas_set: str | None,
     list_quotas: str | None,
     lists: bool,
@@ -146,7 +162,7 @@ def probe(
     junit_file: Path | None,
     expect: str | None,
     write_expect: Path | None,
-    baseline: Path | None,
+    baseline: Sequence[Path],
     **upstream: object,
 ) -> None:
     """Send requests of every API and version that a server offers, and check what it does.
@@ -155,9 +171,17 @@ def probe(
     and removes quotas for client-ids weir-probe-... It changes nothing else.
     """
     check_report_files(html_file, junit_file, write_expect)
+    reach = partial(_target, config_file, timeout_s, upstream)
+    if measures:
+        if profile != "quotas":
+            raise CommandError("--measure needs --profile quotas")
+        is_named = config_file is not None or upstream.get("upstream") is not None
+        _measure(reach, list_quotas, quotas_set, baseline, html_file, as_json, is_named=is_named)
+        return
     expected = None if expect is None else _expected(expect, seed, randoms)
-    known = set() if baseline is None else read_report(baseline, outcomes.parse_baseline, "weir probe --json")
-    target, login = _target(config_file, timeout_s, upstream)
+    read = (read_report(file, outcomes.parse_baseline, "weir probe --json") for file in baseline)
+    known = {failure for failures in read for failure in failures}
+    target, login = reach()
     options = ProbeOptions(
         target=target,
         login=login,
@@ -197,6 +221,27 @@ def probe(
         raise click.exceptions.Exit(FAILED)
 
 
+def _measure(
+    reach: Callable[[], tuple[ProbeTarget, Login | None]],
+    list_quotas: str | None,
+    quotas_set: str | None,
+    earlier: Sequence[Path],
+    html_file: Path | None,
+    as_json: bool,
+    *,
+    is_named: bool,
+) -> None:
+    """Measure a target and show its datasheet beside earlier ones; without a target, show these."""
+    sheets = [read_sheet(file) for file in earlier]
+    if is_named or not sheets:
+        target, login = reach()
+        if list_quotas is not None:
+            _print_quotas(quotas_to_measure(target, login, list_quotas))
+            return
+        sheets.append(measure(target, login, quotas_set))
+    show_sheets(sheets, html_file, as_json=as_json)
+
+
 def _expected(expect: str, seed: int, randoms: int) -> dict[str, str]:
     """Return the outcomes in a file, or those of a broker. Raises CommandError."""
     file = Path(expect)
@@ -220,9 +265,12 @@ def _list_cases(run: ProbeRun) -> None:
 
 def _list_quotas(options: ProbeOptions) -> None:
     try:
-        quotas = quota_profile(options).quotas
+        _print_quotas(quota_profile(options).quotas)
     except ConversationError as error:
         raise CommandError(str(error)) from None
+
+
+def _print_quotas(quotas: Sequence[ClientQuota]) -> None:
     for quota in quotas:
         value = f"{quota.value:.8f}".rstrip("0").rstrip(".")
         click.echo(

@@ -5,11 +5,13 @@
 - `junit`: a test case per rule, or per case of a probe.
 - `page`: the HTML page, which needs no network (Jinja2, optional). `verify_page` and `probe_page` fill it,
   `matrix` is its table of APIs and versions.
+- `datasheet`: measured quotas of several targets beside each other.
 - `text`: peers choose texts freely; these functions make them safe to show.
 """
 
 from __future__ import annotations
 
+from weir.conformance.report.datasheet import rows, sheet_page
 from weir.conformance.report.groups import (
     Checked,
     FindingGroup,
@@ -46,6 +48,8 @@ __all__ = [
     "ranges",
     "render",
     "report_json",
+    "rows",
+    "sheet_page",
     "size",
     "spoken",
     "totals",

@@ -141,6 +141,19 @@ def render(page: Page) -> bytes:
 
 
 def _render(page: Page, cards: int, cases: int) -> bytes:
+    return render_template(
+        "page.html.j2",
+        page=page,
+        cards=page.cards[:cards],
+        cards_left=len(page.cards) - cards,
+        cases=page.cases[:cases],
+        cases_left=len(page.cases) - cases,
+    )
+
+
+def render_template(name: str, **content: object) -> bytes:
+    """Return an HTML page of a template beside this module. Raises ToolMissingError."""
+    check_tool()
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # optional
 
     style, script = ((_HERE / name).read_text("utf-8") for name in ("page.css", "page.js"))
@@ -151,20 +164,9 @@ def _render(page: Page, cards: int, cases: int) -> bytes:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return (
-        environment.get_template("page.html.j2")
-        .render(
-            page=page,
-            cards=page.cards[:cards],
-            cards_left=len(page.cards) - cards,
-            cases=page.cases[:cases],
-            cases_left=len(page.cases) - cases,
-            style=_own(style),
-            script=_own(script),
-            policy=_policy(style, script),
-        )
-        .encode("utf-8", "backslashreplace")
-    )
+    template, policy = environment.get_template(name), _policy(style, script)
+    page = template.render(style=_own(style), script=_own(script), policy=policy, **content)
+    return page.encode("utf-8", "backslashreplace")
 
 
 def _own(source: str) -> Any:

@@ -12,19 +12,16 @@ from weir.conformance.probe.link import ProbeTarget
 from weir.conformance.probe.quotas import bandwidth, mutations, rates, request_time, table
 from weir.conformance.probe.quotas.client import BrokerEndpoint, ProbeClient
 from weir.conformance.probe.quotas.jobs import ClientQuota, Stage, advertised, results
-from weir.conformance.probe.quotas.staging import prepared, stage_of
+from weir.conformance.probe.quotas.staging import check_alters, prepared, stage_of
 from weir.conformance.probe.requests.names import PREFIX
-from weir.conformance.probe.scratch import UnusableError
-from weir.protocol.api import ApiKey
 from weir.protocol.values import ZERO_UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from weir.conformance.probe.case import Result
     from weir.conformance.probe.login import Login
     from weir.conformance.probe.quotas.jobs import Job
-    from weir.protocol.versions import VersionRange
 
 THREADS: Final = 32
 ANSWER_S: Final = 30.0
@@ -55,12 +52,7 @@ class QuotaProfile:
         """
         self._alters = set_for_run is None
         self._only = only
-        patient = msgspec.structs.replace(target, timeout_s=max(ANSWER_S, target.timeout_s))
-        self._place = BrokerEndpoint(patient, login)
-        prefix = f"{PREFIX}{set_for_run or new_run()}-"
-        with ProbeClient(self._place, prefix + "versions") as client:
-            offered = client.offered()
-        self._stage = _bare_stage(self._place, offered, prefix)
+        self._stage = bare_stage(target, login, set_for_run)
         jobs = [job for job in _jobs(self._stage) if any(only(check.name) for check in job.checks)]
         self._jobs = jobs if self._alters else [job for job in jobs if not job.alters]
         self.names = [check.name for job in self._jobs for check in job.checks if only(check.name)]
@@ -81,19 +73,21 @@ class QuotaProfile:
 
         Raises UnusableError if the target cannot set quotas, or has no such topic; LinkError if it is gone.
         """
-        if self._alters and not self._stage.of(ApiKey.ALTER_CLIENT_QUOTAS):
-            raise UnusableError(
-                "the target has no AlterClientQuotas (brokers have it from 2.6 on): set the quotas of "
-                "--list-quotas, and name their run with --quotas-set"
-            )
-        stage = stage_of(self._place, self._stage, scratch_topic)
+        check_alters(self._stage, self._alters)
+        stage = stage_of(self._stage, scratch_topic)
         with prepared(stage, self._alters, self.quotas, self.notes):
             for found in _run(self._jobs, stage):
                 yield from (result for result in found if self._only(result.case))
 
 
-def _bare_stage(endpoint: BrokerEndpoint, offered: Mapping[int, VersionRange], prefix: str) -> Stage:
-    """Return a stage for which jobs can be made, but not run."""
+def bare_stage(target: ProbeTarget, login: Login | None, set_for_run: str | None) -> Stage:
+    """Ask the target for its versions. Return a stage for which jobs can be made, but not run. Raises
+    ConversationError.
+    """
+    patient = msgspec.structs.replace(target, timeout_s=max(ANSWER_S, target.timeout_s))
+    endpoint, prefix = BrokerEndpoint(patient, login), f"{PREFIX}{set_for_run or new_run()}-"
+    with ProbeClient(endpoint, prefix + "versions") as client:
+        offered = client.offered()
     return Stage(endpoint, endpoint, advertised(offered), "", ZERO_UUID, prefix)
 
 

@@ -31,18 +31,35 @@ METADATA_MAX: Final = 12
 _IDS_IN_METADATA: Final = 10
 
 
+def check_alters(stage: Stage, alters: bool) -> None:
+    """Raise UnusableError if quotas must be set, and the target cannot set them."""
+    if alters and not stage.of(ApiKey.ALTER_CLIENT_QUOTAS):
+        raise UnusableError(
+            "the target has no AlterClientQuotas (brokers have it from 2.6 on): set the quotas of "
+            "--list-quotas, and name their run with --quotas-set"
+        )
+
+
 @contextmanager
-def prepared(stage: Stage, alters: bool, quotas: Sequence[ClientQuota], notes: list[str]) -> Iterator[None]:
+def prepared(
+    stage: Stage,
+    alters: bool,
+    quotas: Sequence[ClientQuota],
+    notes: list[str],
+    further_topics: Sequence[str] = (),
+) -> Iterator[None]:
     """Write records, create topics, and set quotas if `alters`. In the end, delete the topics and remove the
-    quotas. `notes`: gets lines about what could not be done. Raises UnusableError, ConversationError.
+    quotas. `notes`: gets lines about what could not be done. `further_topics`: besides those of the jobs.
+    Raises UnusableError, ConversationError.
     """
+    check_alters(stage, alters)
     mutates = any(quota.key == "controller_mutation_rate" for quota in quotas)
     canary = ClientQuota(stage.prefix + "canary", "request_percentage", request_time.PERCENT)
     with ProbeClient(stage.leader, stage.prefix + "fill") as client:
         _fill(client, stage)
     try:
         if mutates:
-            _create(stage, mutations.topics(stage))
+            _create(stage, mutations.topics(stage) | dict.fromkeys(further_topics, 1))
         if alters:
             _alter(stage, [*quotas, canary], remove=False)
             notes.extend(_missing(stage, canary.client_id))
@@ -54,12 +71,12 @@ def prepared(stage: Stage, alters: bool, quotas: Sequence[ClientQuota], notes: l
             except (UnusableError, ConversationError) as error:
                 notes.append(f"the quotas of client-ids {stage.prefix}* are still set: {error}")
         if mutates:
-            _delete(stage, notes)
+            _delete(stage, [*mutations.leftovers(stage), *further_topics], notes)
 
 
-def stage_of(endpoint: BrokerEndpoint, bare: Stage, topic: str) -> Stage:
+def stage_of(bare: Stage, topic: str) -> Stage:
     """Add the leader and the id of a topic, and the controller. Raises UnusableError, ConversationError."""
-    version = min(bare.of(ApiKey.METADATA).max, METADATA_MAX)
+    endpoint, version = bare.leader, min(bare.of(ApiKey.METADATA).max, METADATA_MAX)
     found: list[Stage] = []
 
     def ready() -> bool:
@@ -142,11 +159,11 @@ def _create(stage: Stage, topics: dict[str, int]) -> None:
             )
 
 
-def _delete(stage: Stage, notes: list[str]) -> None:
+def _delete(stage: Stage, topics: list[str], notes: list[str]) -> None:
     version = stage.of(ApiKey.DELETE_TOPICS).max
     try:
         with ProbeClient(stage.controller, stage.prefix + "admin") as client:
-            request = requests.delete_topics(version, mutations.leftovers(stage))
+            request = requests.delete_topics(version, topics)
             client.ask(request, ApiKey.DELETE_TOPICS, version)
     except ConversationError as error:
         notes.append(f"topics {stage.prefix}* may be left: {error}")

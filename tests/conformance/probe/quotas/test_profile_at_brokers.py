@@ -11,6 +11,7 @@ from tests.integration.conftest import StartWeir, start_weir
 from tests.kafka.fixtures import StartCluster, kafka_cluster
 from weir.conformance.probe.case import Result
 from weir.conformance.probe.link import ProbeLink, ProbeTarget
+from weir.conformance.probe.measure.measurement import measure
 from weir.conformance.probe.quotas import QuotaProfile
 from weir.conformance.probe.quotas.waiting import until
 from weir.conformance.probe.requests.names import PREFIX
@@ -51,6 +52,20 @@ def test_brokers_pass_every_check_of_the_quota_profile(kafka_cluster: StartClust
     assert failures(results) == {}
     assert len(results) > 600
     assert until(lambda: not left_behind(kafka_cluster(version).bootstrap), 10.0)
+
+
+def test_a_broker_holds_its_quotas_while_they_are_measured(kafka_cluster: StartCluster) -> None:
+    bootstrap = kafka_cluster("3.9.1").bootstrap
+    host, port = bootstrap.rsplit(":", 1)
+    found = measure(ProbeTarget(host, int(port)), None, None, lambda _share: None)
+    assert found.produce is not None
+    assert found.strict is not None
+    assert found.lax is not None
+    assert found.produce.steady.rates["60"].mean == pytest.approx(1, abs=0.05)
+    assert found.strict.steady.rates["60"].mean == pytest.approx(1, abs=0.1)
+    assert (found.strict.steady.refused > 0, found.lax.steady.refused) == (True, 0)
+    assert found.error_89 == {"CreateTopics": "6-7", "CreatePartitions": "3", "DeleteTopics": "5-6"}
+    assert until(lambda: not left_behind(bootstrap), 10.0)
 
 
 def left_behind(bootstrap: str) -> list[str]:
