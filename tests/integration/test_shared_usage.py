@@ -30,7 +30,7 @@ from tests.kafka.cluster import Cluster
 from tests.kafka.fixtures import StartCluster
 from tests.kafka.ports import free_range
 from tests.raw import NEW, Behaviour, Pace, RawClient, drive, leaders, produce
-from tests.raw.rates import mean_rate, trend_rate
+from tests.raw.rates import SWING_S, mean_rate, swing_rate, trend_rate
 
 pytestmark = [pytest.mark.broker, pytest.mark.measured]
 
@@ -54,8 +54,6 @@ EVENLY_UNTIL_S: Final = 11
 """The default window has eleven samples of one second."""
 MINUTE_S: Final = 60
 CUT_S: Final = 30
-SWING_S: Final = 11
-"""Time (s) for which Kafka's samples count."""
 SIZE: Final = 20_000
 TOLERANCE: Final = 0.05
 RESTARTS: Final = int(os.environ.get("RESTARTS", "5"))
@@ -97,15 +95,9 @@ def clients_of(weirs: Sequence[Weir], topic: str, connections: int) -> list[RawC
 
 
 def steady_rate(clients: Sequence[RawClient], from_s: float) -> float:
-    """The rate of all clients together over `MINUTE_S`, as a share of the quota.
-
-    Clients that send as fast as they may use up Kafka's window at once, and the next one after `SWING_S`. So
-    a minute has five or six such bursts, which differ by 9 %. The mean over all beginnings within one swing
-    does not depend on them.
-    """
-    shorter_s = MINUTE_S - SWING_S / 2
-    begins = [from_s + SWING_S * number / 50 for number in range(50)]
-    return sum(rate(clients, begin, begin + shorter_s) for begin in begins) / len(begins)
+    """The rate of all clients together over `MINUTE_S`, as a share of the quota."""
+    until_s = from_s + MINUTE_S + SWING_S / 2
+    return sum(swing_rate(client.answers, from_s, until_s) for client in clients) / QUOTA
 
 
 def rate(clients: Sequence[RawClient], from_s: float, until_s: float) -> float:

@@ -30,10 +30,12 @@ class Pace(NamedTuple):
     """Records per second."""
     stop: str
     """Path of a file. When it exists, no further records are sent."""
+    size: int = 0
+    """Minimum size of a value (bytes)."""
 
 
 def produce(release: str, config: Mapping[str, str], pace: Pace) -> list[Sent]:
-    """Send records whose values are their numbers. Raises ClientError."""
+    """Send records whose values are their numbers, behind zeros. Raises ClientError."""
     job = {"config": dict(config), **pace._asdict()}
     found = run_java(release, "paced_worker", "Java's producer", job)
     return [Sent(*each) for each in found]

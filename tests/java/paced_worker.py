@@ -24,12 +24,13 @@ def work(java: Any, job: dict[str, Any]) -> list[list[Any]]:
         for number in range(job["records"]):
             if Path(job["stop"]).exists():
                 break
+            _collect(waiting, found)  # also if the load is behind its pace, because the producer blocks
             while time.monotonic() < began + number / job["rate"]:
                 _collect(waiting, found)
                 time.sleep(0.001)  # the pace of the load
             partition = number % job["partitions"]
             found.append([time.monotonic(), None, None])
-            sent = client.send(made(job["topic"], integer(partition), None, str(number)))
+            sent = client.send(made(job["topic"], integer(partition), None, str(number).zfill(job["size"])))
             waiting[partition].append((number, sent))
         deadline = time.monotonic() + _PATIENCE_S
         while any(waiting) and time.monotonic() < deadline:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import linear_regression
+from statistics import linear_regression, mean
 from typing import NamedTuple
 
 from tests.raw.client import Answer
 
+SWING_S = 11.0
+"""Time (s) for which Kafka's samples count."""
 _STEP_S = 0.05
 
 
@@ -42,6 +44,18 @@ def trend_rate(answers: Sequence[Answer], from_s: float, until_s: float) -> floa
         moments.append(moment)
         delivered.append(total)
     return linear_regression(moments, delivered).slope
+
+
+def swing_rate(answers: Sequence[Answer], from_s: float, until_s: float) -> float:
+    """Bytes/s: the mean over equally long times that begin at each moment of one swing.
+
+    Clients that send as fast as they may use up Kafka's window at once, and the next one after `SWING_S`. The
+    moment within a swing at which a time of 22 s begins decides about 8 % of its mean, and of its trend
+    (simulated). The mean over all beginnings does not depend on it.
+    """
+    begins = [from_s + SWING_S * number / 50 for number in range(50)]
+    length_s = until_s - from_s - SWING_S
+    return mean(mean_rate(answers, begin, begin + length_s) for begin in begins)
 
 
 def throttling(answers: Sequence[Answer], from_s: float, until_s: float) -> Throttling:
