@@ -44,8 +44,6 @@ SECTIONS: Final = {
     ),
     "Who clients are": (
         "sasl_oauthbearer_sub_claim_name",
-        "gssapi_principal",
-        "delegation_token_principal",
         "unreadable_principal",
         "ssl_principal_mapping_rules",
     ),
@@ -54,7 +52,6 @@ SECTIONS: Final = {
         "replication_listen",
         "super_users",
         "replication_throttles",
-        "replication_zookeeper",
     ),
     "TLS towards clients": ("tls_cert", "tls_key", "tls_client_auth", "tls_client_ca", "sni_domain"),
     "Towards brokers": (
@@ -88,9 +85,7 @@ SECTIONS: Final = {
     "Several Weirs": (
         "usage_share_topic",
         "share_usage",
-        "share_on_loss",
         "share_key_file",
-        "share_weirs_max",
     ),
     "Usage records": (
         "usage_dir",
@@ -98,10 +93,9 @@ SECTIONS: Final = {
         "usage_interval_ms",
         "usage_compression",
         "usage_keep_bytes",
-        "usage_entities_max",
         "usage_trace_share",
     ),
-    "Logs and events": ("log_level", "log_format", "events_topic"),
+    "Logs and events": ("log_level", "events_topic"),
 }
 """Keys by the heading under which docs/reference/configuration.md and `weir config init` list them."""
 

@@ -71,24 +71,33 @@ def replication_rules(settings: Settings, taken: Sequence[TakenPorts]) -> Replic
     listen = {node_id: _listen(node_id, first, settings.first_node_id) for node_id in upstream}
     _check_ports(listen, taken)
     _check_loops(upstream, listen)
-    _check_zookeeper(settings.replication_zookeeper)
-    throttles_stored_by = None if settings.replication_zookeeper else settings.replication_throttles
-    return ReplicationRules(upstream, listen, principals, throttles_stored_by)
+    return ReplicationRules(upstream, listen, principals, _stored_by(settings.replication_throttles))
 
 
 def _check_unused(settings: Settings) -> None:
-    for key, is_set in (
-        ("replication_zookeeper", bool(settings.replication_zookeeper)),
-        ("replication_throttles", settings.replication_throttles != "weir"),
-    ):
-        if is_set:
-            raise ConfigError(f"{key} goes with replication_upstream: set that too, or leave {key} out")
+    if settings.replication_throttles != "weir":
+        raise ConfigError(
+            "replication_throttles goes with replication_upstream: set that too, or leave it out"
+        )
 
 
-def _check_zookeeper(connect: str) -> None:
-    hosts, _slash, _chroot = connect.partition("/")
-    for host in hosts.split(",") if connect else ():
-        parse_address(host, "replication_zookeeper")
+def _stored_by(source: str) -> StoredBy | None:
+    """Return the side that stores throttles; None for a ZooKeeper. Raises ConfigError."""
+    match source:
+        case "weir":
+            return "weir"
+        case "brokers":
+            return "brokers"
+    hosts, _slash, _chroot = source.partition("/")
+    try:
+        for host in hosts.split(","):
+            parse_address(host, "replication_throttles")
+    except ConfigError:
+        raise ConfigError(
+            f"replication_throttles is {source!r}, must be weir, brokers, or the address of ZooKeeper, "
+            "HOST:PORT[,HOST:PORT...][/CHROOT]"
+        ) from None
+    return None
 
 
 def _voters(text: str) -> Iterator[tuple[int, Address]]:

@@ -12,7 +12,6 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
-from weir.quotas.sharing.others import WEIRS_MAX_DEFAULT
 
 ABOVE_0: Final = msgspec.Meta(gt=0)
 AT_LEAST_0: Final = msgspec.Meta(ge=0)
@@ -159,15 +158,9 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     sasl_oauthbearer_sub_claim_name: Annotated[
         str, _key("The claim of an OAUTHBEARER token that is the principal's name.")
     ] = "sub"
-    gssapi_principal: Annotated[
-        str, _key("The principal's name of GSSAPI connections, which do not show theirs.")
-    ] = "ANONYMOUS"
-    delegation_token_principal: Annotated[
-        str, _key("The principal's name of connections with a delegation token of an unknown owner.")
-    ] = "ANONYMOUS"  # noqa: S105  # a name
     unreadable_principal: Annotated[
         str,
-        _key("The principal's name if a token shows none to Weir; empty: such connections are closed."),
+        _key("The principal's name of logins that show none to Weir; empty: such connections are closed."),
     ] = "ANONYMOUS"
     super_users: Annotated[
         str,
@@ -182,13 +175,9 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         _key("HOST:PORT at which brokers reach the broker with the first node id; the next has PORT + 1."),
     ] = ""
     replication_throttles: Annotated[
-        Literal["weir", "brokers"],
-        _key("Where replication throttles are that Kafka's tools set: Weir's quota store, or the brokers."),
-    ] = "weir"
-    replication_zookeeper: Annotated[
         str,
-        _key("Read replication throttles from this ZooKeeper, HOST:PORT[,HOST:PORT...][/CHROOT]."),
-    ] = ""
+        _key("Where replication throttles are: weir (the quota store), brokers, or ZooKeeper's address."),
+    ] = "weir"
     tls_cert: Annotated[
         str,
         _key("Certificate chain (PEM) of the listeners, which enables TLS; reloaded."),
@@ -318,11 +307,6 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         AT_LEAST_0,
         _key("Bytes of finished files kept in usage_dir; the oldest are deleted. 0: no limit."),
     ] = 10 * 1024 * 1024 * 1024
-    usage_entities_max: Annotated[
-        int,
-        AT_LEAST_1,
-        _key("Users and client-ids that have usage records of their own, per broker and interval."),
-    ] = 10_000
     usage_trace_share: Annotated[
         float,
         SHARE,
@@ -342,28 +326,16 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         bool,
         _key("Share the quotas of each broker too, not only those of the cluster; with usage_share_topic."),
     ] = False
-    share_on_loss: Annotated[
-        Literal["share", "open"],
-        _key("Limits while Weirs do not hear each other. share: this Weir's part; open: the whole limit."),
-    ] = "share"
     share_key_file: Annotated[
         str,
         _key("File with a key of 16 characters or more, by which Weirs sign what they tell each other."),
     ] = ""
-    share_weirs_max: Annotated[
-        int,
-        msgspec.Meta(ge=2, le=1000),
-        _key("Weirs that share quotas; reports of further ones are ignored."),
-    ] = WEIRS_MAX_DEFAULT
     workers: Annotated[
         int,
         msgspec.Meta(ge=0, le=1024),
         _key("Processes that move bytes for clients, under a supervisor; auto: one per core."),
     ] = 1
     log_level: Annotated[Literal["debug", "info", "warning", "error"], _key("Lowest level to log.")] = "info"
-    log_format: Annotated[
-        Literal["auto", "console", "json"], _key("auto: console on a terminal, else JSON lines.")
-    ] = "auto"
 
 
 FILES: Final = (

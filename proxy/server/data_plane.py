@@ -300,7 +300,6 @@ def _connection_limits(settings: Settings) -> ConnectionLimits:
 
 def _usage_registries(settings: Settings, quotas: QuotaRegistry) -> UsageRegistries:
     return UsageRegistries(
-        entities_max=settings.usage_entities_max,
         trace_share=settings.usage_trace_share,
         group_of=lambda user, client_id: quotas.table.groups.of(user, client_id),  # the table may change
     )

@@ -31,7 +31,7 @@ class SharingFollower:
     def __init__(self, registry: QuotaRegistry, settings: Settings, now_ms: int) -> None:
         self._registry = registry
         self._every_broker = settings.share_usage
-        self._blindness = GivenBlindness(now_ms, open_on_loss=settings.share_on_loss == "open")
+        self._blindness = GivenBlindness(now_ms)
         self._limiters = SharedLimiters(None, self._blindness, registry.memory_ms, registry.sample_ms)
         self._joined = UNSEEN
 

@@ -38,11 +38,8 @@ class Sight(Enum):
 class Blindness:
     """Decides from the times of own reports whether this Weir hears the others."""
 
-    def __init__(self, now_ms: int, *, open_on_loss: bool = False) -> None:
-        """Begin at `now_ms`, before anything was read. `open_on_loss`: True to use the whole limit while
-        reports do not get through.
-        """
-        self._open_on_loss = open_on_loss
+    def __init__(self, now_ms: int) -> None:
+        """Begin at `now_ms`, before anything was read."""
         self.sight = Sight.STARTING
         self.weirs = 1
         """Number of Weirs that share limits; while blind, the number before."""
@@ -72,8 +69,6 @@ class Blindness:
         """Return the part of a limit, above 0 and at most 1, to use at the time of the last `look`. `share`:
         this Weir's share of the last usage under the limit; None if there was no usage.
         """
-        if self._open_on_loss:
-            return 1.0
         if self.sight is Sight.STARTING:
             return 1 / max(self.weirs, STARTING_WEIRS)
         if self.sight is not Sight.BLIND:

@@ -19,7 +19,7 @@ KEPT_MS: Final = 60_000
 """Time (ms) for which the total of a limiter is kept after the last report about it."""
 ACTIVE_MS: Final = 60_000
 """Time (ms) for which a Weir counts as one whose clients use a limiter, after its last report about it."""
-WEIRS_MAX_DEFAULT: Final = 32
+WEIRS_MAX: Final = 32
 """Maximum number of Weirs that share quotas, by default."""
 INCARNATIONS_MAX: Final = 4
 """Maximum number of incarnations of a Weir whose totals are kept. Those that were silent for longest are
@@ -118,16 +118,14 @@ class _Sender:
 class OthersUsage:
     """Differences between the reports of other Weirs. One thread uses it."""
 
-    def __init__(
-        self, weir: str, incarnation: int, weirs_max: int = WEIRS_MAX_DEFAULT, *, is_signed: bool = False
-    ) -> None:
+    def __init__(self, weir: str, incarnation: int, *, is_signed: bool = False) -> None:
         """Begin without reports; `weir` and `incarnation` name this Weir, whose own reports are not
-        charged. `weirs_max`: maximum number of Weirs, this one included. `is_signed`: True if all reports are
+        charged. `is_signed`: True if all reports are
         signed with a key. Then each was sent by its Weir once, but may have been sent again by somebody else.
         """
         self._is_signed = is_signed
         self._own = (weir, incarnation)
-        self._weirs_max = weirs_max
+
         self._weirs: dict[str, dict[int, _Sender]] = {weir: {}}
         """Incarnations by the names of Weirs: of this one, too."""
         self._users: dict[int, dict[str, int]] = {}
@@ -189,7 +187,7 @@ class OthersUsage:
         """Return the incarnation that has sent a report; None if there are too many Weirs."""
         incarnations = self._weirs.get(report.weir)
         if incarnations is None:
-            if len(self._weirs) >= self._weirs_max and not self._forget_silent(at_ms - HEARD_MS):
+            if len(self._weirs) >= WEIRS_MAX and not self._forget_silent(at_ms - HEARD_MS):
                 return None
             incarnations = self._weirs[report.weir] = {}
         sender = incarnations.get(report.incarnation)

@@ -37,8 +37,6 @@ def running(*arguments: str) -> Iterator[Weir]:
         "-c",
         "from weir.cli.main import main; main()",
         "run",
-        "--set",
-        "log_format=json",
     ]
     process = subprocess.Popen(
         [*command, *arguments], stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": "."}

@@ -34,7 +34,7 @@ class LoggingWeir:
             *("--upstream", f"{HOST}:{brokers.port}", "--listen", f"{HOST}:{self.port}"),
             *("--broker-ports", f"{self.port + 1}-{self.port + NODES}"),
             *("--admin", f"{HOST}:{self.admin_port}"),
-            *("--log-level", "debug", "--set", "log_format=json"),
+            *("--log-level", "debug"),
         ]
         self.process = subprocess.Popen(command, stderr=stderr, preexec_fn=limit)
 

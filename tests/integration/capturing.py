@@ -20,6 +20,6 @@ class CapturingWeir(Weir):
             *(sys.executable, "-m", "weir.cli", "capture", "--output", str(out)),
             *("--upstream", upstream, "--listen", self.bootstrap),
             *("--set", f"broker_ports={self.port + 1}-{self.port + BROKERS}"),
-            *("--set", "log_level=debug", "--set", "log_format=json"),
+            *("--set", "log_level=debug"),
             *options,
         ]

@@ -41,7 +41,7 @@ class ReplicatedCluster:
             *("--first-node-id", str(options.get("first_id", 0))),
             *("--set", f"replication_upstream={self.cluster.replication_upstream}"),
             *("--set", f"replication_listen={HOST}:{self.replication_port}"),
-            *(("--set", f"replication_zookeeper={self.cluster.zookeeper}") if throttles_in_zookeeper else ()),
+            *(("--set", f"replication_throttles={self.cluster.zookeeper}") if throttles_in_zookeeper else ()),
             *weir_options,
         )
         self.weir = self._new_weir()

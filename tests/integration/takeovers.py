@@ -39,7 +39,7 @@ class Generations:
         self._command = [
             *(sys.executable, "-m", "weir.cli", "run", "--upstream", upstream, "--listen", self.bootstrap),
             *("--broker-ports", f"{port + 1}-{port + BROKERS}", "--quotas", str(data / "quotas.toml")),
-            *("--set", f"takeover_socket={self.socket}", "--log-level", "debug", "--set", "log_format=json"),
+            *("--set", f"takeover_socket={self.socket}", "--log-level", "debug"),
             *self.admin.options,
             *options,
         ]

@@ -151,4 +151,4 @@ def test_rates_that_old_brokers_hide_are_logged_and_lists_are_read(fresh_cluster
     assert found == ReplicationThrottles({ConfigKey(TOPIC, "orders", LEADER.replicas_key): "0:0"})
     (line,) = logs
     assert (line["broker"], line["config"]) == ("0", LEADER.rate_key)
-    assert line["reason"] == "brokers hide the value: set replication_zookeeper"
+    assert line["reason"] == "brokers hide the value: read it from ZooKeeper"

@@ -41,7 +41,7 @@ class Weir:
             *("--listen", f"{self._bracketed}:{self.port}"),
             *("--broker-ports", f"{self.port + 1}-{self.port + BROKERS}"),
             *("--quotas", str(self.quota_file)),
-            *("--log-level", "debug", "--set", "log_format=json"),
+            *("--log-level", "debug"),
             *options,
         ]
 

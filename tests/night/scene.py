@@ -88,7 +88,6 @@ class Scene:
             "listen": f"{HOST}:{self.port}",
             "broker_ports": f"{self.port + 1}-{self.port + self.brokers}",
             "admin": f"{HOST}:{self.admin}",
-            "log_format": "json",
         }
         config = self.directory / "weir.toml"
         lines = [f"{key} = {json.dumps(value)}" for key, value in {**own, **self._settings}.items()]

@@ -60,7 +60,7 @@ from weir.proxy.handlers.sasl.identity import Identities, IdentityRules
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 
 MUTATIONS: Final = {(Entity(user=DEFAULT), QuotaKey.CONTROLLER_MUTATION_RATE): 1.0}
-KERBEROS: Final = Identities(IdentityRules(hidden="kerberos", unknown_owner="tokens"))
+KERBEROS: Final = Identities(IdentityRules(unreadable="kerberos"))
 
 
 def with_rules(identities: Identities, table: QuotaTable | None = None) -> Connection:
@@ -234,7 +234,7 @@ def test_a_gssapi_clients_first_request_may_arrive_in_parts(byte_by_byte: bool) 
 
 
 def test_an_authenticated_client_with_an_unreadable_name_is_anonymous_and_logged_once() -> None:
-    identities = Identities(IdentityRules(hidden="kerberos"))
+    identities = Identities(IdentityRules())
     with capture_logs() as lines:
         for _ in range(2):
             connection = with_rules(identities)
@@ -269,6 +269,22 @@ def test_a_client_with_an_unreadable_name_is_closed_once_accepted_if_no_name_is_
             play.violation(CloseReason.NAME_UNREADABLE)
 
 
+def test_logins_by_gssapi_and_unknown_tokens_are_closed_if_no_name_is_configured() -> None:
+    wire = Wire(with_rules(Identities(IdentityRules(unreadable=""))))
+    wire.exchange(0, handshake("GSSAPI"), shaken())
+    wire.exchange(0, authenticate(AP_REQ), authenticated(WRAPPED))
+    wire.feed(0, client=HEAVY)
+    assert wire.connection.violation is not None
+    assert wire.connection.violation.reason is CloseReason.NAME_UNREADABLE
+    wire = Wire(with_rules(Identities(IdentityRules(unreadable=""))))
+    wire.exchange(0, handshake("SCRAM-SHA-256"), shaken())
+    wire.exchange(0, authenticate(scram_first("token-1", ",tokenauth=true")), authenticated(SALT))
+    wire.feed(0, client=authenticate(PROOF))
+    wire.feed(0, broker=authenticated(VERIFIED))
+    assert wire.connection.violation is not None
+    assert wire.connection.violation.reason is CloseReason.NAME_UNREADABLE
+
+
 # Delegation tokens
 
 
@@ -282,14 +298,14 @@ def owner_of(play: Playbook, token_id: str) -> str:
 
 
 def test_a_delegation_tokens_owner_is_not_shown() -> None:
-    with Playbook(connection=with_rules(Identities(IdentityRules(unknown_owner="tokens")))) as play:
+    with Playbook(connection=with_rules(Identities(IdentityRules(unreadable="tokens")))) as play:
         assert owner_of(play, "token-1") == "tokens"
     assert play.connection.counters.names_hidden == 1
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
 def test_a_delegation_tokens_owner_is_learnt_from_responses_through_weir(version: int) -> None:
-    identities = Identities(IdentityRules(unknown_owner="tokens"))
+    identities = Identities(IdentityRules(unreadable="tokens"))
     with Playbook(connection=with_rules(identities)) as play:
         created = CreateDelegationTokenResponse(
             principal_type="User", principal_name="alice", token_id=IDS[0], hmac=SECRET

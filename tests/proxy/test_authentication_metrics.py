@@ -51,7 +51,7 @@ def test_no_sasl_exchange_is_counted_without_sasl() -> None:
 
 @pytest.mark.trio
 async def test_connections_use_the_configured_identity_rules() -> None:
-    async with running_worker(gssapi_principal="kerberos") as rig:
+    async with running_worker(unreadable_principal="kerberos") as rig:
         plans = rig.worker.plane.plans
-        assert plans.identities.rules == IdentityRules(hidden="kerberos")
+        assert plans.identities.rules == IdentityRules(unreadable="kerberos")
         assert plans.for_broker({}).identities is plans.identities

@@ -34,21 +34,14 @@ def rules(**settings: object) -> IdentityRules:
     ("settings", "saying"),
     [
         ({"sasl_oauthbearer_sub_claim_name": " "}, "sasl_oauthbearer_sub_claim_name is empty"),
-        ({"gssapi_principal": ""}, "gssapi_principal is ''"),
-        ({"gssapi_principal": "User:k"}, "without its type"),
-        ({"delegation_token_principal": "User:k"}, "delegation_token_principal is 'User:k'"),
+        ({"unreadable_principal": "User:k"}, "without its type"),
         (
-            {"gssapi_principal": "k", "quota_admins": "User:a;User:k"},
-            "gssapi_principal k is one of quota_admins",
-        ),
-        ({"gssapi_principal": "k", "super_users": "User:k"}, "gssapi_principal k is one of super_users"),
-        (
-            {"unreadable_principal": "k", "quota_admins": "User:k"},
+            {"unreadable_principal": "k", "quota_admins": "User:a;User:k"},
             "unreadable_principal k is one of quota_admins",
         ),
         (
-            {"delegation_token_principal": "k", "quota_admins": "User:k"},
-            "delegation_token_principal k is one of",
+            {"unreadable_principal": "k", "super_users": "User:k"},
+            "unreadable_principal k is one of super_users",
         ),
     ],
 )

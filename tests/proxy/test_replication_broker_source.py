@@ -132,9 +132,7 @@ def test_topics_are_described_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None
 def test_brokers_before_1_1_are_told_to_need_zookeeper(versions: dict[ApiKey, int]) -> None:
     followed = first(ConfigCluster(spoken=up_to({ApiKey.METADATA: 5, **versions})), brokers=1)
     (failure,) = followed.failures
-    assert failure.endswith(
-        "brokers before 1.1 do not tell their replication throttles: set replication_zookeeper"
-    )
+    assert failure.endswith("brokers before 1.1 do not tell replication throttles: read them from ZooKeeper")
 
 
 def test_throttles_are_read_again_after_the_period() -> None:
@@ -217,4 +215,7 @@ def test_a_bad_value_is_skipped_and_logged_once_and_the_others_apply() -> None:
     assert (bad["topic"], bad["config"], bad["source"]) == ("payments", LEADER_LIST, "brokers")
     assert bad["value"] == "x" * 77 + "..."
     assert "PARTITION:BROKER" in bad["reason"]
-    assert (hidden["broker"], hidden["reason"]) == ("1", "brokers hide the value: set replication_zookeeper")
+    assert (hidden["broker"], hidden["reason"]) == (
+        "1",
+        "brokers hide the value: read it from ZooKeeper",
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
-from typing import Literal
 
 import pytest
 import trio
@@ -288,17 +287,14 @@ def test_throttles_of_the_quota_table_are_in_force_from_the_start_and_after_each
 
 
 @pytest.mark.parametrize(
-    ("kept_by", "zookeeper", "name"),
+    ("kept_by", "name"),
     [
-        ("weir", "", "quota table"),
-        ("brokers", "", "brokers"),
-        ("weir", "zk:2181/kafka", "zookeeper"),
-        ("brokers", "zk:2181/kafka", "zookeeper"),
+        ("weir", "quota table"),
+        ("brokers", "brokers"),
+        ("zk:2181/kafka", "zookeeper"),
     ],
 )
-def test_settings_choose_the_source_of_throttles(
-    kept_by: Literal["weir", "brokers"], zookeeper: str, name: str
-) -> None:
+def test_settings_choose_the_source_of_throttles(kept_by: str, name: str) -> None:
     settings = config.load(
         None,
         {
@@ -306,7 +302,6 @@ def test_settings_choose_the_source_of_throttles(
             "replication_upstream": "1@kafka:9093",
             "replication_listen": "127.0.0.1:29092",
             "replication_throttles": kept_by,
-            "replication_zookeeper": zookeeper,
         },
     )
     book = AddressBook(settings.advertised_listeners, lambda _node_id, _port: None)

@@ -69,9 +69,18 @@ def test_replication_listeners_may_have_gaps_and_begin_at_node_0() -> None:
             {"replication_upstream": "1@a:1,2@b:1,3@a:1"},
             "replication_upstream has a:1 for brokers 1 and 3: give each its own",
         ),
-        ({"replication_zookeeper": "zk"}, "replication_zookeeper is 'zk', must be HOST:PORT, for example"),
-        ({"replication_zookeeper": "/kafka"}, "replication_zookeeper is '', must be HOST:PORT, for example"),
-        ({"replication_zookeeper": "a:2181,b:65536/kafka"}, "replication_zookeeper is 'b:65536', its port"),
+        (
+            {"replication_throttles": "zk"},
+            "replication_throttles is 'zk', must be weir, brokers, or",
+        ),
+        (
+            {"replication_throttles": "/kafka"},
+            "replication_throttles is '/kafka', must be weir, brokers, or",
+        ),
+        (
+            {"replication_throttles": "a:2181,b:65536/kafka"},
+            "replication_throttles is 'a:2181,b:65536/kafka', must be weir, brokers, or",
+        ),
         ({"super_users": "kafka"}, "super_users has 'kafka', must be User:NAME, several separated by ;"),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
@@ -84,7 +93,7 @@ def test_mistakes_in_replication_settings_are_told_in_one_line(options: dict[str
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("replication_throttles", "brokers"), ("replication_zookeeper", "zk:2181/kafka")]
+    ("key", "value"), [("replication_throttles", "brokers"), ("replication_throttles", "zk:2181/kafka")]
 )
 def test_settings_of_replication_throttles_need_replication_listeners(key: str, value: str) -> None:
     with pytest.raises(ConfigError, match=rf"^{key} goes with replication_upstream: set that too, or leave"):

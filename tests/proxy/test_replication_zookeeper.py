@@ -24,7 +24,7 @@ from weir.quotas.replication.throttles import ConfigKey, ReplicationThrottles, R
 if TYPE_CHECKING:
     pass
 
-PLACE = ZooKeeperAddress("zk:2181/kafka", None, 5.0, option="replication_zookeeper")
+PLACE = ZooKeeperAddress("zk:2181/kafka", None, 5.0, option="replication_throttles")
 LEADER_RATE, FOLLOWER_RATE = Role.LEADER.rate_key, Role.FOLLOWER.rate_key
 LEADER_LIST = Role.LEADER.replicas_key
 
@@ -225,5 +225,5 @@ def test_a_node_that_weir_may_not_read_is_logged_once(monkeypatch: pytest.Monkey
 
 def test_a_missing_kazoo_is_told_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zookeeper, "find_spec", lambda _name: None)
-    with pytest.raises(ConfigError, match=r"replication_zookeeper needs kazoo \(the extra `zookeeper`\)"):
+    with pytest.raises(ConfigError, match=r"replication_throttles needs kazoo \(the extra `zookeeper`\)"):
         _checked("zk:2181", 5.0)

@@ -106,7 +106,7 @@ def charged(seed: int) -> tuple[dict[str, float], SaslBroker, bool]:
     """What was charged to each user, what the broker says, and whether the connection was ended by Weir."""
     random = Random(seed)
     broker, client = SaslBroker(random=random), Client(random)
-    identities = Identities(IdentityRules(hidden=KERBEROS, unknown_owner="tokens"))
+    identities = Identities(IdentityRules(unreadable=KERBEROS))
     wire = Wire(new_connection(LAVISH, plans=Plans(Counters(), identities=identities)))
     for piece in client.pieces():
         wire.feed(0, client=piece)

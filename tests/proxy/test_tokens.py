@@ -45,7 +45,7 @@ EMPTY: Final = bare(b"")
 
 
 def connection_of(table: QuotaTable | None = None) -> Connection:
-    identities = Identities(IdentityRules(hidden="kerberos"))
+    identities = Identities(IdentityRules(unreadable="kerberos"))
     return new_connection(table, plans=Plans(Counters(), identities=identities))
 
 
@@ -134,7 +134,7 @@ def test_any_api_key_and_version_below_256_end_a_hidden_exchange(api_key: int, v
 
 
 def test_uplift_queries_versions_after_the_sasl_exchange() -> None:
-    identities = Identities(IdentityRules(hidden="kerberos"))
+    identities = Identities(IdentityRules(unreadable="kerberos"))
     with Playbook(
         connection=new_connection(plans=Plans(Counters(), uplift=True, identities=identities))
     ) as play:

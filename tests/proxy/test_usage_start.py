@@ -26,7 +26,6 @@ UPSTREAM = {"upstream": "127.0.0.1:1"}
         ({"usage_trace_share": float("nan")}, "usage_trace_share is nan"),
         ({"usage_compression": "gzip"}, "usage_compression is 'gzip', must be"),
         ({"usage_keep_bytes": -1}, "usage_keep_bytes is -1, must be at least 0"),
-        ({"usage_entities_max": 0}, "usage_entities_max is 0, must be at least 1"),
     ],
     ids=str,
 )

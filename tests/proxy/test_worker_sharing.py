@@ -18,8 +18,8 @@ BLIND_MS = 3000
 
 
 class Worker:
-    def __init__(self, supervisor: UsageSharing, clock: Clock, *, on_loss: str = "share") -> None:
-        settings = {"upstream": "a:1", "usage_share_topic": "__weir_usage", "share_on_loss": on_loss}
+    def __init__(self, supervisor: UsageSharing, clock: Clock) -> None:
+        settings = {"upstream": "a:1", "usage_share_topic": "__weir_usage"}
         self.registry = QuotaRegistry(TABLE)
         self.clock = clock
         self.sharing = SharingFollower(self.registry, config.load(None, settings).settings, clock.now_ms)
@@ -139,18 +139,6 @@ def test_a_worker_of_a_blind_weir_begins_with_the_weirs_share_of_the_usage_and_e
     one.look()
     worker.look()
     assert abs(worker.limit - LIMIT / 3) < 1
-
-
-def test_a_worker_uses_the_whole_limit_while_its_weir_is_blind_if_the_setting_says_so() -> None:
-    topic, clock = Topic(), Clock()
-    one, _registry = sharing_of(topic, clock)
-    worker = Worker(one, clock, on_loss="open")
-    one.blindness.heard(3, clock.now_ms)
-    clock.now_ms += BLIND_MS
-    one.look()
-    worker.look()
-    throttle(worker.registry, "shared", 1, clock.now_ms)
-    assert worker.limit == LIMIT
 
 
 def test_usage_of_others_from_before_a_clients_first_request_counts_with_its_age() -> None:

@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 from weir.quotas.client_quotas import byte_rates
 from weir.quotas.limiters.budgets import Budget
 from weir.quotas.sharing.blindness import Blindness
-from weir.quotas.sharing.others import HEARD_MS, INCARNATIONS_MAX, LATE_MS, OthersCharge, OthersUsage
+from weir.quotas.sharing.others import (
+    HEARD_MS,
+    INCARNATIONS_MAX,
+    LATE_MS,
+    WEIRS_MAX,
+    OthersCharge,
+    OthersUsage,
+)
 from weir.quotas.sharing.own import OwnUsage
 from weir.quotas.sharing.report import (
     LimiterUsage,
@@ -109,15 +116,17 @@ def test_hostile_reports_hide_others_only_while_they_come(
     assert set(returned) >= set(range(sequence - 10, sequence))
 
 
-def test_reports_of_more_weirs_than_configured_are_counted_until_one_is_silent() -> None:
-    others = OthersUsage("me", 1, 3)
-    for name in ("a", "b", "c", "me", "c"):
+def test_reports_of_too_many_weirs_are_counted_until_one_is_silent() -> None:
+    others = OthersUsage("me", 1)
+    crowd = [str(number) for number in range(WEIRS_MAX - 1)]
+    for name in (*crowd, "c", "me", "c"):
         others.take(UsageReport(name, 9, 0, (LimiterUsage(7, 10, 10),)), 0)
-    assert charged(others) == 30
-    assert (len(others.weirs(0)), others.ignored) == (3, {"weirs": 2})
-    others.take(UsageReport("b", 9, 1), HEARD_MS)
-    others.take(UsageReport("c", 9, 1, (LimiterUsage(7, 10, 10),)), HEARD_MS)  # in the place of "a"
-    others.take(UsageReport("a", 9, 1), HEARD_MS)
+    assert charged(others) == 10 * WEIRS_MAX
+    assert (len(others.weirs(0)), others.ignored) == (WEIRS_MAX, {"weirs": 2})
+    for name in crowd[1:]:
+        others.take(UsageReport(name, 9, 1), HEARD_MS)
+    others.take(UsageReport("c", 9, 1, (LimiterUsage(7, 10, 10),)), HEARD_MS)  # in the place of "0"
+    others.take(UsageReport("0", 9, 1), HEARD_MS)
     assert charged(others) == 10
     assert others.ignored == {"weirs": 3}
 

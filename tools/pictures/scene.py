@@ -64,7 +64,6 @@ def scene(folder: Path) -> Iterator[Scene]:
         "admin": address,
         "admin_token_file": str(token),
         "log_level": "info",
-        "log_format": "console",
     }
     with (
         kafka.Cluster(VERSION, first_id=1, optimized=True) as broker,

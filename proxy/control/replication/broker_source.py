@@ -39,7 +39,7 @@ earlier than the other.
 REASONS_MAX: Final = 3
 ALL_BROKERS: Final = ""
 """Name of the resource with the configurations of all brokers."""
-TOO_OLD: Final = "brokers before 1.1 do not tell their replication throttles: set replication_zookeeper"
+TOO_OLD: Final = "brokers before 1.1 do not tell replication throttles: read them from ZooKeeper"
 
 
 class BrokerSource:
@@ -171,7 +171,7 @@ class BrokerSource:
 
     def _say_hidden(self, found: Described) -> None:
         for key in found.hidden:
-            reason = "brokers hide the value: set replication_zookeeper"
+            reason = "brokers hide the value: read it from ZooKeeper"
             self._problems.say("replication throttle skipped", key, **described(key), reason=reason)
 
 

@@ -205,18 +205,20 @@ def replication_follower(
         return address_book.candidates(config.upstream)
 
     def source() -> ThrottleSource:
-        if settings.replication_zookeeper:
-            return ZooKeeperSource(_checked(settings.replication_zookeeper, timeout_s))
-        if settings.replication_throttles == "brokers":
-            return BrokerSource(brokers, access, timeout_s, refresh_s)
-        return TableSource(registry)
+        match settings.replication_throttles:
+            case "weir":
+                return TableSource(registry)
+            case "brokers":
+                return BrokerSource(brokers, access, timeout_s, refresh_s)
+            case connect:
+                return ZooKeeperSource(_checked(connect, timeout_s))
 
     cluster = ClusterConnection(brokers, access, timeout_s)
     return ReplicationFollower(source(), replication, cluster, refresh_s)
 
 
 def _checked(connect: str, timeout_s: float) -> ZooKeeperAddress:
-    place = ZooKeeperAddress(connect, None, timeout_s, option="replication_zookeeper")
+    place = ZooKeeperAddress(connect, None, timeout_s, option="replication_throttles")
     try:
         check_address(place)
     except ZooKeeperError as error:

@@ -1,4 +1,4 @@
-"""Replication throttles in ZooKeeper (`replication_zookeeper`), where brokers up to 3.9 keep configurations.
+"""Replication throttles in ZooKeeper, where brokers up to 3.9 keep configurations.
 
     /config/brokers/<node id>     rates of a broker; `<default>` for all brokers
     /config/topics/<topic>        lists of a topic

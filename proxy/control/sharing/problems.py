@@ -9,6 +9,7 @@ from typing import Final
 
 from weir.proxy.control.events.health import Condition, problem
 from weir.proxy.control.sharing.reader import OPENINGS
+from weir.quotas.sharing.others import WEIRS_MAX
 
 STRANGE: Final = ("unreadable", "unsigned", "forged", "jumped")
 """Reasons for ignoring reports that no Weir has sent."""
@@ -27,9 +28,8 @@ STEP_MS: Final = 10_000
 class SharingProblems:
     """Finds the problems in what the reader hands over."""
 
-    def __init__(self, weirs_max: int) -> None:
-        """Begin before the first news. `weirs_max`: maximum number of Weirs, this one included."""
-        self._weirs_max = weirs_max
+    def __init__(self) -> None:
+        """Begin before the first news."""
         self._ignored: Counter[str] = Counter()
         self._strange_ms = self._full_ms = -math.inf
         """Times (ms) of the latest reports that no Weir has sent, and of too many Weirs or limiters."""
@@ -78,7 +78,7 @@ class SharingProblems:
         fewest = min((weirs for _at_ms, weirs in self._fewest), default=self._weirs)
         if now_ms - self._full_ms < RECENT_MS:
             yield _too_many(
-                f"More than {self._weirs_max} Weirs report usage, or usage of too many limiters is reported."
+                f"More than {WEIRS_MAX} Weirs report usage, or usage of too many limiters is reported."
             )
         elif self._weirs > 2 * fewest + 2:
             yield _too_many(f"{self._weirs} Weirs report usage, and lately only {fewest} did.")
@@ -88,6 +88,6 @@ def _too_many(what: str) -> Condition:
     return problem(
         "usage_weirs_jumped",
         what,
-        "If you have not started them, refuse other writers by an ACL. If you have, see share_weirs_max.",
+        f"Refuse other writers by an ACL. At most {WEIRS_MAX} Weirs can share quotas.",
         logged=True,
     )

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol
 import structlog
 
 from weir.proxy.control.stores.store import StoreError
-from weir.quotas.sharing.others import STEP, WEIRS_MAX_DEFAULT, OthersCharge, OthersUsage
+from weir.quotas.sharing.others import STEP, OthersCharge, OthersUsage
 from weir.quotas.sharing.report import ReportError, ReportKey, UnsignedReportError, UsageReport, decode
 
 log = structlog.get_logger("weir.quotas")
@@ -86,15 +86,14 @@ class ReportReader:
         clock_ms: Callable[[], int],
         hand_over: Callable[[News], None],
         failed: Callable[[StoreError], None],
-        weirs_max: int = WEIRS_MAX_DEFAULT,
         key: ReportKey | None = None,
     ) -> None:
         """Begin without a thread. `clock_ms` is the clock (ms) of limiters. `hand_over` and `failed` are
-        called on the reader's thread. `weirs_max`: maximum number of Weirs, this one included. `key`: key by
+        called on the reader's thread. `key`: key by
         which reports must be signed; None to believe all.
         """
         self._open_link = open_link
-        self._others = OthersUsage(weir, incarnation, weirs_max, is_signed=key is not None)
+        self._others = OthersUsage(weir, incarnation, is_signed=key is not None)
         self._key = key
         self._clock_ms = clock_ms
         self._hand_over = hand_over

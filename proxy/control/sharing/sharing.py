@@ -21,7 +21,7 @@ from weir.proxy.control.stores.store import StoreError
 from weir.proxy.control.stores.topic import TOPIC_NAME
 from weir.proxy.outage import Outage
 from weir.quotas.sharing.blindness import Blindness, Sight
-from weir.quotas.sharing.others import WEIRS_MAX_DEFAULT, OthersCharge
+from weir.quotas.sharing.others import OthersCharge
 from weir.quotas.sharing.own import OwnUsage
 from weir.quotas.sharing.report import ReportKey, encode
 from weir.quotas.sharing.shared import LOOK_MS, SharedLimiters
@@ -65,14 +65,11 @@ class UsageSharing:
         clock_ms: Callable[[], int],
         *,
         every_broker: bool = False,
-        on_loss: str = "share",
-        weirs_max: int = WEIRS_MAX_DEFAULT,
         key: ReportKey | None = None,
     ) -> None:
         """Begin without reading the topic. `weir` and `incarnation` name this process. `clock_ms` is the
-        limiters' clock (ms). `every_broker`: True to share the quotas of each broker too. `on_loss`: limits
-        while reports do not get through, "share" for a part, "open" for the whole. `weirs_max`: maximum
-        number of Weirs, this one included. `key`: key that signs reports; None for none.
+        limiters' clock (ms). `every_broker`: True to share the quotas of each broker too. `key`: key
+        that signs reports; None for none.
         """
         self.weir: Final = weir
         self._registry = registry
@@ -82,7 +79,7 @@ class UsageSharing:
         self._every_broker = every_broker
         self.own: Final = OwnUsage(weir, incarnation, registry.memory_ms)
         """Usage of own clients."""
-        self.blindness: Final = Blindness(clock_ms(), open_on_loss=on_loss == "open")
+        self.blindness: Final = Blindness(clock_ms())
         """State of hearing the others, and the part of limits that follows."""
         self.limiters: Final = SharedLimiters(
             self.own, self.blindness, registry.memory_ms, registry.sample_ms
@@ -103,7 +100,7 @@ class UsageSharing:
         self.on_look: list[Callable[[], None]] = []
         """Functions to call after each look."""
         self._trip_ms = 0
-        self._problems = SharingProblems(weirs_max)
+        self._problems = SharingProblems()
         self._joined = UNSEEN
         """Stamp of the registry at the last `join`."""
         self._takeover: _Takeover | None = None
@@ -121,7 +118,6 @@ class UsageSharing:
             clock_ms,
             lambda news: self._soon(partial(self._heard, news)),
             lambda error: self._soon(partial(self._note_failure, error)),
-            weirs_max,
             key,
         )
 
@@ -290,7 +286,5 @@ def usage_sharing(
         time.time_ns(),
         clock_ms,
         every_broker=settings.share_usage,
-        on_loss=settings.share_on_loss,
-        weirs_max=settings.share_weirs_max,
         key=config.share_key,
     )

@@ -20,5 +20,5 @@ is a field with a default in `usage.records`, counted by `UsageCounters` and set
 - A throttle is counted where its throttle time is computed. Mutations of clients without a mutation
   quota are counted, too.
 - Records beyond 100,000 that wait, and traced requests beyond 100,000 per broker, are counted as
-  dropped; clients beyond `usage_entities_max` are counted together, as the overflow entity.
+  dropped; clients beyond 10,000 of a broker are counted together, as the overflow entity.
 """

@@ -195,31 +195,31 @@ def _failed(context: Context, exchange: SaslExchange, error_code: int) -> None:
 
 
 def _principal(context: Context, exchange: SaslExchange) -> str:
-    identities, claimed, mechanism = context.identities, exchange.claimed, exchange.mechanism
+    claimed, mechanism = exchange.claimed, exchange.mechanism
     if exchange.hidden:
-        return _hidden(context, mechanism, identities.rules.hidden, "the mechanism does not show it")
+        return _hidden(context, mechanism, "the mechanism does not show it")
     if claimed is None:
-        user = _hidden(context, mechanism, identities.rules.unreadable, exchange.unreadable)
-        if not user:
-            context.violate(CloseReason.NAME_UNREADABLE, exchange.unreadable)
-        return user or ANONYMOUS
+        return _hidden(context, mechanism, exchange.unreadable)
     if not claimed.is_token_id:
         return claimed.name
-    owner = identities.owner(claimed.name)
+    owner = context.identities.owner(claimed.name)
     if owner is not None:
         return owner
     why = "a delegation token's owner is not shown, nor was it created or described through this Weir"
-    return _hidden(context, "delegation token", identities.rules.unknown_owner, why)
+    return _hidden(context, "delegation token", why)
 
 
-def _hidden(context: Context, what: str, user: str, why: str) -> str:
-    """Return the substitute name `user` for clients whose names Weir cannot see. `what` says how these
-    clients authenticate; log the substitution once per `what`.
+def _hidden(context: Context, what: str, why: str) -> str:
+    """Return the substitute name for a client whose name Weir cannot see; close the connection if there is
+    none. `what` says how these clients authenticate; log the substitution once per `what`.
     """
+    user = context.identities.rules.unreadable
+    if not user:
+        context.violate(CloseReason.NAME_UNREADABLE, why)
     context.counters.names_hidden += 1
     if context.identities.first_time(what):
         log.warning("cannot see the names of authenticated clients", how=what, user=user, reason=why)
-    return user
+    return user or ANONYMOUS
 
 
 # Delegation tokens

@@ -27,53 +27,33 @@ class IdentityRules:
 
     claim: str = SUBJECT
     """Claim of OAUTHBEARER tokens that has the client's name (sasl.oauthbearer.sub.claim.name)."""
-    hidden: str = ANONYMOUS
-    """Principal of clients whose mechanism does not show the name, such as GSSAPI."""
-    unknown_owner: str = ANONYMOUS
-    """Principal of clients that have authenticated with a delegation token of an unknown owner."""
     unreadable: str = ANONYMOUS
-    """Principal of clients that have authenticated with a token whose name Weir cannot read; "" closes their
-    connections.
+    """Principal of clients whose name Weir cannot see: the mechanism does not show it (GSSAPI), the owner of
+    a delegation token is unknown, or a token cannot be read. "" closes their connections.
     """
 
 
 def identity_rules(settings: Settings) -> IdentityRules:
     """Return the rules that the operator's settings describe. Raises ConfigError if a setting is invalid, or
-    if a substitute name is a principal with special rights.
+    if the substitute name is a principal with special rights.
     """
     claim = settings.sasl_oauthbearer_sub_claim_name.strip()
     if not claim:
         raise ConfigError(
             'sasl_oauthbearer_sub_claim_name is empty: name the claim, Kafka\'s default is "sub"'
         )
-    stand_ins = {
-        "gssapi_principal": settings.gssapi_principal,
-        "delegation_token_principal": settings.delegation_token_principal,
-    }
-    if settings.unreadable_principal:
-        stand_ins["unreadable_principal"] = settings.unreadable_principal
-    privileged = {
-        key: parse_principals(getattr(settings, key), key) for key in ("quota_admins", "super_users")
-    }
-    for key, name in stand_ins.items():
-        _check_stand_in(key, name)
-        for role, names in privileged.items():
-            if name != ANONYMOUS and name in names:
-                raise ConfigError(
-                    f"{key} {name} is one of {role}: it stands for clients whose names Weir cannot see: "
-                    "choose another name"
-                )
-    return IdentityRules(
-        claim,
-        settings.gssapi_principal,
-        settings.delegation_token_principal,
-        settings.unreadable_principal,
-    )
-
-
-def _check_stand_in(key: str, name: str) -> None:
-    if not name or name.startswith("User:"):
-        raise ConfigError(f"{key} is {name!r}, must be a principal's name without its type, such as kerberos")
+    name = settings.unreadable_principal
+    if name.startswith("User:"):
+        raise ConfigError(
+            f"unreadable_principal is {name!r}, must be a principal's name without its type, such as kerberos"
+        )
+    for role in ("quota_admins", "super_users"):
+        if name in parse_principals(getattr(settings, role), role) and name != ANONYMOUS:
+            raise ConfigError(
+                f"unreadable_principal {name} is one of {role}: it stands for clients whose names Weir "
+                "cannot see: choose another name"
+            )
+    return IdentityRules(claim, name)
 
 
 class Identities:
