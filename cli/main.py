@@ -35,9 +35,6 @@ COMMANDS: Final = {
     ),
     "probe": LazyCommand("weir.cli.probe:probe", "Send requests to a server, and check what it does."),
     "quotas": LazyCommand("weir.cli.quotas.command:quotas", "Show, explain, change and import quotas."),
-    "replication": LazyCommand(
-        "weir.cli.replication.command:replication", "Show replication rates, and throttled replicas."
-    ),
     "run": LazyCommand("weir.cli.run:run", "Run the proxy until SIGTERM or SIGINT."),
     "top": LazyCommand(
         "weir.cli.top.command:top", "Show who uses quotas and who is throttled, live in a terminal."

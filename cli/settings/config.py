@@ -1,4 +1,4 @@
-"""`weir config`: a configuration file to begin with, and the settings in effect."""
+"""`weir config`: the settings in effect, a configuration file to begin with, and schemas for editors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import click
 import msgspec
 
 from weir.cli.exits import CommandError
-from weir.cli.output_file import write
 from weir.cli.quotas.show import clean, columns, echo_json
 from weir.cli.settings.options import ENVIRONMENT_PREFIX, config_file_option, description_of, from_environment
 from weir.cli.settings.schema import Schema, schema_of
@@ -20,10 +19,10 @@ from weir.proxy.config import config
 from weir.proxy.config.settings import ConfigError, Settings
 
 STARTING_VALUES: Final = {"upstream": "localhost:9092", "quotas": "quotas.toml"}
-"""Values in the file of `weir config init` for keys without a useful default."""
+"""Values in the file of `weir config --new` for keys without a useful default."""
 HEAD: Final = """\
 # Weir's configuration. Every line that begins with "#" and a key shows a default, or an example in its place.
-# Check the file with `weir check --config FILE`; `weir config show --config FILE` shows what is in effect.
+# Check the file with `weir check --config FILE`; `weir config --config FILE` shows what is in effect.
 """
 
 
@@ -36,7 +35,7 @@ class Shown(msgspec.Struct):
 
 
 class ConfigReport(msgspec.Struct):
-    """The JSON object that `weir config show --json` prints."""
+    """The JSON object that `weir config --json` prints."""
 
     file: str | None
     """Path of the configuration file; null if no file is used."""
@@ -44,31 +43,39 @@ class ConfigReport(msgspec.Struct):
     """Settings in effect by key."""
 
 
-@click.group("config")
-def config_() -> None:
-    """Write a configuration file to begin with, or show the settings in effect."""
-
-
 @click.command(
+    "config",
     epilog="""\b
 Examples:
-  weir config init weir.toml
-  weir config init --all | less
-"""
+  weir config --new > weir.toml
+  weir config --new --all | less
+  weir config --config weir.toml
+  weir config --config weir.toml --json | jq '.settings | map_values(select(.source != "default"))'
+  weir config --schema quotas > quotas.schema.json
+""",
 )
-@click.argument("path", metavar="[FILE]", required=False, type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--all", "whole", is_flag=True, help="All keys, not only those that most people need.")
-@click.option("--force", is_flag=True, help="Replace an existing file.")
-def init(path: Path | None, whole: bool, force: bool) -> None:
-    """Write a commented configuration file, by default to stdout."""
-    text = "\n".join(template(whole=whole)) + "\n"
-    if path is None:
-        click.echo(text, nl=False)
-        return
-    if path.exists() and not force:
-        raise CommandError(f"{path} exists already: choose another, or --force to replace it")
-    write(path, text, force=force)
-    click.echo(f"written to {path}: set upstream, then weir check --config {path}", err=True)
+@config_file_option("Weir's configuration; environment variables override it.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--new", is_flag=True, help="Print a commented file to begin with instead.")
+@click.option("--all", "whole", is_flag=True, help="With --new: all keys, not only those most people need.")
+@click.option(
+    "--schema",
+    "file",
+    type=click.Choice(Schema, case_sensitive=False),
+    help="Print the JSON schema of a configuration file or quota file instead, for editors.",
+)
+def config_(config_file: Path | None, as_json: bool, new: bool, whole: bool, file: Schema | None) -> None:
+    """Show every setting in effect, and its source: default, file or environment.
+
+    Passwords are not shown: the settings have only the names of the files that hold them. An editor with a
+    TOML language server uses a schema after the line `#:schema weir.schema.json` in the file.
+    """
+    if new:
+        click.echo("\n".join(template(whole=whole)))
+    elif file is not None:
+        click.echo(msgspec.json.format(msgspec.json.encode(schema_of(file))).decode())
+    else:
+        _show(config_file, as_json=as_json)
 
 
 def template(*, whole: bool) -> Iterator[str]:
@@ -87,20 +94,7 @@ def template(*, whole: bool) -> Iterator[str]:
             yield f"\n# {description_of(fields[key])}\n{mark}{key} = {_toml(value)}"
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  weir config show --config weir.toml
-  weir config show --config weir.toml --json | jq '.settings | map_values(select(.source != "default"))'
-""",
-)
-@config_file_option("Weir's configuration; environment variables override it.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def show(config_file: Path | None, as_json: bool) -> None:
-    """Show every setting in effect, and its source: default, file or environment.
-
-    Passwords are not shown: the settings have only the names of the files that hold them.
-    """
+def _show(config_file: Path | None, *, as_json: bool) -> None:
     given = from_environment()
     try:
         settings = config.load(config_file, given).settings
@@ -133,24 +127,3 @@ def _print(shown: dict[str, Shown]) -> None:
 def _toml(value: object) -> str:
     """Return a setting as TOML; a JSON string is a basic string of TOML."""
     return json.dumps(value, ensure_ascii=False)
-
-
-@click.command(
-    epilog="""\b
-Examples:
-  weir config schema > weir.schema.json
-  weir config schema quotas > quotas.schema.json
-"""
-)
-@click.argument("file", type=click.Choice(Schema, case_sensitive=False), default=Schema.CONFIG)
-def schema(file: Schema) -> None:
-    """Print the JSON schema of the configuration file, or of the quota file, for editors.
-
-    An editor with a TOML language server uses it after the line `#:schema weir.schema.json` in the file.
-    """
-    click.echo(msgspec.json.format(msgspec.json.encode(schema_of(file))).decode())
-
-
-config_.add_command(init)
-config_.add_command(schema)
-config_.add_command(show)

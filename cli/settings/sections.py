@@ -97,7 +97,7 @@ SECTIONS: Final = {
     ),
     "Logs and events": ("log_level", "events_topic"),
 }
-"""Keys by the heading under which docs/reference/configuration.md and `weir config init` list them."""
+"""Keys by the heading under which docs/reference/configuration.md and `weir config --new` list them."""
 
 
 ESSENTIAL: Final = frozenset(
@@ -118,4 +118,4 @@ ESSENTIAL: Final = frozenset(
         "log_level",
     }
 )
-"""Keys that `weir config init` writes without `--all`."""
+"""Keys that `weir config --new` writes without `--all`."""

@@ -23,6 +23,7 @@ from weir.cli.exits import CommandError
 from weir.cli.quantity import Quantity
 from weir.cli.quotas.show import clean
 from weir.cli.settings.options import ENVIRONMENT_PREFIX, config_file_option
+from weir.cli.top import replication
 from weir.cli.top.plain import echo_records, echo_table
 from weir.cli.top.readings import LIMIT_MAX, SORTS, Ask, Reader, TopReading, View, Wanted, read, read_all
 from weir.proxy.addresses import Address
@@ -30,11 +31,14 @@ from weir.proxy.addresses import Address
 T = TypeVar("T")
 
 INTERVAL_S: Final = 2.0
+REPLICATION: Final = "replication"
+"""The view of replication quotas, which is not part of the terminal program."""
 EXAMPLES: Final = """\b
 Examples:
   weir top --admin weir:9644 --admin-token-file admin.token
   weir top --config weir.toml --filter etl --sort rate
   weir top --admin localhost:9644 --once
+  weir top --admin localhost:9644 --view replication
   weir top --admin localhost:9644 --json | jq '.entities.entities[] | select(.throttled_since_ms) | .sentence'
 """
 
@@ -60,10 +64,10 @@ Examples:
 @click.option("--json", "as_json", is_flag=True, help="Print the API's records as one JSON object, and exit.")
 @click.option(
     "--view",
-    type=click.Choice([view.value for view in View]),
+    type=click.Choice([*(view.value for view in View), REPLICATION]),
     default=View.ENTITIES.value,
     show_default=True,
-    help="The first list; --once prints it.",
+    help="The first list; --once prints it. Replication is shown alone.",
 )
 @click.option(
     "--shadow/--enforced",
@@ -90,14 +94,19 @@ def top(
     sort: str,
     text: str,
 ) -> None:
-    """Show who uses which quota of a running Weir, who is throttled, its connections and its brokers.
+    """Show who uses which quota of a running Weir, who is throttled, its connections and its brokers, or how
+    far throttled replicas are.
 
     Throttled entities come first. Keys: e, c and b choose the list, s the order, / a filter, h shadow quotas;
     Enter shows all of one record, space pauses, q ends. Exit codes: 0 done; 2 wrong usage, or an admin
     endpoint that does not answer at the start. Later on, an endpoint may be away for a while.
     """
     settings = settings_of(config_file)
-    ask_it = asking(*needed_endpoint(admin, token_file, settings))
+    address, access = needed_endpoint(admin, token_file, settings)
+    if view == REPLICATION:
+        replication.watch(address, access, None if once or as_json else interval, as_json=as_json)
+        return
+    ask_it = asking(address, access)
     chosen = View(view)
     order = sort if chosen is View.ENTITIES else next(iter(SORTS[chosen]), "")
     wanted = Wanted(chosen, order, text, shadow)

@@ -5,7 +5,7 @@
 `exposition` writes their text. `readiness` checks if clients can be served, `request_time` splits a client's
 request time by API, `replication` shows replication quotas.
 `page` is the page on `/`. These modules are imported only if an endpoint is configured; `weir quotas
-explain` imports `request_time`, and `weir replication status` imports `replication.status`.
+explain` imports `request_time`, and `weir top` imports `replication.status`.
 
 A new metric belongs in `metrics`, or in `quota_metrics` if it is about a budget. The table of
 `docs/reference/metrics.md` is made from these declarations.

@@ -198,7 +198,7 @@ def _checked(where: str, key: str, value: object) -> object:
         raise ConfigError(f"{where}keys must not stand in tables: {advice}")
     if key not in _FIELDS:
         close = get_close_matches(key, _FIELDS, n=1)
-        advice = f"did you mean {close[0]}?" if close else "weir config init --all lists the keys"
+        advice = f"did you mean {close[0]}?" if close else "weir config --new --all lists the keys"
         raise ConfigError(f"{where}unknown key {key}: {advice}")
     if key == "workers" and isinstance(value, str):
         value = 0 if value == "auto" else int(value) if value.isdecimal() else value

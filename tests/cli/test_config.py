@@ -1,4 +1,4 @@
-"""`weir config`: init, show and schema."""
+"""`weir config`: the settings in effect, a new file, and schemas."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.deploy.exposition import ROOT
-from weir.cli.exits import DONE, USAGE
+from weir.cli.exits import DONE
 from weir.cli.main import weir
 from weir.cli.settings.sections import ESSENTIAL
 from weir.proxy.config import config
@@ -30,28 +30,19 @@ def uncommented(text: str) -> dict[str, object]:
     return tomllib.loads(re.sub(r"^# (\w+ = )", r"\1", text, flags=re.MULTILINE))
 
 
-def test_config_init_writes_a_file_that_check_accepts(tmp_path: Path) -> None:
+def test_a_new_configuration_is_accepted_by_check(tmp_path: Path) -> None:
     file = tmp_path / "weir.toml"
-    assert run("init", str(file)).exit_code == DONE
+    file.write_text(run("--new").stdout)
     assert CliRunner().invoke(weir, ["check", "--config", str(file)]).exit_code == DONE
     assert config.load(file, {}).settings == config.load(None, {"upstream": "localhost:9092"}).settings
     assert uncommented(file.read_text()).keys() == DEFAULTS.keys() & ESSENTIAL
 
 
-def test_config_init_keeps_an_existing_file_without_force(tmp_path: Path) -> None:
-    file = tmp_path / "weir.toml"
-    file.write_text("mine")
-    assert run("init", str(file)).exit_code == USAGE
-    assert file.read_text() == "mine"
-    assert run("init", str(file), "--force").exit_code == DONE
-    assert file.read_text() != "mine"
-
-
-def test_config_show_names_the_source_of_each_setting(tmp_path: Path) -> None:
+def test_config_names_the_source_of_each_setting(tmp_path: Path) -> None:
     file = tmp_path / "weir.toml"
     file.write_text('upstream = "a:1"\nquotas = "q.toml"\ndrain_timeout_s = "2m"\nlisten = ":1"\n')
     environment = {"WEIR_REFRESH_S": "5s", "WEIR_LISTEN": ":9092"}
-    result = run("show", "--config", str(file), "--json", environment=environment)
+    result = run("--config", str(file), "--json", environment=environment)
     assert result.exit_code == DONE, result.output
     shown = json.loads(result.stdout)["settings"]
     assert shown.keys() == DEFAULTS.keys()
@@ -62,21 +53,21 @@ def test_config_show_names_the_source_of_each_setting(tmp_path: Path) -> None:
     assert shown["uplift"] == {"value": True, "source": "default"}
 
 
-def test_config_show_prints_toml_without_secrets(tmp_path: Path) -> None:
+def test_config_prints_toml_without_secrets(tmp_path: Path) -> None:
     password = tmp_path / "password"
     password.write_text("hunter2")
     login = {"MECHANISM": "PLAIN", "USERNAME": "weir", "PASSWORD_FILE": str(password)}
     environment = {f"WEIR_UPSTREAM_SASL_{key}": value for key, value in login.items()}
-    result = run("show", environment={"WEIR_UPSTREAM": "a:1", **environment})
+    result = run(environment={"WEIR_UPSTREAM": "a:1", **environment})
     assert result.exit_code == DONE, result.output
     assert "hunter2" not in result.output
     assert tomllib.loads(result.stdout)["upstream_sasl_password_file"] == str(password)
 
 
 def test_schemas_for_editors_take_the_shipped_files_and_refuse_mistakes() -> None:
-    (config, quotas) = (json.loads(run("schema", name).stdout) for name in ("config", "quotas"))
+    (config, quotas) = (json.loads(run("--schema", name).stdout) for name in ("config", "quotas"))
     deploy = ROOT / "deploy" / "config"
-    every = uncommented(run("init", "--all").stdout)
+    every = uncommented(run("--new", "--all").stdout)
     assert set(every) == set(config["properties"])
     jsonschema.validate(every, config)
     for schema, text in (

@@ -106,7 +106,7 @@ def test_weir_run_reports_wrong_options_in_one_line(arguments: list[str], words:
         (f"connections_max = {'9' * 5000}", "not TOML"),
         (f"upstream = {'[' * 20_000}", "not TOML"),
         ("upstreams = 'a:1'", "unknown key upstreams: did you mean upstream?"),
-        ("servers = 'a:1'", "unknown key servers: weir config init --all lists the keys"),
+        ("servers = 'a:1'", "unknown key servers: weir config --new --all lists the keys"),
         ("upstream = 3", "upstream is 3, must be text in quotes"),
         ("connections_max = 1.5", "connections_max is 1.5, must be a whole number"),
         ("refresh_s = true", "refresh_s is true, must be a number"),
@@ -355,7 +355,7 @@ def test_weir_run_shows_replication_quotas_only_with_replication_listeners(
         more += ["--set", f"replication_listen={HOST}:{port + 4}"]
     with running(*(word for option in options.items() for word in option), *more) as weir_run:
         weir_run.logged("admin endpoint listening")
-        asked = ["replication", "status", "--admin", f"{HOST}:{port + 3}", "--json"]
+        asked = ["top", "--view", "replication", "--admin", f"{HOST}:{port + 3}", "--json"]
         shown = json.loads(CliRunner().invoke(weir, asked).stdout)
     assert shown["configured"] is has_listeners
 

@@ -1,6 +1,6 @@
 """A snapshot of replication quotas (KIP-73): the JSON of `GET /replication`.
 
-`weir replication status` reads the JSON with the same types.
+`weir top --view replication` reads the JSON with the same types.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`weir replication status`: tables, redrawn tables and JSON, asked of a running endpoint."""
+"""`weir top --view replication`: tables, redrawn tables and JSON, asked of a running endpoint."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.proxy.throttled_replicas import NOW_MS, quotas, snapshot
 from weir.cli.admin_endpoint import AdminError
 from weir.cli.exits import DONE
 from weir.cli.main import weir
-from weir.cli.replication.show import LiveStatusScreen, replica_row
+from weir.cli.top.replication import LiveStatusScreen, replica_row
 from weir.proxy.admin.api.operation import state_of
 from weir.proxy.admin.endpoint import application
 from weir.proxy.admin.metrics import Sources
@@ -69,11 +69,11 @@ def app(server: Server, of: ReplicationQuotas | None) -> ASGIApp:
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(weir, ["replication", "status", *arguments])
+    return CliRunner().invoke(weir, ["top", "--view", "replication", *arguments])
 
 
 def done(server: Server, of: ReplicationQuotas | None, *arguments: str) -> str:
-    result = asked(app(server, of), lambda address: run("--admin", address, *arguments))
+    result = asked(app(server, of), lambda address: run("--admin", address, "--once", *arguments))
     assert result.exit_code == DONE, result.output
     assert result.stderr == ""
     return result.stdout
@@ -96,9 +96,9 @@ def watched(
         if len(slept) == len(answers):
             raise StoppedError
 
-    monkeypatch.setattr("weir.cli.replication.command.ask", answer)
-    monkeypatch.setattr("weir.cli.replication.command.sleep", wait)
-    result = run("--admin", "weir:9644", "--watch", "--interval", "1500ms", *arguments)
+    monkeypatch.setattr("weir.cli.top.replication.ask", answer)
+    monkeypatch.setattr("weir.cli.top.replication.sleep", wait)
+    result = run("--admin", "weir:9644", "--interval", "1500ms", *arguments)
     assert isinstance(result.exception, StoppedError)
     assert set(slept) == {1.5}
     return result
@@ -107,11 +107,11 @@ def watched(
 # In a pipe
 
 
-def test_replication_status_in_a_pipe_is_plain_text(server: Server) -> None:
+def test_replication_view_in_a_pipe_is_plain_text(server: Server) -> None:
     assert done(server, quotas()) == TABLES
 
 
-def test_replication_status_as_json_is_the_page_of_the_admin_endpoint(server: Server) -> None:
+def test_replication_view_as_json_is_the_page_of_the_admin_endpoint(server: Server) -> None:
     found = json.loads(done(server, quotas(), "--json"))
     assert msgspec.convert(found, ReplicationStatus) == snapshot(quotas(), NOW_MS)
     assert found["brokers"][0] == {
@@ -125,7 +125,7 @@ def test_replication_status_as_json_is_the_page_of_the_admin_endpoint(server: Se
     assert found["replicas"][1]["time_left_s"] is None
 
 
-def test_replication_status_of_a_weir_without_replication_listeners_says_so(server: Server) -> None:
+def test_replication_view_of_a_weir_without_replication_listeners_says_so(server: Server) -> None:
     assert "no replication listeners" in done(server, None)
     assert json.loads(done(server, None, "--json")) == {
         "configured": False,
@@ -138,25 +138,23 @@ def test_replication_status_of_a_weir_without_replication_listeners_says_so(serv
     }
 
 
-def test_replication_status_finds_the_admin_endpoint_of_a_configuration(
-    server: Server, tmp_path: Path
-) -> None:
+def test_replication_view_finds_the_admin_endpoint_of_a_configuration(server: Server, tmp_path: Path) -> None:
     def ask(address: str) -> Result:
         config = tmp_path / "weir.toml"
         config.write_text(f'upstream = "a:1"\nadmin = "{address}"\n')
-        return run("--config", str(config))
+        return run("--once", "--config", str(config))
 
     assert asked(app(server, quotas()), ask).stdout == TABLES
 
 
-def test_replication_status_watched_in_a_pipe_prints_a_block_per_interval(
+def test_replication_view_watched_in_a_pipe_prints_a_block_per_interval(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     result = watched(monkeypatch, [snapshot(quotas(), NOW_MS)] * 2)
     assert result.stdout == f"{TABLES}\n{TABLES}"
 
 
-def test_replication_status_goes_on_watching_while_weir_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replication_view_goes_on_watching_while_weir_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
     status = snapshot(quotas(), NOW_MS)
     result = watched(monkeypatch, [status, AdminError("cannot ask weir:9644: connection refused"), status])
     assert result.stdout == f"{TABLES}\n{TABLES}"
@@ -166,8 +164,8 @@ def test_replication_status_goes_on_watching_while_weir_restarts(monkeypatch: py
 # Wrong usage
 
 
-@pytest.mark.parametrize("watch", [(), ("--watch",)])
-def test_replication_status_without_an_answer_ends_with_one_line(watch: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("watch", [(), ("--once",)])
+def test_replication_view_without_an_answer_ends_with_one_line(watch: tuple[str, ...]) -> None:
     address = f"{HOST}:{free_range(1)}"
     assert error_line(run("--admin", address, *watch)) == f"weir: cannot ask {address}: connection refused"
 

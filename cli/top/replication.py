@@ -1,17 +1,22 @@
-"""Show the status of replication quotas: on a terminal with bars and colours, as plain text, or as JSON."""
+"""`weir top --view replication`: replication quotas, with bars and colours, as plain text, or as
+JSON.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from time import sleep
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, Self
 
 import click
-import msgspec
 
+from weir.cli.admin_endpoint import AdminError, EndpointAccess, ask
+from weir.cli.exits import CommandError
 from weir.cli.quotas.show import clean, columns, echo_json, in_bytes
-from weir.proxy.admin.replication.status import BrokerStatus, ReplicaStatus, ReplicationStatus
+from weir.proxy.addresses import Address
+from weir.proxy.admin.replication.status import PATH, BrokerStatus, ReplicaStatus, ReplicationStatus
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -72,10 +77,9 @@ class StatusScreen(Protocol):
 class PrintedScreen:
     """A screen that prints each status below the last one: as plain text, as JSON, or with colours."""
 
-    def __init__(self, *, as_json: bool, watch: bool, console: Console | None = None) -> None:
+    def __init__(self, *, as_json: bool, console: Console | None = None) -> None:
         """`console` is the terminal, if there is one."""
         self._as_json = as_json
-        self._watch = watch
         self._console = console
         self._shown = False
 
@@ -91,7 +95,7 @@ class PrintedScreen:
     def show(self, status: ReplicationStatus) -> None:
         """Print a status; on a pipe, at once."""
         if self._as_json:
-            click.echo(msgspec.json.encode(status)) if self._watch else echo_json(status)
+            echo_json(status)
         elif self._console is not None:
             self._console.print(drawn(status))
         else:
@@ -145,8 +149,25 @@ def screen(*, as_json: bool, watch: bool) -> StatusScreen:
 
     console = Console(highlight=False)
     if as_json or not console.is_terminal or console.is_dumb_terminal:
-        return PrintedScreen(as_json=as_json, watch=watch)
-    return LiveStatusScreen(console) if watch else PrintedScreen(as_json=False, watch=False, console=console)
+        return PrintedScreen(as_json=as_json)
+    return LiveStatusScreen(console) if watch else PrintedScreen(as_json=False, console=console)
+
+
+def watch(address: Address, access: EndpointAccess, interval_s: float | None, *, as_json: bool) -> None:
+    """Show the status of a running Weir once, or every `interval_s` without end. While it is watched, the
+    endpoint may be away. Raises CommandError if it does not answer the first question.
+    """
+    with screen(as_json=as_json, watch=interval_s is not None) as shown:
+        try:
+            shown.show(ask(address, PATH, {}, ReplicationStatus, access))
+        except AdminError as error:
+            raise CommandError(clean(error)) from None
+        while interval_s is not None:
+            sleep(interval_s)
+            try:
+                shown.show(ask(address, PATH, {}, ReplicationStatus, access))
+            except AdminError as error:
+                shown.complain(clean(error))
 
 
 def lines(status: ReplicationStatus) -> Iterator[str]:

@@ -1,1 +1,0 @@
-"""The `weir replication` commands. `show` formats what `command` asks a running Weir for."""
