@@ -28,7 +28,7 @@ CHARGES_PER_RECORD: Final = 10
 """Maximum number of charges per usage record with few sessions. More charges take longer and are hardly more
 accurate (docs/how-to/pipeline/replay.md), except just below a limit.
 """
-CHARGES_PER_WINDOW: Final = 1000
+CHARGES_PER_WINDOW: Final = 2000
 """Maximum number of charges per window of the limiter that are made because use is just below the limit."""
 SESSIONS_MAX: Final = 10_000
 """Maximum number of connections that a replay assumes for a usage record; each takes a row or more."""
@@ -146,24 +146,39 @@ def _of_quota(records: pl.DataFrame, key: QuotaKey) -> pl.DataFrame:
     return found.filter(pl.col("is_charge") | (pl.col("told_ms") > 0) | (pl.col("violated") > 0))
 
 
-def number(charges_per_record: int, window_ms: int) -> pl.Expr:
-    """Return the column with the number of charges of a use. Its budget's limit is in the column `limit`.
+def phase(*owner: str) -> pl.Expr:
+    """Return the column with the time of a use's first charge, as a share of the time between two. Clients of
+    a budget send at different times, although their records begin at the same time.
+    """
+    client = pl.col("connection").rank("dense").over(*owner, "time_ms")
+    return (client - 0.5) / client.max().over(*owner, "time_ms")
+
+
+def number(charges_per_record: int, window_ms: int, *owner: str) -> pl.Expr:
+    """Return the column with the number of charges of a use. Its budget's limit is in the column `limit`, and
+    its budget's uses at one time have the same `owner`.
 
     A limiter's window of `window_ms` and a part may have one charge more than even use of `window_ms` has. So
     with n charges per window, such use throttles if its rate is above 1 - 1 / n of the limit. Twice as many
-    charges as that are made, unless the use itself is above the limit, or was throttled.
+    charges as that are made, unless the use itself is above the limit, or was throttled. Of several clients
+    with `phase`, some have one charge more while others do not: the square root of its share is enough for
+    each.
     """
-    margin = 1 - pl.col("value") * 1000 / pl.col("interval_ms") / pl.col("limit")
-    fine = (2 / margin).clip(upper_bound=CHARGES_PER_WINDOW) * pl.col("interval_ms") / window_ms
-    more = pl.when(margin.is_between(0, 1, closed="right") & (pl.col("waited_ms") == 0)).then(fine)
+    rate = pl.col("value") * 1000 / pl.col("interval_ms")
+    all_ = rate.sum().over(*owner, "time_ms")
+    margin = 1 - all_ / pl.col("limit")
+    fine = (2 / margin).clip(upper_bound=CHARGES_PER_WINDOW) * (rate / all_).sqrt()
+    is_near = margin.is_between(0, 1, closed="right") & (pl.col("waited_ms") == 0)
+    more = pl.when(is_near).then(fine * pl.col("interval_ms") / window_ms)
     sessions = pl.col("sessions").clip(1, SESSIONS_MAX)
-    most = pl.max_horizontal(sessions, pl.lit(charges_per_record), more.fill_null(0.0).ceil().cast(pl.Int64))
+    made = more.fill_nan(0.0).fill_null(0.0).ceil().cast(pl.Int64)
+    most = pl.max_horizontal(sessions, pl.lit(charges_per_record), made)
     return pl.min_horizontal(pl.col("requests").clip(1), most)
 
 
 def charges(uses: pl.DataFrame) -> pl.DataFrame:
-    """Return the charges of uses, whose `number` is known: columns `segment`, `CHARGE`, `chain` and
-    `at_broker`, in the order of segment and time.
+    """Return the charges of uses, whose `number` and `phase` are known: columns `segment`, `CHARGE`, `chain`
+    and `at_broker`, in the order of segment and time.
     """
     sessions, one, count = pl.col("sessions").clip(1, SESSIONS_MAX), pl.col("one"), pl.col("number")
     waited = pl.col("waited_ms") / sessions
@@ -176,7 +191,7 @@ def charges(uses: pl.DataFrame) -> pl.DataFrame:
         "note",
         "chain",
         "at_broker",
-        at_ms=pl.col("time_ms") + ((one + 0.5) * active_ms / count).floor().cast(pl.Int64),
+        at_ms=pl.col("time_ms") + ((one + pl.col("phase")) * active_ms / count).floor().cast(pl.Int64),
         value=pl.col("value") / count,
         connection=pl.col("connection") + one % sessions,
         took_ms=pl.col("answer_ms") + (active_ms * sessions / count).floor().cast(pl.Int64),

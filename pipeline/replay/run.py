@@ -265,9 +265,10 @@ class _Bucket:
             & ~pl.col("ranged")
             & (pl.col("service_ms") == 0)
         )
-        number = charges.number(settings.charges_per_record, max(window_ms, 1))
+        number = charges.number(settings.charges_per_record, max(window_ms, 1), "owner")
         return (
-            rows.with_columns(segment=is_new.cum_sum().cast(pl.UInt32), apart=apart, number=number)
+            rows.with_columns(segment=is_new.cum_sum().cast(pl.UInt32), apart=apart)
+            .with_columns(number=number, phase=charges.phase("owner"))
             .with_columns(busy=pl.col("value").rolling_sum_by("apart", f"{reach_ms}i", closed="both"))
             .with_columns(is_quiet=is_simple & (pl.col("busy") <= room))
         )

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weir.pipeline.replay.candidates import RECORDED
-from weir.pipeline.replay.charges import charges
+from weir.pipeline.replay.charges import charges, phase
 from weir.pipeline.replay.run import BudgetSettings, replayed
 from weir.quotas import QuotaKey
 from weir.quotas.replay import Replay
@@ -153,7 +153,8 @@ def test_recorded_waits_count_once_where_they_overlap_also_across_periods() -> N
 
 def by_replay(found: Sequence[Use], limit: float, quota: QuotaKey) -> list[Hour]:
     """Return the hours that `Replay` computes from all charges, one budget at one broker."""
-    rows = charges(frame(found).with_columns(segment=pl.lit(0, pl.UInt32), number="requests"))
+    uses = frame(found).with_columns(segment=pl.lit(0, pl.UInt32), number="requests", phase=phase())
+    rows = charges(uses)
     replay = Replay(quota, limit)
     columns = ("at_ms", "service_ms", "value", "connection", "told_ms", "note")
     replay.feed(*(rows[name].to_list() for name in columns))
@@ -204,13 +205,21 @@ def test_replay_of_segments_in_periods_equals_that_of_all_charges(
         assert row["charged"] == pytest.approx(hour.charged)
 
 
+@pytest.mark.parametrize("shares", [[1.0], [0.5, 0.5], [0.9, *[0.02] * 5], [0.05] * 20], ids=len)
 @pytest.mark.parametrize("interval_ms", [1000, 10_000, 60_000])
-@pytest.mark.parametrize("share", [0.9, 0.92, 0.95, 0.98, 0.995, 0.999])
-def test_steady_use_just_below_the_limit_is_not_throttled(share: float, interval_ms: int) -> None:
-    """Ten charges per record made 805 throttled s of 1,800 at 95 % of the limit."""
-    value, requests = share * 2000 * interval_ms, interval_ms
-    record = {"interval_ms": interval_ms, "requests": requests, "sessions": 1}
-    found = [{**use(0, at_ms, value), **record} for at_ms in range(0, 300_000, interval_ms)]
+@pytest.mark.parametrize("share", [0.9, 0.95, 0.995, 0.999])
+def test_steady_use_just_below_the_limit_is_not_throttled(
+    share: float, interval_ms: int, shares: list[float]
+) -> None:
+    """Ten charges per record made 805 throttled s of 1,800 at 95 % of the limit. They made 265 of 600 for two
+    clients that share a budget, whose records begin at the same times.
+    """
+    record = {"interval_ms": interval_ms, "requests": interval_ms, "sessions": 1}
+    found = [
+        {**use(0, at_ms, share * 2000 * interval_ms * part, connection=client), **record}
+        for at_ms in range(0, 300_000, interval_ms)
+        for client, part in enumerate(shares)
+    ]
     (row,) = told(found, budget(limit=2_000_000.0))
     assert (row["violations"], row["throttled_s_upper"]) == (0, 0.0)
 
