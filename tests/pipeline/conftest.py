@@ -16,6 +16,8 @@ from weir.pipeline.spark import session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+HANGS_S = 1800
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
@@ -54,8 +56,12 @@ def master(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Ignore warnings about the pipes of PySpark's JVM, which only the garbage collector closes."""
+    """Ignore warnings about the pipes of PySpark's JVM, which only the garbage collector closes. A
+    time limit finds hangs only: on a busy machine, Spark takes many times as long.
+    """
     for item in items:
         if item.get_closest_marker("spark") is not None:
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(HANGS_S))
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
             item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))

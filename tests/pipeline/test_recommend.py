@@ -499,7 +499,8 @@ def test_recommendations_of_clusters_and_their_data_are_kept_apart(
     ]
 
 
-def test_recommendation_tells_tiers_and_the_entities_that_move_to_them(run: Run) -> None:
+def test_recommendation_tells_tiers_and_the_entities_that_move_to_them(run: Run, spark: SparkSession) -> None:
+    """The work is bounded, too: Spark's jobs do not grow with the entities."""
     current = parse(
         "".join(
             f'[[quota]]\nuser = "a"\nclient_id = "{name}"\nproducer_byte_rate = {quota}_000_000\n'
@@ -508,7 +509,9 @@ def test_recommendation_tells_tiers_and_the_entities_that_move_to_them(run: Run)
     )
     sizes = {"x": 4, "y": 5, "z": 6, "new": 30, "w": 4}
     rows = [hour("a", name, produce=size * MB) for name, size in sizes.items()]
+    spark.sparkContext.setJobGroup("tiers", "")
     outcome, _text = run(rows, quotas=(PRODUCE,), headroom=1.0, percentile=100, current=current)
+    assert len(spark.sparkContext.statusTracker().getJobIdsForGroup("tiers")) < 40
     (listing,) = (each for each in outcome.listings if "tiers" in each.title)
     # z needs 6 MB/s: 10 is the next of the series; y keeps its quota
     assert listing.rows == (
