@@ -20,8 +20,6 @@ from bench.broker import BrokerError
 from bench.document import DocumentError
 from bench.load import LoadError
 from bench.measure import Results
-from bench.replication import targets as replication
-from bench.replication.rows import ROWS as REPLICA_ROWS
 from bench.rows import ROWS
 from bench.run import PARTS, UPSTREAMS, Plan, run, total_steps
 from bench.targets import TARGETS, TargetError
@@ -48,7 +46,7 @@ FAILURES: Final = (
 @click.option(
     "--rows",
     default="",
-    help=f"Comma-separated: {', '.join(r.name for r in (*ROWS, *REPLICA_ROWS))}. Default: all.",
+    help=f"Comma-separated: {', '.join(r.name for r in ROWS)}. Default: all.",
 )
 @click.option(
     "--targets", default="", help=f"Comma-separated: {', '.join(t.name for t in TARGETS)}. Default: all."
@@ -102,21 +100,18 @@ def main(
     page: Path | None,
 ) -> None:
     if page is not None:
-        for section in report.SECTIONS:
-            document.check(page, section)
+        document.check(page)
     trees = [path.resolve() for path in tree]
     others = [*map(other_tree, trees), *([WEIR_WATCHED] if watched else [])]
     if len({target.name for target in others}) < len(others):
         raise click.BadParameter("two directories of the same name", param_hint="--tree")
-    chosen_rows = command.chosen(rows, (*ROWS, *REPLICA_ROWS), "--rows", attrgetter("name"))
-    loads, followed = [[row for row in chosen_rows if row in known] for known in (ROWS, REPLICA_ROWS)]
+    loads = command.chosen(rows, ROWS, "--rows", attrgetter("name"))
     proxies = command.chosen(targets, TARGETS, "--targets", attrgetter("name"))
     outcome = report.Outcome(
         Results(loads, [*proxies, *others]),
         Results(entities.rows(), entities.IN_A_HURRY if hurry else entities.TARGETS),
         Results(tls.rows(loads), tls.targets(proxies, trees)),
         Results(sasl.rows(loads), sasl.TARGETS),
-        Results(followed, replication.targets(proxies, trees)),
     )
     plan = Plan(command.chosen(parts, PARTS, "--parts"), behind, seconds, rounds, connections, hurry)
     with command.progress(total_steps(plan, outcome)) as say:
@@ -130,11 +125,7 @@ def main(
 
 def _show(outcome: report.Outcome, summary: str, page: Path | None) -> None:
     if page is not None:
-        for section in report.SECTIONS:
-            if found := report.page_tables(outcome, section):
-                document.put(
-                    page, render.markdown(found, [summary, *report.notes(outcome, section)]), section
-                )
+        document.put(page, render.markdown(report.page_tables(outcome), [summary, *report.notes(outcome)]))
     tables, notes = report.tables(outcome), [summary, *report.notes(outcome)]
     if sys.stdout.isatty():
         render.terminal(Console(), tables, notes)

@@ -16,8 +16,6 @@ from uuid import UUID
 
 from bench.broker import READ, READ_SMALL, WRITTEN
 from bench.frames import record_batch
-from bench.replication.fetches import PARTITION_BYTES
-from bench.replication.rows import ROWS as REPLICA_ROWS
 from bench.rows import FETCH_BYTES, SMALL_BYTES, Topics
 from tests.kafka.settings import HOST
 from weir.protocol import (
@@ -40,13 +38,9 @@ from weir.protocol.messages import (
     SaslAuthenticateResponse,
     SaslHandshakeResponse,
 )
-from weir.protocol.scanning.field_offsets import field_offset
 
-REPLICATED: Final = {row.topic: UUID(int=4 + index) for index, row in enumerate(REPLICA_ROWS)}
-TOPIC_IDS: Final = {WRITTEN: UUID(int=1), READ: UUID(int=2), READ_SMALL: UUID(int=3), **REPLICATED}
-TOPICS: Final = Topics(WRITTEN, TOPIC_IDS[READ], TOPIC_IDS[READ_SMALL], REPLICATED)
-SESSION_ID: Final = 7
-"""Id of every fetch session."""
+TOPIC_IDS: Final = {WRITTEN: UUID(int=1), READ: UUID(int=2), READ_SMALL: UUID(int=3)}
+TOPICS: Final = Topics(WRITTEN, TOPIC_IDS[READ], TOPIC_IDS[READ_SMALL])
 VERSIONS: Final = {
     ApiKey.PRODUCE: (3, 11),
     ApiKey.FETCH: (4, 17),
@@ -79,15 +73,14 @@ class Answers:
         self._records = {
             TOPIC_IDS[READ]: record_batch(bytes(FETCH_BYTES)),
             TOPIC_IDS[READ_SMALL]: record_batch(bytes(SMALL_BYTES)),
-        } | {REPLICATED[row.topic]: (row.batch * row.batches)[:PARTITION_BYTES] for row in REPLICA_ROWS}
-        self._with_records = {REPLICATED[row.topic]: row.with_records for row in REPLICA_ROWS}
+        }
 
     def frame(self, request: bytes) -> bytes:
         """Return the response frame to a request, given as its first WHOLE_BYTES bytes, or all if it is
         shorter.
         """
         cut = len(request) == WHOLE_BYTES
-        key = request[4:_CORRELATION_FROM] + (b"" if cut else _without_epoch(request)[_CORRELATION_END:])
+        key = request[4:_CORRELATION_FROM] + (b"" if cut else request[_CORRELATION_END:])
         if (rest := self._built.get(key)) is None:
             rest = self._build(request)
             self._built[key] = rest
@@ -131,37 +124,20 @@ class Answers:
         return MetadataResponse(brokers=brokers, cluster_id="canned", controller_id=0, topics=topics)
 
     def _fetched(self, asked: FetchRequest) -> FetchResponse:
-        """Return all partitions that the fetch names; the first ones have records."""
+        """Return a record of the first partition, and none of the others that the fetch names."""
         topic_id = asked.topics[0].topic_id
-        with_records = self._with_records.get(topic_id, 1)
         partitions = [
             FetchResponse.PartitionData(
                 partition_index=named.partition,
-                high_watermark=int(named.partition < with_records),
-                last_stable_offset=int(named.partition < with_records),
+                high_watermark=int(named.partition < 1),
+                last_stable_offset=int(named.partition < 1),
                 log_start_offset=0,
-                records=self._records[topic_id] if named.partition < with_records else b"",
+                records=self._records[topic_id] if named.partition < 1 else b"",
             )
             for named in asked.topics[0].partitions
         ]
         topic = FetchResponse.FetchableTopicResponse(topic_id=topic_id, partitions=partitions)
-        return FetchResponse(responses=[topic], session_id=SESSION_ID if asked.session_epoch >= 0 else 0)
-
-
-def _without_epoch(request: bytes) -> bytes:
-    """Return a request without the epoch of its fetch session, if it continues one: the answers are equal."""
-    _, number, version, _ = REQUEST_HEAD.unpack_from(request)
-    if number != ApiKey.FETCH:
-        return request
-    start = request_body(
-        request, 0, len(request), flexible=request_header_version(ApiKey.FETCH, version) == 2
-    )
-    where = field_offset(FetchRequest, version, "session_epoch")
-    if where is None:
-        return request
-    position = where.locate(request, start, len(request), True)
-    epoch = where.read(request, position)
-    return request if epoch <= 0 else request[:position] + request[position + 4 :]
+        return FetchResponse(responses=[topic], session_id=0)
 
 
 def _decode(api_key: ApiKey, version: int, request: bytes) -> Message:

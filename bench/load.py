@@ -46,8 +46,6 @@ class Load:
     """Process id of the proxy whose CPU time and memory are measured; None to measure neither."""
     entry: Entry = PLAIN
     """Steps of each connection before the load begins: TLS handshake and authentication."""
-    generator: str = "bench.generator"
-    """Name of the module whose processes send the load."""
     payload_bytes: int = 0
     """Size (bytes) of the records in a response to a follower. A response that is shorter, or half as long
     again, is an error.
@@ -154,7 +152,7 @@ def generate(load: Load, frames: Sequence[bytes], processes: int = 1) -> Measure
     """
     begin_s = time.monotonic() + START_S + load.warm_up_s
     content = b"".join(frames)
-    children = [_start(load.generator) for _ in range(processes)]
+    children = [_start() for _ in range(processes)]
     try:
         for index, child in enumerate(children):
             order = Order(_share(load, index, processes), len(frames), begin_s)
@@ -166,10 +164,10 @@ def generate(load: Load, frames: Sequence[bytes], processes: int = 1) -> Measure
             child.communicate()
 
 
-def _start(module: str) -> subprocess.Popen[bytes]:
+def _start() -> subprocess.Popen[bytes]:
     pipe = subprocess.PIPE
     return subprocess.Popen(
-        [sys.executable, "-m", module],
+        [sys.executable, "-m", "bench.generator"],
         stdin=pipe,
         stdout=pipe,
         stderr=pipe,

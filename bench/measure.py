@@ -8,12 +8,11 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from bench import broker, canned
 from bench.load import Load, Measured, generate
-from bench.replication import leader
 from bench.rows import Row, Topics
 from bench.targets import Running, Surroundings, Target
 from bench.targets.target import start_process
@@ -74,9 +73,7 @@ def upstream() -> Iterator[Upstream]:
     """
     with broker.cluster() as cluster:
         ((port,), (sasl_port,)) = cluster.ports.values(), cluster.sasl_ports.values()
-        (controller_port,) = cluster.controller_ports.values()
-        topics = replace(broker.prepare(port), replicated=leader.prepare(port, controller_port))
-        yield Upstream(port, topics, cluster.check, sasl_port)
+        yield Upstream(port, broker.prepare(port), cluster.check, sasl_port)
 
 
 def measure(
@@ -178,6 +175,5 @@ def _load(row: Row, target: Running, warm_up_s: float, seconds: float) -> Load:
         seconds,
         target.pid,
         target.entry,
-        row.generator,
         row.payload_bytes,
     )

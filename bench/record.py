@@ -32,7 +32,6 @@ def as_json(outcome: Outcome, options: Mapping[str, object]) -> dict[str, object
         "cells": _cells(outcome.load),
         "tls": _cells(outcome.tls),
         "sasl": _cells(outcome.sasl),
-        "replication": _cells(outcome.replication),
         "entities": _cells(outcome.entities),
         "idle": {
             name: asdict(idle) | {"connection_bytes": idle.connection_bytes}

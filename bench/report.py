@@ -8,11 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from bench import sasl
-from bench.document import FIGURES
 from bench.idle import Idle
 from bench.load import Measured
 from bench.measure import BUSY, Results
-from bench.replication import targets as replication
 from bench.rows import Row
 from bench.stats import Spread, ratios
 from bench.targets import Target
@@ -21,9 +19,6 @@ REFERENCES: Final = ("haproxy", "kroxylicious", "kafka-proxy")
 """Names of the targets to which Weir is compared: Weir's figures are divided by theirs."""
 QUIET: Final = 0.5
 """Load average up to which a machine counts as quiet, with no other work that matters."""
-REPLICATION: Final = "replication"
-SECTIONS: Final = (FIGURES, REPLICATION)
-"""Names of the sections of the page that have tables."""
 NOTHING: Final = "—"
 _MB: Final = 1e6
 
@@ -47,7 +42,6 @@ class Outcome:
     entities: Results
     tls: Results = field(default_factory=lambda: Results([], []))
     sasl: Results = field(default_factory=lambda: Results([], []))
-    replication: Results = field(default_factory=lambda: Results([], []))
     idle: dict[str, Idle] = field(default_factory=dict)
     """Measurements with idle connections, by name of the target."""
     load_average: float = field(default_factory=lambda: os.getloadavg()[0])
@@ -57,19 +51,13 @@ class Outcome:
 Figure = Callable[[Row, Target], str]
 
 
+def page_tables(outcome: Outcome) -> list[Table]:
+    """Return the table that the page shows: the cost of requests."""
+    return [table for table in _load_tables(outcome.load) if table.is_cost] if outcome.load.cells else []
+
+
 def tables(outcome: Outcome) -> list[Table]:
     """Return all tables of those parts of the run that have results."""
-    return [*_figure_tables(outcome), *_replication_tables(outcome)]
-
-
-def page_tables(outcome: Outcome, section: str) -> list[Table]:
-    """Return the tables that a section of the page shows: the cost of requests."""
-    of_section = {FIGURES: _load_tables(outcome.load), REPLICATION: _replication_tables(outcome)}
-    present = outcome.load.cells if section == FIGURES else outcome.replication.cells
-    return [table for table in of_section[section] if table.is_cost] if present else []
-
-
-def _figure_tables(outcome: Outcome) -> list[Table]:
     found: list[Table] = []
     if outcome.load.cells:
         found += _load_tables(outcome.load)
@@ -87,18 +75,7 @@ def _figure_tables(outcome: Outcome) -> list[Table]:
     return found
 
 
-def _replication_tables(outcome: Outcome) -> list[Table]:
-    """Return the tables of the part `replication`. A request is a fetch there."""
-    if not outcome.replication.cells:
-        return []
-    found = _load_tables(outcome.replication, (*REFERENCES, replication.AS_CONSUMER))
-    return [
-        replace(table, title=table.title.replace("request", "fetch").replace("Requests", "Fetches"))
-        for table in found
-    ]
-
-
-def _load_tables(results: Results, references: Sequence[str] = REFERENCES) -> Iterable[Table]:
+def _load_tables(results: Results) -> Iterable[Table]:
     proxies = [target for target in results.present if _has_cpu(results, target)]
     yield _by_row(
         "CPU µs per request of the proxy process, median (least to most) over rounds",
@@ -107,7 +84,7 @@ def _load_tables(results: Results, references: Sequence[str] = REFERENCES) -> It
         lambda row, target: _spread(_cpu_us(results, row, target)),
         is_cost=True,
     )
-    if compared := _comparisons(proxies, references):
+    if compared := _comparisons(proxies):
         yield _ratio_table(results, compared)
     if big := [row for row in results.rows if row.payload_bytes]:
         yield _by_row(
@@ -185,10 +162,10 @@ def _has_cpu(results: Results, target: Target) -> bool:
     return any(cell.cpu_s is not None for row in results.rows for cell in results.of(row, target))
 
 
-def _comparisons(proxies: Sequence[Target], references: Sequence[str]) -> list[tuple[Target, Target]]:
+def _comparisons(proxies: Sequence[Target]) -> list[tuple[Target, Target]]:
     """Return the pairs (target, reference) to compare, for every one of `proxies` that is no reference."""
-    others = [target for target in proxies if target.name in references]
-    return [(ours, theirs) for ours in proxies if ours.name not in references for theirs in others]
+    others = [target for target in proxies if target.name in REFERENCES]
+    return [(ours, theirs) for ours in proxies if ours.name not in REFERENCES for theirs in others]
 
 
 def _ratio_table(results: Results, compared: Sequence[tuple[Target, Target]]) -> Table:
@@ -256,15 +233,9 @@ def _memory(cells: Sequence[Measured]) -> str:
     return NOTHING if rss is None else f"{rss / _MB:.0f}"
 
 
-def notes(outcome: Outcome, section: str | None = None) -> list[str]:
-    """Return notes for readers of the tables of a section, by default of all: targets not measured, other
-    load, a busy generator.
-    """
-    by_section = {
-        FIGURES: {"": outcome.load, " with TLS": outcome.tls, " with SASL": outcome.sasl},
-        REPLICATION: {" for a follower": outcome.replication},
-    }
-    parts = [part for name in SECTIONS if section in (None, name) for part in by_section[name].items()]
+def notes(outcome: Outcome) -> list[str]:
+    """Return notes for readers of the tables: targets not measured, other load, a busy generator."""
+    parts = {"": outcome.load, " with TLS": outcome.tls, " with SASL": outcome.sasl}.items()
     found: list[str] = []
     for _how, results in parts:
         titles = {target.name: target.title for target in results.targets}

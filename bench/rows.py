@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
@@ -25,8 +25,6 @@ class Topics:
     """Id of a topic to fetch from, with one record of FETCH_BYTES."""
     read_small: UUID
     """Id of a topic to fetch from, with one record of SMALL_BYTES."""
-    replicated: Mapping[str, UUID] = field(default_factory=dict)
-    """Ids of the topics that a follower fetches (`bench.replication`), by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +43,6 @@ class Row:
     """
     client_ids: int = 1
     """Number of client-ids. Each request has the next client-id, in turn."""
-    generator: str = "bench.generator"
-    """Name of the module whose processes send the load."""
 
     def frames(self, topics: Topics) -> list[bytes]:
         """Return the frames to send in turn, one per client-id; all have the same length."""

@@ -11,7 +11,7 @@ from bench import idle
 from bench.measure import Results, Say, Upstream, canned_upstream, measure, steps, upstream
 from bench.report import Outcome
 
-PARTS: Final = ("rows", "tls", "sasl", "replication", "entities", "idle")
+PARTS: Final = ("rows", "tls", "sasl", "entities", "idle")
 UPSTREAMS: Final[Mapping[str, Callable[[], AbstractContextManager[Upstream]]]] = {
     "kafka": upstream,
     "canned": canned_upstream,
@@ -53,7 +53,6 @@ def measured(outcome: Outcome) -> dict[str, Results]:
         "rows": outcome.load,
         "tls": outcome.tls,
         "sasl": outcome.sasl,
-        "replication": outcome.replication,
         "entities": outcome.entities,
     }
 

@@ -38,10 +38,9 @@ def start(
     quotas: str | None,
     *options: str,
     entry: Entry = PLAIN,
-    measured_port: int | None = None,
 ) -> Running:
     """Start the Weir of the checkout `tree`, with `quotas` as the text of its quota file; None for no quotas.
-    The load goes to `measured_port`; None for the listener of clients. Raises TargetError.
+    Raises TargetError.
     """
     port = free_range(1 + BROKER_PORTS)
     command = [
@@ -54,7 +53,7 @@ def start(
         file = surroundings.directory / f"{name}.toml"
         file.write_text(quotas)
         command += ["--quotas", str(file)]
-    return start_process(surroundings, name, [*command, *options], measured_port or port, entry)
+    return start_process(surroundings, name, [*command, *options], port, entry)
 
 
 def over_tls(name: str, tree: Path) -> Callable[[Surroundings], Running]:
