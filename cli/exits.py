@@ -55,4 +55,10 @@ def run_command(command: click.Command, name: str) -> NoReturn:
 
 def _where_to_look(error: click.ClickException) -> str:
     context = error.ctx if isinstance(error, click.UsageError) else None
+    if isinstance(error, click.NoSuchOption) and context is not None:
+        from weir.cli.settings.options import set_instead  # the settings take longer than a command's help
+
+        advice = set_instead(error.option_name, context.command)
+        if advice:
+            return f": use {advice}"
     return f": see {context.command_path} --help" if context is not None else ""

@@ -82,6 +82,17 @@ class _SetOption(SettingOption):
     is_set = True
 
 
+class _Sets(click.Option):
+    """The option `--set KEY=VALUE`."""
+
+    def __init__(
+        self, names: Sequence[str], fields: Sequence[msgspec.structs.FieldInfo], **attributes: Any
+    ) -> None:
+        super().__init__(names, **attributes)
+        self.defaults = {field.name: field.default for field in fields}
+        """Keys that the option can set, and their defaults."""
+
+
 def setting_options(*flags: str, prefixes: tuple[str, ...] = ("",)) -> Callable[[F], F]:
     """Return a decorator that adds an option for each key in `flags`, and `--set KEY=VALUE` for all keys that
     begin with one of `prefixes`. The command gets the values of these keys as keyword arguments, also those
@@ -103,6 +114,8 @@ def setting_options(*flags: str, prefixes: tuple[str, ...] = ("",)) -> Callable[
         decorated: Callable[..., object] = click.option(
             "--set",
             "sets",
+            cls=_Sets,
+            fields=fields,
             metavar="KEY=VALUE",
             multiple=True,
             help="Any key of the configuration file. May be repeated.",
@@ -135,6 +148,20 @@ def _given(fields: Sequence[msgspec.structs.FieldInfo], sets: Iterable[str]) -> 
             )
         arguments += [known[key], value]
     return command.make_context("weir run", arguments).params
+
+
+def set_instead(option: str, command: click.Command) -> str | None:
+    """Return the `--set KEY=VALUE` that stands for an option of a key, such as `--usage-dir`, which `command`
+    does not have; None if `command` cannot set such a key.
+    """
+    key = option.removeprefix("--").replace("-", "_")
+    for sets in command.params:
+        if isinstance(sets, _Sets):
+            if key in sets.defaults:
+                return f"--set {key}=VALUE"
+            switch = key.removeprefix("no_")
+            return f"--set {switch}=false" if isinstance(sets.defaults.get(switch), bool) else None
+    return None
 
 
 def from_environment() -> dict[str, object]:

@@ -274,6 +274,10 @@ def test_the_version_tells_compiled_weir_from_plain_python() -> None:
     [
         (["nonsense"], ["No such command 'nonsense'", "see weir --help"]),
         (["run", "--upstreams", "a:1"], ["No such option '--upstreams'", "see weir run --help"]),
+        (["run", "--usage-dir", "a"], ["No such option '--usage-dir'", "use --set usage_dir=VALUE"]),
+        (["check", "--no-uplift"], ["No such option '--no-uplift'", "use --set uplift=false"]),
+        (["probe", "--no-uplift"], ["No such option '--no-uplift'", "see weir probe --help"]),
+        (["probe", "--upstream-ca", "a"], ["No such option '--upstream-ca'", "use --set upstream_ca=VALUE"]),
         (["run", "--upstream"], ["'--upstream' requires an argument"]),
         (["run", "--quota-mode", "x"], ["'x' is not one of", "shadow"]),
         (["demo", "--for", "1"], ["1 is not in the range >= 5, <= 3600 (s)", "see weir demo --help"]),
