@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from weir.conformance.probe.measure.load import Driver, Load, Passed
+from weir.conformance.probe.measure.load import Driver, GreedyLoad, MeasuredAnswer
 from weir.conformance.probe.quotas import requests
 from weir.conformance.probe.quotas.client import ProbeClient
 from weir.conformance.probe.quotas.jobs import ClientQuota, Stage
@@ -62,14 +62,14 @@ class Asking:
         self._partitions = 1
         """Number of partitions that the topic of a load of mutations has."""
 
-    def ask(self) -> Passed:
+    def ask(self) -> MeasuredAnswer:
         """Send a request, and return the response; `at_s` is a time of `time.monotonic`."""
         answer = self.client.ask(self._request(), self._api_key, self._version)
         codes = _errors(answer)
         units = 0.0 if codes else self._units(answer)
         self._partitions += int(units) if self._api_key is ApiKey.CREATE_PARTITIONS else 0
         refused = ErrorCode.THROTTLING_QUOTA_EXCEEDED in codes
-        return Passed(answer.at_s, units, answer.throttle_ms, self._number, refused)
+        return MeasuredAnswer(answer.at_s, units, answer.throttle_ms, self._number, refused)
 
     def _request(self) -> Message:
         topic, topic_id = self._stage.topic, self._stage.topic_id
@@ -97,7 +97,7 @@ class MeasuredClient(msgspec.Struct, frozen=True):
 
     name: str
     """"produce-steady"; its client-id is the stage's prefix with this name."""
-    load: Load
+    load: GreedyLoad
     api_key: ApiKey
     version: int
     key: str
@@ -108,7 +108,9 @@ class MeasuredClient(msgspec.Struct, frozen=True):
     def quota(self, stage: Stage) -> ClientQuota:
         return ClientQuota(stage.prefix + self.name, self.key, self.value)
 
-    def drive(self, stage: Stage, number: int, clock: Callable[[], float]) -> tuple[list[Passed], float]:
+    def drive(
+        self, stage: Stage, number: int, clock: Callable[[], float]
+    ) -> tuple[list[MeasuredAnswer], float]:
         """Run one connection of the load. Return (responses, `Driver.late_s`). Raises ConversationError."""
         asking = Asking(stage, self, number)
         with asking.client:
@@ -126,9 +128,9 @@ def _byte_clients(stage: Stage) -> Iterator[MeasuredClient]:
         if not stage.of(api_key):
             continue
         make = partial(MeasuredClient, api_key=api_key, version=stage.of(api_key).max, key=key, value=RATE)
-        even = Load(RATE, EVEN_S, SETTLED_S, LASTS_S)
+        even = GreedyLoad(RATE, EVEN_S, SETTLED_S, LASTS_S)
         yield make(name=f"{kind}-steady", load=even, request_bytes=REQUEST_BYTES)
-        yield make(name=f"{kind}-start", load=Load(RATE, 0.0, 0.0, START_S), request_bytes=START_BYTES)
+        yield make(name=f"{kind}-start", load=GreedyLoad(RATE, 0.0, 0.0, START_S), request_bytes=START_BYTES)
         together = msgspec.structs.replace(even, connections=CONNECTIONS)
         yield make(name=f"{kind}-shared", load=together, request_bytes=REQUEST_BYTES)
 
@@ -136,7 +138,7 @@ def _byte_clients(stage: Stage) -> Iterator[MeasuredClient]:
 def _time_clients(stage: Stage) -> Iterator[MeasuredClient]:
     version = stage.of(ApiKey.METADATA).max
     if version >= THROTTLED_METADATA:
-        load = Load(1.0, 0.0, SETTLED_S, LASTS_S)
+        load = GreedyLoad(1.0, 0.0, SETTLED_S, LASTS_S)
         yield MeasuredClient("time", load, ApiKey.METADATA, version, "request_percentage", PERCENT)
 
 
@@ -144,7 +146,7 @@ def _mutation_clients(stage: Stage) -> Iterator[MeasuredClient]:
     offered = stage.of(ApiKey.CREATE_PARTITIONS)
     if stage.of(ApiKey.CREATE_TOPICS).max < STRICT_CREATE:
         return  # brokers before 2.7, which lack controller_mutation_rate
-    load = Load(MUTATIONS, 0.0, SETTLED_S, LASTS_S)
+    load = GreedyLoad(MUTATIONS, 0.0, SETTLED_S, LASTS_S)
     for name, version in _versions(offered):
         key = "controller_mutation_rate"
         yield MeasuredClient(name, load, ApiKey.CREATE_PARTITIONS, version, key, MUTATIONS)

@@ -10,7 +10,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from weir.conformance.probe.measure.load import Load, Passed
+    from weir.conformance.probe.measure.load import GreedyLoad, MeasuredAnswer
 
 WINDOWS_S: Final = (1, 10, 60)
 """Lengths (s) of the windows over which rates are figures."""
@@ -65,7 +65,7 @@ class SharedFigures(msgspec.Struct, frozen=True):
     most: float
 
 
-def steady(passed: Sequence[Passed], load: Load) -> SteadyFigures:
+def steady(passed: Sequence[MeasuredAnswer], load: GreedyLoad) -> SteadyFigures:
     """Return the figures from `settled_s` to the end of the load."""
     counted = [one for one in passed if load.settled_s <= one.at_s < load.lasts_s]
     by_second = _by_second(counted, load)
@@ -78,7 +78,7 @@ def steady(passed: Sequence[Passed], load: Load) -> SteadyFigures:
     )
 
 
-def _by_second(passed: Iterable[Passed], load: Load) -> list[float]:
+def _by_second(passed: Iterable[MeasuredAnswer], load: GreedyLoad) -> list[float]:
     """Return the units that passed in each full second of the measured time."""
     seconds = [0.0] * int(load.lasts_s - load.settled_s)
     for one in passed:
@@ -96,14 +96,14 @@ def _spread(by_second: Sequence[float], window_s: int, quota: float) -> Spread:
     return Spread(min(rates), sum(by_second) / len(by_second) / quota, max(rates))
 
 
-def mean_rate(passed: Iterable[Passed], load: Load) -> float:
+def mean_rate(passed: Iterable[MeasuredAnswer], load: GreedyLoad) -> float:
     """Return the units/s that passed in the measured time."""
     return sum(_by_second([one for one in passed if one.at_s >= load.settled_s], load)) / int(
         load.lasts_s - load.settled_s
     )
 
 
-def start(passed: Sequence[Passed], quota: float) -> StartFigures:
+def start(passed: Sequence[MeasuredAnswer], quota: float) -> StartFigures:
     """Return the figures of a load from its first request on."""
     total = excess_s = 0.0
     for one in passed:
@@ -113,7 +113,7 @@ def start(passed: Sequence[Passed], quota: float) -> StartFigures:
     return StartFigures(excess_s, None if throttled_s is None else _recovery_s(passed, quota, throttled_s))
 
 
-def _recovery_s(passed: Sequence[Passed], quota: float, throttled_s: float) -> float | None:
+def _recovery_s(passed: Sequence[MeasuredAnswer], quota: float, throttled_s: float) -> float | None:
     """Return the time (s) from `throttled_s` to the first response of a second in which the quota passes."""
     later = [one for one in passed if one.at_s > throttled_s]
     end, in_window = 0, 0.0
@@ -127,7 +127,7 @@ def _recovery_s(passed: Sequence[Passed], quota: float, throttled_s: float) -> f
     return None
 
 
-def shared(passed: Sequence[Passed], load: Load) -> SharedFigures:
+def shared(passed: Sequence[MeasuredAnswer], load: GreedyLoad) -> SharedFigures:
     """Return the figures of a load of several connections."""
     units = [0.0] * load.connections
     for one in passed:

@@ -8,20 +8,20 @@ from typing import Final
 import msgspec
 
 
-class Passed(msgspec.Struct, frozen=True, gc=False):
+class MeasuredAnswer(msgspec.Struct, frozen=True, gc=False):
     """A response."""
 
     at_s: float
     """Time (s) since the load began."""
     units: float
-    """What the quota counts: bytes, requests, or partitions; 0 if the target refused the request."""
+    """Number of bytes, requests or partitions that the quota counts; 0 for a refused request."""
     throttle_ms: int = 0
     connection: int = 0
     refused: bool = False
     """True for error 89 (THROTTLING_QUOTA_EXCEEDED)."""
 
 
-class Load(msgspec.Struct, frozen=True):
+class GreedyLoad(msgspec.Struct, frozen=True):
     """A load under one quota."""
 
     quota: float
@@ -36,14 +36,14 @@ class Load(msgspec.Struct, frozen=True):
 
 SHORT_S: Final = 1e-6
 """Time (s) that is too short to wait for: a clock may not show it."""
-Ask = Callable[[], Passed]
+Ask = Callable[[], MeasuredAnswer]
 """Function that sends a request, waits for its response, and returns it; `at_s` is a time of the clock."""
 
 
 class Driver:
     """Drives one connection of a load."""
 
-    def __init__(self, load: Load, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
+    def __init__(self, load: GreedyLoad, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
         """`clock` returns a time (s), `sleep` waits for a time (s)."""
         self._load = load
         self._clock = clock
@@ -51,10 +51,10 @@ class Driver:
         self.late_s = 0.0
         """Longest time (s) by which this machine ended a sleep too late."""
 
-    def drive(self, ask: Ask) -> list[Passed]:
+    def drive(self, ask: Ask) -> list[MeasuredAnswer]:
         """Ask until the load ends. Return the responses."""
         load, begun_s = self._load, self._clock()
-        passed: list[Passed] = []
+        passed: list[MeasuredAnswer] = []
         sent = 0.0
         while (now_s := self._clock() - begun_s) < load.lasts_s:
             due_s = sent / (load.quota / load.connections) if now_s < load.even_s else 0.0

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from weir.conformance.probe.case import Result
     from weir.conformance.probe.link import ProbeTarget
     from weir.conformance.probe.login import Login
-    from weir.conformance.probe.measure.load import Passed
+    from weir.conformance.probe.measure.load import MeasuredAnswer
     from weir.conformance.probe.quotas.jobs import ClientQuota, Job, Stage
 
 THREADS: Final = 64
@@ -39,7 +39,7 @@ class _Ran(NamedTuple):
     """A load that has run."""
 
     client: MeasuredClient
-    passed: list[Passed]
+    passed: list[MeasuredAnswer]
     """Responses of all connections, in the order of time."""
     late_s: float
 
@@ -133,7 +133,9 @@ def measure(
     return msgspec.structs.replace(sheet, notes=[*sheet.notes, *cluster.left])
 
 
-def _await(futures: Sequence[Future[tuple[list[Passed], float]]], say: Callable[[float], None]) -> None:
+def _await(
+    futures: Sequence[Future[tuple[list[MeasuredAnswer], float]]], say: Callable[[float], None]
+) -> None:
     """Wait for all loads; stop waiting if one has failed."""
     begun_s = time.monotonic()
     while not all(each.done() for each in futures):
@@ -144,7 +146,7 @@ def _await(futures: Sequence[Future[tuple[list[Passed], float]]], say: Callable[
         time.sleep(SAY_S)
 
 
-def _ran(client: MeasuredClient, futures: Sequence[Future[tuple[list[Passed], float]]]) -> _Ran:
+def _ran(client: MeasuredClient, futures: Sequence[Future[tuple[list[MeasuredAnswer], float]]]) -> _Ran:
     found = [each.result() for each in futures]
     passed = sorted((one for part, _ in found for one in part), key=lambda one: one.at_s)
     return _Ran(client, passed, max(late_s for _, late_s in found))

@@ -12,14 +12,14 @@ from click.testing import CliRunner
 from tests.conformance.probe.quotas.server import PREFIX, Server
 from weir.cli.main import weir
 from weir.conformance.probe.measure import clients, figures
-from weir.conformance.probe.measure.load import Driver, Load, Passed
+from weir.conformance.probe.measure.load import Driver, GreedyLoad, MeasuredAnswer
 from weir.conformance.probe.measure.sheet import ByteSheet, Datasheet, parse_sheet
 from weir.conformance.probe.quotas import bandwidth
 from weir.protocol.api import ApiKey
 
 QUOTA: Final = 1000.0
-EVEN: Final = Load(QUOTA, even_s=12, settled_s=15, lasts_s=75)
-COLD: Final = Load(QUOTA, even_s=0, settled_s=0, lasts_s=30)
+EVEN: Final = GreedyLoad(QUOTA, even_s=12, settled_s=15, lasts_s=75)
+COLD: Final = GreedyLoad(QUOTA, even_s=0, settled_s=0, lasts_s=30)
 SIZE: Final = 20
 
 
@@ -41,17 +41,17 @@ class Bucket:
     def sleep(self, wait_s: float) -> None:
         self.now += wait_s
 
-    def ask(self) -> Passed:
+    def ask(self) -> MeasuredAnswer:
         self.now = max(self.now + 0.001, self._muted_until)
         self._paid_until = max(self._paid_until, self.now) + SIZE / self._rate
         ahead_s = self._paid_until - self.now - self._burst_s
         if ahead_s > 0:
             ahead_s, self._silence_s = ahead_s + self._silence_s, 0.0
         self._muted_until = self.now + max(0.0, ahead_s)
-        return Passed(self.now, SIZE, round(max(0.0, ahead_s) * 1000))
+        return MeasuredAnswer(self.now, SIZE, round(max(0.0, ahead_s) * 1000))
 
 
-def drive(target: Bucket, load: Load) -> list[Passed]:
+def drive(target: Bucket, load: GreedyLoad) -> list[MeasuredAnswer]:
     return Driver(load, target.clock, target.sleep).drive(target.ask)
 
 
@@ -97,13 +97,13 @@ def test_a_client_that_stays_silent_has_not_recovered() -> None:
 )
 def test_shares_of_ten_connections_give_jains_index(units: list[float], fairness: float) -> None:
     load = msgspec.structs.replace(EVEN, connections=10)
-    found = figures.shared([Passed(20, each, 0, at) for at, each in enumerate(units)], load)
+    found = figures.shared([MeasuredAnswer(20, each, 0, at) for at, each in enumerate(units)], load)
     assert found.fairness == pytest.approx(fairness)
     assert found.most == pytest.approx(10 * max(units) / (sum(units) or 1))
 
 
 def test_a_client_counts_the_bytes_of_produce_requests_and_throttle_times() -> None:
-    load = Load(bandwidth.RATE, 0.0, 0.0, 0.2)
+    load = GreedyLoad(bandwidth.RATE, 0.0, 0.0, 0.2)
     client = clients.MeasuredClient("produce", load, ApiKey.PRODUCE, 9, "producer_byte_rate", 1.0, 4000)
     with Server() as server:
         passed, _ = client.drive(server.stage(), 0, iter([0.0, 0.1, 0.15, 0.3]).__next__)
