@@ -8,12 +8,11 @@ system may hang.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
-import trio
-
+T = TypeVar("T")
 LOOK_S: Final = 1.0
 
 Stamp: TypeAlias = tuple[int, int, int] | None
@@ -31,6 +30,13 @@ def stamp(path: Path) -> Stamp:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+async def in_thread(function: Callable[[], T], *, abandon: bool = False) -> T:
+    """Call a function in a thread of Trio. `abandon`: leave the thread alone once cancelled."""
+    import trio  # commands that read files without watching them, such as `weir verify`, do without
+
+    return await trio.to_thread.run_sync(function, abandon_on_cancel=abandon)
 
 
 class FileWatch:
@@ -61,4 +67,4 @@ class FileWatch:
         """Return the result of `has_changed`. A thread computes it, because a network file system may
         hang.
         """
-        return await trio.to_thread.run_sync(self.has_changed, abandon_on_cancel=True)
+        return await in_thread(self.has_changed, abandon=True)

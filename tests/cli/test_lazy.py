@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from weir.cli.main import weir
 
-OF_OTHERS = {"calibration", "conformance", "demo", "pipeline"}
+OF_OTHERS = {"weir.calibration", "weir.conformance", "weir.demo", "weir.pipeline"}
 """Rooms that only other commands use."""
 LIBRARIES = {
     "confluent_kafka",
@@ -23,22 +23,40 @@ LIBRARIES = {
     "starlette",
 }
 """Libraries that only other commands or some settings use."""
+SERVERS = {
+    "confluent_kafka",
+    "h11",
+    "kazoo",
+    "numpy",
+    "pandas",
+    "polars",
+    "pyspark",
+    "starlette",
+    "textual",
+    "trio",
+}
+"""Libraries that the extra `conformance` does without."""
 REPORT = "import sys; print(*sys.modules)"
 
 
 @pytest.mark.parametrize(
     ("statement", "unneeded"),
     [
-        ("from weir.cli.main import weir; weir(['run', '--help'], standalone_mode=False)", LIBRARIES),
-        ("import weir.proxy.workers.worker", LIBRARIES | {"click", "tomlkit"}),
+        (
+            "from weir.cli.main import weir; weir(['run', '--help'], standalone_mode=False)",
+            LIBRARIES | OF_OTHERS,
+        ),
+        ("import weir.proxy.workers.worker", LIBRARIES | OF_OTHERS | {"click", "tomlkit"}),
+        ("import weir.cli.verify, weir.cli.probe", SERVERS),
+        ("import weir.cli.capture", SERVERS - {"trio"}),
     ],
-    ids=["weir run", "a worker"],
+    ids=["weir run", "a worker", "conformance", "weir capture"],
 )
 def test_nothing_is_imported_that_only_others_need(statement: str, unneeded: set[str]) -> None:
     command = [sys.executable, "-c", f"{statement}; {REPORT}"]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     imported = {".".join(name.split(".")[:2]) for name in done.stdout.splitlines()[-1].split()}
-    assert imported & {*unneeded, *(f"weir.{room}" for room in OF_OTHERS)} == set()
+    assert imported & unneeded == set()
 
 
 def test_a_mistyped_command_is_told_the_name_that_resembles_it() -> None:

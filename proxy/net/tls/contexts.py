@@ -10,14 +10,14 @@ import os
 import ssl
 import sys
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, TypeAlias
 
 import structlog
-import trio
 
 from weir.proxy.config.settings import ConfigError
-from weir.proxy.file_watch import FileWatch, Stamp
+from weir.proxy.file_watch import FileWatch, Stamp, in_thread
 from weir.proxy.files import CERTIFICATES_BYTES_MAX, read_bytes
 from weir.proxy.net.tls import problems
 from weir.proxy.outage import Outage
@@ -175,9 +175,9 @@ class ContextOfFiles:
         """
         if not await self._watch.look():
             return
-        self._watch.read = await trio.to_thread.run_sync(self._watch.stamps)
+        self._watch.read = await in_thread(self._watch.stamps)
         try:
-            self._use(await trio.to_thread.run_sync(self._made))
+            self._use(await in_thread(self._made))
         except ConfigError as error:
             self.refused += 1
             self.outage.failed(files=self.name, error=str(error))
@@ -189,7 +189,7 @@ class ContextOfFiles:
 
     async def follow(self, files: FileContents | None) -> None:
         """Make the context again as `adopt` does, in a thread. Raises ConfigError."""
-        await trio.to_thread.run_sync(self.adopt, files)
+        await in_thread(partial(self.adopt, files))
 
 
 @contextmanager
