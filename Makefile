@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .PHONY: help install demo pipeline-demo test test-all check fast spark cluster brokers compiled wheel check-compiled lock mutants \
-	fuzz bench pictures image format clean
+	fuzz bench datasheet pictures image format clean
 
 help: ## show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -109,6 +109,9 @@ fuzz: install ## any bytes into every decoder of peers' bytes (SECONDS=60 for ea
 
 bench: install ## CPU per request beside other proxies (docs/background/performance.md)
 	$(BIN)/python -m bench
+
+datasheet: install ## how exactly brokers and Weir hold quotas (docs/reference/datasheet.md; an hour on a quiet machine; RUNS=5)
+	$(BIN)/python -m bench.datasheet $(if $(RUNS),--runs $(RUNS))
 
 pictures: $(VENV)/installed-pipeline-demo ## pictures of README and docs (needs Java and Chromium)
 	$(BIN)/python -m tools.pictures

@@ -31,6 +31,7 @@ from weir.conformance.report import (
     probe_junit,
     probe_page,
     probe_report,
+    probe_sarif,
     ranges,
     render,
     report_json,
@@ -133,6 +134,9 @@ _FILE: Final = click.Path(dir_okay=False, path_type=Path)
 @click.option("--html", "html_file", type=_FILE, metavar="FILE", help="Write an HTML page.")
 @click.option("--junit", "junit_file", type=_FILE, metavar="FILE", help="Write JUnit XML: a test per case.")
 @click.option(
+    "--sarif", "sarif_file", type=_FILE, metavar="FILE", help="Write SARIF 2.1.0, for code scanning."
+)
+@click.option(
     "--expect",
     metavar="FILE|NAME",
     help="Fail only if an outcome is not the one in this file, or of this broker, such as kafka-3.9.1.",
@@ -160,6 +164,7 @@ def probe(
     as_json: bool,
     html_file: Path | None,
     junit_file: Path | None,
+    sarif_file: Path | None,
     expect: str | None,
     write_expect: Path | None,
     baseline: Sequence[Path],
@@ -170,7 +175,7 @@ def probe(
     The probe creates topics of its own, weir-probe-..., and removes them. With --profile quotas it also sets
     and removes quotas for client-ids weir-probe-... It changes nothing else.
     """
-    check_report_files(html_file, junit_file, write_expect)
+    check_report_files(html_file, junit_file, sarif_file, write_expect)
     reach = partial(_target, config_file, timeout_s, upstream)
     if measures:
         if profile != "quotas":
@@ -208,10 +213,7 @@ def probe(
     wrong = wrong and brokers.without_faults(wrong, expect or "")
     found = outcomes.ProbeOutcomes(f"{target.host}:{target.port}", seed, results, run.notes)
     report = probe_report(found, known, wrong)
-    if junit_file is not None:
-        write_report(junit_file, probe_junit(report))
-    if html_file is not None:
-        write_report(html_file, render(probe_page(report)))
+    _write_reports(report, html_file, junit_file, sarif_file)
     if as_json:
         click.echo(report_json(found).decode())
     differing = [f"DIFFERS {visible(str(one), MESSAGE_MAX)}" for one in wrong or ()]
@@ -219,6 +221,17 @@ def probe(
         click.echo(line, err=as_json)
     if wrong or (wrong is None and report.count(CaseVerdict.FAILED)):
         raise click.exceptions.Exit(FAILED)
+
+
+def _write_reports(
+    report: ProbeReport, html_file: Path | None, junit_file: Path | None, sarif_file: Path | None
+) -> None:
+    if junit_file is not None:
+        write_report(junit_file, probe_junit(report))
+    if sarif_file is not None:
+        write_report(sarif_file, probe_sarif(report))
+    if html_file is not None:
+        write_report(html_file, render(probe_page(report)))
 
 
 def _measure(

@@ -19,6 +19,7 @@ from weir.conformance.report import (
     parse_report,
     render,
     report_json,
+    sarif,
     size,
     verify_page,
 )
@@ -61,6 +62,14 @@ _EVENTS_PER_UPDATE: Final = 1024
     help="Write JUnit XML: a test per rule.",
 )
 @click.option(
+    "--sarif",
+    "sarif_file",
+    type=_FILE,
+    metavar="FILE",
+    envvar="WEIR_VERIFY_SARIF",
+    help="Write SARIF 2.1.0, for code scanning.",
+)
+@click.option(
     "--without",
     multiple=True,
     type=click.Choice([rule.value for rule in R]),
@@ -75,6 +84,7 @@ def verify(
     as_json: bool,
     html_file: Path | None,
     junit_file: Path | None,
+    sarif_file: Path | None,
     without: Sequence[str],
     baseline: Path | None,
 ) -> None:
@@ -83,13 +93,15 @@ def verify(
     FILE is a capture of `weir capture`; - reads standard input. Exit code 1: errors or warnings were found;
     2: otherwise, if a capture has no frame, or is no capture.
     """
-    check_report_files(html_file, junit_file)
+    check_report_files(html_file, junit_file, sarif_file)
     known = [] if baseline is None else read_report(baseline, parse_report, "weir verify --json")
     groups, traffic = Groups(known), Traffic()
     empty = [file for file in files if not _verify(file, without, groups, traffic)]
     report = groups.report(files, traffic)
     if junit_file is not None:
         write_report(junit_file, junit(report.findings, without))
+    if sarif_file is not None:
+        write_report(sarif_file, sarif(report.findings))
     if html_file is not None:
         write_report(html_file, render(verify_page(report)))
     if as_json:

@@ -1,8 +1,9 @@
-"""Reports of `verify` and `probe`: as JSON, JUnit XML and HTML, and compared with a baseline.
+"""Reports of `verify` and `probe`: as JSON, JUnit XML, SARIF and HTML, and compared with a baseline.
 
 - `groups`: findings with the same key are one group with its first finding and their number. A capture may
   have millions of findings, and a client repeats its defects. `probed`: results of a probe.
 - `junit`: a test case per rule, or per case of a probe.
+- `sarif`: a result per group of findings, or per failed case.
 - `page`: the HTML page, which needs no network (Jinja2, optional). `verify_page` and `probe_page` fill it,
   `matrix` is its table of APIs and versions.
 - `datasheet`: measured quotas of several targets beside each other.
@@ -25,6 +26,7 @@ from weir.conformance.report.junit import junit, probe_junit
 from weir.conformance.report.page import ToolMissingError, check_tool, render
 from weir.conformance.report.probe_page import probe_page
 from weir.conformance.report.probed import CaseVerdict, Probed, ProbeReport, alike, probe_report
+from weir.conformance.report.sarif import probe_sarif, sarif
 from weir.conformance.report.text import counted, ranges, size, visible
 from weir.conformance.report.verify_page import spoken, verify_page
 
@@ -45,10 +47,12 @@ __all__ = [
     "probe_junit",
     "probe_page",
     "probe_report",
+    "probe_sarif",
     "ranges",
     "render",
     "report_json",
     "rows",
+    "sarif",
     "sheet_page",
     "size",
     "spoken",

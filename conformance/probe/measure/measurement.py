@@ -189,8 +189,7 @@ def _mutation(ran: _Ran | None) -> MutationSheet | None:
 
 def _error_89(checked: Sequence[Result]) -> dict[str, str]:
     """Return API → versions in which a request without tokens got error 89, of those that were checked."""
-    names = {api.api_key.name: api.name for api in mutations.APIS}
-    found: dict[str, list[int]] = {name: [] for name in names.values()}
+    found: dict[str, list[int]] = {api.name: [] for api in mutations.APIS} if checked else {}
     for result in checked:
         if result.case.endswith(_STRICT) and 89 in result.errors:
             found.setdefault(result.api, []).append(result.version)
