@@ -39,10 +39,12 @@ def entity_options(command: F, *, needed: bool = True) -> F:
         client_id_prefix: str | None,
         ip: str | None,
         topic: str | None,
+        topic_prefix: str | None,
         group: str | None,
         **others: object,
     ) -> object:
-        if not needed and (user, client_id, client_id_prefix, ip, topic, group) == (None,) * 6:
+        named = user, client_id, client_id_prefix, ip, topic, topic_prefix, group
+        if not needed and not any(name is not None for name in named):
             return command(entity=None, **others)
         prefix = Prefix(client_id_prefix) if client_id_prefix is not None else None
         if client_id is not None and prefix is not None:
@@ -54,6 +56,7 @@ def entity_options(command: F, *, needed: bool = True) -> F:
                 DEFAULT if ip == DEFAULT_MARKER else address(ip),
                 topic,
                 group,
+                topic_prefix,
             )
         except ValueError as error:
             raise click.UsageError(str(error)) from None
@@ -76,6 +79,9 @@ _ENTITY_OPTIONS: Final = (
     ),
     click.option("--ip", metavar="ADDRESS", help="An address, or <default> (connection_creation_rate)."),
     click.option("--topic", metavar="NAME", help="A topic (byte rates of all its clients together)."),
+    click.option(
+        "--topic-prefix", metavar="START", help="Topics with this prefix (topics_max, partitions_max)."
+    ),
     click.option("--group", metavar="NAME", help="A group (its members together); <all> is every client."),
 )
 

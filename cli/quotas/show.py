@@ -79,6 +79,7 @@ def entity_json(entity: Entity) -> EntityJson:
         "client_id_prefix": client_id.start if isinstance(client_id, Prefix) else None,
         "ip": entity.ip,
         "topic": entity.topic,
+        "topic_prefix": entity.topic_prefix,
         "group": entity.group,
     }
     return {

@@ -15,7 +15,7 @@ from typing import Final
 from prometheus_client.core import HistogramMetricFamily, InfoMetricFamily, Metric
 
 from weir.protocol import schema
-from weir.proxy.admin import quota_metrics, refusals, sharing_metrics, worker_metrics
+from weir.proxy.admin import quota_metrics, refusals, sharing_metrics, topic_count_metrics, worker_metrics
 from weir.proxy.admin.entities import broker_label
 from weir.proxy.admin.exposition import WEIR, Row
 from weir.proxy.admin.replication import metrics as replication_metrics
@@ -37,8 +37,9 @@ from weir.proxy.server.server import Server, Workers
 from weir.quotas.connections import ConnectionBudget, ConnectionQuotas
 from weir.quotas.replication.replication_quotas import ReplicationQuotas
 from weir.quotas.table.quota_kind import KINDS as QUOTA_KINDS
+from weir.quotas.table.quota_kind import OF_CLIENTS
 
-THROTTLING: Final = [key for key, kind in QUOTA_KINDS.items() if not kind.is_of_ips and kind.floor_of is None]
+THROTTLING: Final = [key for key in OF_CLIENTS if QUOTA_KINDS[key].floor_of is None]
 """Quotas that throttle connections."""
 PROCESS = "all"
 """Label value for the limit on new connections per second that applies to all listeners together."""
@@ -80,6 +81,7 @@ def families(sources: Sources, *, ready: bool) -> Iterator[Metric | None]:
     yield from _store(registry, sources.store)
     for shadow in (False, True):
         yield from quota_metrics.families(registry, sources.now_ms(), shadow=shadow)
+    yield from topic_count_metrics.families(server.topic_counter.counts)
     yield from _connections(registry.connections)
     yield from authentications(server.counters)
     yield from _tls(server.config.tls.files)

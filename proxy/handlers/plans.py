@@ -38,6 +38,7 @@ from weir.proxy.handlers.replication import configs, described_configs, fetches
 from weir.proxy.handlers.request_time import request_time
 from weir.proxy.handlers.sasl import authentication
 from weir.proxy.handlers.sasl.identity import Identities
+from weir.proxy.handlers.topic_counts import counted_mutations, created_topics
 from weir.proxy.handlers.topics import learned_names, topic_rates
 from weir.proxy.handlers.uplift import outdated_clients, uplift, uplift_rule
 from weir.proxy.handlers.uplift.outdated_clients import OutdatedClients
@@ -91,11 +92,14 @@ FOR_BROKERS: Final[Mapping[int, tuple[Fill, ...]]] = {
 }
 """Functions, by API key, that are used only at replication listeners."""
 QUERYING_HANDLERS: Final[Mapping[int, tuple[Fill, ...]]] = {
-    ApiKey.METADATA: (auto_creation.plan_metadata,),
-    ApiKey.CREATE_TOPICS: (mutations.plan_create_topics,),
-    ApiKey.CREATE_PARTITIONS: (mutations.plan_create_partitions,),
-    ApiKey.DELETE_TOPICS: (mutations.plan_delete_topics,),
-    ApiKey.STREAMS_GROUP_HEARTBEAT: (streams_groups.plan_streams_group_heartbeat,),
+    ApiKey.METADATA: (auto_creation.plan_metadata, created_topics.plan_metadata),
+    ApiKey.CREATE_TOPICS: (mutations.plan_create_topics, counted_mutations.plan_create_topics),
+    ApiKey.CREATE_PARTITIONS: (mutations.plan_create_partitions, counted_mutations.plan_create_partitions),
+    ApiKey.DELETE_TOPICS: (mutations.plan_delete_topics, counted_mutations.plan_delete_topics),
+    ApiKey.STREAMS_GROUP_HEARTBEAT: (
+        streams_groups.plan_streams_group_heartbeat,
+        created_topics.plan_streams_group_heartbeat,
+    ),
     ApiKey.DESCRIBE_DELEGATION_TOKEN: (authentication.plan_describe_delegation_token,),
 }
 QUOTA_APIS: Final[Mapping[int, Fill]] = {

@@ -20,6 +20,7 @@ from weir.proxy.addresses import Address, AddressBook
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.config.config import Config, ConfigError
 from weir.proxy.control import rate_limited_log
+from weir.proxy.control.cluster.access import Access
 from weir.proxy.control.cluster.address_check import AddressCheck
 from weir.proxy.control.cluster.broker_states import BrokerStates
 from weir.proxy.control.cluster.discovery import Discovery
@@ -38,6 +39,7 @@ from weir.proxy.control.snapshots.connections import ConnectionFilter
 from weir.proxy.control.snapshots.gauges import Gauges
 from weir.proxy.control.snapshots.records import Connections, WorkerRecord
 from weir.proxy.control.supervisor import Supervisor, Task, every, in_steps
+from weir.proxy.control.topic_counts import TopicCounter
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.replication.replication import Replication
 from weir.proxy.net import sockets
@@ -126,6 +128,17 @@ class Server:
         """Number of replaced workers by reason."""
         self.replication = Replication(quotas.replication)
         """Replication throttles and budgets of all brokers (KIP-73)."""
+        self.topic_counter = TopicCounter(
+            lambda: self.address_book.candidates(config.upstream),
+            Access.of(config),
+            config.settings.connect_timeout_s,
+            lambda: self.config.settings.refresh_s,
+            clock_ms,
+        )
+        """Counts topics while there are limits on their number."""
+        quotas.on_update.append(self.topic_counter.use)
+        self.topic_counter.use(quotas.in_force)
+        self.health.sources.append(self.topic_counter.conditions)
         self.rate_limited_log = RateLimitedLog()
         self.supervisor = Supervisor(self.counters, self.rate_limited_log.note)
         """Restarts the tasks of the process after failures."""
@@ -195,6 +208,7 @@ class Server:
         start(Task.LOG, rate_limited_log.PERIOD_S, self.rate_limited_log.look)
         start(Task.BROKERS, lambda: self._discovery.period_s, self._discovery.refresh)
         nursery.start_soon(self.supervisor.keep_running, Task.BROKERS, self._address_check.run)
+        nursery.start_soon(self.supervisor.keep_running, Task.BROKERS, self.topic_counter.follow)
         for files in self.config.tls.files:
             start(Task.TLS_FILES, file_watch.LOOK_S, files.look)
         start(Task.EXPIRY, EXPIRY_S, lambda: in_steps(self.quotas.expire(self.now_ms)))

@@ -20,11 +20,13 @@ from weir.proxy.net.tls.contexts import FileContents
 from weir.proxy.workers.charges import LimiterCharge
 from weir.quotas import Entity
 from weir.quotas.costs.request_costs import Overrides
+from weir.quotas.topic_counts import TopicGrowth
 from weir.usage import TraceRecord, UsageRecord
 
 
 def _reduced(entity: Entity) -> tuple[type[Entity], tuple[object, ...]]:
-    return Entity, (entity.user, entity.client_id, entity.ip, entity.topic, entity.group)
+    alone = entity.ip, entity.topic, entity.group, entity.topic_prefix
+    return Entity, (entity.user, entity.client_id, *alone)
 
 
 copyreg.pickle(Entity, _reduced)  # a frozen class that mypyc has compiled cannot be unpickled otherwise
@@ -284,6 +286,29 @@ class Alter(msgspec.Struct, tag=True, frozen=True):
     peer: str
 
 
+class CountTopics(msgspec.Struct, tag=True, frozen=True):
+    """A client creates topics, or adds partitions to them: may it?"""
+
+    number: int
+    wanted: list[TopicGrowth]
+    validate_only: bool
+
+
+class TopicsCounted(msgspec.Struct, tag=True, frozen=True):
+    """The answer to `CountTopics`, with its number."""
+
+    number: int
+    reasons: list[str]
+    """For each topic the reason why it is refused; empty if it is admitted."""
+
+
+class TopicsChanged(msgspec.Struct, tag=True, frozen=True):
+    """Topics were created, changed or deleted; or were not, although they counted as being created."""
+
+    sizes: dict[str, int | None]
+    """Topic → number of its partitions, 0 for a deleted topic, None if it was not changed."""
+
+
 class AlteredAtBroker(msgspec.Struct, tag=True, frozen=True):
     """A broker has answered an alteration that the worker has forwarded."""
 
@@ -340,6 +365,9 @@ Message: TypeAlias = (
     | WaitsEnded
     | PeersListed
     | Alter
+    | CountTopics
+    | TopicsCounted
+    | TopicsChanged
     | AlteredAtBroker
     | Denied
     | Drained

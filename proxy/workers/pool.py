@@ -287,6 +287,8 @@ class Pool:
             self._peers.questions.take(number, message.number, message.peers)
         elif isinstance(message, messages.Flushed):
             self._flushes.take(number, message.number, None)
+        elif isinstance(message, messages.CountTopics | messages.TopicsChanged):
+            self._count_topics(number, message)
         elif isinstance(message, messages.Alter | messages.AlteredAtBroker | messages.Denied):
             self._take_quota_request(number, message)
         else:
@@ -342,6 +344,18 @@ class Pool:
         changes = pickle.loads(message.pickled)  # noqa: S301  # a worker's
         alter = self._manager.alter_replication if message.replication else self._manager.alter
         alter(changes, message.who, message.peer, done)
+
+    def _count_topics(self, number: int, message: messages.CountTopics | messages.TopicsChanged) -> None:
+        counter = self._server.topic_counter
+        if isinstance(message, messages.TopicsChanged):
+            counter.settle(message.sizes)
+            return
+        asked = message.number
+
+        def done(reasons: list[str]) -> None:
+            self.handles[number].post(messages.TopicsCounted(asked, reasons))
+
+        counter.reserve(message.wanted, message.validate_only, done)
 
     # Lost workers
 

@@ -43,6 +43,7 @@ from weir.proxy.workers.quota_follower import QuotaFollower, table_of
 from weir.proxy.workers.receiver import Receiver, Rest
 from weir.proxy.workers.replication import ReplicationLink
 from weir.proxy.workers.sharing import SharingFollower
+from weir.proxy.workers.topic_counts import TopicCountLink
 from weir.proxy.workers.usage import UsageSender
 from weir.quotas.sharing.shared import LOOK_MS
 
@@ -114,6 +115,8 @@ class Worker:
         self._sharing = SharingFollower(registry, config.settings, reactor.now_ms) if shared else None
         self._quotas = QuotaFollower(registry)
         self._replication = ReplicationLink(self.plane.replication, link.post)
+        counted = self.plane.plans.cluster.counted_topics
+        self._topic_counts = TopicCountLink(counted, registry, link.post, connections)
         self._draining = trio.Event()
         self._admin = ForwardingQuotaAdmin(link, registry, config.admins, connections)
         self.plane.quota_admin = self._admin
@@ -223,8 +226,8 @@ class Worker:
                 self._sharing.take(message, now_ms)
         elif isinstance(message, messages.BrokerAddresses):
             self.learn(message)
-        elif isinstance(message, messages.Altered):
-            self._admin.stored(message)
+        elif isinstance(message, messages.Altered | messages.TopicsCounted):
+            self._take_answer(message)
         elif isinstance(message, messages.ListConnections | messages.ListPeers | messages.EndWaits):
             self._answerer.take(message)
         elif isinstance(message, messages.TakeUsage | messages.TakeTraces):
@@ -240,6 +243,12 @@ class Worker:
             )
             self.limiter.use(self.plane.config)
             self._note_limits(settings)
+
+    def _take_answer(self, message: messages.Altered | messages.TopicsCounted) -> None:
+        if isinstance(message, messages.Altered):
+            self._admin.stored(message)
+        else:
+            self._topic_counts.take(message)
 
     def _look_at_shared(self) -> None:
         if self._sharing is not None:

@@ -11,7 +11,7 @@ its own. All client-ids that match a prefix share one budget. If several prefixe
 
 Topics, groups and IP addresses are not levels. A topic's quota applies in addition to the clients' quotas,
 to all clients of the topic together; a group's quota likewise, to all its members. An IP address's quota
-limits connections.
+limits connections, and a topic prefix's quota the topics with this prefix.
 
 An empty client-id counts as no client-id: only levels without a client-id apply, neither names nor defaults.
 """
@@ -48,8 +48,8 @@ class Prefix(NamedTuple):
 class Entity:
     """The subject of a quota. A field is None if the entity does not have this part.
 
-    An IP address (for connections, KIP-612), a topic or a group (not in Kafka) cannot be combined with
-    another part.
+    An IP address (for connections, KIP-612), a topic, a group or a topic prefix (not in Kafka) cannot be
+    combined with another part.
     """
 
     user: Name | None = None
@@ -57,15 +57,19 @@ class Entity:
     ip: Name | None = None
     topic: str | None = None
     group: str | None = None
+    topic_prefix: str | None = None
 
     def __post_init__(self) -> None:
         """Raise ValueError if there is no part, an empty name, or an invalid combination."""
         client = [part for part in (self.user, self.client_id) if part is not None]
-        alone = [part for part in (self.ip, self.topic, self.group) if part is not None]
+        others = self.ip, self.topic, self.group, self.topic_prefix
+        alone = [part for part in others if part is not None]
         if not client and not alone:
-            raise ValueError("an entity needs a user, a client-id, or both; or an ip, a topic, or a group")
+            raise ValueError(
+                "an entity needs a user, a client-id, or both; or an ip, a topic, a topic prefix, or a group"
+            )
         if len(alone) > 1 or (alone and client):
-            raise ValueError("an ip, a topic and a group stand alone")
+            raise ValueError("an ip, a topic, a topic prefix and a group stand alone")
         if "" in client or "" in alone or Prefix("") in client:
             raise ValueError("an entity's names must not be empty")
 
@@ -81,6 +85,7 @@ class Entity:
                 ("ip", self.ip),
                 ("topic", self.topic),
                 ("group", self.group),
+                ("topic prefix", self.topic_prefix),
             )
         return ", ".join(
             f"{kind} {part.value if isinstance(part, Default) else part}"

@@ -87,8 +87,9 @@ class QuotaExplanation:
 
     key: QuotaKey
     subject: str
-    """Kind of subject: `client`, `topic`, `ip`, or a group such as `group payments`. Quotas of a topic and of
-    groups apply in addition to the client's, and the longest wait counts.
+    """Kind of subject: `client`, `topic`, `ip`, a group such as `group payments`, or a prefix such as
+    `topic prefix pay.`. Quotas of a topic and of groups apply in addition to the client's, and the longest
+    wait counts.
     """
     steps: tuple[Step, ...]
     """Entries that could apply to the subject, and levels (kinds of entities) without such an entry, in order
@@ -168,6 +169,7 @@ def explain(
         ]
     if topic is not None:
         charges += [_topic_charge(tables, key, topic) for key in _VERBS]
+        charges += [_prefix_charge(tables, key, prefix) for prefix, key in _prefixes_of(table, topic)]
     if ip is not None:
         charges.append(_ip_charge(tables, ip))
     return Explanation(user, client_id, taken_as, ip, topic, tuple(_decided(charges)))
@@ -177,7 +179,8 @@ def _decided(charges: Sequence[QuotaExplanation]) -> Iterator[QuotaExplanation]:
     """Yield the explanations; those of the limits that decide have the reason."""
     for charge in charges:
         limits = [its.limit.value for its in charges if its.key is charge.key and its.limit is not None]
-        if charge.limit is None or len(limits) < 2 or charge.limit.value > min(limits):
+        is_count = KINDS[charge.key].is_of_prefixes
+        if is_count or charge.limit is None or len(limits) < 2 or charge.limit.value > min(limits):
             yield charge
             continue
         reason = f"the least of {len(limits)} limits, and the longest wait counts"
@@ -237,6 +240,28 @@ def _topic_charge(tables: _Tables, key: QuotaKey, topic: str) -> QuotaExplanatio
         [_Candidate(str(entity), entity)],
         lambda limits: limits.resolve_topic(topic),
         lambda tags: f"all clients that {_VERBS[key]} topic {tags.topic}",
+    )
+
+
+def _prefixes_of(table: QuotaTable, topic: str) -> list[tuple[str, QuotaKey]]:
+    """Return the prefixes of a topic that have a limit, the longest first, with the kind of quota."""
+    found = {
+        (entity.topic_prefix, key)
+        for entity, key in chain(table.values, table.shadow)
+        if entity.topic_prefix is not None and topic.startswith(entity.topic_prefix)
+    }
+    return sorted(found, key=lambda each: (-len(each[0]), each[0], each[1].value))
+
+
+def _prefix_charge(tables: _Tables, key: QuotaKey, prefix: str) -> QuotaExplanation:
+    entity = Entity(topic_prefix=prefix)
+    return _charge(
+        tables,
+        key,
+        str(entity),
+        [_Candidate(str(entity), entity)],
+        lambda limits: limits.resolve_prefix(prefix),
+        lambda _tags: f"all topics that begin with {prefix}",
     )
 
 

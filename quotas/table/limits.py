@@ -126,8 +126,8 @@ class Limits:
         """(level, number of characters in the level's prefixes or 0) → all quotas of that level."""
         self._levels: tuple[_LevelQuotas, ...] = ()
         self._unleveled: ImmutableMap[tuple[str, Name], tuple[float, _Mark]] = ImmutableMap()
-        """(`topic`, `group` or `ip`, name) → (value, mode and options), for the entries of topics, groups and
-        IP addresses, which are not among the levels (kinds of entities of users and client-ids).
+        """(`topic`, `topic_prefix`, `group` or `ip`, name) → (value, mode and options), for the entries that
+        are not among the levels (kinds of entities of users and client-ids).
         """
         self.groups: frozenset[str] = frozenset()
         """Groups that have an entry."""
@@ -159,6 +159,8 @@ class Limits:
             entry = value and (value.value, _Mark(entity in shadow, value.options))
             if entity.topic is not None:
                 unleveled[_TOPIC, entity.topic] = entry
+            elif entity.topic_prefix is not None:
+                unleveled[_TOPIC_PREFIX, entity.topic_prefix] = entry
             elif entity.group is not None:
                 unleveled[_GROUP, entity.group] = entry
             elif entity.ip is not None:
@@ -277,6 +279,11 @@ class Limits:
         found = self._unleveled.get((_TOPIC, topic))
         return found and Limit(found[0], Tags("", "", topic=topic), found[1].is_shadow)
 
+    def resolve_prefix(self, prefix: str) -> Limit | None:
+        """Return the limit of a topic prefix; None if it has no limit."""
+        found = self._unleveled.get((_TOPIC_PREFIX, prefix))
+        return found and Limit(found[0], Tags("", ""), found[1].is_shadow)
+
     def resolve_group(self, group: str) -> Limit | None:
         """Return the limit of a group, which applies in addition to its members' limits; None for none."""
         found = self._unleveled.get((_GROUP, group))
@@ -379,6 +386,7 @@ NONE: Final = Limits()
 """Limits without any entry."""
 
 _TOPIC: Final = "topic"
+_TOPIC_PREFIX: Final = "topic_prefix"
 _GROUP: Final = "group"
 _IP: Final = "ip"
 

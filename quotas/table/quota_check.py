@@ -87,6 +87,8 @@ def _unmatched(entity: Entity) -> Iterator[str]:
         yield f"client_id_prefix {shown(client_id.start)} is no pattern; leave out the *"
     if entity.topic is not None:
         yield from _no_topic(Resource(ResourceType.TOPIC, entity.topic))
+    if entity.topic_prefix is not None and entity.topic_prefix.endswith("*"):
+        yield f"topic_prefix {shown(entity.topic_prefix)} is no pattern; leave out the *"
 
 
 def _no_topic(resource: Resource) -> Iterator[str]:

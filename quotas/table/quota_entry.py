@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 ENTRY: Final = "quota"
 DEFAULT_MARKER: Final = DEFAULT.value
-NAME_KEYS: Final = ("user", "client_id", "client_id_prefix", "ip", "topic", "group")
+NAME_KEYS: Final = ("user", "client_id", "client_id_prefix", "ip", "topic", "topic_prefix", "group")
 MODE_KEY: Final = "mode"
 MODES: Final = {"enforce": False, "shadow": True}
 """Value of `mode` → True for a shadow entry."""
@@ -44,6 +44,7 @@ _DEFAULT_CAPABLE: Final = frozenset({"user", "client_id", "ip"})
 _INSTEAD_OF_DEFAULT: Final = {
     "client_id_prefix": f'write client_id = "{DEFAULT_MARKER}"',
     "topic": "write an entry for each topic",
+    "topic_prefix": "write an entry for each prefix",
     "group": 'group = "<all>" is every client',
 }
 
@@ -109,6 +110,7 @@ def entry_lines(
         ("client_id_prefix" if is_prefix else "client_id", entity.client_id),
         ("ip", entity.ip),
         ("topic", entity.topic),
+        ("topic_prefix", entity.topic_prefix),
         ("group", entity.group),
     ):
         if name is not None:
@@ -204,22 +206,20 @@ def _entity(names: Mapping[str, Name]) -> Entity:
     if not names:
         raise EntryError(
             "does not say whom it is for; add user, client_id or client_id_prefix, or user and one of these, "
-            f'or ip, topic or group ("{DEFAULT_MARKER}" means the default)'
+            f'or ip, topic, topic_prefix or group ("{DEFAULT_MARKER}" means the default)'
         )
-    for key in ("ip", "topic", "group"):
+    for key in ("ip", "topic", "topic_prefix", "group"):
         if key in names and len(names) > 1:
             other = next(name for name in names if name != key)
             raise EntryError(f"{key} stands alone; write an entry of its own for {other}", key)
     if "client_id" in names and "client_id_prefix" in names:
         raise EntryError("client_id and client_id_prefix exclude each other; write two entries", "client_id")
-    prefix, topic, group = (names.get(key) for key in ("client_id_prefix", "topic", "group"))
-    return Entity(
-        names.get("user"),
-        Prefix(prefix) if isinstance(prefix, str) else names.get("client_id"),
-        names.get("ip"),
-        topic if isinstance(topic, str) else None,
-        group if isinstance(group, str) else None,
+    prefix, *alone = (
+        name if isinstance(name, str) else None
+        for name in map(names.get, ("client_id_prefix", "topic", "group", "topic_prefix"))
     )
+    client_id = names.get("client_id") if prefix is None else Prefix(prefix)
+    return Entity(names.get("user"), client_id, names.get("ip"), *alone)
 
 
 def _rate(name: str, rate: object) -> float:
@@ -255,7 +255,7 @@ def _is_shadow(values: Mapping[str, object]) -> bool:
 def _options(values: Mapping[str, object], entity: Entity) -> Options:
     pacing, scope = None, Scope.BROKER
     for key in (PACING_KEY, SCOPE_KEY):
-        if key in values and entity.ip is not None:
+        if key in values and (entity.ip is not None or entity.topic_prefix is not None):
             raise EntryError(f"{key} cannot be set for {_kind(entity)}; remove it", key)
     if PACING_KEY in values:
         remedy = "leave it out for the configured one"
@@ -289,6 +289,8 @@ def _kind(entity: Entity) -> str:
         if entity.group is not None
         else "a topic"
         if entity.topic is not None
+        else "a topic prefix"
+        if entity.topic_prefix is not None
         else "users and client-ids"
     )
 

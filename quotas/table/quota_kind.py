@@ -34,9 +34,13 @@ class QuotaKey(Enum):
     """Bytes per second that a client may fetch before its groups make it wait."""
     CONNECTION_CREATION_RATE = "connection_creation_rate"
     """New connections per second that an IP address may open."""
+    TOPICS_MAX = "topics_max"
+    """Topics that may exist with a prefix."""
+    PARTITIONS_MAX = "partitions_max"
+    """Partitions that topics with a prefix may have together."""
 
 
-RateUnit: TypeAlias = Literal["bytes/s", "percent", "partitions/s", "connections/s"]
+RateUnit: TypeAlias = Literal["bytes/s", "percent", "partitions/s", "connections/s", "topics", "partitions"]
 
 RATE_MAX: Final = 2**63 - 1
 """Maximum of byte rates, which Kafka stores as a long. Also the maximum of quotas that are doubles in
@@ -46,6 +50,8 @@ UNLIMITED: Final = "unlimited"
 """Word for the largest value of a quota, which exempts an entity from less specific entries."""
 CONNECTION_RATE_MAX: Final = 2**31 - 1
 """Maximum of connection rates, which Kafka stores as an int."""
+COUNT_MAX: Final = 2**31 - 1
+"""Maximum of numbers of topics and partitions, which Kafka counts in ints."""
 MUTATION_RATE_MIN: Final = 0.000001
 """Minimum mutation rate, one partition in 12 days. Below 4.7e-7 the throttle time for one missing partition
 would exceed the maximum of a throttle time (2^31 - 1 ms).
@@ -80,6 +86,8 @@ class QuotaKind(NamedTuple):
     """Quota of groups that leaves this much to a client; None if it is a limit."""
     is_of_ips: bool = False
     """True if addresses have it, and no client (KIP-612)."""
+    is_of_prefixes: bool = False
+    """True if topic prefixes have it, and no client: a number that may exist (Weir's own quotas)."""
     where: str = ""
     """Text about the budget's extent, if that is not each broker."""
     is_of_controller: bool = False
@@ -174,9 +182,34 @@ KINDS: Final[Mapping[QuotaKey, QuotaKind]] = MappingProxyType(
             is_of_ips=True,
             where="at each listener",
         ),
+        QuotaKey.TOPICS_MAX: QuotaKind(
+            "topics",
+            "a whole number of topics",
+            limits="topics",
+            column="topics",
+            type="INT",
+            most=COUNT_MAX,
+            is_of_groups=False,
+            is_of_prefixes=True,
+            where="in the whole cluster",
+        ),
+        QuotaKey.PARTITIONS_MAX: QuotaKind(
+            "partitions",
+            "a whole number of partitions",
+            limits="partitions",
+            column="parts",
+            type="INT",
+            most=COUNT_MAX,
+            is_of_groups=False,
+            is_of_prefixes=True,
+            where="in the whole cluster",
+        ),
     }
 )
-OF_CLIENTS: Final = tuple(key for key, kind in KINDS.items() if not kind.is_of_ips)
+OF_PREFIXES: Final = tuple(key for key, kind in KINDS.items() if kind.is_of_prefixes)
+OF_CLIENTS: Final = tuple(
+    key for key, kind in KINDS.items() if not kind.is_of_ips and not kind.is_of_prefixes
+)
 """Kinds that users and client-ids can have (Kafka's QuotaConfig, KIP-546; and floors)."""
 OF_GROUPS: Final = tuple(key for key, kind in KINDS.items() if kind.is_of_groups)
 FLOORS: Final = {kind.floor_of: key for key, kind in KINDS.items() if kind.floor_of is not None}

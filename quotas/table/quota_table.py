@@ -13,7 +13,7 @@ from weir.quotas.table.limits import NONE, Limits
 from weir.quotas.table.options import PLAIN, Options, Pacing
 from weir.quotas.table.quota_delta import NO_DELTA, QuotaDelta, QuotaValue, changed, difference
 from weir.quotas.table.quota_entries import QuotaEntries
-from weir.quotas.table.quota_kind import OF_CLIENTS, OF_GROUPS, OF_IPS, OF_TOPICS
+from weir.quotas.table.quota_kind import OF_CLIENTS, OF_GROUPS, OF_IPS, OF_PREFIXES, OF_TOPICS
 from weir.quotas.table.quota_kind import QuotaKey as QuotaKey
 
 if TYPE_CHECKING:
@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 
 def keys_of(entity: Entity) -> tuple[QuotaKey, ...]:
     """Return the quotas that an entity can have. An IP address can have a connection rate (KIP-612), a topic
-    can have byte rates, a group all limits except connection rates, users and client-ids can have all quotas
-    except connection rates (KIP-546).
+    can have byte rates, a topic prefix can have counts, a group all limits of clients, users and client-ids
+    can have all quotas of clients (KIP-546).
     """
+    if entity.topic_prefix is not None:
+        return OF_PREFIXES
     if entity.group is not None:
         return OF_GROUPS
     return OF_IPS if entity.ip is not None else OF_TOPICS if entity.topic is not None else OF_CLIENTS

@@ -38,6 +38,7 @@ def parsed(*arguments: str) -> Entity:
         ("--ip 2001:DB8:0::1", Entity(ip="2001:db8::1")),
         ("--ip <default>", Entity(ip=DEFAULT)),
         ("--topic logs", Entity(topic="logs")),
+        ("--topic-prefix pay.", Entity(topic_prefix="pay.")),
     ],
 )
 def test_options_name_every_kind_of_entity(arguments: str, entity: Entity) -> None:

@@ -29,7 +29,7 @@ from weir.proxy.addresses import Address
 
 OK, UNKNOWN_TOPIC, TIMED_OUT, INVALID_TOPIC = 0, 3, 7, 17
 EXISTS, PARTITIONS, REPLICATION_FACTOR, ASSIGNMENT, CONFIG = 36, 37, 38, 39, 40
-NOT_CONTROLLER, INVALID_REQUEST, THROTTLED, UNKNOWN_TOPIC_ID = 41, 42, 89, 100
+NOT_CONTROLLER, INVALID_REQUEST, POLICY, THROTTLED, UNKNOWN_TOPIC_ID = 41, 42, 44, 89, 100
 
 NODE: Final = 1
 PARTITIONS_MAX: Final = 10_000
@@ -83,12 +83,42 @@ class _Quota:
         return True
 
 
+@dataclass(frozen=True)
+class Policy:
+    """A CreateTopicPolicy (KIP-108) that limits what exists with a prefix; also asked about growth."""
+
+    prefix: str
+    topics_max: int
+    partitions_max: int
+
+
+class _Admitted:
+    """What a policy has admitted in one request, beside what exists."""
+
+    def __init__(self, policy: Policy | None, sizes: dict[str, int]) -> None:
+        self._policy = policy
+        self._sizes = sizes
+
+    def code(self, name: str, size: int) -> int:
+        policy = self._policy
+        if policy is None or not name.startswith(policy.prefix):
+            return OK
+        after = self._sizes | {name: size}
+        its = [size for name, size in after.items() if name.startswith(policy.prefix)]
+        grows = name not in self._sizes
+        if (grows and len(its) > policy.topics_max) or sum(its) > policy.partitions_max:
+            return POLICY
+        self._sizes = after
+        return OK
+
+
 @dataclass(kw_only=True)
 class Controller(Cluster):
     """One broker, with node id 1, that is the controller."""
 
     nodes: dict[int, Address] = field(default_factory=lambda: {NODE: Address("kafka", 9092)})
     bucket: Bucket | None = None
+    policy: Policy | None = None
     num_partitions: int = 3
     creates: bool = True
     """Whether topics come into being by being asked for (auto.create.topics.enable)."""
@@ -150,6 +180,7 @@ class Controller(Cluster):
 
     def create(self, request: CreateTopicsRequest, version: int, _now_ms: int) -> Answer:
         quota = self._quota(ApiKey.CREATE_TOPICS, version)
+        admitted = _Admitted(self.policy, self.sizes())
         times = Counter(topic.name for topic in request.topics)
         done, repeated = [], []
         for topic in request.topics:
@@ -158,7 +189,7 @@ class Controller(Cluster):
                 continue
             cost = len(topic.assignments) or topic.num_partitions
             cost = self.num_partitions if cost == -1 else cost
-            code = self._creation_error(topic)
+            code = self._creation_error(topic) or admitted.code(topic.name, cost)
             if not code:
                 code = OK if quota.admits(cost) else THROTTLED
             if not code and not request.validate_only:
@@ -194,13 +225,14 @@ class Controller(Cluster):
 
     def grow(self, request: CreatePartitionsRequest, version: int, _now_ms: int) -> Answer:
         quota = self._quota(ApiKey.CREATE_PARTITIONS, version)
+        admitted = _Admitted(self.policy, self.sizes())
         times = Counter(topic.name for topic in request.topics)
         done, repeated = [], []
         for topic in request.topics:
             if times[topic.name] > 1:
                 repeated += [topic.name] if topic.name not in repeated else []
                 continue
-            code = self._growth_error(topic)
+            code = self._growth_error(topic) or admitted.code(topic.name, topic.count)
             if not code:
                 added = topic.count - self.topics[topic.name].partitions
                 code = OK if quota.admits(added) else THROTTLED

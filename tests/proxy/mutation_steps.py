@@ -13,7 +13,7 @@ from tests.mutations.requests import Create, Delete, Grow, Mutation, Topic
 
 RATE: Final = 2.0
 SAMPLES: Final = 5
-NAMES: Final = ("a", "b", "c", "d", "e", "f")
+NAMES: Final = ("p.a", "p.b", "p.c", "p.d", "e", "f")
 COUNTS: Final = st.sampled_from([-2, -1, 0, 1, 2, 3, 5, 12, 2**31 - 1, -(2**31)])
 
 

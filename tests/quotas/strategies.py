@@ -31,6 +31,8 @@ client_entities = st.one_of(
 )
 ips = st.builds(Entity, ip=st.just(DEFAULT) | st.ip_addresses().map(str).map(canonical_ip))
 topics = st.builds(Entity, topic=texts)
+prefixes = st.builds(Entity, topic_prefix=texts)
+COUNT_KEYS = [QuotaKey.TOPICS_MAX, QuotaKey.PARTITIONS_MAX]
 
 byte_rates = st.one_of(st.integers(1, 20), st.integers(1, 2**53)).map(float)
 mutation_rates = st.one_of(st.integers(1, 20).map(float), st.floats(1e-6, 2.0**63))
@@ -43,13 +45,15 @@ def rates(key: QuotaKey) -> st.SearchStrategy[float]:
         return mutation_rates
     if key is QuotaKey.REQUEST_PERCENTAGE:
         return percentages
-    return connection_rates if key is QuotaKey.CONNECTION_CREATION_RATE else byte_rates
+    in_ints = [QuotaKey.CONNECTION_CREATION_RATE, *COUNT_KEYS]
+    return connection_rates if key in in_ints else byte_rates
 
 
 quotas: st.SearchStrategy[Quota] = st.one_of(
     st.tuples(client_entities, st.sampled_from(CLIENT_KEYS)),
     st.tuples(topics, st.sampled_from(CLIENT_KEYS[:2])),
     st.tuples(ips, st.just(QuotaKey.CONNECTION_CREATION_RATE)),
+    st.tuples(prefixes, st.sampled_from(COUNT_KEYS)),
 )
 configured = quotas.flatmap(lambda quota: st.tuples(st.just(quota), rates(quota[1])))
 values: st.SearchStrategy[dict[Quota, float]] = st.lists(configured, max_size=8).map(dict)
@@ -60,7 +64,8 @@ options = st.just(PLAIN) | st.builds(
 
 
 def optioned(values: dict[Quota, float], said: list[Options]) -> dict[Quota, Options]:
-    entities = dict.fromkeys(entity for entity, _key in values if entity.ip is None)
+    others = dict.fromkeys(entity for entity, _key in values)
+    entities = [entity for entity in others if entity.ip is None and entity.topic_prefix is None]
     of = dict(zip(entities, said, strict=False))
     return {quota: of[quota[0]] for quota in values if quota[0] in of}
 

@@ -45,6 +45,23 @@ def test_explain_lists_every_quota_level_in_order() -> None:
     assert (charge.shadow, charge.shadow_shared_by) == (None, "")
 
 
+def test_explain_shows_the_limits_on_what_exists_with_each_prefix_of_a_topic() -> None:
+    wide, long, other = (Entity(topic_prefix=prefix) for prefix in ("pay.", "pay.eu.", "pay.us."))
+    topics, partitions = QuotaKey.TOPICS_MAX, QuotaKey.PARTITIONS_MAX
+    table = QuotaTable({(wide, topics): 5, (other, topics): 1, (wide, partitions): 9}, {(long, topics): 2})
+    charges = [
+        each for each in explain(table, "alice", "", topic="pay.eu.a").charges if "prefix" in each.subject
+    ]
+    found = [(each.subject, each.key, each.limit and each.limit.value, each.decides) for each in charges]
+    assert found == [
+        ("topic prefix pay.eu.", topics, None, ""),
+        ("topic prefix pay.", partitions, 9, ""),
+        ("topic prefix pay.", topics, 5, ""),
+    ]
+    assert charges[2].shared_by == "all topics that begin with pay., in the whole cluster"
+    assert charges[0].shadow_shared_by == "all topics that begin with pay.eu., in the whole cluster"
+
+
 def test_explain_counts_a_shadow_entry_that_would_win() -> None:
     table = QuotaTable(
         {(ALICE, PRODUCE): 1.0, (Entity(client_id="app"), FETCH): 2.0, (Entity(DEFAULT), MUTATIONS): 3.0},

@@ -12,9 +12,9 @@ from weir.quotas import DEFAULT, Entity, Prefix, QuotaFileError, QuotaKey, Quota
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 MUTATIONS, REQUESTS = QuotaKey.CONTROLLER_MUTATION_RATE, QuotaKey.REQUEST_PERCENTAGE
 KNOWN = (
-    "user, client_id, client_id_prefix, ip, topic, group, mode, pacing, scope, until, "
+    "user, client_id, client_id_prefix, ip, topic, topic_prefix, group, mode, pacing, scope, until, "
     "producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate, "
-    "producer_byte_floor, consumer_byte_floor, connection_creation_rate"
+    "producer_byte_floor, consumer_byte_floor, connection_creation_rate, topics_max, partitions_max"
 )
 CONNECTIONS = QuotaKey.CONNECTION_CREATION_RATE
 ANY_KEY = (
@@ -172,7 +172,7 @@ REFUSED_ENTRIES = [
         1,
         (
             "does not say whom it is for; add user, client_id or client_id_prefix, or user and one of "
-            'these, or ip, topic or group ("<default>" means the default)'
+            'these, or ip, topic, topic_prefix or group ("<default>" means the default)'
         ),
     ),
     (A, 1, f"sets no quota; add {ANY_KEY}"),

@@ -75,7 +75,9 @@ def test_each_entity_type_allows_its_quota_keys_only() -> None:
     for entity in (ALICE, APP, Entity("a", DEFAULT), Entity(client_id=Prefix("a"))):
         assert {key.value for key in keys_of(entity)} == clients
     assert [key.value for key in keys_of(Entity(ip=DEFAULT))] == ["connection_creation_rate"]
-    assert {key.value for key in QuotaKey} == clients | {"connection_creation_rate"}
+    counts = {"topics_max", "partitions_max"}
+    assert {key.value for key in QuotaKey} == clients | {"connection_creation_rate"} | counts
+    assert {key.value for key in keys_of(Entity(topic_prefix="t"))} == counts
     assert {key.value for key in keys_of(Entity(group="g"))} == groups
     assert {key.value for key in keys_of(Entity(topic="t"))} == {"producer_byte_rate", "consumer_byte_rate"}
 

@@ -329,7 +329,9 @@ class Quotas(Record, frozen=True):
     """True if `POST /api/quotas` can change quotas, with the token."""
 
 
-EntityType: TypeAlias = Literal["user", "client-id", "client-id-prefix", "ip", "topic", "group"]
+EntityType: TypeAlias = Literal[
+    "user", "client-id", "client-id-prefix", "ip", "topic", "topic-prefix", "group"
+]
 QuotaName: TypeAlias = Literal[
     "producer_byte_rate",
     "consumer_byte_rate",
@@ -338,6 +340,8 @@ QuotaName: TypeAlias = Literal[
     "producer_byte_floor",
     "consumer_byte_floor",
     "connection_creation_rate",
+    "topics_max",
+    "partitions_max",
 ]
 _ENTITY: Final = msgspec.Meta(
     min_length=1, extra_json_schema={"propertyNames": {"enum": list(get_args(EntityType))}}

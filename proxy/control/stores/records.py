@@ -37,7 +37,7 @@ ENTITIES_MAX: Final = 500_000
 ENFORCE: Final = "enforce"
 SHADOW: Final = "shadow"
 
-_WITHOUT_DEFAULT: Final = ("client-id-prefix", "topic", "group")
+_WITHOUT_DEFAULT: Final = ("client-id-prefix", "topic", "group", "topic-prefix")
 _KEYS: Final = {key.value: key for key in QuotaKey}
 _ENCODER: Final = msgspec.json.Encoder(order="sorted")
 
@@ -97,6 +97,7 @@ def entity_names(entity: Entity) -> dict[str, str | None]:
         **client_part,
         "ip": entity.ip,
         "topic": entity.topic,
+        "topic-prefix": entity.topic_prefix,
         "group": entity.group,
     }
     return {kind: None if name is DEFAULT else name for kind, name in named.items() if name is not None}
@@ -123,17 +124,17 @@ def entity_of(parts: Mapping[str, str | None]) -> Entity:
     """Return the entity with these names by type, the inverse of `entity_names`. Raises
     ValueError if there is no such entity.
     """
-    unknown = parts.keys() - {"user", "client-id", "client-id-prefix", "ip", "topic", "group"}
+    unknown = parts.keys() - {"user", "client-id", "ip", *_WITHOUT_DEFAULT}
     if unknown or {"client-id", "client-id-prefix"} <= parts.keys():
         raise ValueError(f"an entity of {', '.join(sorted(parts))[:60]!r}")
-    prefix, topic, group = (parts.get(kind) for kind in _WITHOUT_DEFAULT)
+    prefix, *alone = (parts.get(kind) for kind in _WITHOUT_DEFAULT)
     if any(kind in parts and parts[kind] is None for kind in _WITHOUT_DEFAULT):
         raise ValueError("a prefix, a topic and a group have no default")
     if any(name is not None and len(name.encode()) > NAME_BYTES_MAX for name in parts.values()):
         raise ValueError(f"a name of more than {NAME_BYTES_MAX} bytes")
     names = {kind: DEFAULT if name is None else name for kind, name in parts.items()}
     client_id = Prefix(prefix) if prefix is not None else names.get("client-id")
-    return Entity(names.get("user"), client_id, names.get("ip"), topic, group)
+    return Entity(names.get("user"), client_id, names.get("ip"), *alone)
 
 
 def read_value(value: bytes) -> EntryValues:

@@ -11,7 +11,7 @@ from weir.protocol.messages import (
     DescribeClientQuotasResponse,
 )
 from weir.proxy.control.stores.store import StoreError
-from weir.proxy.handlers.quota_api.entities import TYPES, from_wire
+from weir.proxy.handlers.quota_api.entities import TYPES, from_wire, on_wire
 from weir.proxy.handlers.quota_api.quota_admin import Changes
 from weir.quotas import DEFAULT, Entity
 from weir.quotas.table.entities import Prefix
@@ -69,7 +69,7 @@ def _parts(entity: Entity) -> Iterable[AlterClientQuotasRequest.EntityData]:
     """Yield the entity's names as Kafka's entity types and names. Raises StoreError for prefixes and topics,
     which only Weir supports.
     """
-    if isinstance(entity.client_id, Prefix) or entity.topic is not None or entity.group is not None:
+    if isinstance(entity.client_id, Prefix) or on_wire(entity) is None:
         raise StoreError(
             f"brokers cannot store a quota of {entity}: prefixes, topics and groups are Weir's own"
         )

@@ -26,7 +26,7 @@ from weir.protocol.framing import CLIENT_ID_OFFSET, client_id_end
 from weir.protocol.messages import MetadataRequest, MetadataResponse
 from weir.protocol.pieces import Pieces, each
 from weir.proxy.handlers.addresses.rewrite import edit_metadata
-from weir.proxy.handlers.broker_query import Asking, BrokerQuery
+from weir.proxy.handlers.broker_query import Asking
 from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Forward, Query, Wait
 from weir.proxy.handlers.mutations import topic_queries
 from weir.proxy.handlers.mutations.cluster_state import HARMLESS_BYTES_MAX, Asked
@@ -70,16 +70,19 @@ def plan_metadata(plan: Plan) -> None:
             return WAIT
         ledger = context.quotas.mutation_ledger(context.client.user, client_id, context.now_ms)
         if ledger is None:
-            if unwatched is None:
+            if unwatched is None and not context.cluster.counted_topics.prefixes:
                 context.client.cache_parse(plan, data, frame, client_id_end(data, frame, end))
             return pass_on(context, data, frame, end, complete)
-        request = charged_request(context, ledger, codec_, data, frame, end, complete, flexible=flexible)
+        enforced = ledger.enforced is not None
+        request = charged_request(
+            context, codec_, data, frame, end, complete, flexible=flexible, enforced=enforced
+        )
         if isinstance(request, Wait | Query):
             return request
         if request is None:
             return passed_unread(pass_on(context, data, frame, end, complete))
         if request.allow_auto_topic_creation and any(topic.name for topic in request.topics or ()):
-            return Query(_watched(context, plan, ledger, request, asked))
+            return Query(watched(context, plan, ledger, request, asked))
         if asked is not None:
             context.cluster.harmless_requests.add(asked, context.now_ms)
         return pass_on(context, data, frame, end, complete)
@@ -123,16 +126,16 @@ def _charge_arrived(
     yield from each(charge_if_pending, there.by_name.values())
 
 
-def _watched(
+def watched(
     context: Context,
     plan: Plan,
     ledger: MutationLedger,
     request: MetadataRequest,
-    asked: Asked | None,
-) -> BrokerQuery:
+    asked: Asked | None = None,
+) -> Asking[MetadataResponse]:
     """Forward the client's Metadata request and return the response. Charge topics that were missing in
     earlier responses and exist now. Record topics that are missing in this response, because the broker may
-    be creating them.
+    be creating them. `asked` is the key of the request; None if equal requests are not to be remembered.
     """
     charge = ledger.begin_late()
     yield from charge_created(context, ledger, charge)

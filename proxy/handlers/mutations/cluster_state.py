@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 
 from weir.proxy.handlers.mutations.pending_creations import PendingCreations
 from weir.proxy.handlers.mutations.recent_topics import RecentTopics
+from weir.proxy.handlers.topic_counts.counted_topics import CountedTopics
 from weir.proxy.handlers.topics.names_by_id import NamesById, UnnamedTopics
 
 HARMLESS_MS: Final = 1000
@@ -73,3 +74,4 @@ class ClusterState:
     harmless_requests: HarmlessRequests = field(default_factory=HarmlessRequests)
     names_by_id: NamesById = field(default_factory=NamesById)
     unnamed_topics: UnnamedTopics = field(default_factory=UnnamedTopics)
+    counted_topics: CountedTopics = field(default_factory=CountedTopics)

@@ -19,7 +19,6 @@ from weir.protocol.messages import Message
 from weir.proxy.handlers.decisions import WAIT, Query, Wait
 from weir.proxy.handlers.plan import Context
 from weir.proxy.handlers.whole_requests import readable_request
-from weir.quotas import MutationLedger
 
 COUNTED_BYTES_MAX: Final = 1024 * 1024
 """Maximum length (bytes) of a request that Weir keeps until it is complete, to charge it; a longer request is
@@ -30,7 +29,6 @@ R = TypeVar("R", bound=Message)
 
 def charged_request(
     context: Context,
-    ledger: MutationLedger,
     codec_: Codec[R],
     data: bytearray,
     frame: int,
@@ -38,14 +36,14 @@ def charged_request(
     complete: bool,
     *,
     flexible: bool,
+    enforced: bool,
 ) -> R | Query | Wait | None:
     """Return the decoded request `data[frame:end]`. Return WAIT until the request is complete, a query that
     decodes it if it is large (`whole_request`), None if it cannot be read and is to be forwarded. `flexible`
-    is True if the header has tagged fields.
+    is True if the header has tagged fields; `enforced`, if the request must not be forwarded unread.
 
     Raises ProtocolError if the request cannot be charged, so that the connection closes.
     """
-    enforced = ledger.enforced is not None
     if not enforced and LENGTH.unpack_from(data, frame)[0] > COUNTED_BYTES_MAX:
         return None
     if not complete:

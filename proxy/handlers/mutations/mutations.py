@@ -25,7 +25,7 @@ from weir.protocol.codec import codec
 from weir.protocol.error_codes import ErrorCode
 from weir.protocol.messages import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest, Message
 from weir.protocol.pieces import PIECE_ITEMS, chosen, each
-from weir.proxy.handlers.broker_query import Asking
+from weir.proxy.handlers.broker_query import Asking, BrokerQuery
 from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
 from weir.proxy.handlers.mutations.auto_creation import charge_created
 from weir.proxy.handlers.mutations.charged_mutation import ChargedMutation
@@ -86,16 +86,26 @@ def _plan(plan: Plan, request: type[M], mutation: Callable[[M, Context], Mutatio
             ledger = NO_LEDGER
         if ledger is None:
             return FORWARD if without_quota is None else without_quota(context, data, frame, end, complete)
-        asked = charged_request(context, ledger, codec_, data, frame, end, complete, flexible=flexible)
+        enforced = ledger.enforced is not None
+        asked = charged_request(
+            context, codec_, data, frame, end, complete, flexible=flexible, enforced=enforced
+        )
         if isinstance(asked, Wait | Query):
             return asked
         if asked is None:
             passed = FORWARD if without_quota is None else without_quota(context, data, frame, end, complete)
             return passed_unread(passed)
-        kind: type[ChargedMutation[M]] = _ShadowMutation if ledger.enforced is None else _EnforcedMutation
-        return Query(kind(context, plan, ledger, client_id, mutation(asked, context)).query())
+        return Query(charged(context, plan, ledger, client_id, mutation(asked, context)))
 
     plan.admit, plan.whole = admit, True
+
+
+def charged(
+    context: Context, plan: Plan, ledger: MutationLedger, client_id: str, mutation: Mutation[M]
+) -> BrokerQuery:
+    """Return the query that charges and forwards a request."""
+    kind: type[ChargedMutation[M]] = _ShadowMutation if ledger.enforced is None else _EnforcedMutation
+    return kind(context, plan, ledger, client_id, mutation).query()
 
 
 class _EnforcedMutation(ChargedMutation[M]):

@@ -30,7 +30,7 @@ from weir.protocol.messages import (
     StreamsGroupHeartbeatResponse,
 )
 from weir.protocol.pieces import PIECE_ITEMS, Pieces, chosen, each
-from weir.proxy.handlers.broker_query import Asking, BrokerQuery, ask
+from weir.proxy.handlers.broker_query import Asking, ask
 from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
 from weir.proxy.handlers.mutations import topic_queries
 from weir.proxy.handlers.mutations.auto_creation import charge_created
@@ -61,8 +61,9 @@ def plan_streams_group_heartbeat(plan: Plan) -> None:
         ledger = context.quotas.mutation_ledger(context.client.user, client_id, context.now_ms)
         if ledger is None:
             return FORWARD
+        enforced, flexible = ledger.enforced is not None, plan.flexible_request
         request = charged_request(
-            context, ledger, codec_, data, frame, end, complete, flexible=plan.flexible_request
+            context, codec_, data, frame, end, complete, flexible=flexible, enforced=enforced
         )
         if isinstance(request, Wait | Query):
             return request
@@ -70,12 +71,12 @@ def plan_streams_group_heartbeat(plan: Plan) -> None:
             return passed_unread(FORWARD)
         if request.member_epoch < 0:  # the member leaves the group
             return FORWARD
-        return Query(_Heartbeat(context, plan, ledger, request).query())
+        return Query(ChargedHeartbeat(context, plan, ledger, request).query())
 
     plan.admit, plan.whole = admit, True
 
 
-class _Heartbeat:
+class ChargedHeartbeat:
     """One StreamsGroupHeartbeat request and its charges."""
 
     def __init__(
@@ -93,7 +94,7 @@ class _Heartbeat:
         self._charged: dict[str, int] = {}
         """Topic → number of partitions charged before the heartbeat was forwarded."""
 
-    def query(self) -> BrokerQuery:
+    def query(self) -> Asking[StreamsGroupHeartbeatResponse]:
         """Forward the heartbeat, and charge the topics that it creates; return the response for the group's
         member, with the throttle time.
         """
@@ -121,7 +122,7 @@ class _Heartbeat:
         budget = ledger.enforced
         overdrawn = budget is not None and budget.tokens(context.now_ms) < 0
         topology = self._request.topology
-        wanted = {} if topology is None else (yield from _internal_topics(topology.subtopologies))
+        wanted = {} if topology is None else (yield from internal_topics(topology.subtopologies))
         if topology is None and overdrawn:
             wanted = yield from self._described()
         there = (yield from topic_queries.broker_topics(context, wanted)) if wanted else Topics()
@@ -200,7 +201,7 @@ class _Heartbeat:
         found: dict[str, int] = {}
         for group in answer.groups:
             if group.topology is not None:
-                found |= yield from _internal_topics(group.topology.subtopologies or ())
+                found |= yield from internal_topics(group.topology.subtopologies or ())
         return found
 
     def _is_missing(self, name: str, there: Topics) -> bool:
@@ -229,7 +230,7 @@ class _Heartbeat:
         )
 
 
-def _internal_topics(subtopologies: Iterable[_Subtopology]) -> Pieces[dict[str, int]]:
+def internal_topics(subtopologies: Iterable[_Subtopology]) -> Pieces[dict[str, int]]:
     """Return topic → number of partitions for the internal topics in a topology. The number is 1 for a topic
     that gets the number of partitions of its source topics.
     """

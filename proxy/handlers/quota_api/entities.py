@@ -45,10 +45,10 @@ def invalid(text: str) -> Refused:
 
 
 def on_wire(entity: Entity) -> WireEntity | None:
-    """Return Weir's entity in the form that messages have; None for topics and groups,
+    """Return Weir's entity in the form that messages have; None for topics, topic prefixes and groups,
     which only Weir knows.
     """
-    if entity.topic is not None or entity.group is not None:
+    if (entity.topic, entity.topic_prefix, entity.group) != (None, None, None):
         return None
     client_id = entity.client_id
     client: tuple[str, Name | None] = (

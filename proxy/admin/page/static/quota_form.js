@@ -6,9 +6,9 @@ import { duration, parsed, rate, share } from "./format.js";
 import { unitOf } from "./lists.js";
 import { spark } from "./spark.js";
 
-const TYPES = ["user", "client-id", "client-id-prefix", "ip", "topic", "group"];
+const TYPES = ["user", "client-id", "client-id-prefix", "ip", "topic", "topic-prefix", "group"];
 const WITH_DEFAULT = ["user", "client-id", "ip"];
-const QUOTAS = ["producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate", "producer_byte_floor", "consumer_byte_floor", "connection_creation_rate"];
+const QUOTAS = ["producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate", "producer_byte_floor", "consumer_byte_floor", "connection_creation_rate", "topics_max", "partitions_max"];
 const FIELDS = ["mode", "scope", "pacing", "until"];
 const OPTIONS = { mode: ["enforce", "shadow"], scope: ["broker", "cluster"], pacing: ["default", "kafka", "smooth"] };
 const CHOICES = { "": "any", default: "default", named: "named" };
@@ -79,7 +79,7 @@ function request() {
     if (choice === "default") entity[type] = null;
     if (choice === "named") entity[type] = field(type, "name").value;
   }
-  if (!Object.keys(entity).length) throw new Error("Choose whom the quota is for: a user, a client-id, an IP address, a topic or a group.");
+  if (!Object.keys(entity).length) throw new Error("Choose whom the quota is for: a user, a client-id, an IP address, a topic, a prefix or a group.");
   const text = $("quota-value").value.trim();
   const value = text ? parsed(text) : null;
   if (Number.isNaN(value)) throw new Error(`“${text}” is no number. Examples: 1500000, 1.5 MB, 2 MiB.`);

@@ -1,0 +1,196 @@
+"""CreateTopics, CreatePartitions and DeleteTopics under limits on the number of topics and partitions.
+
+Topics above a limit are refused with POLICY_VIOLATION; the others are forwarded, through the quota on
+mutations. Deleted topics are told to the object that counts, so that a deletion makes room at once.
+"""
+
+# mypyc: skip, because these requests are rare, so compiling would only make the build longer.
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
+
+from weir.protocol.codec import codec
+from weir.protocol.error_codes import ErrorCode
+from weir.protocol.messages import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    Message,
+)
+from weir.protocol.pieces import each
+from weir.proxy.handlers.broker_query import Asking, BrokerQuery
+from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
+from weir.proxy.handlers.mutations.decoded_requests import charged_request
+from weir.proxy.handlers.mutations.mutated_topics import (
+    Answer,
+    Creation,
+    Deletion,
+    Growth,
+    MutatedTopic,
+    Mutation,
+    TopicResult,
+)
+from weir.proxy.handlers.mutations.mutations import charged
+from weir.proxy.handlers.plan import Context, Plan
+from weir.proxy.handlers.unread import passed_unread
+from weir.proxy.handlers.uplift.uplift import forward
+from weir.quotas import NO_LEDGER
+from weir.quotas.topic_counts import TopicGrowth
+
+M = TypeVar("M", bound=Message)
+
+_REFUSED: Final = ErrorCode.POLICY_VIOLATION
+_MAY_BE_DONE: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT})
+"""Error codes after which a topic may still change, so that it counts until metadata shows it."""
+
+
+def plan_create_topics(plan: Plan) -> None:
+    """Refuse topics above a limit."""
+    _plan(plan, CreateTopicsRequest, Creation)
+
+
+def plan_create_partitions(plan: Plan) -> None:
+    """Refuse partitions above a limit."""
+    _plan(plan, CreatePartitionsRequest, Growth)
+
+
+def plan_delete_topics(plan: Plan) -> None:
+    """Note deleted topics."""
+    _plan(plan, DeleteTopicsRequest, Deletion)
+
+
+def _plan(plan: Plan, request: type[M], mutation: Callable[[M, Context], Mutation[M]]) -> None:
+    codec_, flexible, uncounted = codec(request, plan.version), plan.flexible_request, plan.admit
+
+    def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+        def passed() -> Decision | Wait:
+            return FORWARD if uncounted is None else uncounted(context, data, frame, end, complete)
+
+        counted = context.cluster.counted_topics
+        if not counted.prefixes:
+            return passed()
+        client_id = context.client.client_id(data, frame, end)
+        if client_id is None:
+            return WAIT
+        asked = charged_request(
+            context, codec_, data, frame, end, complete, flexible=flexible, enforced=counted.is_enforced
+        )
+        if isinstance(asked, Wait | Query):
+            return asked
+        if asked is None:
+            return passed_unread(passed())
+        if isinstance(asked, CreateTopicsRequest | CreatePartitionsRequest) and not any(
+            counted.has(topic.name) for topic in asked.topics
+        ):
+            return passed()
+        return Query(_CountedMutation(context, plan, client_id, mutation(asked, context)).query())
+
+    plan.admit, plan.whole = admit, True
+
+
+class _CountedMutation:
+    """One request that changes topics, whose number may be limited."""
+
+    def __init__(self, context: Context, plan: Plan, client_id: str, mutation: Mutation[M]) -> None:
+        self._context = context
+        self._plan = plan
+        self._client_id = client_id
+        self._mutation = mutation
+        self._counted = context.cluster.counted_topics
+
+    def query(self) -> BrokerQuery:
+        """Forward the topics that no limit refuses. Return the broker's response if it got the whole request;
+        else one merged from its results and Weir's refusals, in the order of the request.
+        """
+        mutation = self._mutation
+        if isinstance(mutation, Deletion):
+            answer = yield from self._forwarded(mutation)
+            self._note_deletions(mutation.results(answer))
+            return answer
+        topics = yield from mutation.topics(strict=True, would_refuse=lambda _costs, _now_ms: True)
+        limited = [topic for topic in topics if topic.cost and topic.name and self._counted.has(topic.name)]
+        reasons = yield from self._counted.reserve(
+            [_growth(topic) for topic in limited], validate_only=_is_validated(mutation)
+        )
+        refused = {topic: why for topic, why in zip(limited, reasons, strict=True) if why}
+        admitted = [topic for topic in limited if topic not in refused]
+        if not refused:
+            answer = yield from self._forwarded(mutation)
+            yield from self._settle(admitted, mutation.results(answer))
+            return answer
+        answer = yield from self._without(topics, refused)
+        results = mutation.results(answer)
+        yield from self._settle(admitted, results)
+        result_of = yield from mutation.finder(results)
+
+        def result(topic: MutatedTopic) -> TopicResult | None:
+            why = refused.get(topic)
+            return result_of(topic) if why is None else mutation.failed(topic, _REFUSED, why)
+
+        found = yield from each(result, topics)
+        merged = mutation.merged({id(one): one for one in found if one is not None}.values())
+        merged.throttle_time_ms = answer.throttle_time_ms
+        return merged
+
+    def _without(self, topics: Sequence[MutatedTopic], refused: dict[MutatedTopic, str]) -> Asking[Answer]:
+        rest = [topic for topic in topics if topic not in refused]
+        if not rest:
+            return self._mutation.merged(())
+        part = type(self._mutation)(self._mutation.part(rest), self._context)
+        return (yield from self._forwarded(part))
+
+    def _forwarded(self, mutation: Mutation[M]) -> Asking[Answer]:
+        """Forward a request, and charge it to the quota on mutations, if there is one."""
+        context = self._context
+        ledger = context.quotas.mutation_ledger(context.client.user, self._client_id, context.now_ms)
+        if ledger is None and context.client.recorded:
+            ledger = NO_LEDGER
+        if ledger is None:
+            return (yield from forward(self._plan, mutation.request, mutation.answer))
+        answer = yield from charged(context, self._plan, ledger, self._client_id, mutation)
+        assert isinstance(answer, CreateTopicsResponse | CreatePartitionsResponse | DeleteTopicsResponse)
+        return answer
+
+    def _settle(self, topics: Sequence[MutatedTopic], results: Sequence[TopicResult]) -> Asking[None]:
+        """Tell the results of topics that count. Those of topics that may still change stay under way."""
+        if _is_validated(self._mutation):
+            return
+        sizes: dict[str, int | None] = {}
+        result_of = yield from self._mutation.finder(results)
+        for topic in topics:
+            result = result_of(topic)
+            if result is None or result.error_code in _MAY_BE_DONE:
+                continue
+            sizes[topic.name or ""] = None
+            if result.error_code == ErrorCode.NONE:
+                self._mutation.done(topic, result)
+                partitions, _topic_id = self._mutation.left(topic, result)
+                sizes[topic.name or ""] = _growth(topic).after if partitions is None else partitions
+        if sizes:
+            self._counted.settle(sizes)
+
+    def _note_deletions(self, results: Sequence[TopicResult]) -> None:
+        cluster, sizes = self._context.cluster, dict[str, int | None]()
+        for result in results:
+            if result.error_code == ErrorCode.NONE and result.name and self._counted.has(result.name):
+                assert isinstance(result, DeleteTopicsResponse.DeletableTopicResult)
+                cluster.recent_topics.learn(result.name, 0, result.topic_id, self._context.now_ms)
+                cluster.harmless_requests.forget()
+                sizes[result.name] = 0
+        if sizes:
+            self._counted.settle(sizes)
+
+
+def _is_validated(mutation: Mutation[M]) -> bool:
+    return isinstance(mutation, Creation | Growth) and mutation.request.validate_only
+
+
+def _growth(topic: MutatedTopic) -> TopicGrowth:
+    entry = topic.entry
+    if isinstance(entry, CreatePartitionsRequest.CreatePartitionsTopic):
+        return TopicGrowth(topic.name or "", entry.count - topic.cost, entry.count)
+    return TopicGrowth(topic.name or "", 0, topic.cost)

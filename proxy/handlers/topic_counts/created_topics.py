@@ -1,0 +1,169 @@
+"""Topics that a broker creates by itself, under limits on the number of topics and partitions: those that are
+missing in a Metadata request, and the internal topics of a streams group (KIP-1071).
+
+A Metadata request that may create topics is looked up first, without creating any. Topics above a limit are
+left out of it, and answered as unknown, as by a broker whose policy refuses to create them.
+"""
+
+# mypyc: skip, because these requests are rare, so compiling would only make the build longer.
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from msgspec.structs import replace
+
+from weir.protocol.codec import codec
+from weir.protocol.error_codes import ErrorCode
+from weir.protocol.framing import CLIENT_ID_OFFSET
+from weir.protocol.messages import (
+    MetadataRequest,
+    MetadataResponse,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+)
+from weir.proxy.handlers.addresses.rewrite import edit_metadata
+from weir.proxy.handlers.broker_query import Asking, BrokerQuery
+from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
+from weir.proxy.handlers.mutations import topic_queries
+from weir.proxy.handlers.mutations.auto_creation import watched
+from weir.proxy.handlers.mutations.cluster_state import HARMLESS_BYTES_MAX
+from weir.proxy.handlers.mutations.decoded_requests import charged_request
+from weir.proxy.handlers.mutations.streams_groups import ChargedHeartbeat, internal_topics
+from weir.proxy.handlers.plan import Context, Plan
+from weir.proxy.handlers.unread import passed_unread
+from weir.proxy.handlers.uplift.uplift import forward
+from weir.quotas.topic_counts import TopicGrowth
+
+_EMPTY_LIST: Final = 1
+"""First version of Metadata in which an empty list of topics asks for none."""
+
+
+def plan_metadata(plan: Plan) -> None:
+    """Have Metadata requests create no topic above a limit."""
+    codec_, flexible, uncounted = codec(MetadataRequest, plan.version), plan.flexible_request, plan.admit
+
+    def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+        def passed() -> Decision | Wait:
+            return FORWARD if uncounted is None else uncounted(context, data, frame, end, complete)
+
+        counted = context.cluster.counted_topics
+        if not counted.prefixes:
+            return passed()
+        if complete and end - frame <= HARMLESS_BYTES_MAX:
+            asked = plan.version, context.client.user, bytes(data[frame + CLIENT_ID_OFFSET : end])
+            if context.cluster.harmless_requests.has(asked, context.now_ms):
+                return passed()
+        client_id = context.client.client_id(data, frame, end)
+        if client_id is None:
+            return WAIT
+        request = charged_request(
+            context, codec_, data, frame, end, complete, flexible=flexible, enforced=counted.is_enforced
+        )
+        if isinstance(request, Wait | Query):
+            return request
+        if request is None:
+            return passed_unread(passed())
+        names = [topic.name for topic in request.topics or () if topic.name and counted.has(topic.name)]
+        if not names or not request.allow_auto_topic_creation:
+            return passed()
+        return Query(_metadata(context, plan, client_id, request, names))
+
+    plan.admit, plan.whole = admit, True
+
+
+def _metadata(
+    context: Context, plan: Plan, client_id: str, request: MetadataRequest, names: Collection[str]
+) -> BrokerQuery:
+    refused = yield from _refused(context, names)
+    rest = [topic for topic in request.topics or () if topic.name not in refused]
+    if refused:
+        request = replace(request, topics=rest, unknown_tagged_fields=())
+    answer = yield from _asked(context, plan, client_id, request)
+    unknown = MetadataResponse.MetadataResponseTopic
+    answer.topics += [unknown(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name) for name in refused]
+    return answer
+
+
+def _refused(context: Context, names: Collection[str]) -> Asking[list[str]]:
+    """Return those of the topics that are missing, and may not be created."""
+    there = yield from topic_queries.topics(context, names)
+    missing = [name for name in dict.fromkeys(names) if name not in there.by_name]
+    if not missing:
+        return []
+    partitions = (yield from topic_queries.default_partitions(context)) or 1
+    wanted = [TopicGrowth(name, 0, partitions) for name in missing]
+    reasons = yield from context.cluster.counted_topics.reserve(wanted)
+    return [name for name, why in zip(missing, reasons, strict=True) if why]
+
+
+def _asked(
+    context: Context, plan: Plan, client_id: str, request: MetadataRequest
+) -> Asking[MetadataResponse]:
+    """Forward a Metadata request, and watch its creations if they are charged to a quota on mutations."""
+    if not request.topics:
+        version = max(plan.broker_version, _EMPTY_LIST)
+        answer = yield from forward(plan, request, MetadataResponse, version)
+    else:
+        ledger = context.quotas.mutation_ledger(context.client.user, client_id, context.now_ms)
+        if ledger is not None:
+            return (yield from watched(context, plan, ledger, request))
+        answer = yield from forward(plan, request, MetadataResponse)
+    edit_metadata(answer, context.addresses)
+    return answer
+
+
+def plan_streams_group_heartbeat(plan: Plan) -> None:
+    """Refuse a StreamsGroupHeartbeat request whose topology needs topics above a limit."""
+    codec_, flexible = codec(StreamsGroupHeartbeatRequest, plan.version), plan.flexible_request
+    uncounted = plan.admit
+
+    def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+        def passed() -> Decision | Wait:
+            return FORWARD if uncounted is None else uncounted(context, data, frame, end, complete)
+
+        counted = context.cluster.counted_topics
+        if not counted.prefixes:
+            return passed()
+        client_id = context.client.client_id(data, frame, end)
+        if client_id is None:
+            return WAIT
+        request = charged_request(
+            context, codec_, data, frame, end, complete, flexible=flexible, enforced=counted.is_enforced
+        )
+        if isinstance(request, Wait | Query):
+            return request
+        if request is None:
+            return passed_unread(passed())
+        if request.topology is None or request.member_epoch < 0:
+            return passed()
+        return Query(_heartbeat(context, plan, client_id, request))
+
+    plan.admit, plan.whole = admit, True
+
+
+def _heartbeat(
+    context: Context, plan: Plan, client_id: str, request: StreamsGroupHeartbeatRequest
+) -> BrokerQuery:
+    counted = context.cluster.counted_topics
+    assert request.topology is not None
+    topics = yield from internal_topics(request.topology.subtopologies)
+    named = {name: partitions for name, partitions in topics.items() if counted.has(name)}
+    there = (yield from topic_queries.topics(context, named)) if named else topic_queries.Topics()
+    wanted = [
+        TopicGrowth(name, 0, partitions) for name, partitions in named.items() if name not in there.by_name
+    ]
+    reasons = yield from counted.reserve(wanted)
+    refused = next(filter(None, reasons), "")
+    if refused:
+        counted.settle({growth.name: None for growth in wanted})
+        return StreamsGroupHeartbeatResponse(
+            error_code=ErrorCode.POLICY_VIOLATION,
+            error_message=refused,
+            member_id=request.member_id,
+            member_epoch=request.member_epoch,
+        )
+    ledger = context.quotas.mutation_ledger(context.client.user, client_id, context.now_ms)
+    if ledger is not None:
+        return (yield from ChargedHeartbeat(context, plan, ledger, request).query())
+    return (yield from forward(plan, request, StreamsGroupHeartbeatResponse))

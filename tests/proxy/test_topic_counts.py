@@ -1,0 +1,133 @@
+"""Limits on the number of topics by prefix, in front of a broker that creates topics in every way."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+from tests.kfake.cluster import everything
+from tests.kfake.controller import EXISTS, OK, POLICY, UNKNOWN_TOPIC, Controller
+from tests.mutations.requests import Create, Delete, Grow, Topic
+from tests.proxy.counted_topics import count_topics
+from tests.proxy.mutation_cluster import Cluster, limited
+from tests.proxy.test_streams_groups import SOURCE, StreamsBroker
+from tests.wire.frames import body_of, request
+from weir.protocol.messages import (
+    MetadataRequest,
+    MetadataResponse,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+)
+from weir.protocol.versions import VersionRange
+from weir.quotas import Entity, QuotaKey, QuotaTable
+
+LIMIT: Final = QuotaTable({(Entity(topic_prefix="pay."), QuotaKey.TOPICS_MAX): 2})
+METADATA: Final = 3
+
+
+class Counted(Cluster):
+    """A cluster with the topics `sizes`, of which two may begin with `pay.`."""
+
+    def __init__(
+        self,
+        controller: Controller | None = None,
+        *,
+        rate: float | None = None,
+        table: QuotaTable = LIMIT,
+        **sizes: int,
+    ) -> None:
+        named = {name.replace("_", "."): size for name, size in sizes.items()}
+        super().__init__(controller=controller, sizes=named, table=limited(rate))
+        self.counts = count_topics(self.plans, table)
+        self.counts.read(self.controller.sizes(), 0)
+
+    def ask_for(self, *names: str, version: int = 12) -> list[tuple[str | None, int]]:
+        wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+        (frame,) = self.connect().send(0, request(MetadataRequest(topics=wanted), version))
+        answer = body_of(frame, MetadataResponse, version)
+        assert {(each.host, each.port) for each in answer.brokers} == {("weir", 19094)}
+        return [(each.name, each.error_code) for each in answer.topics]
+
+
+@pytest.mark.parametrize("rate", [None, 1.0])
+def test_refusals_stand_in_the_order_of_the_request_and_name_the_entry(rate: float | None) -> None:
+    cluster = Counted(rate=rate, pay_a=1)
+    asked = Create((Topic("x"), Topic("pay.b"), Topic("pay.c"), Topic("pay.a"), Topic("y")))
+    results = cluster.ask(0, asked).results
+    codes = [(one.name, one.error_code) for one in results]
+    assert codes == [("x", OK), ("pay.b", OK), ("pay.c", POLICY), ("pay.a", EXISTS), ("y", OK)]
+    assert "topics_max of topic prefix pay. is 2" in (results[2].error_message or "")
+    (forwarded,) = cluster.mutations()
+    assert [topic.name for topic in forwarded.topics] == ["x", "pay.b", "pay.a", "y"]  # type: ignore[attr-defined]
+
+
+def test_a_request_of_refused_topics_alone_never_reaches_the_broker() -> None:
+    cluster = Counted(pay_a=1, pay_b=1)
+    assert cluster.codes(0, Create((Topic("pay.c"),), version=0)) == {"pay.c": POLICY}
+    assert not cluster.mutations()
+
+
+@pytest.mark.parametrize("by_id", [False, True])
+def test_a_deletion_makes_room_at_once(*, by_id: bool) -> None:
+    cluster = Counted(pay_a=1, pay_b=1)
+    topic = cluster.controller.topics["pay.a"].topic_id if by_id else "pay.a"
+    assert cluster.ask(0, Delete((topic,))).error_codes == (OK,)
+    assert cluster.codes(0, Create((Topic("pay.c"), Topic("pay.d")))) == {"pay.c": OK, "pay.d": POLICY}
+
+
+def test_a_topic_the_broker_refuses_makes_room_for_another() -> None:
+    cluster = Counted(pay_a=1)
+    assert cluster.codes(0, Create((Topic("pay.b", configs={"no.such": "thing"}),))) == {"pay.b": 40}
+    assert cluster.codes(0, Create((Topic("pay.c"),))) == {"pay.c": OK}
+
+
+def test_growth_above_the_limit_is_refused() -> None:
+    table = QuotaTable({(Entity(topic_prefix="pay."), QuotaKey.PARTITIONS_MAX): 5})
+    cluster = Counted(table=table, pay_a=1, pay_b=2, x=1)
+    grown = Grow((("pay.a", 3), ("pay.b", 3), ("x", 9)))
+    assert cluster.codes(0, grown) == {"pay.a": OK, "pay.b": POLICY, "x": OK}
+
+
+@pytest.mark.parametrize("newest", [1, 3, 4, 12])
+@pytest.mark.parametrize("rate", [None, 1.0])
+def test_metadata_creates_topics_up_to_the_limit_and_leaves_the_others_unknown(
+    newest: int, rate: float | None
+) -> None:
+    spoken = everything() | {METADATA: VersionRange(0, newest)}
+    cluster = Counted(Controller(spoken=spoken), rate=rate, pay_a=1)
+    told = cluster.ask_for("pay.a", "pay.b", "pay.c", "x", version=newest)
+    assert dict(told) == {"pay.a": OK, "pay.b": UNKNOWN_TOPIC, "pay.c": UNKNOWN_TOPIC, "x": UNKNOWN_TOPIC}
+    assert dict(cluster.ask_for("pay.b", "pay.c", version=newest)) == {"pay.b": OK, "pay.c": UNKNOWN_TOPIC}
+    assert set(cluster.controller.sizes()) == {"pay.a", "pay.b", "x"}
+
+
+def test_metadata_of_refused_topics_alone_asks_for_none() -> None:
+    cluster = Counted(pay_a=1, pay_b=1)
+    assert cluster.ask_for("pay.c", version=0) == [("pay.c", UNKNOWN_TOPIC)]
+    assert set(cluster.controller.sizes()) == {"pay.a", "pay.b"}
+
+
+@pytest.mark.parametrize(("topics", "code"), [(1, OK), (2, POLICY)])
+@pytest.mark.parametrize("rate", [None, 1.0])
+def test_a_streams_group_whose_topics_exceed_the_limit_is_refused(
+    topics: int, code: int, rate: float | None
+) -> None:
+    cluster = Counted(StreamsBroker(), rate=rate, pay_a=1, source=1)
+    asked = StreamsGroupHeartbeatRequest
+    infos = [asked.TopicInfo(name=f"pay.log-{number}", partitions=1) for number in range(topics)]
+    sub = asked.Subtopology(subtopology_id="0", source_topics=[SOURCE], state_changelog_topics=infos)
+    heartbeat = asked(group_id="app", member_id="m", topology=asked.Topology(epoch=0, subtopologies=[sub]))
+    (frame,) = cluster.connect().send(0, request(heartbeat, 0))
+    answer = body_of(frame, StreamsGroupHeartbeatResponse, 0)
+    assert answer.error_code == code
+    assert ("topic prefix pay." in (answer.error_message or "")) == (code == POLICY)
+    assert len(cluster.controller.sizes()) == (3 if code == OK else 2)
+    assert [reading.number for reading in cluster.counts.readings()] == [1 + (code == OK)]
+
+
+def test_other_topics_are_asked_about_nothing() -> None:
+    cluster = Counted(pay_a=1, pay_b=1)
+    assert cluster.codes(0, Create((Topic("x"),))) == {"x": OK}
+    assert cluster.ask_for("x") == [("x", OK)]
+    assert [kind for kind, _version in cluster.controller.questions] == [19, METADATA]
