@@ -211,7 +211,7 @@ class BrokerQuotas:
             self._cluster.use(table)
         for quotas in self._all:
             quotas.use(table)
-        if table.groups is not self._groups and table.groups != self._groups:
+        if table.groups is not self._groups:  # comparing 100,000 members takes 5 ms, looking up again 20 us
             self._changes += 1
         self._groups = table.groups
         self._grouped = any(
