@@ -222,13 +222,22 @@ def test_replayed_budgets_are_per_weir_and_broker_and_span_midnight(
 def test_replays_of_clusters_are_kept_apart(spark: SparkSession, tmp_path: Path) -> None:
     """Two clusters with brokers and clients of the same names; only the second one exceeds the quota."""
     lake = Lake(str(tmp_path / "lake"))
-    quotas = file(tmp_path, "q.toml", '[[quota]]\nuser = "alice"\nproducer_byte_rate = 1000\n')
+    text = '[[quota]]\nuser = "alice"\nproducer_byte_rate = 1000\n[[group]]\nname = "g"\nusers = ["al*"]\n'
+    quotas = file(tmp_path, "q.toml", text + '[[quota]]\ngroup = "g"\nproducer_byte_rate = 1200\n')
     put(spark, lake, [used(SUNDAY_MS, charged_bytes=10_000)])
     put(spark, lake, [used(SUNDAY_MS, charged_bytes=20_000)], cluster="other")
     outcomes = [replay(spark, lake, [quotas], ReplayOptions(cluster=name)) for name in ("default", "other")]
     assert [outcome.read["records"] for outcome in outcomes] == [1, 1]
-    rows = read(spark, lake.replay, REPLAY).where("candidate = 'q.toml'").orderBy("cluster").collect()
-    assert [(row.cluster, row.charged) for row in rows] == [("default", 10_000.0), ("other", 20_000.0)]
+    hours = read(spark, lake.replay, REPLAY).where("candidate = 'q.toml'")
+    assert [
+        (row.cluster, row.user, row.group, row.charged, row.throttle_ms_upper)
+        for row in hours.orderBy("cluster", "user").collect()
+    ] == [
+        ("default", None, "g", 10_000.0, 0),
+        ("default", "alice", None, 10_000.0, 0),
+        ("other", None, "g", 20_000.0, 6667),
+        ("other", "alice", None, 20_000.0, 10_000),
+    ]
     listed = [outcome.listings[0].rows for outcome in outcomes]
     assert [sum(row[1] == "q.toml" for row in rows) for rows in listed] == [1, 1]
 
