@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -14,6 +14,7 @@ import trio
 
 from weir.cli.exits import USAGE
 from weir.cli.quantity import Quantity
+from weir.cli.quotas.show import columns
 from weir.cli.settings.options import broker_options, config_file_option, one_broker
 from weir.protocol import schema
 from weir.protocol.api import versions as known_versions
@@ -124,10 +125,8 @@ def versions(config_file: Path | None, as_json: bool, timeout_s: float, **option
     found = report(str(address), broker, uplift=loaded.settings.uplift)
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
-    elif sys.stdout.isatty():
-        _draw(found)
     else:
-        click.echo(_plain(found))
+        _print(found)
 
 
 def report(upstream: str, broker: Mapping[int, VersionRange], *, uplift: bool) -> VersionsReport:
@@ -177,30 +176,13 @@ def _summary(found: VersionsReport) -> str:
     return f"{found.upstream}: {len(found.apis)} APIs, {uplift}, {hidden} hidden"
 
 
-def _plain(found: VersionsReport) -> str:
+def _print(found: VersionsReport) -> None:
+    """Print the table; on a terminal with colours."""
     rows = [HEADINGS, *map(_row, found.apis)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join([*(_aligned(row, widths) for row in rows), "", _summary(found)])
-
-
-def _aligned(row: VersionsRow, widths: Sequence[int]) -> str:
-    key, *rest = row
-    cells = [key.rjust(widths[0]), *(text.ljust(width) for text, width in zip(rest, widths[1:], strict=True))]
-    return "  ".join(cells).rstrip()
-
-
-def _draw(found: VersionsReport) -> None:
-    from rich.console import Console  # `weir run` does not need it
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for index, heading in enumerate(HEADINGS):
-        table.add_column(heading, justify="left" if index else "right", no_wrap=index < 5)
-    for entry in found.apis:
-        style = "dim" if entry.offered is None else "green" if entry.uplift else ""
-        table.add_row(*(Text(text) for text in _row(entry)), style=style)
-    console = Console(highlight=False)
-    console.print(table)
-    console.print()
-    console.print(_summary(found), markup=False)
+    width = max(len(row.key) for row in rows)
+    heading, *lines = columns([(row.key.rjust(width), *row[1:]) for row in rows])
+    click.secho(heading, bold=True)
+    for entry, line in zip(found.apis, lines, strict=True):
+        is_uplifted = entry.offered is not None and entry.uplift
+        click.secho(line, dim=entry.offered is None or None, fg="green" if is_uplifted else None)
+    click.echo(f"\n{_summary(found)}")
