@@ -35,6 +35,10 @@ class ReplayedLimit(NamedTuple):
     broker: int = -1
     """Broker whose own budget it is; -1 for a budget of all."""
 
+    def at_broker(self, broker: int) -> ReplayedLimit:
+        """Return the limit at a broker (-1 if unknown), unless it is one of all."""
+        return self if self.broker < 0 else self._replace(broker=broker)
+
 
 class ReplayedMember(NamedTuple):
     """The limits of one member below the group that is replayed."""
@@ -45,14 +49,11 @@ class ReplayedMember(NamedTuple):
 
     def at_broker(self, broker: int) -> ReplayedMember:
         """Return the limits of this member at a broker: those with any broker get this one."""
-        if broker < 0 or not any(self):
-            return self
-
-        def of(limit: ReplayedLimit) -> ReplayedLimit:
-            return limit if limit.broker < 0 else limit._replace(broker=broker)
-
+        own, groups, floor = self
         return ReplayedMember(
-            self.own and of(self.own), tuple(map(of, self.groups)), self.floor and of(self.floor)
+            own and own.at_broker(broker),
+            tuple([each.at_broker(broker) for each in groups]),
+            floor and floor.at_broker(broker),
         )
 
 

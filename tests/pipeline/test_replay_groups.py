@@ -74,7 +74,8 @@ def replay(text: str, *requests: Request, others: tuple[str, ...] = ()) -> pl.Da
         violated=pl.Series(told, dtype=pl.List(pl.Int64)),
     )
     files = [Candidate("q", text), *(Candidate(f"other {n}", other) for n, other in enumerate(others))]
-    clients = pl.DataFrame({"user": USERS, "client_id": ["app"] * len(USERS), "held_back": False})
+    held_back = any(wait for *_about, wait in requests)
+    clients = pl.DataFrame({"user": USERS, "client_id": ["app"] * len(USERS), "held_back": held_back})
     of_all = drawn(clients, files, "")
     found = uses(records, of_all)
     return replayed([(10**12, found)], of_all.budgets, BudgetSettings(), of_all.chains)
@@ -125,6 +126,19 @@ def test_replayed_brokers_have_lower_limits_of_their_own_below_a_group_of_the_cl
     text += '[[quota]]\nuser = "alice"\nproducer_byte_rate = 475\n'
     asked = [(0, "alice", 0, 4000.0, 0), (0, "alice", 1, 4000.0, 0), (9000, "alice", 1, 3000.0, 0)]
     assert waits(replay(text, *asked))["retail"] == (1, 1000)
+
+
+@pytest.mark.parametrize(("floor", "demand"), [(400, "recorded"), (300, "held back")])
+def test_replayed_group_with_another_floor_has_a_range_if_its_members_were_held_back(
+    floor: int, demand: str
+) -> None:
+    """The limit is that in force. So only the floor decides whether the recorded times are the demand."""
+    text = GROUPS + '[[quota]]\ngroup = "retail"\nproducer_byte_rate = 1000\n'
+    text += '[[quota]]\nuser = "shop"\nproducer_byte_floor = {}\n'
+    asked = [(0, "pay-1", 0, 20_000.0, 10_000), (20, "shop", 0, 100.0, 0)]
+    hours = replay(text.format(400), *asked, others=(text.format(floor),))
+    of_group = hours.filter((pl.col("candidate") == "other 0") & (pl.col("group") == "retail"))
+    assert of_group["demand"].to_list() == [demand]
 
 
 @given(
