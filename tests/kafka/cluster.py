@@ -40,10 +40,10 @@ class Cluster:
     Up to 2.8 with ZooKeeper, from 3.0 on in KRaft mode. Node ids count from `first_id`. `settings` override
     `server.properties`; `with_sasl` adds a listener as `sasl.py` tells; `with_jmx` opens JMX to this
     machine, without a login. Java starts brokers in half the time by optimizing their code little, unless
-    they are `optimized`: for tests that measure them. With `replication_at`, brokers have an inter-broker
-    listener, and tell each other that it is at this port (the first broker's), the next one, …: there a
-    proxy must forward connections to `replication_upstream` before `start` is called. Use it as a context
-    manager, or call `start` and `stop`. Not thread-safe.
+    they are `optimized`: for tests that measure them. `classes` is a directory of further classes. With
+    `replication_at`, brokers have an inter-broker listener, and tell each other that it is at this port (the
+    first broker's), the next one, …: there a proxy must forward connections to `replication_upstream` before
+    `start` is called. Use it as a context manager, or call `start` and `stop`. Not thread-safe.
     """
 
     def __init__(
@@ -60,6 +60,7 @@ class Cluster:
         with_jmx: bool = False,
         optimized: bool = False,
         replication_at: int | None = None,
+        classes: str = "",
         say: Callable[[str], None] = print,
     ) -> None:
         if brokers < 1:
@@ -80,6 +81,7 @@ class Cluster:
         self._zookeeper_port = 0 if replication_at is None else ports.free_range(1)
         self._topology = Topology(version, (), self._zookeeper_port)
         self._classpath: list[Path] = []
+        self._classes = [classes] if classes else []
         self._archive: ClassArchive | None = None
         self._recorded: dict[str, Path] | None = None
         self._processes: Processes | None = None
@@ -371,7 +373,7 @@ class Cluster:
             f"-Dlog4j.configuration=file:{LOG4J}",
             "-Dorg.slf4j.simpleLogger.showDateTime=true",
             "-cp",
-            os.pathsep.join(map(str, self._classpath)),
+            os.pathsep.join([*map(str, self._classpath), *self._classes]),
         ]
 
     def _class_sharing(self, name: str) -> list[str]:

@@ -34,6 +34,7 @@ class ClusterOptions(TypedDict, total=False):
     heap: str
     optimized: bool
     with_jmx: bool
+    classes: str
 
 
 class StartCluster(Protocol):

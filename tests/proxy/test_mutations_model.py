@@ -4,7 +4,7 @@ and with limits on what exists with a prefix, what one with such a policy tells 
 The model is `controller.Controller` with a bucket: topic by topic, own errors first and free. It goes through
 growths and deletions in the request's order, as Weir does; a broker goes in the order of its hashes. Left out
 is one case, on purpose: a topic that fails for a reason that only the broker sees and meets an exhausted
-quota, which Weir tells 89; or a limit, which Weir tells 44.
+quota, which Weir tells 89.
 """
 
 from __future__ import annotations
@@ -39,13 +39,11 @@ def outcome(answer: Answer) -> set[tuple[str | None, UUID, int]]:
     return {(one.name, one.topic_id, one.error_code) for one in answer.results}
 
 
-def left_out(mutation: Mutation, balance: float, policy: Policy | None) -> bool:
-    """Whether a topic that fails for what only the broker sees may meet an exhausted quota, or a limit."""
-    if not isinstance(mutation, Create):
+def left_out(mutation: Mutation, balance: float) -> bool:
+    """Whether a topic that fails for what only the broker sees may meet an exhausted quota."""
+    if not isinstance(mutation, Create) or mutation.version < STRICT_FROM:
         return False
     hidden = any(topic.configs or [99] in topic.assignments for topic in mutation.topics)
-    if policy is not None or mutation.version < STRICT_FROM:
-        return hidden and policy is not None
     costs = [len(topic.assignments) or max(topic.partitions, DEFAULT) for topic in mutation.topics]
     return hidden and balance < sum(costs)
 
@@ -71,7 +69,7 @@ def test_weir_answers_mutations_as_a_controller_with_the_quota_would(
         now_ms += pause_ms
         mutation = mutation_of(what, behind)  # type: ignore[arg-type]  # one of three
         frame = mutation.frame("app")
-        if left_out(mutation, model.bucket.balance(now_ms), policy):
+        if left_out(mutation, model.bucket.balance(now_ms)):
             continue
         model.now_ms = now_ms
         expected = mutation.answer(model.answer(frame))

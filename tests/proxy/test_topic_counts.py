@@ -58,14 +58,16 @@ def test_refusals_stand_in_the_order_of_the_request_and_name_the_entry(rate: flo
     codes = [(one.name, one.error_code) for one in results]
     assert codes == [("x", OK), ("pay.b", OK), ("pay.c", POLICY), ("pay.a", EXISTS), ("y", OK)]
     assert "topics_max of topic prefix pay. is 2" in (results[2].error_message or "")
-    (forwarded,) = cluster.mutations()
+    _validated, forwarded = cluster.mutations()
     assert [topic.name for topic in forwarded.topics] == ["x", "pay.b", "pay.a", "y"]  # type: ignore[attr-defined]
 
 
-def test_a_request_of_refused_topics_alone_never_reaches_the_broker() -> None:
+def test_of_refused_topics_alone_the_broker_validates_a_request() -> None:
     cluster = Counted(pay_a=1, pay_b=1)
     assert cluster.codes(0, Create((Topic("pay.c"),), version=0)) == {"pay.c": POLICY}
-    assert not cluster.mutations()
+    validated = cluster.mutations()
+    assert [request.validate_only for request in validated] == [True]  # type: ignore[attr-defined]
+    assert set(cluster.controller.sizes()) == {"pay.a", "pay.b"}
 
 
 @pytest.mark.parametrize("by_id", [False, True])
@@ -80,6 +82,17 @@ def test_a_topic_the_broker_refuses_makes_room_for_another() -> None:
     cluster = Counted(pay_a=1)
     assert cluster.codes(0, Create((Topic("pay.b", configs={"no.such": "thing"}),))) == {"pay.b": 40}
     assert cluster.codes(0, Create((Topic("pay.c"),))) == {"pay.c": OK}
+
+
+@pytest.mark.parametrize("validate_only", [False, True])
+def test_a_topic_that_only_the_broker_refuses_takes_no_room_in_its_request(*, validate_only: bool) -> None:
+    cluster = Counted(pay_a=1)
+    broken = {"no.such": "thing"}
+    asked = Create(
+        (Topic("pay.b", configs=broken), Topic("pay.c"), Topic("pay.d"), Topic("pay.e", configs=broken)),
+        validate_only=validate_only,
+    )
+    assert cluster.codes(0, asked) == {"pay.b": 40, "pay.c": OK, "pay.d": POLICY, "pay.e": 40}
 
 
 def test_growth_above_the_limit_is_refused() -> None:

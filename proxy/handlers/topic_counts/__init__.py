@@ -5,9 +5,10 @@ are refused with POLICY_VIOLATION, as by a broker with a CreateTopicPolicy (KIP-
 growth and deletions, `created_topics` topics that brokers create by themselves: by Metadata, and for a
 streams group.
 
-- Before a topic is refused, it is looked up: a broker tells of an existing topic, or of an invalid name,
-  before it asks its policy, and asks its policy before the quota on mutations (ReplicationControlManager,
-  ZkAdminManager). So this layer lies around that of `mutations`, and forwards topics that are sure to fail.
+- A broker tells of a topic's own errors before it asks its policy, and asks its policy before the quota on
+  mutations (ReplicationControlManager, ZkAdminManager). So this layer lies around that of `mutations`, and
+  forwards topics that are sure to fail. If a limit would refuse a topic, the broker validates all those that
+  count, because only it knows some errors.
 - A CreateTopicPolicy is not asked about CreatePartitions. Weir answers likewise, so that no topic grows past
   the limit.
 - Old brokers ask no policy about automatic creation. Here it is refused as brokers from 2.8 on refuse it: the

@@ -7,9 +7,10 @@ mutations. Deleted topics are told to the object that counts, so that a deletion
 # mypyc: skip, because these requests are rare, so compiling would only make the build longer.
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
+from weir.protocol.api import ApiKey
 from weir.protocol.codec import codec
 from weir.protocol.error_codes import ErrorCode
 from weir.protocol.messages import (
@@ -21,7 +22,7 @@ from weir.protocol.messages import (
     DeleteTopicsResponse,
     Message,
 )
-from weir.protocol.pieces import each
+from weir.protocol.pieces import chosen, each
 from weir.proxy.handlers.broker_query import Asking, BrokerQuery
 from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
 from weir.proxy.handlers.mutations.decoded_requests import charged_request
@@ -35,6 +36,7 @@ from weir.proxy.handlers.mutations.mutated_topics import (
     TopicResult,
 )
 from weir.proxy.handlers.mutations.mutations import charged
+from weir.proxy.handlers.mutations.topic_queries import broker_versions
 from weir.proxy.handlers.plan import Context, Plan
 from weir.proxy.handlers.unread import passed_unread
 from weir.proxy.handlers.uplift.uplift import forward
@@ -44,6 +46,9 @@ from weir.quotas.topic_counts import TopicGrowth
 M = TypeVar("M", bound=Message)
 
 _REFUSED: Final = ErrorCode.POLICY_VIOLATION
+_VALID: Final = frozenset({ErrorCode.NONE, ErrorCode.THROTTLING_QUOTA_EXCEEDED})
+_VALIDATED_FROM: Final[Mapping[int, int]] = {ApiKey.CREATE_TOPICS: 1}
+"""First version that has validate_only, by API key; CreatePartitions always has it."""
 _MAY_BE_DONE: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT})
 """Error codes after which a topic may still change, so that it counts until metadata shows it."""
 
@@ -113,10 +118,7 @@ class _CountedMutation:
             return answer
         topics = yield from mutation.topics(strict=True, would_refuse=lambda _costs, _now_ms: True)
         limited = [topic for topic in topics if topic.cost and topic.name and self._counted.has(topic.name)]
-        reasons = yield from self._counted.reserve(
-            [_growth(topic) for topic in limited], validate_only=_is_validated(mutation)
-        )
-        refused = {topic: why for topic, why in zip(limited, reasons, strict=True) if why}
+        refused = yield from self._refused(limited)
         admitted = [topic for topic in limited if topic not in refused]
         if not refused:
             answer = yield from self._forwarded(mutation)
@@ -135,6 +137,42 @@ class _CountedMutation:
         merged = mutation.merged({id(one): one for one in found if one is not None}.values())
         merged.throttle_time_ms = answer.throttle_time_ms
         return merged
+
+    def _refused(self, limited: Sequence[MutatedTopic]) -> Asking[dict[MutatedTopic, str]]:
+        """Return the topics above a limit, with the reasons. Topics that the broker would refuse itself are
+        forwarded, and take no room: such errors, as of a configuration, come before a policy.
+        """
+        refused = yield from self._reserve(limited)
+        failing = (yield from self._failing(limited)) if refused else ()
+        if not failing:
+            return refused
+        if not _is_validated(self._mutation):
+            self._counted.settle({topic.name or "": None for topic in limited if topic not in refused})
+        return (yield from self._reserve([topic for topic in limited if topic not in failing]))
+
+    def _reserve(self, topics: Sequence[MutatedTopic]) -> Asking[dict[MutatedTopic, str]]:
+        reasons = yield from self._counted.reserve(
+            [_growth(topic) for topic in topics], validate_only=_is_validated(self._mutation)
+        )
+        return {topic: why for topic, why in zip(topics, reasons, strict=True) if why}
+
+    def _failing(self, topics: Sequence[MutatedTopic]) -> Asking[set[MutatedTopic]]:
+        """Have the broker validate topics; return those that it would refuse."""
+        plan, mutation = self._plan, self._mutation
+        version = max(plan.broker_version, _VALIDATED_FROM.get(plan.api_key, 0))
+        spoken = (yield from broker_versions(self._context)).get(plan.api_key)
+        if spoken is None or version not in spoken:
+            return set()
+        part = mutation.part(topics)
+        part.validate_only = True  # type: ignore[attr-defined]  # of creations and growth
+        answer = yield from forward(plan, part, mutation.answer, version)
+        result_of = yield from mutation.finder(mutation.results(answer))
+
+        def fails(topic: MutatedTopic) -> bool:
+            result = result_of(topic)
+            return result is not None and result.error_code not in _VALID
+
+        return set((yield from chosen(fails, topics)))
 
     def _without(self, topics: Sequence[MutatedTopic], refused: dict[MutatedTopic, str]) -> Asking[Answer]:
         rest = [topic for topic in topics if topic not in refused]
