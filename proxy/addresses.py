@@ -34,13 +34,13 @@ class Address(NamedTuple):
 
 
 class AdvertisedListeners(Protocol):
-    """The host and port of Weir's listener for each broker, as clients are told."""
+    """The host and port of Weir's listener for each broker, as in responses to clients."""
 
     def port(self, node_id: int) -> int | None:
         """Return the port of Weir's listener for a node; None if the node has no listener."""
 
     def host(self, node_id: int, host: str) -> str:
-        """Return the host that clients are told for a node; `host` is the address at which the client has
+        """Return the host of a node in responses to clients; `host` is the address at which the client has
         reached Weir.
         """
 
@@ -283,7 +283,7 @@ class AddressBook:
         return list(dict.fromkeys([self._upstream[node_id], *others]))
 
     def host(self, node_id: int, host: str) -> str:
-        """Return the host that clients are told for a node; `host` is the address at which the client has
+        """Return the host of a node in responses to clients; `host` is the address at which the client has
         reached Weir.
         """
         return self._listeners.host(node_id, host)
@@ -366,5 +366,5 @@ class UnchangedAddresses(AdvertisedAddresses):
     """
 
     def of(self, _node_id: int, upstream: Address) -> Address:
-        """Return the address as the broker has told it."""
+        """Return the address that the broker has sent."""
         return upstream

@@ -39,7 +39,7 @@ class Counters:
     requests_unread: Counter[int] = field(default_factory=Counter)
     """Number of requests that Weir could not read, by API key; they were forwarded unchanged."""
     wrong_nodes: int = 0
-    """Number of clients that Weir told to bootstrap again, because they took its listener for another node
+    """Number of clients that Weir made bootstrap again, because they took its listener for another node
     (KIP-1242).
     """
     protected_refused: Counter[int] = field(default_factory=Counter)

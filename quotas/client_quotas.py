@@ -13,8 +13,8 @@ expires. If no default entry has changed, a change concerns only the limiters wi
 Shadow entries, which are counted but not enforced, have limiters of their own, beside the enforced limiters
 (`ClientQuotas.shadow`). Shadow limiters are charged in the same way, but no client waits for them. A new
 limiter, shadow or enforced, begins with the usage of the limiter of the other kind with the same `tags`, if
-that exists: an entry that is changed from shadow to enforced keeps its usage at once. Throttle times that the
-shadow limiter computed were never told, so no client waits for them.
+that exists. So an entry that changes from shadow to enforced keeps its usage. Throttle times that the shadow
+limiter computed were never told, so no client waits for them.
 
 Entries with `scope = "cluster"` have limiters that all brokers share: those of another `ClientQuotas`, in
 which each broker looks them up (`ClientQuotas.cluster`). A change of the scope gives a client a new limiter

@@ -189,9 +189,9 @@ class ConnectionQuotas:
 
     def admit(self, listener: int | None, ip: str, now_ms: int) -> int:
         """Count an accepted connection from an IP address. Return 0 if the address may open this connection.
-        Otherwise remove the connection from all rates, also from the rates of the process and the listener,
-        in which `arrive` has counted it, and return a time (ms): the caller keeps the socket open for that
-        time, without reading from it, and then closes it.
+        Otherwise remove the connection from all rates, also from those of the process and the listener, and
+        return a time (ms). The caller keeps the socket open for that time, without reading from it, and then
+        closes it.
         """
         found = self._of(listener)
         quotas = found.ips

@@ -6,8 +6,8 @@ the quota is for several clients. A charge goes to the enforced limiter, and to 
 which only counts (`limiters.shadow`). Where the client's groups have quotas, each of the two is a chain of
 limiters (`limiters.chain`); a client without groups has no chains, so it pays nothing for them.
 
-A ledger does not count usage for usage records, because it belongs to a client, but usage counters belong to
-a request: the request may be answered in a later interval, or have a trace of its own.
+A ledger does not count usage for usage records, because it belongs to a client, and usage counters to a
+request. The request may be answered in a later interval, or have a trace of its own.
 `proxy.connection.charges` counts usage with each charge.
 """
 

@@ -3,11 +3,11 @@
 Clients can invent client-ids without end, so a registry holds at most `LIMITERS_MAX` limiters. A full
 registry removes idle limiters: their former charges no longer count, and the waits that they caused are over.
 Each new limiter does a part of the search: it selects idle limiters. `generation` grows once for all selected
-ones, so connections that use one look it up again, and thereby keep it. New limiters replace the others.
-So no client can erase its usage or its wait by filling the registry. While all limiters are in use, a new
-client is charged to the overflow limiter of its user, which counts but has no limit: with a limit, the client
-would wait because of the usage of other clients. This opens no new way around quotas, because a client that
-can invent names to fill the registry can also get a new limiter at any time by inventing a name for itself.
+ones, so connections that use one look it up again, and thereby keep it. New limiters replace the others. So
+no client can erase its usage or its wait by filling the registry. While all limiters are in use, a new client
+is charged to the overflow limiter of its user, which counts but has no limit. With a limit, the client would
+wait because of the usage of other clients. This opens no new way around quotas, because a client that can
+invent names to fill the registry can also get a new limiter at any time by inventing a name for itself.
 
 A limiter that was not charged for an hour is removed too, once its waits are over.
 """

@@ -11,7 +11,7 @@ from weir.cli.top.cells import duration
 LATE_S: Final = 3.0
 """Time (s) beyond the interval without an answer after which the data are stale. A request fails later."""
 TOLD_S: Final = 30.0
-"""Time (s) for which the end of an outage is told."""
+"""Time (s) for which the end of an outage is shown."""
 
 
 class Freshness:

@@ -26,7 +26,7 @@ class Tone(StrEnum):
     NOTE = "note"
     OK = "ok"
     UNSEEN = "unseen"
-    """The schemas have the version, and nothing of it was seen."""
+    """The schemas have the version, and the capture has no message of it."""
     NONE = "none"
     """The API has no such version."""
 

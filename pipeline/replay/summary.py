@@ -49,7 +49,7 @@ class Total(NamedTuple):
     held_back: int
     """Number of budgets whose clients were held back in the recording."""
     violations: int | None
-    """Number of requests told to wait or refused; None if clients were held back in the recording."""
+    """Number of requests that were throttled or refused; None if clients were held back in the recording."""
     throttle: Range
     throttled_time: Range
     given_up: int | None

@@ -94,7 +94,7 @@ class EntityCounts(NamedTuple):
     entities: int = 0
     throttled: int = 0
     throttle_s: float = 0.0
-    """Sum (s) of the throttle times that clients were told."""
+    """Sum (s) of the throttle times in responses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class EntityUsage:
     skew: float
     """Bytes at the busiest broker / mean of the entity's brokers; 1 is even."""
     throttle_s: Mapping[str, float]
-    """Sum (s) of the throttle times that the entity was told, by quota; without zeros."""
+    """Sum (s) of the throttle times in responses to the entity, by quota; without zeros."""
     peaks: Mapping[str, float]
     """Highest window at any broker, by quota; without zeros."""
     bytes_: Series
@@ -187,7 +187,7 @@ class CandidateResult(NamedTuple):
     throttled_s: Mapping[str, Bounds]
     """Time (s) during which any client would have waited, by quota."""
     violations: int | None
-    """Number of requests told to wait; None if clients were held back in the recording. So is `given_up`."""
+    """Number of throttled requests; None if clients were held back in the recording. So is `given_up`."""
     given_up: int | None
     """Number of requests that waited longer than the client's timeout."""
     from_ms: int = 0

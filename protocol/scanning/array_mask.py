@@ -23,7 +23,7 @@ _EMPTY: Final = 1
 """Count of a compact array without elements; 0 is null."""
 _SIZE_BYTES: Final = 5
 """Number of bytes of the varint that gives the size of the unknown tagged field. The varint always has the
-maximum length, because some total lengths are impossible with varints of minimum length: a field of 127 bytes
+maximum length, because some total lengths are impossible with varints of minimum length. A field of 127 bytes
 and its varint take 128 bytes, a field of 128 bytes takes 130. Readers accept longer varints than needed
 (Kafka's ByteUtils.readUnsignedVarint).
 """

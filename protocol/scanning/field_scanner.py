@@ -1,9 +1,9 @@
 """Scanning functions, which find a field without decoding the fields before it.
 
-Each (message, version, field) has a Python function of its own, generated from the layout, so that scanning
-is fast: runs of fixed-size fields become one addition, arrays of fixed-size elements one multiplication, and
-lengths of one byte, the usual ones, need no call. There are two kinds of functions, which differ at the end
-of the bytes that have arrived:
+Each (message, version, field) has a Python function of its own, generated from the layout. Runs of fixed-size
+fields become one addition, and arrays of fixed-size elements one multiplication. Lengths of one byte, the
+usual ones, need no call. There are two kinds of functions, which differ at the end of the bytes that have
+arrived:
 
 - `Locate` needs all bytes from the body's start to the field, and otherwise returns INCOMPLETE;
 - `Stream` is a generator that waits for the next chunk. The generator's state contains the position in the

@@ -21,12 +21,16 @@ Every function takes `(data, start, stop, end)`: the stream is `data[start:stop]
 The functions raise nothing and read a limited number of bytes, whatever they are. For bytes that a broker
 refuses as corrupt, both sizes are between the stream's length and the codec's greatest ratio.
 
-Why sizes, and not only what the batch's header says: over the 86 compressed requests of
-tests/quotas/data/produce_costs.csv (3.9.1 and 4.2.0, least squares of logarithms), estimates by unpacked and
-packed size are off by a median factor of 1.24 and 1.24; 3 and 2 are outside 0.5 to 2, the least is 0.41. By
-packed size alone it is 1.37 and 1.43; 14 and 12; 0.09. By packed size and number of records, 1.23 and 1.27;
-5 and 6; 0.21. But a client chooses the size of its records: by their number, a request with one record of
-1 GB of zeros would cost as much as one of 1 kB.
+Measured alternatives, over the 86 compressed requests of tests/quotas/data/produce_costs.csv at 3.9.1 and
+4.2.0 (least squares of logarithms):
+
+    an estimate by                        is off by (median)   outside 0.5 to 2   least
+    unpacked and packed size (this)       1.24, 1.24           3, 2               0.41
+    packed size                           1.37, 1.43           14, 12             0.09
+    packed size and number of records     1.23, 1.27           5, 6               0.21
+
+A client chooses the size of its records. By their number, one record of 1 GB of zeros would cost as much as
+one of 1 kB.
 
 Sources: RFC 1952, RFC 8878, the format descriptions of snappy and of LZ4 frames and blocks; Kafka's
 SnappyFactory writes the framing of snappy-java, librdkafka none.

@@ -40,9 +40,9 @@ learned them yet. Clients that remember addresses of brokers at Weir are refused
 
 
 class Readiness:
-    """Tells if the process can serve clients: not while Weir starts, not while Weir drains its connections to
-    stop, and in between only if a broker can be reached, the brokers' listeners are open, and no broker of
-    the cluster is left out of responses.
+    """Tells if the process can serve clients. It cannot while Weir starts or drains. In between, a broker
+    must be reachable, the brokers' listeners must be open, and no broker of the cluster may be left out of
+    responses.
     """
 
     def __init__(self, server: Server, listening: trio.Event) -> None:

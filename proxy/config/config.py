@@ -81,7 +81,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def advertised_listeners(self) -> AdvertisedListeners:
-        """Rule that gives each broker the listener that clients are told: a port for each broker, or, if
+        """Rule that gives each broker its listener in responses to clients: a port for each broker, or, if
         clients send server names (TLS), a server name for each broker on the one port of `listen`.
         """
         names = self.tls.listener.names if self.tls.listener is not None else None

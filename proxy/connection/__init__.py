@@ -33,9 +33,9 @@ connections, `emptied` removes the records from fetch responses, `tokens` proces
   of it, have arrived; only then is its cost estimated. So small packets do not make a request cheaper. A
   broker cannot begin with less either.
 - A client with a request quota may have 32 requests in flight on a connection, and one when it is near its
-  quota: all requests in flight are forwarded before the first of them is charged. Without this bound,
-  1,010 requests passed in 11 s against a quota for which a broker lets 40 pass.
-- A gap is the time (µs) between two requests forwarded to one broker (`effects.Clock`): a broker that was
+  quota. All requests in flight are forwarded before the first of them is charged. Without this bound, 1,010
+  requests passed in 11 s against a quota for which a broker lets 40 pass.
+- A gap is the time (µs) between two requests forwarded to one broker (`effects.Clock`). A broker that was
   idle for 0.3 to 1.5 ms has cold caches and parked threads, so its next request costs more. The reactor sets
   the clock once per turn. Requests of all clients end a gap, because the gap is the broker's.
 - The bytes that a connection keeps are bounded per direction: one buffer, one response that must be whole to

@@ -95,7 +95,7 @@ class ConnectionLimits:
     connections of its client have caused; 0 for no hold, as at a broker.
     """
     throttle_ms_max: int = INT32_MAX
-    """Maximum throttle time (ms) that a client is told. A longer throttle is cut to this time, but the usage
+    """Maximum throttle time (ms) in a response. A longer throttle is cut to this time, but the usage
     that caused it stays charged.
     """
 
@@ -233,7 +233,7 @@ class Connection:
         """
         # Shared with other connections
         self.plans = plans
-        """Plans for the versions that the broker speaks, once ApiVersions has told these; until then, plans
+        """Plans for the versions that the broker speaks, once ApiVersions has shown these; until then, plans
         for an unknown broker.
         """
         self.quotas = quotas

@@ -151,7 +151,7 @@ class UsageCounters:
         self.request_time_us += us
 
     def throttled(self, quota: int, throttle_ms: int, violations: int = 1) -> None:
-        """Count a throttle time (ms) that the client was told because of `quota` (an index of `ByQuota`).
+        """Count a throttle time (ms) of a response because of `quota` (an index of `ByQuota`).
         `violations` is the number of times that the client has exceeded the quota: 1, or the number of
         refused changes.
         """

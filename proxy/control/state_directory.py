@@ -1,8 +1,8 @@
 """The state directory: files that Weir keeps for its next start, with the brokers' addresses, the last known
 quotas of a store, and what clients have used.
 
-Each of these has a file of its own: what clients have used changes every second, the others rarely; people
-write `brokers.json` by hand, and read `last-quotas.toml` as a quota file; a damaged file spoils no other.
+Each has a file of its own, because usage changes every second, and the others rarely. People write
+`brokers.json` by hand, and read `last-quotas.toml` as a quota file. A damaged file spoils no other.
 
 A file that cannot be read or written is logged, and stops nothing. Only one process writes: a Weir that has
 handed its listeners over writes no more.

@@ -48,7 +48,7 @@ class BrokerVersions(Protocol):
 
     @property
     def expected(self) -> Mapping[int, VersionRange]:
-        """Version ranges of the broker or, if these are unknown, of the broker that has told its versions
+        """Version ranges of the broker or, if these are unknown, of the broker that has sent its versions
         latest, on any connection; empty if no broker has.
         """
 
@@ -376,9 +376,9 @@ class Plan:
     None for no call.
     """
     over: Callable[[Context, ClientLedger], int] | None = None
-    """Function that returns the time (ms) until which the client of a response is over its quota because of
-    charges made since the request was forwarded; 0 if the client is not over its quota. Until that time, Weir
-    removes the records from responses (KIP-219). None if Weir never removes records.
+    """Function that returns the time (ms) until which the client of a response is over its quota; 0 if it is
+    not. Charges after the request was forwarded count. Until that time, Weir removes the records from
+    responses (KIP-219). None if Weir never removes records.
     """
     tell: Tell | None = None
     """Function that counts a throttled response from which Weir has removed the records; None if Weir never

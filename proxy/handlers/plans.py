@@ -257,7 +257,7 @@ class Plans(dict[tuple[int, int], Plan]):
 
     @property
     def expected(self) -> Mapping[int, VersionRange]:
-        """Version ranges of the broker, by API key. If they are unknown: those that a broker has told latest,
+        """Version ranges of the broker, by API key. If they are unknown: the latest that a broker has sent,
         because the brokers of a cluster differ only during an upgrade; empty if none has told any.
         """
         return self._unknown._latest if self.broker is None else self.broker

@@ -4,9 +4,9 @@ Above the limit, relays stop reading: from clients, and above a margin also from
 have to wait for slow clients. Only the relay that holds most bytes reads, because its next bytes complete the
 frame that it keeps. When it has freed bytes, the largest relay is chosen again, so all relays that make
 progress are served. If the number stays above the limit for `GRACE_MS`, the relays that hold most are closed,
-first one, then two, then four, until the number is below the limit: no peer can stop the others for longer.
-In the minute after a close, there is no such grace. A client over its quota that has sent requests ahead
-holds their bytes too, and may be closed.
+first one, then two, then four, until the number is below the limit. So no peer can stop the others for
+longer. In the minute after a close, there is no such grace. A client over its quota that has sent requests
+ahead holds their bytes too, and may be closed.
 """
 
 from __future__ import annotations

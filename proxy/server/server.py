@@ -66,7 +66,7 @@ class Workers(Protocol):
         """Have the workers serve clients of the listeners, which are open; return once all are ready."""
 
     async def flush(self) -> None:
-        """Have the workers tell what they have not told yet; wait for it, a second at most."""
+        """Have the workers send their unsent usage; wait for it, a second at most."""
 
     async def drain(self) -> None:
         """Have the workers end all connections once their requests are answered; wait until they have."""

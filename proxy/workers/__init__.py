@@ -1,6 +1,6 @@
 """Workers: processes that move bytes for clients of any broker, under one supervisor process.
 
-There is always a supervisor, also of one worker, so that all has one implementation; the page, scrapes and a
+There is always a supervisor, also of one worker. So there is one implementation; the page, scrapes and a
 large quota table delay no request; and a worker that is stuck or dies is replaced. Beside one process (three
 pairs, 2026-11-28) it costs 20 MB of memory (79 instead of 59) and 0.3 % of a core while idle. The start (1.8
 to 2.4 s beside 1.7 to 2.2), a new connection with a request (1.29 to 1.53 ms of CPU beside 1.36 to 1.54), and

@@ -15,8 +15,8 @@ from weir.proxy.addresses import Address, AddressBook, AdvertisedListeners
 from weir.proxy.workers.messages import BrokerFound
 
 TOLD_AGAIN_MS: Final = 1000
-"""Time (ms) after which the supervisor is told again of a broker that it has not confirmed. The time doubles
-with each message.
+"""Time (ms) after which a worker reports an unconfirmed broker to the supervisor again. The time doubles with
+each message.
 """
 TOLD_AGAIN_MS_MAX: Final = 32_000
 FORGOTTEN_MS: Final = 60_000
@@ -37,11 +37,11 @@ class _UnconfirmedBroker:
 
     address: Address
     again_ms: int
-    """Time (ms) from which on the supervisor may be told again."""
+    """Time (ms) from which on the worker may report again."""
     seen_ms: int
     """Time (ms) of the latest response that has named the broker."""
     told_ms: int
-    """Time (ms) at which the supervisor was told for the first time."""
+    """Time (ms) of the first report to the supervisor."""
     interval_ms: int = TOLD_AGAIN_MS
     """Time (ms) between the latest message to the supervisor and the next one."""
     awaited: bool = False

@@ -21,7 +21,7 @@ USAGES_MAX: Final = 10_000
 """Maximum number of limiters in one report: 240 KB, below the brokers' limit for a record."""
 NAME_BYTES_MAX: Final = 255
 UNITS_MAX: Final = 1e18
-"""Largest total that is believed: at 100 GB/s reached after four months."""
+"""Largest total that is believed; 100 GB/s reach it after four months."""
 _HEAD: Final = struct.Struct(">3sB")
 _NUMBERS: Final = struct.Struct(">QQI")
 _USAGE: Final = struct.Struct(">Qdd")

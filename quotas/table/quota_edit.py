@@ -1,9 +1,9 @@
 """Edits the text of a quota file and changes as little as an operator would.
 
 Comments, order, spacing and the spelling of numbers stay in entries without changes; comments stay also in
-changed entries. New entries are appended. An entry without any remaining quota is removed, together with the
-comment lines that surely belong to it: those directly above its header, if a blank line precedes them, and
-those directly below its last line, if a blank line follows them.
+changed entries. New entries are appended. An entry without any remaining quota is removed with its comment
+lines. These stand directly above its header, below a blank line, or directly below its last line, above a
+blank line.
 
 >>> text = '[[quota]]  # hers\\nuser = "alice"\\nproducer_byte_rate = 1_000  # for now\\n'
 >>> print(edited(text, {(Entity("alice"), QuotaKey.PRODUCER_BYTE_RATE): 2000.0}), end="")

@@ -1,4 +1,4 @@
-"""Events: changes of Weir's state that an operator wants to hear of, each told once.
+"""Events: changes of Weir's state that matter to operators, each published once.
 
     throttle_log (who is throttled)    |
     levels (usage at 50, 80, 100 %)    |            | the log: the producers write their own lines

@@ -62,7 +62,7 @@ class BrokerSource:
         self._parser = ThrottleParser(self._problems)
         self._of_topics: dict[ConfigKey, str] = {}
         self._of_brokers: dict[int, dict[ConfigKey, str]] = {}
-        """Rates that each broker has told for itself, by node id."""
+        """Rates of each broker in its own configuration, by node id."""
         self._of_all_brokers: dict[ConfigKey, str] = {}
 
     def altered(self) -> None:

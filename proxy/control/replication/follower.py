@@ -44,7 +44,7 @@ ASK_AGAIN_S: Final = 1.0
 SHARE: Final = 20
 """Minimum pause between two questions for topic ids, as a multiple of the time that the last one took."""
 IDS_S: Final = 10.0
-"""Time (s) after which new throttles are put in force although no broker has told the topic ids."""
+"""Time (s) after which new throttles are put in force although no broker has sent the topic ids."""
 
 
 class ReplicationFollower:

@@ -216,7 +216,7 @@ class UsageSharing:
             self.blindness.heard(self.weirs, now_ms)
 
     def _not_inherited(self, news: News, now_ms: int) -> Mapping[int, list[OthersCharge]]:
-        """Return the charges that the former Weir has not told."""
+        """Return the charges that the former Weir has not sent."""
         takeover = self._takeover
         if takeover is None:
             return news.charges

@@ -1,7 +1,7 @@
 """Records of entities: one for each quota of the clients (topic, IP address) that share a limit at a broker.
 
-Clients choose the number of entities, so all entities are looked at in steps, and records are made of those
-that are listed only: the first ones in the order that the operator asks for. Metrics list other entities
+Clients choose the number of entities, so all entities are examined in steps. Only the listed ones get
+records: the first ones in the order that the operator asks for. Metrics list other entities
 (`weir.proxy.admin.entities`), with the same values (`values`).
 """
 

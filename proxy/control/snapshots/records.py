@@ -205,7 +205,7 @@ class ConnectionRecord(Record, frozen=True):
     client_id: str | None
     """Client-id of the latest request; None if that request had none, or had one over 1,024 bytes."""
     software: str | None
-    """Client library that the client has told (ApiVersions v3, KIP-511), such as `librdkafka 2.5.0`."""
+    """Client library in the client's ApiVersions request (v3, KIP-511), such as `librdkafka 2.5.0`."""
     mechanism: str | None
     """Mechanism of the accepted SASL exchange, or of the exchange in progress."""
     tls: bool

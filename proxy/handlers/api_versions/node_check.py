@@ -2,7 +2,7 @@
 bootstrap again if the answer is REBOOTSTRAP_REQUIRED.
 
 Each listener of Weir must be the node that Metadata names for it. A load balancer, or a Weir that was started
-with other ports, sends clients to a wrong one. Weir compares node ids itself, so clients of older brokers
+with other ports, sends clients to a wrong node. Weir compares node ids itself, so clients of older brokers
 find the right port again, too. Brokers from 4.4 on also compare the cluster and their own node id: they get
 the request unchanged. Brokers from 2.4 on get the request in the newest version that they have. Their answer
 has the layout of version 5, so the client needs no second request. Weir offers version 5 at these brokers,

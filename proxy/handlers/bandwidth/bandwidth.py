@@ -46,8 +46,8 @@ CHARGED_UNANSWERED = Forward(charged=True, answered=False)
 UNANSWERED = Forward(answered=False)
 UNREADABLE = -2
 SHARE_THROTTLE_MS_MAX: Final = 5_000
-"""Longest throttle time (ms) that a share fetch is told. A client that waits longer could not acknowledge
-before its acquired records are delivered to others: brokers lock them for 30 s by default, and groups may
+"""Longest throttle time (ms) of a share fetch. A client that waits longer could not acknowledge before its
+acquired records are delivered to others: brokers lock them for 30 s by default, and groups may
 choose 15 s (`group.share.min.record.lock.duration.ms`). Processing the records takes a part of that time.
 """
 _NOT_LOCATED: dict[int, Decision | Wait] = {INCOMPLETE: WAIT, UNREADABLE: CHARGED_UNREAD}
@@ -263,7 +263,7 @@ def begin_share_fetch(ledger: ClientLedger, _length: int, _now_ms: int) -> int:
 
 
 def _charge_share_fetch(ledger: ClientLedger, length: int, now_ms: int) -> int:
-    """Charge the response of a share fetch. Return the throttle time (ms) that the client is told."""
+    """Charge the response of a share fetch. Return the throttle time (ms) for the response."""
     _charge_fetch_flexible(ledger, length, now_ms)
     budget = ledger.fetch
     if budget is None:  # only a quota in shadow mode

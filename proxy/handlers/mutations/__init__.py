@@ -12,8 +12,8 @@ clients recently changed through Weir; `decoded_requests` decodes whole requests
   broker gets the request as without a quota.
 - Weir forwards parts of one request up to 16 times: if the broker refuses topics, their charges are refunded,
   and the quota may admit further topics.
-- Topics are admitted in the request's order, although a KRaft controller takes the order of a Java hash set:
-  the request's order is predictable for people, and the quota limits only the number of partitions.
+- Topics are admitted in the request's order, although a KRaft controller takes the order of a Java hash set.
+  The request's order is predictable for people, and the quota limits only the number of partitions.
 - Weir sends error 89 (THROTTLING_QUOTA_EXCEEDED) with a text. Brokers leave the text null, so clients that
   print only the text would print nothing.
 - While the client's balance is negative, a mutation is refused with error 89 even if the broker would refuse

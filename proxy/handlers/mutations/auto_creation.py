@@ -178,10 +178,9 @@ def _asked(
     """Forward the Metadata request. Return the response, and the entry of the topics that count as pending
     until the caller has recorded the missing ones; None if there is no entry.
 
-    With `auto_creation = "strict"`, first remove the
-    permission to create topics if the client's balance is negative. Topics that the broker may still be
-    creating for the client lower the balance by one partition each, and so do topics of requests that the
-    broker has not answered: else many connections at once would all be permitted.
+    With `auto_creation = "strict"`, first remove the permission to create topics if the client's balance is
+    negative. Topics that the broker may still be creating for the client lower the balance by one partition
+    each; so do topics of unanswered requests. Otherwise many connections at once would all be permitted.
     """
     budget, pending = ledger.enforced, context.cluster.pending_creations
     if budget is None or not context.cluster.strict_auto_creation:

@@ -54,7 +54,7 @@ class FetchedReplica:
         self.asked = asked
         """The partition as the follower has last named it, with its fetch offset and epochs."""
         self.is_mentioned = True
-        """True if the follower has named the partition and the leader has not been told since. A fetch that
+        """True if the follower has named the partition and the leader has not received it since. A fetch that
         Weir answers itself does not reach the leader.
         """
         self.budgets = budgets

@@ -163,7 +163,7 @@ class ReplicaFetcher:
         is_full: bool,
     ) -> BrokerQuery:
         """Answer a fetch while some of its partitions are held back. A follower discards a response to a full
-        fetch that lacks a partition, so those that the leader is not asked for are added without records.
+        fetch that lacks a partition, so Weir adds the partitions that it did not ask for, without records.
         (Since Kafka 1.1, followers do so with versions before fetch sessions, too.)
 
         The leader is asked for `unseen` partitions, because their high watermark is not known, but their

@@ -21,8 +21,8 @@ IsReplicaFetch: TypeAlias = Callable[[bytearray, int, int, bool], bool | None]
 if more bytes are needed. Raises ProtocolError if the bytes are malformed.
 """
 REPLICA_FETCH_BYTES: Final = 128 * 1024
-"""Length (bytes) above which every fetch of a broker's principal is taken for a replica fetch, without
-reading its replica id: the id is behind thousands of partitions, which may not fit into the buffer.
+"""Length (bytes) above which every fetch of a broker's principal is taken for a replica fetch. Its replica id
+is behind thousands of partitions, which may not fit into the buffer.
 """
 _REPLICA_STATE: Final = 1
 """Tag of the field with the replica's id and epoch."""

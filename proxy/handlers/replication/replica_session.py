@@ -48,7 +48,7 @@ class ReplicaSession:
         self.generation = replication.generation
         """Generation of the throttles by which the partitions were divided into throttled and other ones."""
         self.id = UNKNOWN
-        """Id of the session; UNKNOWN until the leader has told it. 0 if the leader has made no session."""
+        """Id of the session; UNKNOWN until the leader has sent it. 0 if the leader has made no session."""
         self.epoch = self.leader_epoch = 1
         """Epochs of the follower's next fetch (`epoch`) and of the next fetch to the leader (`leader_epoch`).
         """
@@ -57,7 +57,7 @@ class ReplicaSession:
         self._others: set[Key] = set()
         """Partitions in the follower's session that are not throttled; the leader's session has them, too."""
         self._forgotten: set[Key] = set()
-        """Partitions that the leader must be told to forget."""
+        """Partitions that the leader must forget."""
 
     def read(self, request: FetchRequest, now_ms: int) -> None:
         """Note the partitions that a fetch names and forgets. A second call for a fetch has no effect."""

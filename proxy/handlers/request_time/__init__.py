@@ -26,8 +26,8 @@ connection's loops and not by a slot of plans, because every API is charged.
 - Response times are used for nothing else: they contain waiting, and were 2 to 37 times the true cost for
   honest clients.
 - If a request is too long to be read whole, the parts that are read or confirmed are chosen at random. If a
-  size turns out to be false, its batch is charged like 16 or more batches with gzip's maximum ratio: also for
-  the sizes that were not confirmed, so that false sizes gain nothing on average.
+  size is false, its batch is charged like 16 or more batches with gzip's maximum ratio. That also pays for
+  sizes that were not confirmed, so false sizes gain nothing on average.
 - Clients that never send ApiVersions are charged the costs of the broker that Weir has last connected to,
   because all brokers of a cluster have similar versions.
 - Bounds of reading one request: 64 partitions, 16 compressed ones, 64 blocks and 4 gzip members each, and one

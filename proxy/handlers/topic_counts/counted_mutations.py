@@ -98,7 +98,7 @@ def _plan(plan: Plan, request: type[M], mutation: Callable[[M, Context], Mutatio
 
 
 class _CountedMutation:
-    """One request that changes topics, whose number may be limited."""
+    """Counts the topics that one request changes."""
 
     def __init__(self, context: Context, plan: Plan, client_id: str, mutation: Mutation[M]) -> None:
         self._context = context

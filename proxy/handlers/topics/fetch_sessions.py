@@ -36,7 +36,7 @@ class FetchSession:
 
     def __init__(self) -> None:
         self.id = UNKNOWN
-        """Id of the fetch session; UNKNOWN until the broker's first response has told it."""
+        """Id of the fetch session; UNKNOWN until the broker's first response."""
         self.topics: set[bytes] = set()
         """Topics of the fetch session that have a rate."""
         self.asked: set[bytes] | None = set()

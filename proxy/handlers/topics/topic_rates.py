@@ -6,9 +6,9 @@ last byte. The head of a response larger than the buffer was already forwarded w
 response to the next fetch then tells the throttle time.
 
 Newer versions have topic ids instead of names (KIP-516). A request waits while Weir asks the broker for the
-names of its unknown ids (`names_by_id`). Ids in bytes that arrive behind those that were read, or in
-responses, cannot wait: the bytes of a topic whose name is still unknown at the end of the frame are not
-charged, and the client's next request asks for the name.
+names of its unknown ids (`names_by_id`). Later ids of a request, and those in responses, cannot wait for a
+name. The bytes of a topic whose name is unknown at the end of the frame are not charged, and the client's
+next request asks for the name.
 
 While a topic is over its rate, fetches of the topic get no records, on any connection. A connection's first
 records for such a topic are held for a limited time, whether or not they arrive in the connection's first
