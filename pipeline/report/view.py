@@ -83,11 +83,15 @@ def missing(found: Findings) -> dict[str, str]:
     return {job: line for (job, line), part in zip(RUN.items(), parts, strict=True) if not part}
 
 
+def exceeds_a_week(columns: Columns) -> bool:
+    """Return True if the figures of the latest seven days leave out some of the columns."""
+    return columns.count * columns.step_ms > WEEK_MS
+
+
 def figures(use: Use, noun: str) -> list[Figure]:
     """Return the main numbers of the last seven days; `noun` is the word for one entity."""
     columns, (week, before) = use.columns, use.weeks
     now, then = columns.week(0), columns.week(1)
-    is_longer = columns.count * columns.step_ms > WEEK_MS
     compared = sum(columns.recorded_s[then]) >= _COMPARED * sum(columns.recorded_s[now])
     rates = columns.rates(use.bytes_)
     top = max(range(columns.count)[now], key=lambda index: rates[index])
@@ -110,7 +114,7 @@ def figures(use: Use, noun: str) -> list[Figure]:
         Figure(
             "Traffic",
             text(rate, "B/s"),
-            f"average of the {'latest 7 days' if is_longer else 'recorded time'}",
+            f"average of the {'latest 7 days' if exceeds_a_week(columns) else 'recorded time'}",
             faster,
         ),
         Figure(f"Busiest {columns.word}", text(rates[top], "B/s"), columns.when(top), busier),

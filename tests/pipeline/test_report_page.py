@@ -85,7 +85,9 @@ def test_the_report_page_begins_with_three_sentences() -> None:
 
 
 def test_report_tells_the_time_that_a_replay_covers_and_the_week_of_its_figures() -> None:
-    """A replay of one day stood below 14 days of use, and two averages of different times at the top."""
+    """A replay of one day stood below 14 days of use, and two averages of different times at the top. The
+    clients that were told to wait in one week stood beside the bytes of two.
+    """
     quantities = (1e6,) * 14 * 24
     found = with_use(findings(ALICE), columns=hours(14 * 24), bytes_=quantities, brokers=brokers(quantities))
     found = with_use(found, clients=(client(ALICE, quantities),))
@@ -93,6 +95,7 @@ def test_report_tells_the_time_that_a_replay_covers_and_the_week_of_its_figures(
     text = text_of(replace(found, candidates=[day]))
     assert "from Fri 20 Nov 2026 12:00 to Sat 21 Nov 2026 12:00 (UTC)." in text
     assert "average of the latest 7 days" in text
+    assert "In the latest 7 days, quotas told" in text
     assert "on average" not in text
 
 
