@@ -13,10 +13,13 @@ import structlog
 
 from tests.properties import register_profiles
 from tests.rooms import ROOMS
+from tests.scheduling import by_release
 from tests.selection import limit_sparks_time, order_by_cluster, parse_part, select_part, skip_after
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
+
+    from xdist.remote import Producer
 
 register_profiles()
 
@@ -68,6 +71,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         select_part(config, items, *parse_part(config.getoption("--part")))
     limit_sparks_time(items)
     order_by_cluster(items)
+
+
+@pytest.hookimpl(optionalhook=True)  # there is no pytest-xdist with `-p no:xdist`
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> object:
+    """Distribute the tests of lanes with brokers, the only ones that run with `--dist loadgroup`."""
+    return by_release(config, log) if config.getoption("dist") == "loadgroup" else None
 
 
 @pytest.hookimpl(tryfirst=True)  # before fixtures, which start brokers

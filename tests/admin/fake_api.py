@@ -472,7 +472,7 @@ def served(api: FakeApi, port: int | None = None, base_path: str = "") -> Iterat
 
     thread = threading.Thread(target=trio.run, args=(main,), daemon=True)
     thread.start()
-    assert ready.wait(20)
+    assert ready.wait(120)
     try:
         yield f"http://{HOST}:{chosen}"
     finally:

@@ -10,6 +10,8 @@ from tests.attacks.attacks import ATTACKS, Attack
 from tests.attacks.harness import run
 from tests.attacks.weir import VERY_LONG_NS, Turns
 
+pytestmark = pytest.mark.alone  # it measures the CPU time of turns
+
 SECONDS: Final = 2.0
 STRAY: Final = 3
 """Number of very long turns that other processes may cause in a run: a busy machine has page faults and cold
@@ -26,7 +28,6 @@ def are_short(turns: Turns) -> bool:
     return turns.number > 0 and turns.very_long <= STRAY and turns.longest_ns < STRAY_NS
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda each: each.name)
 def test_a_turn_beside_attackers_is_short(attack: Attack) -> None:
     """The polite client's times are printed: they depend on what else the machine does."""

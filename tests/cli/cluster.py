@@ -16,7 +16,7 @@ from weir.protocol.messages import ProduceRequest
 
 VERSION: Final = 7
 """Of produce requests."""
-WAIT_S: Final = 20
+WAIT_S: Final = 60
 
 
 @contextmanager

@@ -162,7 +162,7 @@ def test_capture_relays_and_records_until_it_is_stopped(tmp_path: Path) -> None:
                 assert client.recv(65536) == ANSWER
             assert eventually(lambda: len(list(read(out, lambda _damage: None))) >= 1)
             process.send_signal(signal.SIGTERM)
-            assert process.wait(20) == DONE
+            assert process.wait(120) == DONE
         finally:
             process.kill()
             process.wait()
@@ -253,7 +253,7 @@ def test_errors_of_the_process_that_writes_end_in_the_exit_code_while_traffic_go
                         client.sendall(ASK)
                         assert client.recv(65536) == ANSWER
                 process.send_signal(signal.SIGTERM)
-                assert process.wait(20) == USAGE
+                assert process.wait(120) == USAGE
             finally:
                 process.kill()
                 process.wait()

@@ -339,7 +339,7 @@ def test_weir_run_serves_follows_its_quota_file_and_stops_on_a_signal(
         assert "quotas.toml" in str(weir_run.logged("quotas not loaded")["reason"])
         weir_run.process.send_signal(number)
         weir_run.logged("stopping")
-        assert weir_run.process.wait(20) == 0
+        assert weir_run.process.wait(120) == 0
 
 
 @pytest.mark.parametrize("has_listeners", first_core([True, False]))
@@ -389,7 +389,7 @@ def test_weir_run_loses_no_usage_record_on_a_signal_or_when_killed(broker: int, 
         for _ in range(3):
             throttle_ms(port, 500, "app")
         weir_run.process.send_signal(signal.SIGTERM)
-        assert weir_run.process.wait(20) == 0
+        assert weir_run.process.wait(120) == 0
     assert used(directory) == {"app": 3 * sizes[b"app"]}
     assert [path.name for path in directory.iterdir() if path.name.startswith(".")] == []
     with running(*options) as weir_run:
@@ -399,7 +399,7 @@ def test_weir_run_loses_no_usage_record_on_a_signal_or_when_killed(broker: int, 
             assert weir_run.process.poll() is None  # its time is limited
             time.sleep(0.01)
         weir_run.process.send_signal(signal.SIGKILL)
-        weir_run.process.wait(20)
+        weir_run.process.wait(120)
     assert used(directory) == {"app": 3 * sizes[b"app"]}
     with running(*options) as weir_run:
         assert weir_run.logged("usage files of killed writers finished")["files"] == 1

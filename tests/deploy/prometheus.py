@@ -41,7 +41,7 @@ def serving(folder: Path, config: str, *options: str) -> Iterator[str]:
         yield address
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(120)
 
 
 def _wait_until_ready(address: str, process: subprocess.Popen[bytes]) -> None:

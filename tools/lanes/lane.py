@@ -94,8 +94,8 @@ def modules(pattern: str) -> list[str]:
 
 
 def _busy_workers() -> str:
-    """Return the number of workers that keep the cores busy: three for two cores, because tests with sockets,
-    processes and brokers wait half of their time.
+    """Return the number of workers that keep the cores busy: three for two cores, because tests with brokers
+    wait half of their time.
     """
     return str(min(8, max(2, (os.cpu_count() or 2) * 3 // 2)))
 
@@ -113,7 +113,7 @@ FAST: Final = Lane(
     "not broker and not oracle and not spark and not alone and not image",
     core="not slow",
     without=("broker", "oracle", "spark", "alone", "image"),
-    workers=_busy_workers(),
+    workers=str(os.cpu_count() or 2),  # tests wait little, and each worker collects all of them
 )
 SPARK: Final = Lane(
     "spark",
