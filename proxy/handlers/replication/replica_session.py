@@ -4,6 +4,12 @@ The follower believes that its session has all partitions that it has named. The
 partitions that are held back: Weir has the leader forget them, and names them again, with the follower's
 fetch offset and epochs, when they may get records. Weir counts the epochs of both sessions, because it
 answers some fetches itself.
+
+Weir must know a session from its beginning. So whenever lists change, it answers the next incremental fetch
+with FETCH_SESSION_ID_NOT_FOUND, and the follower sends a full fetch. A change of rates restarts nothing. A
+follower discards a response to a full fetch in which a partition is missing. So Weir adds those that it has
+held back, without records and with the last known high watermark. If that is unknown, it asks the leader for
+one byte, and removes the records.
 """
 
 from __future__ import annotations
