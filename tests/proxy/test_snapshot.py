@@ -26,6 +26,7 @@ from weir.proxy.run import choose
 from weir.quotas import DEFAULT, Entity, QuotaTable
 from weir.quotas.replication.throttles import ReplicationThrottles
 from weir.quotas.table.entities import Prefix
+from weir.quotas.table.groups import Member, QuotaGroups
 from weir.quotas.table.options import Options, Pacing
 from weir.quotas.table.quota_delta import QuotaDelta, QuotaValue
 from weir.quotas.table.quota_table import QuotaKey
@@ -46,6 +47,17 @@ RICH = QuotaTable(
     },
     {(ALICE, PRODUCE): 5.0, (Entity(user="bob"), QuotaKey.REQUEST_PERCENTAGE): 5e-324},
 )
+
+
+CONTRADICTORY = QuotaTable(
+    {
+        (Entity(group="gone"), PRODUCE): 1000.0,
+        (Entity(group="<all>"), PRODUCE): 1000.0,
+        (ALICE, QuotaKey.PRODUCER_BYTE_FLOOR): 2000.0,
+    },
+    groups=QuotaGroups().updated({Member("user", "svc-", True): "pay"}, {"pay": "retail", "retail": ""}),
+)
+"""As several Weirs may write it into a topic at once: a file of an operator would be refused."""
 
 
 @dataclass
@@ -80,7 +92,8 @@ class FakeStore:
 
 
 def test_a_quota_snapshot_is_a_quota_file_that_reads_back(tmp_path: Path) -> None:
-    for table in (QuotaTable(), RICH, RICH.replication_altered(dict(THROTTLES.values)), ALICES):
+    throttles = RICH.replication_altered(dict(THROTTLES.values))
+    for table in (QuotaTable(), RICH, throttles, CONTRADICTORY, ALICES):
         snapshot_of(tmp_path, table)
         assert read_snapshot(tmp_path) == table
     (path,) = tmp_path.iterdir()

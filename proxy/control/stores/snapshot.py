@@ -18,11 +18,11 @@ from weir.proxy.control.state_directory import PERIOD_S, Put, StateDirectory
 from weir.proxy.control.stores.store import Changed, QuotaStore, StoreError, UnfitError
 from weir.proxy.files import QUOTAS_BYTES_MAX
 from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
-from weir.quotas import QuotaFileError, QuotaKey, QuotaTable, parse
+from weir.quotas import QuotaFileError, QuotaKey, QuotaTable
 from weir.quotas.table.group_entry import GroupEntry, group_entries
 from weir.quotas.table.options import Options
 from weir.quotas.table.quota_entry import Entry
-from weir.quotas.table.quota_file import AnyEntry, entries_of, render_entries
+from weir.quotas.table.quota_file import AnyEntry, entries_of, read, render_entries, table_of
 from weir.quotas.table.quota_table import Quota
 from weir.quotas.table.quota_text import QuotaText
 from weir.quotas.table.replication_entry import ReplicationEntry, replication_entries
@@ -113,7 +113,7 @@ class Snapshot:
 
     def read(self) -> QuotaTable:
         """Return the quotas in the file; none if the file is missing or cannot be used. Log which of them."""
-        table = self._state.read(self.name, QUOTAS_BYTES_MAX, parse)
+        table = self._state.read(self.name, QUOTAS_BYTES_MAX, _last_known)
         if table is not None:
             log.error("quota store unavailable, starting with the last known quotas", quotas=len(table))
             return table
@@ -163,6 +163,13 @@ class Snapshot:
         except QuotaFileError:
             return None
         return text
+
+
+def _last_known(text: str) -> QuotaTable:
+    """Return the quotas in the text of a snapshot, also if they contradict each other: they were in force.
+    Raises QuotaFileError.
+    """
+    return table_of(read(text, is_whole=False))
 
 
 def _rendered(table: QuotaTable) -> tuple[QuotaText, list[str]]:
