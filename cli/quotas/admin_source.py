@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Final
@@ -151,9 +151,9 @@ class AdminSource(ConfiguredSource):
         del changes
         raise CommandError("the admin endpoint changes no replication throttles")
 
-    def alter_groups(self, groups: Sequence[GroupEntry]) -> None:
+    def alter_groups(self, groups: Sequence[GroupEntry], removed: Collection[str]) -> None:
         """Refuse the groups, because the admin endpoint changes none."""
-        del groups
+        del groups, removed
         raise CommandError("the admin endpoint changes no groups")
 
     def diff(

@@ -17,11 +17,11 @@ from weir.cli.exits import DONE, INCOMPLETE, CommandError
 from weir.cli.output_file import write
 from weir.cli.progress import Progress
 from weir.cli.quantity import Quantity
-from weir.cli.quotas import read_back
+from weir.cli.quotas import import_groups, read_back
 from weir.cli.quotas.broker import read as read_broker
 from weir.cli.quotas.change import QuotaEdits, change, show
 from weir.cli.quotas.show import ChangeEntry, EntryJson, change_entry, clean, echo_json, entries
-from weir.cli.quotas.show_groups import GroupJson, group_changes, groups_json
+from weir.cli.quotas.show_groups import GroupJson, groups_json
 from weir.cli.quotas.show_replication import (
     ReplicationChange,
     ReplicationJson,
@@ -37,10 +37,8 @@ from weir.proxy.config import config
 from weir.proxy.control.cluster.connection import QuestionError
 from weir.proxy.control.zookeeper import ZooKeeperAddress, ZooKeeperError
 from weir.proxy.files import PASSWORD_BYTES_MAX, read_text
-from weir.quotas import QuotaFileError, QuotaTable, render
+from weir.quotas import QuotaTable, render
 from weir.quotas.replication.throttles import ReplicationThrottles
-from weir.quotas.table.group_entry import group_entries, regrouped
-from weir.quotas.table.groups import QuotaGroups
 from weir.quotas.table.imported import Imported, Skipped
 from weir.quotas.table.options import Options
 from weir.quotas.table.quota_table import Quota
@@ -296,7 +294,7 @@ def _deliver(found: Imported, origin: str, target: ImportTarget, source: QuotaSo
     """
     table = found.table.in_shadow() if target.shadow else found.table
     states_options = isinstance(found, read_back.ReadBack)
-    groups = _apply_groups(table.groups, target, source) if source is not None else []
+    groups = import_groups.apply(table, source, dry_run=target.dry_run) if source is not None else []
     outcome = _apply(table, target, source, states_options=states_options) if source is not None else None
     changes = _apply_replication(table.replication, target, source) if source is not None else []
     if target.output is not None:
@@ -319,25 +317,6 @@ def _deliver(found: Imported, origin: str, target: ImportTarget, source: QuotaSo
     sys.exit(INCOMPLETE if found.skipped else DONE)
 
 
-def _apply_groups(groups: QuotaGroups, target: ImportTarget, source: QuotaSource) -> list[str]:
-    """Store the imported groups; return the changes. They come before the quotas, which may be theirs."""
-    if not groups.parents:
-        return []
-    before = source.load_for_change()
-    after = _with_groups(before, groups)
-    changes = list(group_changes(before.groups, after.groups))
-    if changes and not target.dry_run:
-        source.alter_groups(group_entries(groups))
-    return changes
-
-
-def _with_groups(table: QuotaTable, groups: QuotaGroups) -> QuotaTable:
-    try:
-        return regrouped(table, group_entries(groups))
-    except QuotaFileError as error:
-        raise CommandError(clean(error)) from None
-
-
 def _apply(
     table: QuotaTable, target: ImportTarget, source: QuotaSource, *, states_options: bool
 ) -> QuotaEdits:
@@ -349,7 +328,7 @@ def _apply(
         for (entity, key), value in values.items():
             options = table.options_of(entity, shadow=shadow) if states_options else None
             groups.setdefault((shadow, options), {})[entity, key] = value
-    before = _with_groups(source.load_for_change(), table.groups)
+    before = import_groups.joined(source.load_for_change(), table)
     outcome = QuotaEdits([], "", target.dry_run)
     for (shadow, options), wanted in groups.items():
         done = change(source, before, wanted, shadow=shadow, dry_run=target.dry_run, options=options)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import unified_diff
 from functools import partial, wraps
@@ -83,9 +83,9 @@ class QuotaSource(Protocol):
         CommandError.
         """
 
-    def alter_groups(self, groups: Sequence[GroupEntry]) -> None:
-        """Store these groups instead of those of the same names; others stay. Raises CommandError, also if
-        the store takes no groups from commands.
+    def alter_groups(self, groups: Sequence[GroupEntry], removed: Collection[str]) -> None:
+        """Store these groups instead of those of the same names, without those `removed`; others stay. Raises
+        CommandError, also if the store takes no groups from commands.
         """
 
     def diff(
@@ -180,7 +180,7 @@ class FileSource(ConfiguredSource):
         with _one_line(), Progress(f"writing {self.name}"):
             rewrite_replication(self._path, changes)
 
-    def alter_groups(self, groups: Sequence[GroupEntry]) -> None:
+    def alter_groups(self, groups: Sequence[GroupEntry], removed: Collection[str]) -> None:  # noqa: ARG002  # of the protocol
         """Refuse: an operator who keeps a file writes groups there, with comments."""
         names = ", ".join(group.name for group in groups)
         raise CommandError(f"{self.name}: not changed: write [[group]] of {clean(names)} into it first")
@@ -254,12 +254,12 @@ class ClusterSource(ConfiguredSource):
         with _one_line(), Progress(f"changing {self.name}"):
             trio.run(self._store.alter_replication, changes)
 
-    def alter_groups(self, groups: Sequence[GroupEntry]) -> None:
+    def alter_groups(self, groups: Sequence[GroupEntry], removed: Collection[str]) -> None:
         """Store the groups. Raises CommandError if the store refuses, or is the brokers."""
         if not isinstance(self._store, TopicStore):
             raise CommandError("brokers cannot store groups: they are Weir's own")
         with _one_line(), Progress(f"changing {self.name}"):
-            trio.run(self._store.alter_groups, groups)
+            trio.run(self._store.alter_groups, groups, removed)
 
     def diff(
         self, changes: Mapping[Quota, float | None], *, shadow: bool, options: Options | None = None

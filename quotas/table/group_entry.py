@@ -133,9 +133,9 @@ def groups_of(entries: Iterable[GroupEntry]) -> QuotaGroups:
     return QuotaGroups().updated(members, parents)
 
 
-def regrouped(table: QuotaTable, entries: Iterable[GroupEntry]) -> QuotaTable:
-    """Return the table with these groups instead of those of the same names; others stay. Raises
-    QuotaFileError.
+def regrouped(table: QuotaTable, entries: Iterable[GroupEntry], removed: Iterable[str] = ()) -> QuotaTable:
+    """Return the table with these groups instead of those of the same names, without the groups `removed`;
+    others stay. Raises QuotaFileError.
     """
     before, made = table.groups, {entry.name: entry for entry in entries}
     members: dict[Member, str | None] = {
@@ -147,9 +147,9 @@ def regrouped(table: QuotaTable, entries: Iterable[GroupEntry]) -> QuotaTable:
             if other is not None and (other not in made or members.get(member)):
                 raise QuotaFileError(f"{member} is a member already, of group {shown(other)}; remove one")
             members[member] = entry.name
-    after = table.applied(
-        QuotaDelta(members=members, parents={name: entry.parent for name, entry in made.items()})
-    )
+    parents: dict[str, str | None] = {name: entry.parent for name, entry in made.items()}
+    parents.update(dict.fromkeys(removed))
+    after = table.applied(QuotaDelta(members=members, parents=parents))
     try:
         after.groups.check()
     except GroupError as error:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from tests.cli.quotas_command import done, failed, run
 from weir.cli.exits import USAGE
-from weir.quotas import parse
+from weir.cli.quotas import import_groups
+from weir.quotas import Entity, QuotaKey, QuotaTable, parse
+from weir.quotas.table.group_entry import GroupEntry, regrouped
+
+if TYPE_CHECKING:
+    from weir.cli.quotas.source import QuotaSource
 
 FILE = """\
 [[quota]]
@@ -134,6 +140,39 @@ def test_listed_groups_are_read_back_but_not_written_into_a_quota_file(tmp_path:
     other.write_text(FILE + GROUPS)
     done("import", str(new), "--apply", "--quotas", str(other))
     assert parse(other.read_text()) == parse(new.read_text())
+
+
+class GroupsOnly:
+    """A store of groups in memory."""
+
+    def __init__(self) -> None:
+        self.table = QuotaTable({(Entity(group="<all>"), QuotaKey.PRODUCER_BYTE_RATE): 1.0})
+
+    def load_for_change(self) -> QuotaTable:
+        return self.table
+
+    def alter_groups(self, groups: Sequence[GroupEntry], removed: Collection[str]) -> None:
+        self.table = regrouped(self.table, groups, removed)
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ('[[group]]\nname = "a"\n[[group]]\nname = "b"\n', set()),
+        ('[[group]]\nname = "a"\nparent = "b"\n[[group]]\nname = "b"\n', {"a", "b"}),
+        ('[[group]]\nname = "a"\n[[quota]]\ngroup = "a"\nproducer_byte_rate = 9\n', {"a", "b"}),
+        ('[[group]]\nname = "a"\n', {"b"}),
+    ],
+)
+def test_imported_group_without_members_parent_part_and_quota_is_removed(text: str, left: set[str]) -> None:
+    store = GroupsOnly()
+    source = cast("QuotaSource", store)
+    first = parse('[[group]]\nname = "a"\nusers = ["u"]\n[[group]]\nname = "b"\nusers = ["v"]\n')
+    import_groups.apply(first, source, dry_run=False)
+    import_groups.apply(parse(text), source, dry_run=True)
+    assert store.table.groups == first.groups
+    import_groups.apply(parse(text), source, dry_run=False)
+    assert set(store.table.groups.parents) == left
 
 
 def test_throttles_are_applied_and_shown_with_their_values_before_and_after(

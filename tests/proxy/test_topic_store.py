@@ -26,6 +26,7 @@ from weir.proxy.control.stores.topic import ClusterFacts, TopicStore, topic_stor
 from weir.proxy.handlers.quota_api.quota_admin import Changes
 from weir.quotas import BrokerQuotas, Entity, QuotaTable, parse
 from weir.quotas.table.group_entry import GroupEntry, group_entries, read_group
+from weir.quotas.table.groups import QuotaGroups
 from weir.quotas.table.quota_table import QuotaKey
 
 PRODUCE, CONSUME = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
@@ -403,6 +404,12 @@ def test_groups_of_one_weir_are_in_force_at_another() -> None:
     moved = RETAIL.replace('client_ids = ["shop"]', 'users = ["alice"]')
     trio.run(other.alter_groups, groups_in(PAYMENTS.replace('"alice", ', "") + moved))
     assert trio.run(store_on(log).load).groups.of("alice", "shop") == "retail"
+    empty = [GroupEntry("payments", ()), GroupEntry("retail", ())]
+    with pytest.raises(StoreError, match='for group "payments", which is none'):
+        trio.run(store_on(log).alter_groups, empty, {"payments"})
+    trio.run(store_on(log).alter_groups, empty, {"retail"})
+    assert trio.run(store_on(log).load).groups == QuotaGroups().updated({}, {"payments": ""})
+    trio.run(other.alter_groups, groups_in(moved))
     number = len(log.records)
     trio.run(other.alter_groups, groups_in(moved))
     assert (len(log.records), other.skipped, other.foreign) == (number, 0, 0), "nothing has changed"

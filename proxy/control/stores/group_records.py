@@ -39,12 +39,15 @@ _KEY_DECODER: Final = msgspec.json.Decoder(_GroupRecordKey)
 _VALUE_DECODER: Final = msgspec.json.Decoder(dict[str, int | str | list[str]])
 
 
-def write(entry: GroupEntry) -> ProducerRecord:
-    """Return the record of a group. Raises RecordError for a name that is not valid Unicode."""
+def write(entry: GroupEntry, *, removes: bool = False) -> ProducerRecord:
+    """Return the record of a group, or with `removes` the one that removes it. Raises RecordError for a name
+    that is not valid Unicode.
+    """
     values: dict[str, int | str | list[str]] = {**group_values(entry), "version": VERSION}
     del values["name"]
     try:
-        return ProducerRecord(_ENCODER.encode(_GroupRecordKey(entry.name)), _ENCODER.encode(values))
+        key = _ENCODER.encode(_GroupRecordKey(entry.name))
+        return ProducerRecord(key, None if removes else _ENCODER.encode(values))
     except UnicodeEncodeError:
         raise RecordError(f"{str(entry)!a} has a name that is not valid Unicode: rename it") from None
 

@@ -11,7 +11,7 @@ reaches the brokers past Weir can forge the header: only the brokers' ACLs can k
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
@@ -202,19 +202,20 @@ class TopicStore:
         """
         return await self._alter(lambda table: replication_records.alteration(table.replication, changes))
 
-    async def alter_groups(self, groups: Sequence[GroupEntry]) -> QuotaTable:
-        """Append a record for each of these groups that differs; others stay. Return all quotas. Raises
-        StoreError.
+    async def alter_groups(self, groups: Sequence[GroupEntry], removed: Collection[str] = ()) -> QuotaTable:
+        """Append a record for each of these groups that differs, and of those `removed`, which are among
+        them; others stay. Return all quotas. Raises StoreError.
         """
 
         def make(table: QuotaTable) -> list[ProducerRecord]:
-            changes = regrouped(table, groups).delta(table)
-            changed = {
-                *changes.parents,
-                *changes.members.values(),
-                *map(table.groups.members.get, changes.members),
-            }
-            return [group_records.write(group) for group in groups if group.name in changed]
+            after = regrouped(table, groups, removed)
+            changes, left = after.delta(table), map(table.groups.members.get, after.delta(table).members)
+            changed = {*changes.parents, *changes.members.values(), *left}
+            return [
+                group_records.write(group, removes=group.name in removed)
+                for group in groups
+                if group.name in changed
+            ]
 
         return await self._alter(make)
 

@@ -1,0 +1,46 @@
+"""The groups that `weir quotas import` stores, before the quotas, which may be theirs."""
+
+from __future__ import annotations
+
+from weir.cli.exits import CommandError
+from weir.cli.quotas.show import clean
+from weir.cli.quotas.show_groups import group_changes
+from weir.cli.quotas.source import QuotaSource
+from weir.quotas import QuotaFileError, QuotaTable
+from weir.quotas.table.group_entry import group_entries, regrouped
+
+
+def apply(table: QuotaTable, source: QuotaSource, *, dry_run: bool) -> list[str]:
+    """Store the groups of an imported table; return the changes. Raises CommandError."""
+    if not table.groups.parents:
+        return []
+    before = source.load_for_change()
+    after = joined(before, table)
+    changes = list(group_changes(before.groups, after.groups))
+    if changes and not dry_run:
+        source.alter_groups(group_entries(table.groups), _unused(before, table))
+    return changes
+
+
+def joined(before: QuotaTable, wanted: QuotaTable) -> QuotaTable:
+    """Return the table of a store with the imported groups. Raises CommandError if they do not go with its
+    other groups or its quotas.
+    """
+    try:
+        return regrouped(before, group_entries(wanted.groups), _unused(before, wanted))
+    except QuotaFileError as error:
+        raise CommandError(clean(error)) from None
+
+
+def _unused(before: QuotaTable, wanted: QuotaTable) -> frozenset[str]:
+    """Return the groups of `before` that the import removes: it leaves them no members, and they have no
+    quota, parent or part.
+    """
+    tables = before, wanted
+    used = {entity.group for table in tables for entity, _key in (*table.values, *table.shadow)}
+    used.update(*(table.groups.parents.values() for table in tables), wanted.groups.members.values())
+    return frozenset(
+        name
+        for name, parent in wanted.groups.parents.items()
+        if name in before.groups.parents and not parent and name not in used
+    )
