@@ -6,7 +6,7 @@ The transport uses nothing but the door (`Connection.start`, `receive`, `passabl
 `asked_api_key`, which change nothing. A capability keeps its state for a connection in an object of its own
 class (`Connection.state_of`), which nobody else reads.
 
-`state` has the states, their transitions, and the reasons why a state takes no request (`WHY`). `connection`
+`state` has the states and their transitions, `waits` the reasons why a side waits (`SideWait`). `connection`
 is the machine; `inbound` and `outbound` are its halves, which process the bytes of the client and of the
 broker. `effects` is the interface to the transport, `in_flight` has the records of requests, `client` the
 principal, its ledger and the parse cache. `replies` sends Weir's own responses and queries, `ending` ends

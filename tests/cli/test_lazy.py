@@ -46,7 +46,7 @@ REPORT = "import sys; print(*sys.modules)"
             "from weir.cli.main import weir; weir(['run', '--help'], standalone_mode=False)",
             LIBRARIES | OF_OTHERS,
         ),
-        ("import weir.proxy.workers.worker", LIBRARIES | OF_OTHERS | {"click", "tomlkit"}),
+        ("import weir.proxy.workers.worker", LIBRARIES | OF_OTHERS | {"asyncio", "click", "tomlkit"}),
         ("import weir.cli.verify, weir.cli.probe", SERVERS),
         ("import weir.cli.capture", SERVERS - {"trio"}),
     ],
