@@ -69,8 +69,7 @@ def plural(count: int, what: str) -> str:
     >>> plural(1, "broker"), plural(2000, "broker")
     ('1 broker', '2,000 brokers')
     """
-    many = f"{what[:-1]}ies" if what.endswith("y") else f"{what}s"
-    return f"{count:,} {what if count == 1 else many}"
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def moment(ms: int, form: str) -> str:

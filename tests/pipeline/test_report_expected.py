@@ -120,6 +120,7 @@ def test_page_names_unusual_clients_and_the_expected_bytes() -> None:
     assert "6 \N{MULTIPLICATION SIGN} the usual Tuesday" in text
     assert "no use on a usual Thursday, 90 MB on 7 Jan" in text
     assert "are expected from 8 Jan to 14 Jan: Fri" in text
+    assert "The same expectation of 28 past days was wrong by" in text
 
 
 def test_new_client_counts_as_unusual() -> None:
