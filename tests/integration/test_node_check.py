@@ -139,14 +139,14 @@ def test_clients_bootstrap_again_while_ports_are_mixed_up_and_lose_nothing(
     to bootstrap again.
     """
     admin = Admin()
-    cluster = kafka_cluster(release, brokers=2)
+    cluster = kafka_cluster(release, brokers=3)  # as other tests have
     create_spread(cluster.bootstrap, topic, [[0], [1]])
     weir = start_weir(cluster.bootstrap, options=("--set", f"advertised_host={HOST}", *admin.options))
     first, second = weir.port + 1, weir.port + 2
     counted = Counted(admin)
     programs = request.getfixturevalue("go_programs") if client == FRANZ_GO else tmp_path
     with (
-        Balancer(range(weir.port, second + 1)) as balancer,
+        Balancer(range(weir.port, weir.port + 4)) as balancer,
         producing(client, release, f"{HOST}:{weir.port}", topic, tmp_path, programs) as number,
     ):
         counted.wait_for_records()

@@ -199,7 +199,7 @@ def test_honest_records_at_hand_cost_the_same_however_late_the_answer(kb: int, l
     assert charged_for(frame, latency_us) == pytest.approx(true_us(stream, frame), rel=0.01)
 
 
-@pytest.mark.parametrize("one", [one for one in PACKED if one["magic"] == 2], ids=name_of)
+@pytest.mark.parametrize("one", [one for one in PACKED if one["magic"] == 2][::4], ids=name_of)
 def test_batches_of_real_producers_need_no_latency(one: dict[str, Any]) -> None:
     """One of them or many in a request, and each time: what is confirmed at random is true."""
     records = base64.b64decode(one["batch"])

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.properties import examples
 from tests.quotas.strategies import tables
 from weir.quotas import DEFAULT, Entity, Explanation, Limit, Prefix, QuotaKey, QuotaTable, Tags, explain
 from weir.quotas.table.explain import QuotaExplanation, Verdict
@@ -139,6 +140,7 @@ def test_explain_names_the_clients_that_share_a_budget(entity: Entity, words: st
 names = st.sampled_from(["a", "b", "app", "été 日本 😀"])
 
 
+@examples(80)  # its tables are costly
 @given(tables, names, names | st.just(""))
 def test_explained_limits_are_the_limits_that_apply(table: QuotaTable, user: str, client_id: str) -> None:
     for charge in explain(table, user, client_id).charges:

@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 
 from tests.interpreted import interpreted
+from tests.matrix import first_core
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.workers.charges import ChargeReader
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
@@ -82,7 +83,7 @@ class OfWorker:
 @pytest.mark.parametrize("kind", [Shared, OfWorker])
 @pytest.mark.parametrize("scope", Scope)
 @pytest.mark.parametrize("pacing", Pacing)
-@pytest.mark.parametrize("window_s", [1, 7])
+@pytest.mark.parametrize("window_s", first_core([1, 7]))
 def test_the_next_look_finds_each_charge_however_long_its_client_was_silent(
     kind: type[Shared | OfWorker], scope: Scope, pacing: Pacing, window_s: int
 ) -> None:
