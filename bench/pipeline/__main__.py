@@ -1,8 +1,7 @@
 """Measure the number of usage records that the pipeline's jobs process per second, for several numbers of
 records.
 
-The records are generated, and are the same in every run. Each job runs like `weir pipeline`. For comparison,
-polars and DuckDB compute the roll-up from the same files; their result must equal Spark's.
+The records are generated, and are the same in every run. Each job runs like `weir pipeline`.
 """
 
 from __future__ import annotations
@@ -21,9 +20,8 @@ import click
 
 from bench import command, document, render
 from bench.pipeline import jobs
-from bench.pipeline.comparing import differences
 from bench.pipeline.generator import Plan
-from bench.pipeline.jobs import ENGINES, JOBS, JobError, Stand
+from bench.pipeline.jobs import JOBS, JobError, Stand
 from bench.pipeline.tables import write_delta, write_json
 from bench.report import NOTHING, QUIET, Table
 
@@ -41,17 +39,13 @@ Cells = dict[tuple[str, int], Cost]
 """Costs by row of the table and number of records."""
 MILLION: Final = 1_000_000
 FAILURES: Final = (document.DocumentError, OSError)
-_THREADS: Final = 2
 
 
 @click.command(help=__doc__)
 @click.option("--records", default="1,3,10", show_default=True, help="Numbers of records, in millions.")
 @click.option("--jobs", "names", default=",".join(JOBS), show_default=True, help="Jobs to measure.")
-@click.option(
-    "--engines", default=",".join(ENGINES), show_default=True, help="Engines to compare with Spark."
-)
 @click.option("--entities", type=click.IntRange(1), default=100_000, show_default=True)
-@click.option("--master", default=f"local[{_THREADS}]", show_default=True, help="Spark's master.")
+@click.option("--master", default="local[2]", show_default=True, help="Spark's master.")
 @click.option("--driver-memory", default="4GiB", show_default=True, help="Size of Spark's heap.")
 @click.option("--timeout-s", type=float, default=600.0, show_default=True, help="Time limit (s) of each job.")
 @click.option(
@@ -62,7 +56,6 @@ _THREADS: Final = 2
 def main(
     records: str,
     names: str,
-    engines: str,
     entities: int,
     master: str,
     driver_memory: str,
@@ -75,7 +68,6 @@ def main(
         document.check(page)
     sizes = [round(float(size) * MILLION) for size in records.split(",")]
     chosen = command.chosen(names, JOBS, "--jobs") if names else []
-    chosen += command.chosen(engines, ENGINES, "--engines") if engines else []
     load, cells, notes = os.getloadavg()[0], Cells(), list[str]()
     with command.progress() as say:
         for size in sizes:
@@ -93,8 +85,8 @@ def main(
 
 
 def _measure(stand: Stand, plan: Plan, chosen: Sequence[str], cells: Cells, say: Say) -> list[str]:
-    """Measure all rows with one number of records, and add the times to `cells`. Return notes for readers:
-    comparisons of results, and errors.
+    """Measure all rows with one number of records, and add the times to `cells`. Return errors as notes
+    for readers.
     """
     notes = list[str]()
     for row in [
@@ -104,19 +96,13 @@ def _measure(stand: Stand, plan: Plan, chosen: Sequence[str], cells: Cells, say:
     ]:
         say(f"{plan.records:,} records: {row}")
         try:
-            cells[row, plan.records] = _cost(stand, plan, row, notes)
+            cells[row, plan.records] = _cost(stand, plan, row)
         except JobError as error:
             notes.append(f"{row} of {plan.records:,} records: {error}")
     return notes
 
 
-def _cost(stand: Stand, plan: Plan, row: str, notes: list[str]) -> Cost:
-    if row in ENGINES:
-        found = jobs.run_plain(stand, row, _THREADS)
-        differing = differences(stand.lake, jobs.result_of(stand, row))
-        alike = "; ".join(differing) if differing else "the same rows as Spark's"
-        notes.append(f"{row}, {plan.records:,} records: {alike}; at most {found.rss_mb:,.0f} MB of memory")
-        return Cost(found.seconds, found.cpu_s)
+def _cost(stand: Stand, plan: Plan, row: str) -> Cost:
     if row in JOBS:
         return Cost(*jobs.run_job(stand, row))
     began = datetime.now(UTC)
@@ -134,7 +120,7 @@ def _table(sizes: Sequence[int], chosen: Sequence[str], cells: Mapping[tuple[str
     for row in rows:
         times = [cost.seconds if (cost := cells.get((row, size))) else None for size in sizes]
         figures = [_figure(size, seconds) for size, seconds in zip(sizes, times, strict=True)]
-        lines.append([_title(row), *figures, _growth(times)])
+        lines.append([row, *figures, _growth(times)])
     return Table("Seconds, and records per second", head, lines)
 
 
@@ -143,16 +129,12 @@ def _cpu_table(sizes: Sequence[int], cells: Mapping[tuple[str, int], Cost]) -> T
     head = ["", *(f"{size / MILLION:g} M records" for size in sizes)]
     lines = [
         [
-            _title(row),
+            row,
             *(f"{cells[row, size].cpu_s:,.1f}" if (row, size) in cells else NOTHING for size in sizes),
         ]
         for row in rows
     ]
     return Table("Seconds of CPU, with the start of Spark or Python", head, lines)
-
-
-def _title(row: str) -> str:
-    return f"the same roll-up: {row}" if row in ENGINES else row
 
 
 def _figure(records: int, seconds: float | None) -> str:
@@ -166,9 +148,9 @@ def _growth(times: Sequence[float | None]) -> str:
 
 def _conditions(load: float, driver_memory: str, master: str) -> list[str]:
     memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
-    versions = ", ".join(f"{name} {version(name)}" for name in ("pyspark", "polars", "duckdb"))
+    versions = ", ".join(f"{name} {version(name)}" for name in ("pyspark", "polars"))
     machine = f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores, {memory_gb:.0f} GB"
-    engines = f"Spark {master} with a heap of {driver_memory}, polars and DuckDB with {_THREADS} threads"
+    engines = f"Spark {master} with a heap of {driver_memory}"
     found = [f"{machine}; Python {python_version()}, {versions}; {engines}"]
     if load > QUIET:
         found.append(f"The machine was not quiet: load average {load:.1f} before it began")

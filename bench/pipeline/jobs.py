@@ -1,4 +1,4 @@
-"""Run the pipeline's jobs, each in a process of its own; also run the roll-up without Spark."""
+"""Run the pipeline's jobs, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -14,10 +14,7 @@ from typing import Final
 
 import msgspec
 
-from bench.pipeline.plain import THREADS
-
 JOBS: Final = ("ingest", "rollup", "recommend", "replay", "report")
-ENGINES: Final = ("polars", "duckdb")
 NAME: Final = "quotas.toml"
 """Name of the quota file for the job `replay`."""
 QUOTAS: Final = """\
@@ -85,7 +82,7 @@ def run_job(stand: Stand, job: str) -> tuple[float, float]:
         stand.driver_memory,
         *_options(stand, job),
     ]
-    out, cpu_s = _output(command, stand.timeout_s, dict(os.environ))
+    out, cpu_s = _output(command, stand.timeout_s)
     return measured(out, job), cpu_s
 
 
@@ -117,37 +114,14 @@ def _options(stand: Stand, job: str) -> list[str]:
             return [*lake, "--all"]
 
 
-class Plain(msgspec.Struct):
-    """Time (s), peak memory (MB) and CPU time (s) of a roll-up by polars or DuckDB."""
-
-    seconds: float
-    rss_mb: float
-    cpu_s: float = 0.0
-
-
-def run_plain(stand: Stand, engine: str, threads: int) -> Plain:
-    """Compute the roll-up with polars or DuckDB; write it to the directory `result_of`. Raises JobError."""
-    result_of(stand, engine).mkdir()
-    command = [sys.executable, "-m", "bench.pipeline.plain", engine]
-    command += [str(stand.lake / "usage"), str(result_of(stand, engine))]
-    out, cpu_s = _output(command, stand.timeout_s, {**os.environ, THREADS: str(threads)})
-    found = msgspec.json.decode(out, type=Plain)
-    return msgspec.structs.replace(found, cpu_s=cpu_s)
-
-
-def result_of(stand: Stand, engine: str) -> Path:
-    """Return the directory of an engine's roll-ups."""
-    return stand.root / engine
-
-
-def _output(command: list[str], timeout_s: float, environment: dict[str, str]) -> tuple[bytes, float]:
+def _output(command: list[str], timeout_s: float) -> tuple[bytes, float]:
     """Return the standard output of a command, and the CPU time (s) of its process and all descendants.
     Raises JobError.
     """
     _adopt_orphans()
     before_s = _children_cpu_s()
     try:
-        done = subprocess.run(command, env=environment, capture_output=True, timeout=timeout_s, check=False)
+        done = subprocess.run(command, capture_output=True, timeout=timeout_s, check=False)
     except subprocess.TimeoutExpired:
         raise JobError(f"not done after {timeout_s:g} s") from None
     if done.returncode:
