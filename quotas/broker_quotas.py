@@ -39,12 +39,14 @@ class BrokerQuotas:
         "_grouped",
         "_groups",
         "_in_shadow",
+        "_reads_old",
         "_topics",
         "fetch",
         "fetch_floor",
         "forwarded_us",
         "generation",
         "mutations",
+        "old_reads",
         "percent_per_us",
         "produce",
         "produce_floor",
@@ -65,13 +67,14 @@ class BrokerQuotas:
         request_time_scale: float = 1.0,
         cluster: ClusterQuotas | None = None,
         floors: tuple[ClientQuotas[Budget], ClientQuotas[Budget]] | None = None,
+        old_reads: ClientQuotas[Budget] | None = None,
     ) -> None:
         """Bundle the quotas of one broker. All brokers of a cluster share the same `mutations` and `cluster`.
         If `cluster` is None, entries with cluster scope apply to this broker alone.
 
         `unnamed`: client-id used for clients without a client-id. `request_time_scale`: factor by which
         requests cost this broker more than the cost model says. `topics`: None for no topic rates. `floors`:
-        those of `produce` and `fetch`; None for Kafka's default windows.
+        those of `produce` and `fetch`; None for Kafka's default windows, like `old_reads`.
         """
         self.produce = produce
         self.fetch = fetch
@@ -92,7 +95,17 @@ class BrokerQuotas:
         if floors is None:
             floors = byte_floors(QuotaKey.PRODUCER_BYTE_FLOOR), byte_floors(QuotaKey.CONSUMER_BYTE_FLOOR)
         self.produce_floor, self.fetch_floor = floors
-        self._all: tuple[ClientQuotas[Limiter], ...] = (produce, fetch, mutations, request, *floors)
+        self.old_reads = byte_rates(QuotaKey.OLD_READ_BYTE_RATE) if old_reads is None else old_reads
+        self._reads_old = False
+        """True if the table has rates of old reads, enforced or shadow."""
+        self._all: tuple[ClientQuotas[Limiter], ...] = (
+            produce,
+            fetch,
+            mutations,
+            request,
+            *floors,
+            self.old_reads,
+        )
         self._cluster = cluster
         if cluster is not None:
             produce.share(cluster.produce)
@@ -100,6 +113,7 @@ class BrokerQuotas:
             request.share(cluster.request)
             self.produce_floor.share(cluster.produce_floor)
             self.fetch_floor.share(cluster.fetch_floor)
+            self.old_reads.share(cluster.old_reads)
             cluster.on_change.append(self._note_generation)
         self._changes = 0
         """Number of times that the table began or ceased to have topic rates (`topics` became an object or
@@ -145,6 +159,7 @@ class BrokerQuotas:
                 byte_floors(QuotaKey.PRODUCER_BYTE_FLOOR, num_samples, window_s),
                 byte_floors(QuotaKey.CONSUMER_BYTE_FLOOR, num_samples, window_s),
             ),
+            byte_rates(QuotaKey.OLD_READ_BYTE_RATE, num_samples, window_s),
         )
         quotas.use(table)
         return quotas
@@ -161,6 +176,7 @@ class BrokerQuotas:
             _limiter(self.request, None, user, name, groups, now_ms) if self.timed else None,
             shadow=self._shadow_ledger(user, name, groups, now_ms) if self._in_shadow else None,
             topics=self.topics,
+            old_reads=_limiter(self.old_reads, None, user, name, groups, now_ms) if self._reads_old else None,
             percent_per_us=self.percent_per_us,
         )
         self._note_generation()  # creating a limiter may have removed idle limiters, to make room
@@ -173,6 +189,7 @@ class BrokerQuotas:
             _shadow_limiter(self.produce, self.produce_floor, user, client_id, groups, now_ms),
             _shadow_limiter(self.fetch, self.fetch_floor, user, client_id, groups, now_ms),
             _shadow_limiter(self.request, None, user, client_id, groups, now_ms),
+            old_reads=_shadow_limiter(self.old_reads, None, user, client_id, groups, now_ms),
         )
 
     def request_budgets(self, user: str, client_id: str) -> tuple[RequestBudget | None, RequestBudget | None]:
@@ -198,7 +215,7 @@ class BrokerQuotas:
     @property
     def carried(self) -> tuple[ClientQuotas[Limiter], ...]:
         """Quotas that this broker has for itself, in the order of `ClusterQuotas.all`."""
-        return self.produce, self.fetch, self.request, self.produce_floor, self.fetch_floor
+        return self.produce, self.fetch, self.request, self.produce_floor, self.fetch_floor, self.old_reads
 
     def use(self, table: QuotaTable) -> None:
         """Make later look-ups of limits use `table`. The caller must run `refresh` after this, which gives
@@ -206,6 +223,7 @@ class BrokerQuotas:
         """
         self._in_shadow = bool(table.shadow)
         self.timed = table.has(QuotaKey.REQUEST_PERCENTAGE)
+        self._reads_old = table.has(QuotaKey.OLD_READ_BYTE_RATE)
         # For the first broker of a cluster; the shared quotas ignore the calls of the others.
         if self._cluster is not None:
             self._cluster.use(table)
@@ -215,7 +233,8 @@ class BrokerQuotas:
             self._changes += 1
         self._groups = table.groups
         self._grouped = any(
-            quotas.groups for quotas in (self.produce, self.fetch, self.mutations, self.request)
+            quotas.groups
+            for quotas in (self.produce, self.fetch, self.mutations, self.request, self.old_reads)
         )
         self._topics.update(table)
         had_topics, self.topics = self.topics is not None, self._topics or None

@@ -28,6 +28,7 @@ class ClusterQuotas:
         "_noted",
         "fetch",
         "fetch_floor",
+        "old_reads",
         "on_change",
         "produce",
         "produce_floor",
@@ -44,6 +45,7 @@ class ClusterQuotas:
         self.request: ClientQuotas[RequestBudget] = request_times(num_samples, window_s)
         self.produce_floor = byte_floors(QuotaKey.PRODUCER_BYTE_FLOOR, num_samples, window_s)
         self.fetch_floor = byte_floors(QuotaKey.CONSUMER_BYTE_FLOOR, num_samples, window_s)
+        self.old_reads: ClientQuotas[Budget] = byte_rates(QuotaKey.OLD_READ_BYTE_RATE, num_samples, window_s)
         self.topics = TopicQuotas(num_samples, window_s, scope=Scope.CLUSTER)
         self.on_change: list[Callable[[], None]] = []
         """Functions to call when brokers must look up their budgets again, because limits changed or budgets
@@ -53,8 +55,8 @@ class ClusterQuotas:
 
     @property
     def all(self) -> tuple[ClientQuotas[Limiter], ...]:
-        """Quotas of clients in this cluster: produce rate, fetch rate, request time, and floors."""
-        return self.produce, self.fetch, self.request, self.produce_floor, self.fetch_floor
+        """Quotas of clients in this cluster: byte rates, request time, floors, and old reads."""
+        return self.produce, self.fetch, self.request, self.produce_floor, self.fetch_floor, self.old_reads
 
     def use(self, table: QuotaTable) -> None:
         """Make later look-ups of limits use `table`. Call this before `BrokerQuotas.use`, which copies topic

@@ -24,10 +24,14 @@ class ClientLedger:
 
     __slots__ = (
         "_fetch",
+        "_old_reads",
         "_percent_per_us",
         "_produce",
         "_request",
+        "counts_old_reads",
+        "counts_records",
         "fetch",
+        "old_reads",
         "produce",
         "request",
         "shadow",
@@ -42,6 +46,7 @@ class ClientLedger:
         *,
         shadow: ClientLedger | None = None,
         topics: TopicQuotas | None = None,
+        old_reads: AnyBudget | None = None,
         percent_per_us: float = 1 / US_PER_PERCENT,
     ) -> None:
         """Bundle the limiters of a client: None where no quota applies. `shadow`: ledger of the limiters of
@@ -57,6 +62,12 @@ class ClientLedger:
         """
         self.topics = topics
         """Rates of topics at the client's broker; None while no topic has a rate."""
+        self.old_reads = old_reads
+        self._old_reads = shadowed(old_reads, None if shadow is None else shadow.old_reads)
+        self.counts_old_reads = self._old_reads is not None
+        """True if a quota, enforced or shadow, counts the old record batches that this client fetches."""
+        self.counts_records = topics is not None or self.counts_old_reads
+        """True if responses may have to be scanned for records."""
         self._produce = shadowed(produce, None if shadow is None else shadow.produce)
         self._fetch = shadowed(fetch, None if shadow is None else shadow.fetch)
         self._request = shadowed(request, None if shadow is None else shadow.request)
@@ -69,8 +80,8 @@ class ClientLedger:
 
     @property
     def charges_fetch(self) -> bool:
-        """True if a quota, enforced or shadow, counts this client's fetched bytes."""
-        return self._fetch is not None
+        """True if a quota, enforced or shadow, counts fetched bytes of this client, or the old ones."""
+        return self._fetch is not None or self.counts_old_reads
 
     @property
     def charges_request(self) -> bool:
@@ -89,6 +100,18 @@ class ClientLedger:
         """
         limiter = self._fetch
         return 0 if limiter is None else limiter.charge(length, now_ms)
+
+    def charge_old_read(self, size: int, now_ms: int, *, told: bool) -> int:
+        """Charge the bytes of old record batches in a fetch response; return the time (ms) that its client
+        must wait, 0 if the response cannot tell it (`told` is False).
+        """
+        limiter = self._old_reads
+        if limiter is None:
+            return 0
+        if told:
+            return limiter.charge(size, now_ms)
+        limiter.charge_untold(size, now_ms)
+        return 0
 
     def charge_request(self, api_key: int, us: float, now_ms: int) -> int:
         """Charge the request time (µs of one thread) that a request is estimated to have cost; return the

@@ -27,7 +27,7 @@ class ByQuota(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     request_percentage: int = 0
     controller_mutation_rate: int = 0
     topic_byte_rate: int = 0
-    """Number for the rates of topics (Weir's own quotas), produce and fetch together."""
+    """Number for the rates of topics, produce and fetch together, and of old reads (Weir's own quotas)."""
 
 
 NOTHING: Final = ByQuota()

@@ -75,10 +75,10 @@ class BudgetReadings(Generic[A]):
 
 
 def byte_rates(registry: QuotaRegistry, shadow: bool) -> Pots[Budget]:
-    """Yield the budgets of the produce quota and of the fetch quota (bytes) at each broker, each with its
-    broker and quota. `shadow`: those of shadow entries.
+    """Yield the budgets of the produce quota, the fetch quota and of old reads (bytes) at each broker, each
+    with its broker and quota. `shadow`: those of shadow entries.
     """
-    return _pots(registry, lambda quotas: (quotas.produce, quotas.fetch), shadow=shadow)
+    return _pots(registry, lambda quotas: (quotas.produce, quotas.fetch, quotas.old_reads), shadow=shadow)
 
 
 def request_times(registry: QuotaRegistry, shadow: bool) -> Pots[RequestBudget]:

@@ -36,10 +36,9 @@ from weir.proxy.net.tls.contexts import ContextOfFiles
 from weir.proxy.server.server import Server, Workers
 from weir.quotas.connections import ConnectionBudget, ConnectionQuotas
 from weir.quotas.replication.replication_quotas import ReplicationQuotas
-from weir.quotas.table.quota_kind import KINDS as QUOTA_KINDS
-from weir.quotas.table.quota_kind import OF_CLIENTS
+from weir.quotas.table.quota_kind import RECORDED
 
-THROTTLING: Final = [key for key in OF_CLIENTS if QUOTA_KINDS[key].floor_of is None]
+THROTTLING: Final = [*RECORDED]
 """Quotas that throttle connections."""
 PROCESS = "all"
 """Label value for the limit on new connections per second that applies to all listeners together."""

@@ -395,7 +395,7 @@ class Outbound:
         connection, plan, response, ledger = self._connection, record.plan, self.response, record.ledger
         now_ms = connection.now_ms
         byte_counter = record.byte_counter
-        if byte_counter is None and ledger is not None and ledger.topics is not None:
+        if byte_counter is None and ledger is not None and ledger.counts_records:
             byte_counter = None if plan.byte_counter is None else plan.byte_counter(connection, ledger)
         if byte_counter is not None and not complete and not self._is_streamed(length):
             return False

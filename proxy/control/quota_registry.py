@@ -255,7 +255,7 @@ class QuotaRegistry:
 
 UNSEEN: Final = -1, -1
 """A `QuotaRegistry.stamp` of no registry."""
-BROKER_QUOTAS: Final = ("produce", "fetch", "request", "produce-floor", "fetch-floor")
+BROKER_QUOTAS: Final = ("produce", "fetch", "request", "produce-floor", "fetch-floor", "old-read")
 """Names of the quotas of clients that each broker has, in the order of `ClusterQuotas.all`."""
 OF_CLUSTER: Final = "cluster "
 """Beginning of the names of quotas that all brokers share, except for mutations."""

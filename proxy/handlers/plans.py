@@ -30,6 +30,7 @@ from weir.proxy.handlers.bandwidth import bandwidth
 from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Wait
 from weir.proxy.handlers.mutations import auto_creation, mutations, streams_groups
 from weir.proxy.handlers.mutations.cluster_state import ClusterState
+from weir.proxy.handlers.old_reads import old_reads
 from weir.proxy.handlers.plan import Context, Plan
 from weir.proxy.handlers.protected_topics import between_brokers, changed_topics, produced_topics
 from weir.proxy.handlers.protected_topics.protected_topics import ProtectedTopics
@@ -68,7 +69,7 @@ def _plan_envelope(plan: Plan) -> None:
 
 ON_THE_WIRE: Final[Mapping[int, tuple[Fill, ...]]] = {
     ApiKey.PRODUCE: (bandwidth.plan_produce, topic_rates.plan_produce),
-    ApiKey.FETCH: (bandwidth.plan_fetch, topic_rates.plan_fetch),
+    ApiKey.FETCH: (bandwidth.plan_fetch, topic_rates.plan_fetch, old_reads.plan_fetch),
     ApiKey.SHARE_FETCH: (bandwidth.plan_share_fetch, topic_rates.plan_share_fetch),
     ApiKey.SASL_HANDSHAKE: (authentication.plan_sasl_handshake,),
     ApiKey.SASL_AUTHENTICATE: (authentication.plan_sasl_authenticate,),
@@ -410,6 +411,7 @@ def prepare() -> None:
         for version in range(known.min, known.max + 1) if known is not None else ():
             plans.make(int(api_key), version)
     topic_rates.prepare()
+    old_reads.prepare()
 
 
 def _plain(api_key: int, version: int) -> Plan:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -29,6 +30,7 @@ from weir.proxy.control.snapshots.opened import ByteRates, OpenConnection
 from weir.proxy.control.supervisor import Supervisor, Task, every, in_steps
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.mutations.cluster_state import ClusterState
+from weir.proxy.handlers.old_reads.old_reads import OldReadAge
 from weir.proxy.handlers.plans import Plans, prepare
 from weir.proxy.handlers.protected_topics.protected_topics import ProtectedTopics
 from weir.proxy.handlers.quota_api.quota_admin import NoQuotaAdmin, QuotaAdmin
@@ -88,7 +90,10 @@ class DataPlane:
         make_plans = partial(
             Plans,
             self.counters,
-            cluster=ClusterState(config.settings.auto_creation == "strict"),
+            cluster=ClusterState(
+                config.settings.auto_creation == "strict",
+                old_read_age=OldReadAge(int(1000 * config.settings.old_read_age_s), _unix_ms),
+            ),
             manages_quotas=config.settings.quota_store != "broker",
             costs=config.request_time.costs,
             protected=ProtectedTopics(config.own_topics, config.admins, self.rate_limited_log.note),
@@ -287,6 +292,10 @@ class DataPlane:
         if self.relays or self._lingering:
             with trio.move_on_after(timeout_s):
                 await self._ended.wait()
+
+
+def _unix_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _connection_limits(settings: Settings) -> ConnectionLimits:

@@ -159,7 +159,7 @@ def explain(
     charges = [
         _client_charge(tables, key, user, taken_as)
         for key in keys_of(Entity(user))
-        if KINDS[key].floor_of is None or table.has(key)
+        if KINDS[key].recorded or table.has(key)
     ]
     for group in table.groups.chain(user, taken_as):
         charges += [

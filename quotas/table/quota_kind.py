@@ -32,6 +32,8 @@ class QuotaKey(Enum):
     """Bytes per second that a client may produce before its groups make it wait."""
     CONSUMER_BYTE_FLOOR = "consumer_byte_floor"
     """Bytes per second that a client may fetch before its groups make it wait."""
+    OLD_READ_BYTE_RATE = "old_read_byte_rate"
+    """Bytes per second that a client may fetch of record batches older than a configured age."""
     CONNECTION_CREATION_RATE = "connection_creation_rate"
     """New connections per second that an IP address may open."""
     TOPICS_MAX = "topics_max"
@@ -170,6 +172,14 @@ KINDS: Final[Mapping[QuotaKey, QuotaKind]] = MappingProxyType(
             is_of_groups=False,
             floor_of=QuotaKey.CONSUMER_BYTE_RATE,
             limiters="fetch-floor",
+        ),
+        QuotaKey.OLD_READ_BYTE_RATE: QuotaKind(
+            "bytes/s",
+            "a whole number of bytes/s",
+            limits="old reads",
+            column="old reads",
+            type="LONG",
+            limiters="old-read",
         ),
         QuotaKey.CONNECTION_CREATION_RATE: QuotaKind(
             "connections/s",

@@ -352,7 +352,7 @@ def test_a_number_that_is_none_is_refused_by_the_form_with_examples(
     tab.until("document.querySelector('#change-said').textContent")
     assert (
         tab.text("#change-said")
-        == "Choose whom the quota is for: a user, a client-id, an IP address, a topic or a group."
+        == "Choose whom the quota is for: a user, a client-id, an IP address, a topic, a prefix or a group."
     )
     tab.read("document.querySelector('#name-user').focus()")
     tab.type("alice")

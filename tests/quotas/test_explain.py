@@ -1,5 +1,7 @@
 """Why a client is limited as it is."""
 
+from datetime import UTC, datetime
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from tests.properties import examples
 from tests.quotas.strategies import tables
 from weir.quotas import DEFAULT, Entity, Explanation, Limit, Prefix, QuotaKey, QuotaTable, Tags, explain
+from weir.quotas.table.ends import in_force_at
 from weir.quotas.table.explain import QuotaExplanation, Verdict
 from weir.quotas.table.groups import Member, QuotaGroups
 
@@ -143,7 +146,9 @@ names = st.sampled_from(["a", "b", "app", "été 日本 😀"])
 @examples(80)  # its tables are costly
 @given(tables, names, names | st.just(""))
 def test_explained_limits_are_the_limits_that_apply(table: QuotaTable, user: str, client_id: str) -> None:
-    for charge in explain(table, user, client_id).charges:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    charges, table = explain(table, user, client_id, now=now).charges, in_force_at(table, now)
+    for charge in charges:
         assert charge.limit == table.limits(charge.key).resolve(user, client_id)
         winners = [step.value for step in charge.steps if step.verdict is Verdict.WINS]
         assert winners == ([] if charge.limit is None else [charge.limit.value])

@@ -14,12 +14,13 @@ MUTATIONS, REQUESTS = QuotaKey.CONTROLLER_MUTATION_RATE, QuotaKey.REQUEST_PERCEN
 KNOWN = (
     "user, client_id, client_id_prefix, ip, topic, topic_prefix, group, mode, pacing, scope, until, "
     "producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate, "
-    "producer_byte_floor, consumer_byte_floor, connection_creation_rate, topics_max, partitions_max"
+    "producer_byte_floor, consumer_byte_floor, old_read_byte_rate, connection_creation_rate, "
+    "topics_max, partitions_max"
 )
 CONNECTIONS = QuotaKey.CONNECTION_CREATION_RATE
 ANY_KEY = (
     "producer_byte_rate or consumer_byte_rate or request_percentage or controller_mutation_rate or "
-    "producer_byte_floor or consumer_byte_floor"
+    "producer_byte_floor or consumer_byte_floor or old_read_byte_rate"
 )
 
 

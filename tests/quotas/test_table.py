@@ -71,6 +71,7 @@ def test_a_quota_table_finds_the_rates_of_topics_by_key_and_mode() -> None:
 
 def test_each_entity_type_allows_its_quota_keys_only() -> None:
     groups = {"producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"}
+    groups |= {"old_read_byte_rate"}
     clients = groups | {"producer_byte_floor", "consumer_byte_floor"}
     for entity in (ALICE, APP, Entity("a", DEFAULT), Entity(client_id=Prefix("a"))):
         assert {key.value for key in keys_of(entity)} == clients

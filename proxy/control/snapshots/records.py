@@ -339,6 +339,7 @@ QuotaName: TypeAlias = Literal[
     "controller_mutation_rate",
     "producer_byte_floor",
     "consumer_byte_floor",
+    "old_read_byte_rate",
     "connection_creation_rate",
     "topics_max",
     "partitions_max",

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 
 from weir.proxy.handlers.mutations.pending_creations import PendingCreations
 from weir.proxy.handlers.mutations.recent_topics import RecentTopics
+from weir.proxy.handlers.old_reads.old_reads import OldReadAge
 from weir.proxy.handlers.topic_counts.counted_topics import CountedTopics
 from weir.proxy.handlers.topics.names_by_id import NamesById, UnnamedTopics
 
@@ -75,3 +76,4 @@ class ClusterState:
     names_by_id: NamesById = field(default_factory=NamesById)
     unnamed_topics: UnnamedTopics = field(default_factory=UnnamedTopics)
     counted_topics: CountedTopics = field(default_factory=CountedTopics)
+    old_read_age: OldReadAge = field(default_factory=OldReadAge)

@@ -1,0 +1,167 @@
+"""Charges of fetch responses to rates of old reads; the package has the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from weir.protocol.messages import FetchResponse
+from weir.protocol.scanning.least_fetch import ask_least
+from weir.protocol.scanning.old_batches import OldBatches
+from weir.protocol.values import schema_of
+from weir.proxy.handlers.bandwidth.bandwidth import asked_least
+from weir.proxy.handlers.decisions import Decision, Wait
+from weir.proxy.handlers.plan import ByteCounter, Context, Plan
+from weir.quotas import ClientLedger
+
+
+@dataclass(frozen=True, slots=True)
+class OldReadAge:
+    """The age of old reads."""
+
+    age_ms: int = 900_000
+    unix_ms: Callable[[], int] = int
+    """Function that returns the present Unix time (ms); by default nothing is old."""
+
+
+class OldReadState:
+    """State of a connection: the time until which it waits because of its latest answer."""
+
+    __slots__ = ("until_ms",)
+
+    def __init__(self) -> None:
+        self.until_ms = 0
+        """Time (ms); 0 after an answer without old bytes."""
+
+
+class OldReadCounter:
+    """A `ByteCounter` that charges the old bytes of a fetch response."""
+
+    __slots__ = ("_context", "_ledger", "_plan", "_scan")
+
+    def __init__(self, context: Context, ledger: ClientLedger, plan: Plan) -> None:
+        age = context.cluster.old_read_age
+        self._context = context
+        self._ledger = ledger
+        self._plan = plan
+        self._scan = OldBatches(plan.version, age.unix_ms() - age.age_ms)
+
+    def feed(self, data: bytearray, start: int, stop: int) -> int:
+        """Scan the body's next bytes, `data[start:stop]`, as many elements as the turn allows. Return the
+        position behind the scanned bytes. Raises ProtocolError if the body is malformed.
+        """
+        clock, scan = self._context.clock, self._scan
+        elements_max = clock.elements_left()
+        scanned_to = scan.feed(data, start, stop, elements_max)
+        clock.note_scanned(elements_max - scan.elements_left)
+        return scanned_to
+
+    def charge(self, now_ms: int, *, told: bool = True) -> int:
+        """Charge the old bytes, and note how long this connection waits; return the throttle time (ms) that
+        the response tells.
+        """
+        state = self._context.state_of(OldReadState)
+        state.until_ms = 0
+        old_bytes, ledger = self._scan.old_bytes, self._ledger
+        if not old_bytes:
+            return 0
+        wait_ms = ledger.charge_old_read(old_bytes, now_ms, told=told)
+        if ledger.old_reads is not None and ledger.old_reads.throttled_until_ms > now_ms:
+            state.until_ms = ledger.old_reads.throttled_until_ms
+            self._context.client.cache_unless(self._plan, _always)
+        return wait_ms
+
+    def cut(self, now_ms: int) -> None:
+        """Charge the old batches that were forwarded of a response that is cut off."""
+        self.charge(now_ms, told=False)
+
+    def first_hold_ms(self, context: Context) -> int:
+        """Return 0: responses are not held."""
+        del context
+        return 0
+
+
+class BothCounters:
+    """A `ByteCounter` of two: one may scan fewer bytes in a turn than the other."""
+
+    __slots__ = ("_ahead", "_counters")
+
+    def __init__(self, *counters: ByteCounter) -> None:
+        self._counters = counters
+        self._ahead = [0] * len(counters)
+        """Number of bytes by which each counter is ahead of the slowest."""
+
+    def feed(self, data: bytearray, start: int, stop: int) -> int:
+        """Pass the body's next bytes, `data[start:stop]`, to each counter. Return the position behind the
+        bytes that all have counted.
+        """
+        reached = [
+            counter.feed(data, start + ahead, stop) if start + ahead < stop else start + ahead
+            for counter, ahead in zip(self._counters, self._ahead, strict=True)
+        ]
+        slowest = min(reached)
+        self._ahead = [position - slowest for position in reached]
+        return slowest
+
+    def charge(self, now_ms: int, *, told: bool = True) -> int:
+        """Charge the bytes that each has counted; return the longest throttle time (ms)."""
+        return max(counter.charge(now_ms, told=told) for counter in self._counters)
+
+    def cut(self, now_ms: int) -> None:
+        """Charge what was forwarded of a response that is cut off."""
+        for counter in self._counters:
+            counter.cut(now_ms)
+
+    def first_hold_ms(self, context: Context) -> int:
+        """Return 0: responses are not held."""
+        del context
+        return 0
+
+
+def plan_fetch(plan: Plan) -> None:
+    """Charge the old bytes of fetch responses. While a connection waits because of its latest answer, its
+    fetches get no records.
+    """
+    inner, inner_over, inner_tell, inner_counter = plan.admit, plan.over, plan.tell, plan.byte_counter
+    least = ask_least(plan.version)
+    if inner is None or inner_over is None or inner_tell is None or inner_counter is None:
+        raise AssertionError("topic rates come before old reads")
+
+    def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+        decision = inner(context, data, frame, end, complete)
+        if isinstance(decision, Wait) or context.client.ledger.old_reads is None:
+            return decision
+        if context.state_of(OldReadState).until_ms > context.now_ms:
+            return asked_least(plan, least, data, frame, end, complete)
+        return decision
+
+    def over(context: Context, ledger: ClientLedger) -> int:
+        until_ms = inner_over(context, ledger)
+        if ledger.old_reads is None:
+            return until_ms
+        return max(until_ms, context.state_of(OldReadState).until_ms)
+
+    def tell(context: Context, ledger: ClientLedger) -> tuple[int, int]:
+        client_ms, others_ms = inner_tell(context, ledger)
+        if ledger.old_reads is not None and context.state_of(OldReadState).until_ms > context.now_ms:
+            others_ms = max(others_ms, ledger.old_reads.tell_rest(context.now_ms))
+        return client_ms, others_ms
+
+    def byte_counter(context: Context, ledger: ClientLedger) -> ByteCounter | None:
+        others = inner_counter(context, ledger)
+        if not ledger.counts_old_reads:
+            return others
+        old = OldReadCounter(context, ledger, plan)
+        return old if others is None else BothCounters(others, old)
+
+    plan.admit, plan.over, plan.tell, plan.byte_counter = admit, over, tell, byte_counter
+
+
+def _always(_data: bytearray, _position: int, _end: int, _complete: bool) -> bool:
+    return True
+
+
+def prepare() -> None:
+    """Compile the scanners of all versions."""
+    for version in schema_of(FetchResponse).versions:
+        OldBatches(version, 0)
