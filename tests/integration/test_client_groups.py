@@ -47,7 +47,7 @@ producer_byte_rate = {LIMIT}
 user = "{ODD.name}"
 producer_byte_floor = {FLOOR}
 """
-FROM_S, UNTIL_S = 14.0, 48.0
+FROM_S, UNTIL_S = 14.0, 69.0
 """Time (s) that is measured: after the first window, which clients may use up at once."""
 SIZE: Final = 6_000
 JAVA: Final = "3.9.1"
