@@ -81,7 +81,10 @@ def test_traffic_continues_under_the_last_known_quotas(
 ) -> None:
     """Broker 1 alone has the quota topic, and dies; broker 0 goes on. Who starts then has a snapshot."""
     cluster = fresh_cluster("3.9.1", brokers=2)
-    store, snapshot = f"{topic}-quotas", tmp_path / "last.toml"
+    store, states = f"{topic}-quotas", (tmp_path / "front", tmp_path / "late")
+    for state in states:
+        state.mkdir()
+    snapshot, copied = (state / "last-quotas.toml" for state in states)
     placed = (
         NewTopic(topic, 1, replica_assignment=[[0]]),
         NewTopic(store, 1, replica_assignment=[[1]], config={"cleanup.policy": "compact"}),
@@ -89,15 +92,16 @@ def test_traffic_continues_under_the_last_known_quotas(
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 2})
     for future in admin.create_topics(list(placed)).values():
         future.result(30)
-    front = Front(start_weir, cluster.bootstrap, store, "--quota-snapshot", str(snapshot))
+    front = Front(start_weir, cluster.bootstrap, store, "--set", f"state_dir={states[0]}")
     alter(front.weir.port, "app", TIGHT)
     assert front.available
-    until(lambda: "app" in snapshot.read_text(), lambda: "the snapshot")
+    until(lambda: snapshot.exists() and "app" in snapshot.read_text(), lambda: "the snapshot")
     cluster.kill(1)
     until(lambda: not front.available, lambda: "the metric to tell")
     assert throttled(front.weir.port + 1, "app", topic), "the last known quotas stay in force"
     assert not throttled(front.weir.port + 1, "another", topic)
-    late = Front(start_weir, cluster.bootstrap, store, "--quota-snapshot", str(snapshot))
+    copied.write_bytes(snapshot.read_bytes())
+    late = Front(start_weir, cluster.bootstrap, store, "--set", f"state_dir={states[1]}")
     assert (late.quotas, late.available) == (1, False)
     assert throttled(late.weir.port + 1, "app", topic)
     cluster.restart(1)
