@@ -72,7 +72,6 @@ class Door:
         return {(of["client_id"], of["quota"], of["broker"]): value for of, value in found}
 
 
-@pytest.mark.core
 def test_clients_reach_each_broker_by_sni_and_each_broker_charges_separately(
     kafka_cluster: StartCluster,
     start_weir: StartWeir,

@@ -93,7 +93,7 @@ class Scene:
         return names
 
 
-@pytest.mark.parametrize("version", core_at(VERSIONS, core=("0.10.2.2", "4.4.0")))
+@pytest.mark.parametrize("version", core_at(VERSIONS, core=("4.4.0",)))
 def test_records_arrive_over_sasl_and_the_authenticated_user_is_charged(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path, version: str
 ) -> None:
