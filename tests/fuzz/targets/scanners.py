@@ -31,6 +31,7 @@ from weir.protocol.scanning.fetched_partitions import FetchedPartitions
 from weir.protocol.scanning.field_offsets import FieldOffset, field_offset, tag_section
 from weir.protocol.scanning.field_scanner import Bytes
 from weir.protocol.scanning.least_fetch import ask_least
+from weir.protocol.scanning.old_batches import OldBatches
 from weir.protocol.scanning.pausing_scanner import PausingScanner
 from weir.protocol.scanning.records_remover import RecordsRemover
 from weir.protocol.scanning.topic_bytes import TopicBytes
@@ -186,7 +187,7 @@ def run_streams(data: bytes) -> None:
     index, rest = chosen(data, len(_streamed()))
     message, version = _streamed()[index]
     length, body = (rest[0] or 256 if rest else 1), rest[1:]
-    for follow in (_masked, _array_masked, _topic_bytes, _partitions, _removed):
+    for follow in (_masked, _array_masked, _topic_bytes, _partitions, _old_bytes, _removed):
         whole = _outcome(follow, message, version, body, max(len(body), 1))
         assert _outcome(follow, message, version, body, length) == whole, (follow, message, version)
     value = decoded(message, version, body)
@@ -253,6 +254,15 @@ def _partitions(message: type[Message], version: int, body: bytes, length: int) 
     return noted, scan.error_code, scan.session_id, scan.complete
 
 
+def _old_bytes(message: type[Message], version: int, body: bytes, length: int) -> object:
+    if message is not FetchResponse:
+        return None
+    scan = OldBatches(version, 1 << 62)
+    for chunk in chunks(body, length):
+        _in_turns(scan, chunk, length)
+    return scan.old_bytes, scan.complete
+
+
 def _removed(message: type[Message], version: int, body: bytes, length: int) -> object:
     if message is not FetchResponse:
         return None
@@ -271,6 +281,9 @@ def _compare(message: type[Message], version: int, body: bytes, value: Any) -> N
             value.node_endpoints, value.unknown_tagged_fields = [], hidden.unknown_tagged_fields
         assert hidden == value
     if message is FetchResponse:
+        sizes = [len(part.records or b"") for topic in value.responses for part in topic.partitions]
+        old_bytes: Any = _old_bytes(message, version, body, len(body))
+        assert (old_bytes[0] <= sum(sizes), old_bytes[1]) == (True, True)
         reported = _reported(value, version), value.error_code, value.session_id, True
         assert _partitions(message, version, body, len(body)) == reported
         emptied = decoded(message, version, _removed(message, version, body, len(body)))  # type: ignore[arg-type]  # bytes
