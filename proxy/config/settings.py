@@ -331,7 +331,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     ] = False
     share_key_file: Annotated[
         str,
-        _key("File with a key of 16 characters or more, by which Weirs sign what they tell each other."),
+        _key("File with a key of 16 characters or more, by which Weirs sign their reports."),
     ] = ""
     workers: Annotated[
         int,

@@ -192,8 +192,8 @@ def check_floors(table: QuotaTable, now: datetime | None = None) -> None:
 
 
 def claimable_floors(table: QuotaTable) -> Iterator[str]:
-    """Yield the enforced floors above the limit of a group whose clients may claim them: by a client-id if no
-    user is named, or by a user if that one's client-ids may be in the group.
+    """Yield the enforced floors above the limit of a group whose clients may claim them. Such a floor is of a
+    client-id without a user, or of a user whose client-ids may be in the group.
     """
     for (entity, key), floor in table.values.items():
         rate_key, user = KINDS[key].floor_of, entity.user

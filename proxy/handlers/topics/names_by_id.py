@@ -45,7 +45,7 @@ class NamesById:
         """Topic id (16 bytes) → name (UTF-8). Only for reading; another dict takes its place at times."""
 
     def learn(self, topic_id: bytes, name: bytes) -> None:
-        """Add the name of a topic. No effect for the id of brokers that have no topic ids."""
+        """Add the name of a topic. Ignore the zero id, of brokers without topic ids, and empty names."""
         if topic_id == ZERO or not name:
             return
         if len(self.recent) >= self._half and topic_id not in self.recent:

@@ -2,8 +2,8 @@
 
 A recipe maps a field to its legal values: "Struct.field", or "field" in any struct, or an entity type of
 the schemas ("<topicName>"). The minimal shape takes the first value. The maximal shape takes the last value,
-and within arrays one value per element, in order. The random shape takes any. None is a null, and is left
-out where a version has none.
+and within arrays one value per element, in order. The random shape takes any. None stands for null, and
+is left out where a version has no null.
 
 "field[]" gives the legal numbers of an array's elements, None for a null array.
 """
