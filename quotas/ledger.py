@@ -28,6 +28,9 @@ class ClientLedger:
         "_percent_per_us",
         "_produce",
         "_request",
+        "charges_fetch",
+        "charges_produce",
+        "charges_request",
         "counts_old_reads",
         "counts_records",
         "fetch",
@@ -72,21 +75,13 @@ class ClientLedger:
         self._fetch = shadowed(fetch, None if shadow is None else shadow.fetch)
         self._request = shadowed(request, None if shadow is None else shadow.request)
         self._percent_per_us = percent_per_us
-
-    @property
-    def charges_produce(self) -> bool:
+        # Looked at for each request, so computed once per client
+        self.charges_produce = self._produce is not None
         """True if a quota, enforced or shadow, counts this client's produced bytes."""
-        return self._produce is not None
-
-    @property
-    def charges_fetch(self) -> bool:
+        self.charges_fetch = self._fetch is not None or self.counts_old_reads
         """True if a quota, enforced or shadow, counts fetched bytes of this client, or the old ones."""
-        return self._fetch is not None or self.counts_old_reads
-
-    @property
-    def charges_request(self) -> bool:
+        self.charges_request = self._request is not None
         """True if a quota, enforced or shadow, counts this client's request time."""
-        return self._request is not None
 
     def charge_produce(self, length: int, now_ms: int) -> int:
         """Charge a produce request of this frame length; return the time (ms) that its client must wait."""

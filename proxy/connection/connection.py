@@ -470,8 +470,8 @@ class Connection:
             replies.send_local(self)
         if not in_flight and self.state != OPEN:
             self.state = NEXT[self.state][ANSWERED]
-            if self.state == THROTTLED:
-                self.release(self.now_ms)
+            if self.state == THROTTLED and self.throttled_until_ms <= self.now_ms:
+                self.state = NEXT[THROTTLED][RELEASE]
             elif self.state == DRAINING:
                 self.effects.change()
             if self.state == OPEN and not self.client_end.rest_bytes:

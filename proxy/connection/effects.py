@@ -59,10 +59,6 @@ class Effects:
         self.close_detail = ""
         """Details of the close reason, for the log."""
 
-    def take_nothing(self) -> None:
-        """Have the transport ask (`Connection.wake`) before it reads from the client again."""
-        self.room_bytes = 0
-
     def change(self) -> None:
         """Set `changed`, so that the transport calls `Connection.settle`."""
         self.changed = True

@@ -207,14 +207,6 @@ class RequestInFlight:
         if until_ms > self.until_ms:
             self.until_ms = until_ms
 
-    def forget_ledger(self) -> None:
-        """Forget the quotas of the response's bytes: they were charged."""
-        self.ledger = None
-
-    def forget_byte_counter(self) -> None:
-        """Forget the counter of the response's bytes: the connection has taken it over, or needs none."""
-        self.byte_counter = None
-
     def begin_response(self, connection: ChargedConnection, length: int, *, charged: bool = True) -> None:
         """Charge the request's time, and count as usage the response, which begins to arrive and has `length`
         bytes (without the length prefix). A second call for the same request has no effect. `charged` is

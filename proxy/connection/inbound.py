@@ -222,7 +222,7 @@ class Inbound:
         elif draining:  # these may have been the last bytes to wait for
             connection.effects.change()
         elif not may_go:  # until the response
-            connection.effects.take_nothing()
+            connection.effects.room_bytes = 0  # the relay asks (`wake`) before it reads again
         if position > start:
             connection.effects.to_broker.append(view[start:position])
         return position

@@ -177,8 +177,7 @@ class Outbound:
             return
         response.end()
         connection.in_flight.popleft()
-        if record.byte_counter is not None:
-            record.forget_byte_counter()
+        record.byte_counter = None
         if len(connection.spare) < SPARE_MAX:
             connection.spare.append(record)
         connection.effects.to_client.append(memoryview(frame))
@@ -404,14 +403,14 @@ class Outbound:
             record.begin_response(connection, length)
         until_ms = record.until_ms
         if byte_counter is not None:
-            record.forget_byte_counter()
+            record.byte_counter = None
             until_ms = max(until_ms, self._measure(byte_counter, data, body, end, complete))
         if ledger is not None:
             for charge in plan.on_response:
                 throttle_ms = charge(ledger, length, now_ms)
                 if throttle_ms > 0:
                     until_ms = max(until_ms, self._mute(CONSUMER, throttle_ms))
-            record.forget_ledger()
+            record.ledger = None
         if until_ms > now_ms:
             response.report_ms = until_ms - now_ms
         return True
