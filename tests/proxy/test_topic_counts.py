@@ -8,10 +8,10 @@ import pytest
 
 from tests.kfake.cluster import everything
 from tests.kfake.controller import EXISTS, OK, POLICY, UNKNOWN_TOPIC, Controller
+from tests.kfake.streams import SOURCE, StreamsBroker
 from tests.mutations.requests import Create, Delete, Grow, Topic
 from tests.proxy.counted_topics import count_topics
 from tests.proxy.mutation_cluster import Cluster, limited
-from tests.proxy.test_streams_groups import SOURCE, StreamsBroker
 from tests.wire.frames import body_of, request
 from weir.protocol.messages import (
     MetadataRequest,
