@@ -80,6 +80,10 @@ class UsageRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     the response's records. Responses of Weir's own add 0. Instances of Weir that do not measure it yet omit
     the field.
     """
+    old_bytes: int = 0
+    """Number of fetched bytes of old record batches, of clients with a rate of old reads, also in shadow;
+    they count when the response has passed.
+    """
     mutations: int = 0
     """Number of partitions created, added or deleted."""
     throttle_ms: ByQuota = NOTHING

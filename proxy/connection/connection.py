@@ -602,6 +602,11 @@ class Connection:
         if ledger is not None and plan.cost is not None and timed:
             charge_request_time(self, plan, plan.cost.us, ledger, usage_counters, length)
 
+    def note_old_read(self, size: int) -> None:
+        """Count as usage `size` bytes of old record batches in the latest response."""
+        if self.client.usage is not None:
+            self.client.usage.read_old(size)
+
     def note_mutations(self, partitions: int, refused: int, throttle_ms: int) -> None:
         """Count as usage the results of a request to create, grow or delete topics that Weir answers after a
         query: the number of changed partitions, the number of refused topics, and the throttle time (ms).

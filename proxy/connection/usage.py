@@ -107,6 +107,11 @@ class ConnectionUsage:
         if self.at_hand is not None:
             self.at_hand.throttled(quota, throttle_ms)
 
+    def read_old(self, size: int) -> None:
+        """Count as usage `size` bytes of old record batches in the latest response."""
+        if self.at_hand is not None:
+            self.at_hand.read_old(size)
+
     def measured(self, *, under_way: bool) -> None:
         """Note that the bytes of the latest response are being counted, and will be charged at its end
         (`under_way`), or that they were charged. While they are being counted, the trace of the request stays

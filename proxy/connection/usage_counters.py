@@ -85,6 +85,7 @@ class UsageCounters:
         "errors",
         "group",
         "mutations",
+        "old_bytes",
         "request_time_us",
         "requests",
         "response_time_us",
@@ -116,6 +117,7 @@ class UsageCounters:
         self.sessions = 0
         self.request_time_us = 0.0
         self.response_time_us = 0
+        self.old_bytes = 0
         self.mutations = 0
         self.errors = 0
         self.throttle_ms: list[int] | None = None
@@ -168,6 +170,12 @@ class UsageCounters:
             self._activate()
         self.mutations += partitions
 
+    def read_old(self, size: int) -> None:
+        """Count `size` bytes of old record batches in a response."""
+        if not self._active:
+            self._activate()
+        self.old_bytes += size
+
     def failed(self) -> None:
         """Count a violation of the protocol by the client."""
         if not self._active:
@@ -218,6 +226,7 @@ class UsageCounters:
         self.sessions += other.sessions
         self.request_time_us += other.request_time_us
         self.response_time_us += other.response_time_us
+        self.old_bytes += other.old_bytes
         self.mutations += other.mutations
         self.errors += other.errors
         self.throttle_ms = _sums(self.throttle_ms, other.throttle_ms)
@@ -245,6 +254,7 @@ class UsageCounters:
             sessions=self.sessions,
             request_time_us=round(self.request_time_us, 3),
             response_time_us=self.response_time_us,
+            old_bytes=self.old_bytes,
             mutations=self.mutations,
             throttle_ms=_by_quota(self.throttle_ms),
             violations=_by_quota(self.violations),
@@ -323,6 +333,9 @@ class RequestTrace(UsageCounters):
     def mutated(self, partitions: int) -> None:
         self._counts.mutated(partitions)
         self.mutations += partitions
+
+    def read_old(self, size: int) -> None:
+        self._counts.read_old(size)
 
     def grown(self, length: int) -> None:
         self._counts.grown(length)

@@ -236,6 +236,9 @@ class Context(Protocol):
         created or deleted, the number of topics refused, and the throttle time (ms).
         """
 
+    def note_old_read(self, size: int) -> None:
+        """Count as usage `size` bytes of old record batches in the latest response."""
+
     def charge_time(self, plan: Plan, length: int) -> None:
         """Charge request time for a request that was forwarded as exempt, because the broker's response
         (about `length` bytes) shows that the request was not exempt.

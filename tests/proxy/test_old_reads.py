@@ -7,10 +7,12 @@ from typing import Final
 import pytest
 
 from tests.conformance.batches import TIME_MS, batch
+from tests.proxy.usage_totals import Taken, recorded
 from tests.proxy.wire import Wire, new_connection
 from tests.wire.frames import body_of, response, split
 from tests.wire.messages import fetch, identity, least
 from weir.protocol.messages import FetchResponse
+from weir.proxy.connection.usage_registries import UsageRegistries
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.mutations.cluster_state import ClusterState
 from weir.proxy.handlers.old_reads.old_reads import OldReadAge
@@ -106,6 +108,16 @@ def test_old_bytes_are_charged_and_nothing_is_scanned_without_a_rate() -> None:
     free = Readers(QuotaTable())
     assert free.read(free.connect()) == 0
     assert not free.quotas.ledger("u", "app", 0).counts_records
+
+
+@pytest.mark.parametrize("buffer_bytes", [300, 65536])
+def test_old_bytes_are_in_the_usage_records_of_a_client_with_a_rate(buffer_bytes: int) -> None:
+    readers = Readers(limited(mode_shadow=True), buffer_bytes)
+    taken, wire = Taken(UsageRegistries(trace_share=1.0)), readers.connect()
+    recorded(wire.connection, taken.registries)
+    for _answer in range(2):
+        readers.read(wire)
+    assert {record.api: record.old_bytes for record in taken.drain()} == {"fetch": 2 * len(OLD)}
 
 
 def test_a_rate_in_shadow_counts_and_makes_nobody_wait() -> None:

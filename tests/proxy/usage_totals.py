@@ -22,6 +22,7 @@ SUMMED: Final = (
     "charged_bytes",
     "request_time_us",
     "response_time_us",
+    "old_bytes",
     "mutations",
     "errors",
 )

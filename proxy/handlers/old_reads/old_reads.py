@@ -65,6 +65,7 @@ class OldReadCounter:
         old_bytes, ledger = self._scan.old_bytes, self._ledger
         if not old_bytes:
             return 0
+        self._context.note_old_read(old_bytes)
         wait_ms = ledger.charge_old_read(old_bytes, now_ms, told=told)
         if ledger.old_reads is not None and ledger.old_reads.throttled_until_ms > now_ms:
             state.until_ms = ledger.old_reads.throttled_until_ms
