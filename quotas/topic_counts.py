@@ -64,6 +64,8 @@ class CountReading(NamedTuple):
 class _Until(NamedTuple):
     partitions: int
     until_ms: int
+    requests: int = 1
+    """Number of requests under way that may give the topic its partitions."""
 
 
 class TopicCounts:
@@ -118,7 +120,7 @@ class TopicCounts:
         """
         self._expire(now_ms)
         self._sizes = dict(topics)
-        for name, (partitions, _until_ms) in self._changed.items():
+        for name, (partitions, _until_ms, _requests) in self._changed.items():
             if partitions:
                 self._sizes[name] = max(partitions, self._sizes.get(name, 0))
             else:
@@ -149,7 +151,9 @@ class TopicCounts:
         """
         for name, partitions in sizes.items():
             was = self._size(name)
-            self._under_way.pop(name, None)
+            under_way = self._under_way.pop(name, None) if partitions == 0 else self._under_way.get(name)
+            if partitions != 0 and under_way is not None:
+                self._leave(name, under_way)
             if partitions is not None:
                 self._changed.pop(name, None)
                 self._changed[name] = _Until(partitions, now_ms + LATE_MS)
@@ -175,8 +179,9 @@ class TopicCounts:
             self._sizes[name] = known
             self._shift(name, was, self._size(name))
         size = self._size(name)
-        if after <= size:
-            return ""  # another request for the topic is under way, or Metadata was late
+        if after <= size:  # another request for the topic is under way, or Metadata was late
+            self._enter(growth, now_ms)
+            return ""
         added = {QuotaKey.TOPICS_MAX: int(not size), QuotaKey.PARTITIONS_MAX: after - size}
         reason = ""
         for limit in self._limits_for(name) if self.is_known else ():
@@ -185,11 +190,25 @@ class TopicCounts:
                 self._refused[limit] += 1
                 if not limit.is_shadow:
                     reason = reason or _reason(limit, total)
-        if not reason and self._is_counted(name):
-            self._under_way.pop(name, None)
-            self._under_way[name] = _Until(after, now_ms + UNDER_WAY_MS)
+        if not reason:
+            self._enter(growth, now_ms)
             self._shift(name, size, after)
         return reason
+
+    def _enter(self, growth: TopicGrowth, now_ms: int) -> None:
+        """Note one more request under way for a topic."""
+        name, _known, after = growth
+        before = self._under_way.pop(name, None)
+        if self._is_counted(name):
+            partitions, requests = (after, 1) if before is None else (max(after, before[0]), before[2] + 1)
+            self._under_way[name] = _Until(partitions, now_ms + UNDER_WAY_MS, requests)
+
+    def _leave(self, name: str, under_way: _Until) -> None:
+        """Note that a request for a topic has ended: others may still be under way."""
+        if under_way.requests > 1:
+            self._under_way[name] = under_way._replace(requests=under_way.requests - 1)
+        else:
+            del self._under_way[name]
 
     def _size(self, name: str) -> int:
         under_way = self._under_way.get(name)

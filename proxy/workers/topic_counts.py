@@ -53,4 +53,5 @@ class TopicCountLink:
         self._post(CountTopics(number, list(wanted), validate_only))
 
     def _settle(self, sizes: Mapping[str, int | None]) -> None:
-        self._post(TopicsChanged(dict(sizes)))
+        if sizes:
+            self._post(TopicsChanged(dict(sizes)))

@@ -128,6 +128,8 @@ class Controller(Cluster):
     accepts_configs: bool = False
     """Whether topics may have configurations; it knows none."""
     controller: bool = True
+    fenced: int = 0
+    """How many further brokers are registered, which Metadata does not show, and which may have replicas."""
     timed_out: set[str] = field(default_factory=set)
     """Topics whose creation is answered with REQUEST_TIMED_OUT, though it happens."""
     zookeeper: bool = False
@@ -170,7 +172,8 @@ class Controller(Cluster):
         result = told(resource_type=4, resource_name=resource.resource_name)
         if self.tells_configs:
             config = DescribeConfigsResponse.DescribeConfigsResourceResult
-            result.configs = [config(name="num.partitions", value=str(self.num_partitions))]
+            told_now = {"num.partitions": self.num_partitions, "auto.create.topics.enable": self.creates}
+            result.configs = [config(name=key, value=str(value).lower()) for key, value in told_now.items()]
         else:
             result.error_code = 29
         return DescribeConfigsResponse(results=[result])
@@ -219,7 +222,7 @@ class Controller(Cluster):
             return OK if all(ids == [self.leader] for ids in manual) else ASSIGNMENT
         if counts[0] == 0 or counts[0] < -1 or counts[0] > PARTITIONS_MAX:
             return PARTITIONS
-        if counts[1] == 0 or counts[1] < -1 or counts[1] > len(self.nodes):
+        if counts[1] == 0 or counts[1] < -1 or counts[1] > len(self.nodes) + self.fenced:
             return REPLICATION_FACTOR
         return CONFIG if topic.configs and not self.accepts_configs else OK
 

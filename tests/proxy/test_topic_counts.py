@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from tests.kfake.cluster import everything
-from tests.kfake.controller import EXISTS, OK, POLICY, UNKNOWN_TOPIC, Controller
+from tests.kfake.controller import EXISTS, NODE, OK, POLICY, REPLICATION_FACTOR, UNKNOWN_TOPIC, Controller
 from tests.kfake.streams import SOURCE, StreamsBroker
 from tests.mutations.requests import Create, Delete, Grow, Topic
 from tests.proxy.counted_topics import count_topics
@@ -121,12 +121,14 @@ def test_metadata_of_refused_topics_alone_asks_for_none() -> None:
     assert set(cluster.controller.sizes()) == {"pay.a", "pay.b"}
 
 
-@pytest.mark.parametrize(("topics", "code"), [(1, OK), (2, POLICY)])
+@pytest.mark.parametrize(("topics", "code", "creates"), [(1, OK, True), (2, POLICY, True), (1, OK, False)])
 @pytest.mark.parametrize("rate", [None, 1.0])
 def test_a_streams_group_whose_topics_exceed_the_limit_is_refused(
-    topics: int, code: int, rate: float | None
+    topics: int, code: int, rate: float | None, *, creates: bool
 ) -> None:
-    cluster = Counted(StreamsBroker(), rate=rate, pay_a=1, source=1)
+    cluster = Counted(StreamsBroker(), rate=rate, pay_a=1)
+    if creates:
+        cluster.controller.add(SOURCE, 1)
     asked = StreamsGroupHeartbeatRequest
     infos = [asked.TopicInfo(name=f"pay.log-{number}", partitions=1) for number in range(topics)]
     sub = asked.Subtopology(subtopology_id="0", source_topics=[SOURCE], state_changelog_topics=infos)
@@ -135,8 +137,32 @@ def test_a_streams_group_whose_topics_exceed_the_limit_is_refused(
     answer = body_of(frame, StreamsGroupHeartbeatResponse, 0)
     assert answer.error_code == code
     assert ("topic prefix pay." in (answer.error_message or "")) == (code == POLICY)
-    assert len(cluster.controller.sizes()) == (3 if code == OK else 2)
-    assert [reading.number for reading in cluster.counts.readings()] == [1 + (code == OK)]
+    made = code == OK and creates  # without a source topic, the broker makes none
+    assert len(cluster.controller.sizes()) == 1 + creates + made
+    assert [reading.number for reading in cluster.counts.readings()] == [1 + made]
+
+
+def test_a_topic_that_weir_takes_for_impossible_counts() -> None:
+    cluster = Counted(Controller(fenced=1), pay_a=1)
+    asked = Create((Topic("pay.b", replicas=2), Topic("pay.c", replicas=2), Topic("pay.d", replicas=3)))
+    assert cluster.codes(0, asked) == {"pay.b": OK, "pay.c": POLICY, "pay.d": REPLICATION_FACTOR}
+
+
+@pytest.mark.parametrize("assignments", [None, [[NODE]] * 4])
+def test_growth_of_a_topic_that_metadata_does_not_show_counts(assignments: list[list[int]] | None) -> None:
+    table = QuotaTable({(Entity(topic_prefix="pay."), QuotaKey.PARTITIONS_MAX): 5})
+    cluster = Counted(Controller(lag={"pay.a"}), table=table, pay_a=2)
+    assert cluster.codes(0, Grow((("pay.a", 6),), assignments=assignments)) == {"pay.a": POLICY}
+    assert cluster.codes(0, Grow((("pay.none", 6), ("pay.less", -1)))) == {"pay.none": 3, "pay.less": 3}
+    assert [reading.number for reading in cluster.counts.readings()] == [2]
+
+
+@pytest.mark.parametrize("controller", [Controller(denied={"pay.x"}), Controller(creates=False)])
+@pytest.mark.parametrize("rate", [None, 1.0])
+def test_metadata_that_creates_no_topic_takes_no_room(controller: Controller, rate: float | None) -> None:
+    cluster = Counted(controller, rate=rate)
+    cluster.ask_for("pay.x")
+    assert [reading.number for reading in cluster.counts.readings()] == [0]
 
 
 def test_other_topics_are_asked_about_nothing() -> None:

@@ -43,6 +43,15 @@ def test_a_creation_under_way_counts_until_it_is_settled_or_a_minute_has_passed(
     assert numbers(counts) == (1, 10)
 
 
+def test_a_creation_counts_while_another_of_the_same_topic_fails() -> None:
+    counts = counting(topics=1)
+    assert counts.reserve([new("a")], 0) == counts.reserve([new("a")], 0) == [""]
+    counts.settle({"pay.a": None}, 0)
+    assert counts.reserve([new("b")], 0) != [""]
+    counts.settle({"pay.a": None}, 0)
+    assert counts.reserve([new("b")], 0) == [""]
+
+
 def test_one_topic_asked_for_twice_counts_once() -> None:
     counts = counting(topics=1)
     assert counts.reserve([new("a"), new("a"), new("b")], 0)[:2] == ["", ""]

@@ -63,6 +63,8 @@ class MutatedTopic:
     """True if the cost is a guess, because the broker's default number of partitions is unknown. The topic's
     true number is charged when the topic exists.
     """
+    doomed: bool = False
+    """True if every broker refuses the topic, whatever exists."""
     late_cost: int = 1
     """Number of partitions charged if the topic succeeds although Weir expected the broker to refuse it."""
     charged_errors: frozenset[int] = frozenset()
@@ -205,8 +207,9 @@ def _creation(entry: CreateTopicsRequest.CreatableTopic, repeated: bool, default
     assumed = partitions == _DEFAULT and default is None
     if partitions == _DEFAULT:
         partitions = default or 1
-    cost = 0 if repeated or not _can_be_created(entry) else partitions
-    return MutatedTopic(entry, entry.name, cost, assumed=assumed, late_cost=max(partitions, 1))
+    doomed = repeated or not _can_be_created(entry)
+    cost, late_cost = 0 if doomed else partitions, max(partitions, 1)
+    return MutatedTopic(entry, entry.name, cost, assumed=assumed, doomed=doomed, late_cost=late_cost)
 
 
 def _can_be_created(entry: CreateTopicsRequest.CreatableTopic) -> bool:
@@ -277,7 +280,13 @@ def _growth(
     charged = {ErrorCode.INVALID_REPLICA_ASSIGNMENT} if entry.assignments is not None and cost else ()
     topic_id = ZERO_UUID if known is None else known.topic_id
     return MutatedTopic(
-        entry, entry.name, cost, topic_id, late_cost=late_cost, charged_errors=frozenset(charged)
+        entry,
+        entry.name,
+        cost,
+        topic_id,
+        doomed=repeated or entry.count <= 0,
+        late_cost=late_cost,
+        charged_errors=frozenset(charged),
     )
 
 

@@ -37,6 +37,7 @@ BY_TOPIC_ID: Final = 12
 _METADATA_NEWEST: Final = 12
 _BROKER_RESOURCE: Final = 4
 _NUM_PARTITIONS: Final = "num.partitions"
+_AUTO_CREATE: Final = "auto.create.topics.enable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,24 +145,37 @@ def found_in(answers: Collection[MetadataResponse]) -> Pieces[Topics]:
 
 
 def default_partitions(context: Context) -> Asking[int | None]:
-    """Ask the broker for num.partitions, its default number of partitions, and return it.
+    """Ask the broker for num.partitions, its default number of partitions, and return it; None if unknown."""
+    value = (yield from _broker_configs(context)).get(_NUM_PARTITIONS)
+    return int(value) if value and value.isdecimal() else None
 
-    Return None if unknown: the broker's id is unknown, or the client may not describe configs.
+
+def created_partitions(context: Context) -> Asking[int]:
+    """Return the number of partitions of a topic that the broker creates by itself: 1 if unknown, 0 if it
+    creates none (auto.create.topics.enable).
+    """
+    configs = yield from _broker_configs(context)
+    value = configs.get(_NUM_PARTITIONS)
+    if configs.get(_AUTO_CREATE) == "false":
+        return 0
+    return int(value) if value and value.isdecimal() else 1
+
+
+def _broker_configs(context: Context) -> Asking[dict[str, str | None]]:
+    """Ask the broker for its configuration of new topics. Return nothing if the broker's id is unknown, or
+    the client may not describe configs.
     """
     spoken = (yield from broker_versions(context)).get(ApiKey.DESCRIBE_CONFIGS)
     ours = versions(ApiKey.DESCRIBE_CONFIGS)
     common = spoken.intersect(ours) if spoken is not None and ours is not None else None
     if not common or context.node_id is None:
-        return None
+        return {}
     resource = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=_BROKER_RESOURCE,
         resource_name=str(context.node_id),
-        configuration_keys=[_NUM_PARTITIONS],
+        configuration_keys=[_NUM_PARTITIONS, _AUTO_CREATE],
     )
     request = DescribeConfigsRequest(resources=[resource])
     answer = yield from ask(request, common.min, DescribeConfigsResponse)
-    for result in answer.results:
-        for config in result.configs:
-            if result.error_code == ErrorCode.NONE and config.name == _NUM_PARTITIONS:
-                return int(config.value) if config.value and config.value.isdecimal() else None
-    return None
+    told = (result.configs for result in answer.results if result.error_code == ErrorCode.NONE)
+    return {config.name: config.value for config in chain.from_iterable(told)}

@@ -106,6 +106,8 @@ class _CountedMutation:
         self._client_id = client_id
         self._mutation = mutation
         self._counted = context.cluster.counted_topics
+        self._held = set[MutatedTopic]()
+        """Topics that count as being created or grown by this request."""
 
     def query(self) -> BrokerQuery:
         """Forward the topics that no limit refuses. Return the broker's response if it got the whole request;
@@ -117,7 +119,9 @@ class _CountedMutation:
             self._note_deletions(mutation.results(answer))
             return answer
         topics = yield from mutation.topics(strict=True, would_refuse=lambda _costs, _now_ms: True)
-        limited = [topic for topic in topics if topic.cost and topic.name and self._counted.has(topic.name)]
+        limited = [
+            topic for topic in topics if topic.name and not topic.doomed and self._counted.has(topic.name)
+        ]
         refused = yield from self._refused(limited)
         admitted = [topic for topic in limited if topic not in refused]
         if not refused:
@@ -147,14 +151,16 @@ class _CountedMutation:
         if not failing:
             return refused
         if not _is_validated(self._mutation):
-            self._counted.settle({topic.name or "": None for topic in limited if topic not in refused})
+            self._counted.settle({topic.name or "": None for topic in self._held})
         return (yield from self._reserve([topic for topic in limited if topic not in failing]))
 
     def _reserve(self, topics: Sequence[MutatedTopic]) -> Asking[dict[MutatedTopic, str]]:
         reasons = yield from self._counted.reserve(
             [_growth(topic) for topic in topics], validate_only=_is_validated(self._mutation)
         )
-        return {topic: why for topic, why in zip(topics, reasons, strict=True) if why}
+        refused = {topic: why for topic, why in zip(topics, reasons, strict=True) if why}
+        self._held = {topic for topic in topics if topic not in refused}
+        return refused
 
     def _failing(self, topics: Sequence[MutatedTopic]) -> Asking[set[MutatedTopic]]:
         """Have the broker validate topics; return those that it would refuse."""
@@ -203,7 +209,8 @@ class _CountedMutation:
             result = result_of(topic)
             if result is None or result.error_code in _MAY_BE_DONE:
                 continue
-            sizes[topic.name or ""] = None
+            if topic in self._held:
+                sizes[topic.name or ""] = None
             if result.error_code == ErrorCode.NONE:
                 self._mutation.done(topic, result)
                 partitions, _topic_id = self._mutation.left(topic, result)
@@ -230,5 +237,6 @@ def _is_validated(mutation: Mutation[M]) -> bool:
 def _growth(topic: MutatedTopic) -> TopicGrowth:
     entry = topic.entry
     if isinstance(entry, CreatePartitionsRequest.CreatePartitionsTopic):
-        return TopicGrowth(topic.name or "", entry.count - topic.cost, entry.count)
-    return TopicGrowth(topic.name or "", 0, topic.cost)
+        before = entry.count - topic.cost if topic.cost else 0  # unknown: Metadata may be late
+        return TopicGrowth(topic.name or "", before, entry.count)
+    return TopicGrowth(topic.name or "", 0, topic.cost or topic.late_cost)

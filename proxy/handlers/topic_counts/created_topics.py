@@ -26,15 +26,20 @@ from weir.proxy.handlers.addresses.rewrite import edit_metadata
 from weir.proxy.handlers.broker_query import Asking, BrokerQuery
 from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
 from weir.proxy.handlers.mutations import topic_queries
-from weir.proxy.handlers.mutations.auto_creation import watched
+from weir.proxy.handlers.mutations.auto_creation import MISSING, watched
 from weir.proxy.handlers.mutations.cluster_state import HARMLESS_BYTES_MAX
 from weir.proxy.handlers.mutations.decoded_requests import charged_request
-from weir.proxy.handlers.mutations.streams_groups import ChargedHeartbeat, internal_topics
+from weir.proxy.handlers.mutations.streams_groups import (
+    MISSING_INTERNAL_TOPICS,
+    ChargedHeartbeat,
+    internal_topics,
+)
 from weir.proxy.handlers.plan import Context, Plan
 from weir.proxy.handlers.unread import passed_unread
 from weir.proxy.handlers.uplift.uplift import forward
 from weir.quotas.topic_counts import TopicGrowth
 
+_MAY_BE_DONE: Final = MISSING | {ErrorCode.NONE}
 _EMPTY_LIST: Final = 1
 """First version of Metadata in which an empty list of topics asks for none."""
 
@@ -75,26 +80,33 @@ def plan_metadata(plan: Plan) -> None:
 def _metadata(
     context: Context, plan: Plan, client_id: str, request: MetadataRequest, names: Collection[str]
 ) -> BrokerQuery:
-    refused = yield from _refused(context, names)
+    held, refused = yield from _reserved(context, names)
     rest = [topic for topic in request.topics or () if topic.name not in refused]
     if refused:
         request = replace(request, topics=rest, unknown_tagged_fields=())
     answer = yield from _asked(context, plan, client_id, request)
+    codes = {topic.name: topic.error_code for topic in answer.topics}
+    context.cluster.counted_topics.settle(
+        {name: None for name in held if codes.get(name, ErrorCode.NONE) not in _MAY_BE_DONE}
+    )
     unknown = MetadataResponse.MetadataResponseTopic
     answer.topics += [unknown(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name) for name in refused]
     return answer
 
 
-def _refused(context: Context, names: Collection[str]) -> Asking[list[str]]:
-    """Return those of the topics that are missing, and may not be created."""
+def _reserved(context: Context, names: Collection[str]) -> Asking[tuple[Collection[str], Collection[str]]]:
+    """Return those of the topics that are missing: which count as being created, and which may not be."""
     there = yield from topic_queries.topics(context, names)
     missing = [name for name in dict.fromkeys(names) if name not in there.by_name]
-    if not missing:
-        return []
-    partitions = (yield from topic_queries.default_partitions(context)) or 1
+    partitions = (yield from topic_queries.created_partitions(context)) if missing else 0
+    if not partitions:
+        return (), ()
     wanted = [TopicGrowth(name, 0, partitions) for name in missing]
     reasons = yield from context.cluster.counted_topics.reserve(wanted)
-    return [name for name, why in zip(missing, reasons, strict=True) if why]
+    held, refused = dict[str, None](), dict[str, None]()
+    for name, why in zip(missing, reasons, strict=True):
+        (refused if why else held)[name] = None
+    return held, refused
 
 
 def _asked(
@@ -156,7 +168,7 @@ def _heartbeat(
     reasons = yield from counted.reserve(wanted)
     refused = next(filter(None, reasons), "")
     if refused:
-        counted.settle({growth.name: None for growth in wanted})
+        counted.settle({growth.name: None for growth, why in zip(wanted, reasons, strict=True) if not why})
         return StreamsGroupHeartbeatResponse(
             error_code=ErrorCode.POLICY_VIOLATION,
             error_message=refused,
@@ -165,5 +177,9 @@ def _heartbeat(
         )
     ledger = context.quotas.mutation_ledger(context.client.user, client_id, context.now_ms)
     if ledger is not None:
-        return (yield from ChargedHeartbeat(context, plan, ledger, request).query())
-    return (yield from forward(plan, request, StreamsGroupHeartbeatResponse))
+        answer = yield from ChargedHeartbeat(context, plan, ledger, request).query()
+    else:
+        answer = yield from forward(plan, request, StreamsGroupHeartbeatResponse)
+    if not any(status.status_code == MISSING_INTERNAL_TOPICS for status in answer.status or ()):
+        counted.settle({growth.name: None for growth in wanted})  # the broker creates none
+    return answer
