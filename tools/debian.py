@@ -52,6 +52,11 @@ SCRIPTS: Final = {
         set -e
         if [ "$1" = remove ] && [ -d /run/systemd/system ]; then systemctl disable --now weir.service; fi
         """,
+    "postrm": """\
+        #!/bin/sh
+        set -e
+        if [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
+        """,
 }
 
 

@@ -367,7 +367,7 @@ class FakeApi:
         if given is None and self.private:
             return _error(401, "reading needs the header Authorization: Bearer TOKEN")
         if given is None and request.method == "POST" and request.url.path == "/api/quotas":
-            need = "" if self.token else ": set admin_token_file"
+            need = "" if self.token else ": set admin_token_file, and restart Weir"
             return _error(403, f"changes need the header Authorization: Bearer TOKEN{need}")
         return None
 

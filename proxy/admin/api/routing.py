@@ -30,7 +30,7 @@ def _page(operations: dict[str, Operation], state: ApiState) -> Callable[[Reques
     async def page(request: Request) -> Response:
         operation = operations["GET" if request.method == "HEAD" else request.method]
         if operation.changes and not may_change(request.scope):
-            need = "" if state.has_token else ": set admin_token_file"
+            need = "" if state.has_token else ": set admin_token_file, and restart Weir"
             raise ProblemError(403, f"changes need the header Authorization: Bearer TOKEN{need}")
         peer = "" if request.client is None else f"{request.client.host}:{request.client.port}"
         call = Call(state, _query(operation, request), await _body(operation, request), peer)
