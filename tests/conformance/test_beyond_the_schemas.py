@@ -45,7 +45,10 @@ def test_a_request_that_capture_answers_itself_leaves_the_order_of_later_ones() 
     """`weir capture` answers an ApiVersions version that it lacks, and does not record its own answer."""
     newest = sent(unknown_request(API_VERSIONS, NEWER, 0))
     again = [sent(request(ApiVersionsRequest(), 0, 1)), answered(response(ApiVersionsResponse(), 0, 1))]
-    astray = sent(request(ApiVersionsRequest(cluster_id="other", node_id=7), 5, 0))  # KIP-1242
+    asked = ApiVersionsRequest(
+        client_software_name="client", client_software_version="1", cluster_id="other", node_id=7
+    )
+    astray = sent(request(asked, 5, 0))  # KIP-1242
     for unanswered in (newest, astray):
         assert rules(findings(unanswered, *again, *beats(*range(2, 200)))) == []
         assert rules(findings(unanswered, Closed(1, 0, Side.SERVER))) == []
