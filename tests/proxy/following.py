@@ -11,7 +11,7 @@ from weir.proxy.control.stores.store import StoreError
 from weir.quotas import QuotaTable
 from weir.quotas.replication.throttles import ReplicationThrottles
 
-LONG_S = 20.0
+LONG_S = 60.0
 
 
 class Followed:

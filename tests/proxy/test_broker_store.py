@@ -34,7 +34,7 @@ PRODUCE, CONSUME = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 CONNECTIONS = QuotaKey.CONNECTION_CREATION_RATE
 ALICE, BOB = Entity(user="alice"), Entity(user="bob")
 ALICES = QuotaTable({(ALICE, PRODUCE): 1000.0})
-LONG_S = 20.0
+LONG_S = 60.0
 
 
 def play(cluster: QuotaCluster, script: Callable[[BrokerStore], Awaitable[T]], brokers: int = 1) -> T:

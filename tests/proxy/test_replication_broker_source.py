@@ -25,7 +25,7 @@ from weir.quotas.replication.throttles import ConfigKey, ReplicationThrottles, R
 if TYPE_CHECKING:
     pass
 
-LONG_S = 20.0
+LONG_S = 60.0
 LEADER_RATE, FOLLOWER_RATE = Role.LEADER.rate_key, Role.FOLLOWER.rate_key
 LEADER_LIST, FOLLOWER_LIST = Role.LEADER.replicas_key, Role.FOLLOWER.replicas_key
 OF_ALL, STATIC, DEFAULT = 3, 4, 5

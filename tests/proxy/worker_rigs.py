@@ -27,7 +27,7 @@ from weir.proxy.workers.worker import Worker, of_worker
 from weir.quotas import QuotaTable
 
 M = TypeVar("M")
-LONG_S = 20
+LONG_S = 60
 """No test takes longer, on however busy a machine."""
 NUMBERED_FROM = 7 * 10**10
 
