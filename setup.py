@@ -147,11 +147,8 @@ def _parallel_build() -> type[build_ext]:
                 sources: list[str], output_dir: str, depends: list[str], **options: Any
             ) -> list[str]:
                 options["extra_postargs"] = [*options["extra_postargs"], *common]
-                # The largest first: no core is idle while another one compiles a large file at the end.
-                by_size = sorted(sources, key=lambda each: -Path(each).stat().st_size)
                 with ThreadPoolExecutor(os.cpu_count()) as pool:
-                    built = pool.map(lambda each: compiled(each, output_dir, depends, options), by_size)
-                    return [each for _source, each in sorted(zip(by_size, built, strict=True))]
+                    return list(pool.map(lambda each: compiled(each, output_dir, depends, options), sources))
 
             self.compiler.compile = compile_parallel
             super().build_extensions()
