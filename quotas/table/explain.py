@@ -22,7 +22,7 @@ from weir.quotas.table.ends import in_force_at
 from weir.quotas.table.entities import DEFAULT, LEVELS, Entity, Name, Part, Prefix, Tags
 from weir.quotas.table.groups import ALL
 from weir.quotas.table.options import Scope
-from weir.quotas.table.quota_kind import BYTE_RATES, IN_BYTES, KINDS, OF_GROUPS
+from weir.quotas.table.quota_kind import IN_BYTES, KINDS, OF_GROUPS, PACED
 from weir.quotas.table.quota_table import QuotaKey, QuotaTable, keys_of
 from weir.quotas.table.times import now_utc, written_time
 
@@ -111,7 +111,7 @@ class QuotaExplanation:
     @property
     def is_paced(self) -> bool:
         """True if the quota has a pacing (byte rates)."""
-        return self.key in BYTE_RATES
+        return self.key in PACED
 
     @property
     def is_scoped(self) -> bool:

@@ -228,6 +228,7 @@ OF_TOPICS: Final = tuple(key for key, kind in KINDS.items() if kind.is_of_topics
 OF_IPS: Final = tuple(key for key, kind in KINDS.items() if kind.is_of_ips)
 IN_BYTES: Final = tuple(key for key, kind in KINDS.items() if kind.unit == "bytes/s")
 """Kinds whose values may be written as text with a unit of bytes, such as "1MB"."""
-BYTE_RATES: Final = tuple(key for key in IN_BYTES if KINDS[key].floor_of is None)
+PACED: Final = tuple(key for key in IN_BYTES if KINDS[key].floor_of is None)
 RECORDED: Final = {key: kind for key, kind in KINDS.items() if kind.recorded}
 """Kinds of clients that usage records tell about, and that recommendations propose."""
+BYTE_RATES: Final = tuple(key for key in IN_BYTES if key in RECORDED)
