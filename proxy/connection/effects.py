@@ -138,12 +138,13 @@ class Clock:
 
     def elements_left(self) -> int:
         """Return the number of elements that a scan may visit in the present turn."""
-        if self._scanned_us != self.now_us:
-            self._scanned, self._scanned_us = 0, self.now_us
-        return max(SCANNED_ELEMENTS - self._scanned, ELEMENTS_MIN)
+        scanned = self._scanned if self._scanned_us == self.now_us else 0
+        return max(SCANNED_ELEMENTS - scanned, ELEMENTS_MIN)
 
     def note_scanned(self, count: int) -> None:
         """Count elements that a scan has visited in the present turn."""
+        if self._scanned_us != self.now_us:
+            self._scanned, self._scanned_us = 0, self.now_us
         self._scanned += count
 
 
