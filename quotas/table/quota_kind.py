@@ -177,7 +177,7 @@ KINDS: Final[Mapping[QuotaKey, QuotaKind]] = MappingProxyType(
             "bytes/s",
             "a whole number of bytes/s",
             limits="old reads",
-            column="old reads",
+            column="old",
             type="LONG",
             limiters="old-read",
         ),

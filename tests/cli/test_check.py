@@ -80,14 +80,16 @@ def test_check_reports_all_mistakes_of_all_files_at_once(tmp_path: Path) -> None
 def test_check_succeeds_with_warnings_only(tmp_path: Path) -> None:
     quotas = tmp_path / "quotas.toml"
     entry = '[[quota]]\nclient_id = "etl-*"\nconsumer_byte_rate = 5\n'
-    quotas.write_text(f"{entry}until = 1999-12-31T23:00:00-01:00\n")
+    prefix = '[[quota]]\ntopic_prefix = "tmp*"\ntopics_max = 1\n'
+    quotas.write_text(f"{entry}until = 1999-12-31T23:00:00-01:00\n{prefix}")
     result = CliRunner().invoke(weir, ["check", "--quotas", str(quotas)])
     assert result.exit_code == DONE
-    line, ended = result.stdout.splitlines()
+    line, ended, pattern = result.stdout.splitlines()
+    assert pattern.endswith('topic_prefix "tmp*" is no pattern; leave out the *')
     assert line.startswith(f"warning: {quotas}: [[quota]] entry 1")
     assert 'write client_id_prefix = "etl-"' in line
     assert ended.endswith("entry 1 (line 1): it has ended at 2000-01-01T00:00:00Z; remove it")
-    assert "0 mistakes, 2 warnings\n" in result.stderr
+    assert "0 mistakes, 3 warnings\n" in result.stderr
 
 
 @pytest.mark.parametrize(
