@@ -22,13 +22,13 @@ from weir.proxy.connection.waits import waits_because
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 
 KINDS = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE)
-APIS = (
-    (ProduceRequest(acks=1), ProduceResponse(), 7),
-    (FetchRequest(), FetchResponse(), 11),
-    (MetadataRequest(), MetadataResponse(), 9),
-    (ApiVersionsRequest(), ApiVersionsResponse(), 3),
-    (SaslHandshakeRequest(mechanism="PLAIN"), SaslHandshakeResponse(), 0),
-)
+APIS = {
+    0: (ProduceRequest(acks=1), ProduceResponse(), 7),
+    1: (FetchRequest(), FetchResponse(), 11),
+    3: (MetadataRequest(), MetadataResponse(), 9),
+    18: (ApiVersionsRequest(), ApiVersionsResponse(), 3),
+    17: (SaslHandshakeRequest(mechanism="PLAIN"), SaslHandshakeResponse(), 0),
+}
 
 
 def some_of(rng: Random, frame: bytes) -> bytes:
@@ -55,14 +55,17 @@ def call_in_any_order(rng: Random, connection: Connection) -> None:
     wire, now_ms, number = Wire(connection), 0, 0
     for _ in range(40):
         now_ms += rng.choice((0, 0, 1, 500, 31_000))
-        asked, answered, version = rng.choice(APIS)
+        asked, answered, version = rng.choice(list(APIS.values()))
         match rng.choices(range(8), (30, 30, 5, 5, 5, 5, 1, 1))[0]:
             case 0:
                 number += 1
                 wire.feed(now_ms, client=some_of(rng, request(asked, version, number)))
             case 1:
-                oldest = connection.in_flight[0].correlation_id if connection.in_flight else 0
-                wire.feed(now_ms, broker=some_of(rng, response(answered, version, oldest)))
+                oldest = connection.in_flight[0] if connection.in_flight else None
+                if oldest is not None and oldest.plan.api_key in APIS:
+                    _asked, answered, version = APIS[oldest.plan.api_key]
+                correlation_id = number if oldest is None else oldest.correlation_id
+                wire.feed(now_ms, broker=some_of(rng, response(answered, version, correlation_id)))
             case 2:
                 connection.wake(now_ms)
             case 3:
