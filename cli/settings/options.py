@@ -100,6 +100,9 @@ def setting_options(*flags: str, prefixes: tuple[str, ...] = ("",)) -> Callable[
     """
     fields = [field for field in msgspec.structs.fields(Settings) if field.name.startswith(prefixes)]
 
+    shown = ", ".join(f"{prefix}..." if prefix.endswith("_") else prefix for prefix in prefixes)
+    keys = f"A key ({shown})" if shown else "Any key"
+
     def decorate(command: F) -> F:
         @wraps(command)
         def with_settings(*arguments: object, sets: tuple[str, ...], **others: object) -> object:
@@ -118,7 +121,7 @@ def setting_options(*flags: str, prefixes: tuple[str, ...] = ("",)) -> Callable[
             fields=fields,
             metavar="KEY=VALUE",
             multiple=True,
-            help="Any key of the configuration file. May be repeated.",
+            help=f"{keys} of the configuration file. May be repeated.",
         )(with_settings)
         for field in reversed(fields):
             if field.name in flags:
@@ -142,10 +145,10 @@ def _given(fields: Sequence[msgspec.structs.FieldInfo], sets: Iterable[str]) -> 
         if not sign:
             raise click.UsageError(f"--set {text}: must be KEY=VALUE")
         if key not in known:
-            close = get_close_matches(key, known, n=1)
-            raise click.UsageError(
-                f"--set {key}: no such key{f'; did you mean {close[0]}?' if close else ''}"
-            )
+            if key in Settings.__struct_fields__:
+                raise click.UsageError(f"--set {key}: this command does not read it")
+            advice = "".join(f"; did you mean {close}?" for close in get_close_matches(key, known, n=1))
+            raise click.UsageError(f"--set {key}: no such key{advice}")
         arguments += [known[key], value]
     return command.make_context("weir run", arguments).params
 

@@ -251,6 +251,9 @@ def test_every_key_is_in_one_section() -> None:
 )
 def test_a_mistake_in_set_is_named(misused: Misused, text: str, said: str) -> None:
     assert misused("run", "--upstream", "a:1", "--set", text).startswith(said)
+    assert misused("versions", "--upstream", "a:1", "--set", "workers=2").startswith(
+        "--set workers: this command does not read it"
+    )
 
 
 def test_the_shell_completes_commands_and_options() -> None:
