@@ -1,10 +1,10 @@
 """Counting of the cluster's topics (`quotas.topic_counts`): reads them from brokers' metadata, and answers
 workers, whose clients create topics.
 
-While there are limits, topics are read every `refresh_s`. Before a creation is admitted they are read again
-if the last reading is older than a second, so that creations past this Weir count, also those of another
-Weir. Reading takes at most a tenth of the time. If no broker answers, the last known topics count, which is
-told as a problem.
+While there are limits, topics are read every `refresh_s`, and before a creation is admitted, so that
+creations past this Weir count, also those of another Weir. But reading takes at most a tenth of the time: a
+reading stays fresh for ten times as long as it took. (Decoding 10,000 topics with 100,000 partitions takes
+0.4 s of CPU.) If no broker answers, the last known topics count, which is told as a problem.
 """
 
 from __future__ import annotations
@@ -32,8 +32,6 @@ log = structlog.get_logger("weir")
 
 Done: TypeAlias = Callable[[list[str]], None]
 
-FRESH_S: Final = 1.0
-"""Age (s) of a reading above which topics are read again before a creation is admitted."""
 READ_S: Final = 10.0
 """Maximum time (s) of a reading."""
 SHARE: Final = 10
@@ -130,7 +128,7 @@ class TopicCounter:
             sizes = {topic.name: len(topic.partitions) for topic in answer.topics if topic.name}
             self.counts.read({name: size for name, size in sizes.items() if size}, self._now_ms())
         now_s = trio.current_time()
-        self._fresh_until_s = now_s + max(FRESH_S, SHARE * (now_s - began_s))
+        self._fresh_until_s = now_s + SHARE * (now_s - began_s)
 
     def _answer(self) -> None:
         waiting, self._waiting = self._waiting, []
