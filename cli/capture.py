@@ -74,10 +74,10 @@ PREFIXES: Final = (
 @click.option(
     "--with-credentials", is_flag=True, help="Record passwords and tokens, too. Keep the file secret."
 )
-@click.option("--for", "for_s", type=Quantity("s"), metavar="DURATION", help="Stop after this time.")
+@click.option("--for", "for_s", type=Quantity("s", 0), metavar="DURATION", help="Stop after this time.")
 @click.option(
     "--queue-bytes",
-    type=Quantity("bytes"),
+    type=Quantity("bytes", 1, whole=True),
     default=QUEUE_BYTES_MAX,
     show_default=True,
     help="Bytes that may wait to be written; more are dropped and counted.",

@@ -36,6 +36,8 @@ class CaptureGroup(click.Group):
         if len(before) < len(args) and not self.commands.keys() & set(before):
             ctx.meta[CLIENT] = args[len(before) + 1 :]
             args = before
+            if not ctx.meta[CLIENT]:
+                raise click.UsageError("There is no CLIENT behind --", ctx)
         return super().parse_args(ctx, args)
 
 
@@ -76,5 +78,7 @@ class CapturedClient:
 
 def _complaint(done: subprocess.CompletedProcess[bytes]) -> str:
     if done.returncode < 0:
-        return f"the client was ended by {signal.Signals(-done.returncode).name}"
+        number = -done.returncode
+        named = number in set(signal.Signals)  # most of the real-time signals have no name
+        return f"the client was ended by {signal.Signals(number).name if named else f'signal {number}'}"
     return f"the client ended with exit code {done.returncode}" if done.returncode else ""

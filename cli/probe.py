@@ -125,7 +125,7 @@ _FILE: Final = click.Path(dir_okay=False, path_type=Path)
 )
 @click.option(
     "--timeout-s",
-    type=Quantity("s"),
+    type=Quantity("s", 0, 3600, above=True),
     default=5,
     show_default=True,
     help="Time after which a missing response counts as hung.",
@@ -180,6 +180,17 @@ def probe(
     if measures:
         if profile != "quotas":
             raise CommandError("--measure needs --profile quotas")
+        of_cases = {
+            "--list": lists,
+            "--only": only,
+            "--skip": skip,
+            "--junit": junit_file,
+            "--sarif": sarif_file,
+            "--expect": expect,
+            "--write-expect": write_expect,
+        }
+        if given := [option for option, value in of_cases.items() if value]:
+            raise CommandError(f"--measure has no cases: leave out {', '.join(given)}")
         is_named = config_file is not None or upstream.get("upstream") is not None
         _measure(reach, list_quotas, quotas_set, baseline, html_file, as_json, is_named=is_named)
         return
@@ -251,7 +262,8 @@ def _measure(
         if list_quotas is not None:
             _print_quotas(quotas_to_measure(target, login, list_quotas))
             return
-        sheets.append(measure(target, login, quotas_set))
+        with _terminable():
+            sheets.append(measure(target, login, quotas_set))
     show_sheets(sheets, html_file, as_json=as_json)
 
 
@@ -292,11 +304,10 @@ def _print_quotas(quotas: Sequence[ClientQuota]) -> None:
 
 
 def _run(run: ProbeRun) -> list[Result]:
-    """Run all cases, with a progress bar. SIGTERM ends the run like Ctrl-C: the scratch topic is removed."""
+    """Run all cases, with a progress bar."""
     results: list[Result] = []
-    previous = signal.signal(signal.SIGTERM, _terminate)
     try:
-        with Bar() as bar, contextlib.closing(run.results()) as found:
+        with _terminable(), Bar() as bar, contextlib.closing(run.results()) as found:
             for result in found:
                 results.append(result)
                 bar.say(len(results), run.total, result.case)
@@ -304,11 +315,19 @@ def _run(run: ProbeRun) -> list[Result]:
         done = [f"{len(results)} of {run.total} cases were done"] if results else []
         text = "; ".join([str(error), *done, *run.cluster.left])
         raise CommandError(visible(text, MESSAGE_MAX)) from None
-    finally:
-        signal.signal(signal.SIGTERM, previous)
     if not results:
         raise CommandError("no case has such a name: see --only")
     return results
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """Have SIGTERM end the work like Ctrl-C: the scratch topic and the quotas are removed."""
+    previous = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
 
 
 def _terminate(_signal: int, _frame: object) -> NoReturn:
@@ -355,8 +374,6 @@ def _target(
     config_file: Path | None, timeout_s: float, upstream: Mapping[str, object]
 ) -> tuple[ProbeTarget, Login | None]:
     """Return the server that the settings name, and the login there. Raises CommandError."""
-    if not timeout_s > 0:
-        raise CommandError(f"--timeout-s is {timeout_s:g}, must be greater than 0")
     try:
         loaded = config.load(config_file, upstream)
         address, tls, by = one_broker(loaded), loaded.tls.upstream, loaded.credentials

@@ -49,7 +49,9 @@ def measure(target: ProbeTarget, login: Login | None, quotas_set: str | None) ->
         try:
             return measurement.measure(target, login, quotas_set, say)
         except (ConversationError, UnusableError) as error:
-            raise CommandError(visible(str(error), MESSAGE_MAX)) from None
+            place, text = f"{target.host}:{target.port}", str(error)
+            text = text if text.startswith(place) else f"{place}: {text}"
+            raise CommandError(visible(text, MESSAGE_MAX)) from None
 
 
 def read_sheet(file: Path) -> Datasheet:

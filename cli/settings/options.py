@@ -150,7 +150,7 @@ def _given(fields: Sequence[msgspec.structs.FieldInfo], sets: Iterable[str]) -> 
             advice = "".join(f"; did you mean {close}?" for close in get_close_matches(key, known, n=1))
             raise click.UsageError(f"--set {key}: no such key{advice}")
         arguments += [known[key], value]
-    return command.make_context("weir run", arguments).params
+    return command.make_context(click.get_current_context().command_path, arguments).params
 
 
 def set_instead(option: str, command: click.Command) -> str | None:

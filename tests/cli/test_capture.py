@@ -212,6 +212,28 @@ def test_a_client_is_run_and_verified_with_one_exit_code(
     assert (tmp_path / "junit.xml").read_text().count("<failure") == (expected == FAILED)
 
 
+def test_a_client_ended_by_a_signal_without_a_name_is_told() -> None:
+    result = CliRunner().invoke(
+        weir, ["capture", "--upstream", "127.0.0.1:1", "--", "sh", "-c", "kill -40 $$"]
+    )
+    assert "weir: the client was ended by signal 40" in result.stderr
+    assert result.exit_code == USAGE
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--for", "-1", "--", "true"], "-1 is not in the range >= 0 (s)"),
+        (["--for", "nan", "--", "true"], "nan is not in the range"),
+        (["--queue-bytes", "-5", "--", "true"], "-5 is not in the range >= 1 (bytes)"),
+        (["--output", "/no/such/file", "--"], "no CLIENT behind --"),
+    ],
+)
+def test_options_that_cannot_be_are_named(options: list[str], says: str) -> None:
+    result = CliRunner().invoke(weir, ["capture", "--upstream", "127.0.0.1:1", *options])
+    assert (result.exit_code, says in result.stderr) == (USAGE, True), result.output
+
+
 def test_a_client_that_cannot_be_run_is_named() -> None:
     with served_broker() as broker:
         result = CliRunner().invoke(weir, ["capture", "--upstream", broker.address, "--", "/no/such/client"])

@@ -22,6 +22,8 @@ from tests.kfake.threads import Brokers
 from tests.matrix import first_core
 from weir.cli.main import weir
 from weir.conformance.probe import runner
+from weir.conformance.probe.link import HungError
+from weir.conformance.probe.measure import measurement
 from weir.protocol.api import ApiKey
 from weir.protocol.messages import SaslAuthenticateResponse, SaslHandshakeResponse
 from weir.protocol.values import Message
@@ -123,7 +125,11 @@ def test_probe_expects_the_outcomes_of_a_broker_that_weir_knows(stub: Brokers) -
 def test_probe_cannot_run_without_a_server_a_case_or_right_options(stub: Brokers, tmp_path: Path) -> None:
     assert probe(stub, "--only", "Nothing").exit_code == 2
     assert probe(stub, "--set", "upstream_sasl_username=alice").exit_code == 2
-    assert probe(stub, "--timeout-s", "0").exit_code == 2
+    for wrong in ("0", "nan", "inf"):
+        assert "not in the range > 0" in probe(stub, "--timeout-s", wrong).stderr
+    measured = probe(stub, "--profile", "quotas", "--measure", "--sarif", tmp_path / "s", "--only", "Fetch")
+    assert "--measure has no cases: leave out --only, --sarif" in measured.stderr
+    assert "Try 'weir probe --help'" in probe(stub, "--set", "upstream_tls=maybe").stderr
     assert (
         probe(stub, "--set", "upstream_tls=true", "--set", f"upstream_ca={tmp_path / 'missing'}").exit_code
         == 2
@@ -182,6 +188,31 @@ def test_a_signal_removes_the_scratch_topic(stub: Brokers, number: signal.Signal
     process.append(subprocess.Popen([*command, "--random", "100"]))
     assert process[0].wait(60) == 128 + number
     assert stub.cluster.topics == {}
+
+
+def test_sigterm_ends_a_measurement_so_that_its_quotas_are_removed(
+    stub: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measure(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(measurement, "measure", measure)
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        assert probe(stub, "--profile", "quotas", "--measure").exit_code == 128 + signal.SIGTERM
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_a_measurement_names_the_target_that_does_not_answer(
+    stub: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measure(*_: object) -> None:
+        raise HungError("no response came in time")
+
+    monkeypatch.setattr(measurement, "measure", measure)
+    result = probe(stub, "--profile", "quotas", "--measure")
+    assert (result.exit_code, result.stderr) == (2, f"weir: {stub.address}: no response came in time\n")
 
 
 def test_probe_over_tls_trusts_the_given_authority_only(tmp_path: Path) -> None:
