@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 from weir.quotas.table.immutable_map import ImmutableMap
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 ALL: Final = "<all>"
 """Name of the group of all clients."""
@@ -118,15 +118,19 @@ class QuotaGroups:
 
     def check(self) -> None:
         """Raise GroupError if a parent is not declared, or if parents are too deep or in a circle."""
-        for group, parent in self.parents.items():
-            if parent and parent not in self.parents:
-                raise GroupError(group, f"parent {parent} of group {group} is no group; declare it")
-            chain = self.above(group)[:-1]
-            if self.parents.get(chain[-1]):
-                raise GroupError(group, f"group {group} is its own ancestor; remove a parent")
-            if len(chain) > DEPTH_MAX:
-                names = " in ".join(chain)
-                raise GroupError(group, f"{names}: more than {DEPTH_MAX} groups; remove a parent")
+        for error in self.faults():
+            raise error
+
+    def faults(self) -> Iterator[GroupError]:
+        """Yield what is wrong with parents, in the order of the groups. A parent that is wrong does not count
+        for later groups. Costs as much as there are groups: others may have written them.
+        """
+        parents = dict(self.parents)
+        for group in self.parents:
+            what = _fault(group, parents)
+            if what:
+                parents[group] = ""
+                yield GroupError(group, what)
 
     def __eq__(self, other: object) -> bool:
         """Return True if both have the same groups with the same members and parents."""
@@ -136,6 +140,21 @@ class QuotaGroups:
 
     def __hash__(self) -> int:
         return hash(frozenset(self.parents.items()))
+
+
+def _fault(group: str, parents: Mapping[str, str]) -> str:
+    """Return what is wrong with the parent of a group; empty for nothing."""
+    parent, chain = parents[group], [group]
+    if parent and parent not in parents:
+        return f"parent {parent} of group {group} is no group; declare it"
+    while parent:
+        if parent in chain:
+            return f"group {group} is its own ancestor; remove a parent"
+        chain.append(parent)
+        if len(chain) > DEPTH_MAX:
+            return f"{' in '.join(chain)}: more than {DEPTH_MAX} groups; remove a parent"
+        parent = parents.get(parent, "")
+    return ""
 
 
 _NO_GROUP: Final = (ALL,)

@@ -71,6 +71,13 @@ def test_parents_that_are_unknown_or_in_a_circle_or_too_deep_are_refused(parents
         QuotaGroups().updated({}, parents).check()
 
 
+def test_a_circle_of_very_many_groups_is_found_in_one_pass() -> None:
+    names = [f"group-{number}" for number in range(20_000)]
+    circle = dict(zip(names, [*names[1:], names[0]], strict=True))
+    found = [error.group for error in QuotaGroups().updated({}, circle).faults()]
+    assert found == names[:-3]  # the last three lead to the first, which has no parent then
+
+
 @given(
     st.lists(
         st.tuples(st.sampled_from(["", "a", "ab", "abc"]), st.booleans(), st.sampled_from("xyz")), max_size=8

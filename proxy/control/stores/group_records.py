@@ -20,7 +20,7 @@ import msgspec
 from weir.protocol.sasl import NAME_BYTES_MAX
 from weir.proxy.control.stores.record import VERSION, ProducerRecord, RecordError, version_of
 from weir.quotas.table.group_entry import GroupEntry, group_values, groups_of, read_group
-from weir.quotas.table.groups import NO_GROUPS, GroupError, QuotaGroups
+from weir.quotas.table.groups import NO_GROUPS, QuotaGroups
 from weir.quotas.table.quota_entry import EntryError
 
 PREFIX: Final = b'{"group":'
@@ -104,10 +104,4 @@ class StoredGroups:
 
 def _sound(groups: QuotaGroups) -> QuotaGroups:
     """Return the groups without the parents that cannot be."""
-    while True:
-        try:
-            groups.check()
-        except GroupError as error:
-            groups = groups.updated({}, {error.group: ""})
-        else:
-            return groups
+    return groups.updated({}, {error.group: "" for error in groups.faults()})
