@@ -25,9 +25,9 @@ from tests.deploy.container_engine import (
     hindrance,
     running_engine,
 )
-from tests.deploy.exposition import ROOT
 from tests.kafka.cluster import Cluster
 from tests.kafka.ports import free_range
+from tests.rooms import copy_sources
 from tools import debian
 
 pytestmark = [
@@ -84,8 +84,10 @@ def test_the_plain_debian_package_serves_clients_and_leaves_no_program(
 ) -> None:
     """On a Debian without Python and pip, apt installs what the package needs."""
     began_s = time.monotonic()
+    sources = tmp_path / "sources"
+    sources.mkdir()
     pip = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path))
-    subprocess.run([*pip, str(ROOT)], check=True)
+    subprocess.run([*pip, str(copy_sources(sources))], check=True)
     (wheel,) = tmp_path.glob("*.whl")
     package = debian.build(wheel, tmp_path)
     seconds, size = time.monotonic() - began_s, package.stat().st_size

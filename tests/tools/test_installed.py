@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -14,12 +13,11 @@ from typing import Final
 
 import pytest
 
-from tests.rooms import ROOMS
+from tests.rooms import ROOMS, copy_sources
 from tests.tools.compiled_only import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
-FILES: Final = ("setup.py", "pyproject.toml", "README.md", "LICENSE")
 NEIGHBOUR: Final = "proxy.py==2.4.10"
 """A package from PyPI with the top-level names `proxy` and `tests`."""
 
@@ -50,14 +48,7 @@ def sources(folder: Path) -> set[str]:
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of what a build reads: building leaves files beside the sources."""
-    copy = tmp_path_factory.mktemp("checkout")
-    for name in FILES:
-        shutil.copy(ROOT / name, copy)
-    for folder in ("weir", *ROOMS):
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / folder, copy / folder, symlinks=True, ignore=ignored)
-    return copy
+    return copy_sources(tmp_path_factory.mktemp("checkout"))
 
 
 @pytest.fixture(scope="module")
