@@ -86,6 +86,9 @@ def test_weir_accepts_the_configuration_that_the_chart_renders(options: tuple[st
     (config,) = of_kind(rendered(*options), "ConfigMap").values()
     settings = msgspec.convert(tomllib.loads(config["data"]["weir.toml"]), Settings)
     assert settings.upstream == "kafka-0:9092,kafka-1:9092"
+    (pods,) = of_kind(rendered(*options), "StatefulSet").values()
+    variables = {each["name"] for each in pods["spec"]["template"]["spec"]["containers"][0]["env"]}
+    assert variables - {"POD", "WEIR_CONFIG"} <= {f"WEIR_{key.upper()}" for key in Settings.__struct_fields__}
     assert (settings.quotas == "") == (settings.quota_store == "topic")
     assert parse(config["data"]["quotas.toml"]).values
 
