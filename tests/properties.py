@@ -9,17 +9,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
 REPEATABLE: Final = "repeatable"
 EXPLORING: Final = "exploring"
-MUTANTS: Final = "mutants"
-"""As `repeatable`, for `tools.mutants`: a failure is not shrunk."""
 EXAMPLES: Final = 150
 """Number of examples of a property that states no number; each profile takes its share of them."""
 REPEATABLE_DIVISOR: Final = 4
-MUTANTS_DIVISOR: Final = 2
 EXPLORING_FACTOR: Final = 2
 DATABASE: Final = Path(__file__).parents[1] / ".hypothesis" / "examples"
 """Examples that have failed in `exploring`."""
@@ -30,7 +27,7 @@ modules that are loaded, so the share of filtered examples depends on which test
 
 
 def register_profiles() -> None:
-    """Register the three profiles and load `repeatable`; `--hypothesis-profile` loads the other one."""
+    """Register both profiles and load `repeatable`; `--hypothesis-profile` loads the other one."""
     # Properties differ by a factor of 1,000 in what an example costs, so there is no deadline.
     settings.register_profile(
         REPEATABLE,
@@ -50,21 +47,14 @@ def register_profiles() -> None:
         print_blob=True,
         suppress_health_check=TOLERATED,
     )
-    settings.register_profile(
-        MUTANTS,
-        settings.get_profile(REPEATABLE),
-        max_examples=_share(EXAMPLES, MUTANTS_DIVISOR),
-        phases=(Phase.explicit, Phase.generate),  # one failure is enough: no search for the smallest
-    )
     settings.load_profile(REPEATABLE)
 
 
 def examples(count: int) -> settings:
     """Return settings of the loaded profile with its share of `count` examples."""
-    profile = settings.get_current_profile_name()
-    if profile == EXPLORING:
+    if settings.get_current_profile_name() == EXPLORING:
         return settings(max_examples=EXPLORING_FACTOR * count)
-    return settings(max_examples=_share(count, MUTANTS_DIVISOR if profile == MUTANTS else REPEATABLE_DIVISOR))
+    return settings(max_examples=_share(count, REPEATABLE_DIVISOR))
 
 
 def _share(count: int, divisor: int) -> int:
