@@ -29,6 +29,8 @@ longer than its metadata is late.
 """
 LATE_MS: Final = 15_000
 """Time (ms) after a change for which brokers' metadata may not show it (measured: up to 13 s)."""
+LATE: Final = -1
+"""Result of a request after which a topic may still be created or grown."""
 LATE_MAX: Final = 10_000
 """Maximum number of changes that metadata may not show; the oldest are dropped first."""
 
@@ -66,6 +68,8 @@ class _Until(NamedTuple):
     until_ms: int
     requests: int = 1
     """Number of requests under way that may give the topic its partitions."""
+    is_late: bool = False
+    """True if a request that was answered may still give the topic its partitions."""
 
 
 class TopicCounts:
@@ -120,8 +124,8 @@ class TopicCounts:
         """
         self._expire(now_ms)
         self._sizes = dict(topics)
-        for name, (partitions, _until_ms, _requests) in self._changed.items():
-            if partitions:
+        for name, changed in self._changed.items():
+            if partitions := changed.partitions:
                 self._sizes[name] = max(partitions, self._sizes.get(name, 0))
             else:
                 self._sizes.pop(name, None)
@@ -147,14 +151,12 @@ class TopicCounts:
 
     def settle(self, sizes: Mapping[str, int | None], now_ms: int) -> None:
         """Take the results of changes: topic → number of its partitions, 0 for a deleted topic, None for one
-        that was not changed.
+        that was not changed, LATE for one that may still be changed.
         """
         for name, partitions in sizes.items():
             was = self._size(name)
-            under_way = self._under_way.pop(name, None) if partitions == 0 else self._under_way.get(name)
-            if partitions != 0 and under_way is not None:
-                self._leave(name, under_way)
-            if partitions is not None:
+            self._leave(name, partitions)
+            if partitions is not None and partitions != LATE:
                 self._changed.pop(name, None)
                 self._changed[name] = _Until(partitions, now_ms + LATE_MS)
                 if partitions:
@@ -198,15 +200,21 @@ class TopicCounts:
     def _enter(self, growth: TopicGrowth, now_ms: int) -> None:
         """Note one more request under way for a topic."""
         name, _known, after = growth
-        before = self._under_way.pop(name, None)
+        before = self._under_way.pop(name, None) or _Until(0, 0, 0)
         if self._is_counted(name):
-            partitions, requests = (after, 1) if before is None else (max(after, before[0]), before[2] + 1)
-            self._under_way[name] = _Until(partitions, now_ms + UNDER_WAY_MS, requests)
+            partitions = max(after, before.partitions)
+            until_ms = now_ms + UNDER_WAY_MS
+            self._under_way[name] = _Until(partitions, until_ms, before.requests + 1, before.is_late)
 
-    def _leave(self, name: str, under_way: _Until) -> None:
+    def _leave(self, name: str, partitions: int | None) -> None:
         """Note that a request for a topic has ended: others may still be under way."""
-        if under_way.requests > 1:
-            self._under_way[name] = under_way._replace(requests=under_way.requests - 1)
+        under_way = self._under_way.get(name)
+        if under_way is None:
+            return
+        requests = under_way.requests if partitions == 0 else max(under_way.requests - 1, 0)
+        is_late = partitions == LATE or (partitions is None and under_way.is_late)
+        if requests or is_late:
+            self._under_way[name] = under_way._replace(requests=requests, is_late=is_late)
         else:
             del self._under_way[name]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from weir.quotas import Entity, QuotaKey, QuotaTable
-from weir.quotas.topic_counts import LATE_MS, UNDER_WAY_MS, TopicCounts, TopicGrowth
+from weir.quotas.topic_counts import LATE, LATE_MS, UNDER_WAY_MS, TopicCounts, TopicGrowth
 
 PAY: Final = Entity(topic_prefix="pay.")
 TOPICS, PARTITIONS = QuotaKey.TOPICS_MAX, QuotaKey.PARTITIONS_MAX
@@ -50,6 +50,19 @@ def test_a_creation_counts_while_another_of_the_same_topic_fails() -> None:
     assert counts.reserve([new("b")], 0) != [""]
     counts.settle({"pay.a": None}, 0)
     assert counts.reserve([new("b")], 0) == [""]
+
+
+def test_a_deletion_leaves_a_creation_under_way_but_none_that_is_late() -> None:
+    counts = counting(topics=1, a=1)
+    counts.reserve([new("a")], 0)
+    counts.settle({"pay.a": 0}, 0)
+    assert numbers(counts) == (1, 1)
+    counts.settle({"pay.a": LATE}, 0)
+    counts.reserve([new("a")], 0)
+    counts.settle({"pay.a": None}, 0)
+    assert numbers(counts) == (1, 1)
+    counts.settle({"pay.a": 0}, 0)
+    assert numbers(counts) == (0, 0)
 
 
 def test_one_topic_asked_for_twice_counts_once() -> None:

@@ -41,7 +41,7 @@ from weir.proxy.handlers.plan import Context, Plan
 from weir.proxy.handlers.unread import passed_unread
 from weir.proxy.handlers.uplift.uplift import forward
 from weir.quotas import NO_LEDGER
-from weir.quotas.topic_counts import TopicGrowth
+from weir.quotas.topic_counts import LATE, TopicGrowth
 
 M = TypeVar("M", bound=Message)
 
@@ -207,10 +207,11 @@ class _CountedMutation:
         result_of = yield from self._mutation.finder(results)
         for topic in topics:
             result = result_of(topic)
-            if result is None or result.error_code in _MAY_BE_DONE:
-                continue
             if topic in self._held:
-                sizes[topic.name or ""] = None
+                late = result is None or result.error_code in _MAY_BE_DONE
+                sizes[topic.name or ""] = LATE if late else None
+            if result is None:
+                continue
             if result.error_code == ErrorCode.NONE:
                 self._mutation.done(topic, result)
                 partitions, _topic_id = self._mutation.left(topic, result)

@@ -37,7 +37,7 @@ from weir.proxy.handlers.mutations.streams_groups import (
 from weir.proxy.handlers.plan import Context, Plan
 from weir.proxy.handlers.unread import passed_unread
 from weir.proxy.handlers.uplift.uplift import forward
-from weir.quotas.topic_counts import TopicGrowth
+from weir.quotas.topic_counts import LATE, TopicGrowth
 
 _MAY_BE_DONE: Final = MISSING | {ErrorCode.NONE}
 _EMPTY_LIST: Final = 1
@@ -87,7 +87,7 @@ def _metadata(
     answer = yield from _asked(context, plan, client_id, request)
     codes = {topic.name: topic.error_code for topic in answer.topics}
     context.cluster.counted_topics.settle(
-        {name: None for name in held if codes.get(name, ErrorCode.NONE) not in _MAY_BE_DONE}
+        {name: LATE if codes.get(name, ErrorCode.NONE) in _MAY_BE_DONE else None for name in held}
     )
     unknown = MetadataResponse.MetadataResponseTopic
     answer.topics += [unknown(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name) for name in refused]
@@ -180,6 +180,6 @@ def _heartbeat(
         answer = yield from ChargedHeartbeat(context, plan, ledger, request).query()
     else:
         answer = yield from forward(plan, request, StreamsGroupHeartbeatResponse)
-    if not any(status.status_code == MISSING_INTERNAL_TOPICS for status in answer.status or ()):
-        counted.settle({growth.name: None for growth in wanted})  # the broker creates none
+    creates = any(status.status_code == MISSING_INTERNAL_TOPICS for status in answer.status or ())
+    counted.settle({growth.name: LATE if creates else None for growth in wanted})
     return answer
