@@ -137,4 +137,8 @@ class TopicCounter:
 
 
 async def _metadata(broker: QueriedBroker) -> MetadataResponse:
-    return await broker.ask(MetadataRequest(topics=None), MetadataResponse, METADATA_VERSION)
+    answer = await broker.ask(MetadataRequest(topics=None), MetadataResponse, METADATA_VERSION)
+    if not answer.brokers:  # a broker that has just started, before the controller has told it the cluster
+        text = f"{broker.connection.address}: it knows no broker of the cluster yet"
+        raise QuestionError(text, reachable=True, foreign=False)
+    return answer

@@ -12,6 +12,8 @@ from tests.kfake.cluster import HOST, Cluster
 from tests.kfake.in_trio import serve
 from tests.proxy.following import until
 from tests.proxy.worker_rigs import NUMBERED_FROM, connect, new_pool, running_worker
+from weir.protocol.api import ApiKey
+from weir.protocol.messages import MetadataResponse
 from weir.proxy.config import config
 from weir.proxy.control import topic_counts
 from weir.proxy.control.cluster.access import DIRECT
@@ -76,6 +78,22 @@ async def test_creations_soon_after_a_reading_cause_no_other(monkeypatch: pytest
         for _creation in range(5):
             await reserve(counter, NEW)
         assert [api_key for api_key, _version in cluster.questions].count(3) == 1
+
+
+@pytest.mark.trio
+async def test_a_broker_that_does_not_know_the_cluster_yet_tells_no_topics(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(topic_counts, "SHARE", 0)
+    cluster = Cluster()
+    cluster.add("pay.a")
+    cluster.add("pay.b")
+    async with counting(cluster) as counter:
+        assert await reserve(counter, NEW) == [True]
+        cluster.handlers[ApiKey.METADATA] = MetadataResponse()
+        assert await reserve(counter, NEW) == [True]
+        (condition, _full) = counter.conditions()
+        assert "it knows no broker of the cluster yet. The last known ones count" in condition.what
 
 
 @pytest.mark.trio
