@@ -226,7 +226,7 @@ def test_a_target_that_stops_ends_the_run(stub: Brokers, monkeypatch: pytest.Mon
 
 
 def test_a_target_that_freezes_ends_the_run(stub: Brokers) -> None:
-    probe = run(stub, timeout_s=0.05)
+    probe = run(stub, timeout_s=0.5)
     found = probe.results()
     next(found)
     stub.cluster.handlers = dict.fromkeys(stub.cluster.handlers, lambda *_: stub.wait_for_stop())
