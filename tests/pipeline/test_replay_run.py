@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weir.pipeline.replay.candidates import RECORDED
-from weir.pipeline.replay.charges import charges, phase
+from weir.pipeline.replay.charges import charges, phased
 from weir.pipeline.replay.run import BudgetSettings, replayed
 from weir.quotas import QuotaKey
 from weir.quotas.replay import Replay
@@ -153,8 +153,8 @@ def test_recorded_waits_count_once_where_they_overlap_also_across_periods() -> N
 
 def by_replay(found: Sequence[Use], limit: float, quota: QuotaKey) -> list[Hour]:
     """Return the hours that `Replay` computes from all charges, one budget at one broker."""
-    uses = frame(found).with_columns(segment=pl.lit(0, pl.UInt32), number="requests", phase=phase())
-    rows = charges(uses)
+    uses = phased(frame(found).sort("time_ms", "connection", maintain_order=True))
+    rows = charges(uses.with_columns(segment=pl.lit(0, pl.UInt32), number="requests"))
     replay = Replay(quota, limit)
     columns = ("at_ms", "service_ms", "value", "connection", "told_ms", "note")
     replay.feed(*(rows[name].to_list() for name in columns))
