@@ -28,7 +28,7 @@ from weir.quotas import Entity, QuotaFileError, QuotaKey, QuotaTable, render
 from weir.quotas.table.ends import check_new_end
 from weir.quotas.table.group_entry import check_floors, concerns_groups
 from weir.quotas.table.options import DEFAULT_PACING, NEVER, PLAIN, Options, Pacing, Scope
-from weir.quotas.table.quota_table import Quota
+from weir.quotas.table.quota_table import NO_BUDGETS, Quota, has_budgets
 from weir.quotas.table.times import EXAMPLE, later, now_utc, read_time, written_time
 from weir.quotas.units import parse
 
@@ -118,8 +118,8 @@ def set_(
 ) -> None:
     """Set quotas of an entity; its other quotas stay. A quota file that is missing is created."""
     check_user(entity.user)
-    if entity.ip is not None and (pacing is not None or scope is not None):
-        raise click.UsageError("rates of connections have no pacing and no scope")
+    if not has_budgets(entity) and (pacing is not None or scope is not None):
+        raise click.UsageError(NO_BUDGETS)
     rates = parse_assignments(values)
     now = now_utc()
     end = _end(duration, until, now)

@@ -19,7 +19,7 @@ from weir.quotas.table.names import canonical_ip
 from weir.quotas.table.options import PLAIN, Options, Pacing, Scope
 from weir.quotas.table.quota_kind import BYTE_RATES as BYTE_RATES
 from weir.quotas.table.quota_kind import IN_BYTES, KINDS, UNLIMITED, QuotaKey
-from weir.quotas.table.quota_table import keys_of
+from weir.quotas.table.quota_table import has_budgets, keys_of
 from weir.quotas.table.times import in_utc, written_time
 
 if TYPE_CHECKING:
@@ -255,7 +255,7 @@ def _is_shadow(values: Mapping[str, object]) -> bool:
 def _options(values: Mapping[str, object], entity: Entity) -> Options:
     pacing, scope = None, Scope.BROKER
     for key in (PACING_KEY, SCOPE_KEY):
-        if key in values and (entity.ip is not None or entity.topic_prefix is not None):
+        if key in values and not has_budgets(entity):
             raise EntryError(f"{key} cannot be set for {_kind(entity)}; remove it", key)
     if PACING_KEY in values:
         remedy = "leave it out for the configured one"

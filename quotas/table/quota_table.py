@@ -34,6 +34,13 @@ def keys_of(entity: Entity) -> tuple[QuotaKey, ...]:
     return OF_IPS if entity.ip is not None else OF_TOPICS if entity.topic is not None else OF_CLIENTS
 
 
+def has_budgets(entity: Entity) -> bool:
+    """Return True if the quotas of an entity are held by budgets, which have a pacing and a scope."""
+    return entity.ip is None and entity.topic_prefix is None
+
+
+NO_BUDGETS: Final = "rates of connections, and counts of topics, have no pacing and no scope"
+"""Reason why an entity without budgets cannot have these options."""
 Quota: TypeAlias = tuple[Entity, QuotaKey]
 """Key of a configured value: an entity, and the kind of quota."""
 

@@ -35,8 +35,16 @@ def test_quotas_set_keeps_the_pacing_of_an_entry_and_adds_a_scope(file: Path) ->
     assert file.read_text() == FILE.replace("500_000", "500000").replace('pacing = "smooth"\n', "")
 
 
-def test_quotas_set_refuses_options_of_rates_of_connections(file: Path, misused: Misused) -> None:
-    arguments = ("--ip", "10.0.0.7", "--pacing", "smooth", "connection_creation_rate=5")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--ip", "10.0.0.7", "--pacing", "smooth", "connection_creation_rate=5"),
+        ("--topic-prefix", "pay.", "--scope", "cluster", "topics_max=5"),
+    ],
+)
+def test_quotas_set_refuses_options_of_what_has_no_budgets(
+    file: Path, misused: Misused, arguments: tuple[str, ...]
+) -> None:
     line = misused("quotas", "set", "--quotas", str(file), *arguments)
     assert "have no pacing and no scope" in line
 

@@ -25,7 +25,7 @@ from weir.proxy.control.stores.records import (
 )
 from weir.quotas import Entity, QuotaTable
 from weir.quotas.table.entities import DEFAULT, Prefix
-from weir.quotas.table.options import Options
+from weir.quotas.table.options import Options, Pacing, Scope
 from weir.quotas.table.quota_entry import least, most
 from weir.quotas.table.quota_table import QuotaKey, keys_of
 
@@ -205,6 +205,15 @@ def test_a_quota_record_with_an_impossible_quota_is_refused(entity: Entity, key:
     with pytest.raises(RecordError, match=key.value):
         stored.apply(*write(EntityMode(entity, shadow=False), {key: 5.0}))
     assert stored.table() == QuotaTable()
+
+
+@pytest.mark.parametrize("entity", [Entity(ip="::1"), Entity(topic_prefix="pay.")], ids=str)
+@pytest.mark.parametrize("given", [Options(pacing=Pacing.SMOOTH), Options(scope=Scope.CLUSTER)], ids=str)
+def test_a_quota_record_with_an_impossible_option_is_refused(entity: Entity, given: Options) -> None:
+    """A snapshot with it could not be read."""
+    (key, *_others) = keys_of(entity)
+    with pytest.raises(RecordError, match="have no pacing and no scope"):
+        StoredQuotas().apply(*write(EntityMode(entity, shadow=False), {key: 5.0}, given))
 
 
 def test_the_number_of_entities_in_the_quota_topic_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,6 +32,7 @@ from weir.quotas.table.group_entry import check_groups, concerns_groups
 from weir.quotas.table.names import canonical_ip
 from weir.quotas.table.options import Options
 from weir.quotas.table.quota_entry import least
+from weir.quotas.table.quota_table import NO_BUDGETS, has_budgets
 from weir.quotas.table.times import later, now_utc
 
 ANSWER_S: Final = 20.0
@@ -83,8 +84,8 @@ def _new_options(table: QuotaTable, change: QuotaChange, entity: Entity, changes
     given, shadow = (change.pacing, change.scope, change.until), change.mode == "shadow"
     if given == (None, None, None):
         return None
-    if entity.ip is not None and given[:2] != (None, None):
-        raise ProblemError(422, "rates of connections have no pacing and no scope")
+    if not has_budgets(entity) and given[:2] != (None, None):
+        raise ProblemError(422, NO_BUDGETS)
     try:
         options = table.options_of(entity, shadow=shadow).replaced(*given)
         if change.until is not None and options.until is not None:

@@ -30,7 +30,7 @@ from weir.quotas.table.entities import DEFAULT, Name, Prefix
 from weir.quotas.table.options import PLAIN, Options, Pacing, Scope
 from weir.quotas.table.quota_delta import QuotaDelta, QuotaValue, changed
 from weir.quotas.table.quota_entry import least, most
-from weir.quotas.table.quota_table import Quota, QuotaKey, keys_of
+from weir.quotas.table.quota_table import NO_BUDGETS, Quota, QuotaKey, has_budgets, keys_of
 from weir.quotas.table.times import in_utc
 
 ENTITIES_MAX: Final = 500_000
@@ -187,6 +187,8 @@ class StoredQuotas:
         misplaced = quotas.keys() - set(keys_of(slot.entity))
         if misplaced:
             raise RecordError(f"it has {min(key.value for key in misplaced)} for {slot.entity}"[:200])
+        if not has_budgets(slot.entity) and options[:2] != PLAIN[:2]:
+            raise RecordError(f"it is for {slot.entity}, and {NO_BUDGETS}"[:200])
         if quotas and slot not in self._keys and len(self._keys) >= ENTITIES_MAX:
             raise RecordError(f"there are {ENTITIES_MAX} entities already")
         changes = self._changes[slot.shadow]
