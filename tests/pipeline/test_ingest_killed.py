@@ -23,7 +23,7 @@ from weir.pipeline.lake import Lake
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]  # Java starts for every kill
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(7200)]  # Java starts for every kill
 
 FILES = 6
 ROWS = 1200

@@ -41,7 +41,7 @@ from weir.pipeline.rollup.columns import QUOTAS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]  # Java starts for every kill
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(7200)]  # Java starts for every kill
 
 HOUR_MS: Final = 3_600_000
 DRIVERS: Final = int(os.environ.get("DRIVERS", "1"))
