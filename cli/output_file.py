@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import tempfile
 from pathlib import Path
@@ -39,6 +40,10 @@ def check_free(file: Path, *, force: bool) -> None:
         raise CommandError(f"{file} exists already: choose another, or --force to replace it")
     if not file.parent.is_dir():
         raise CommandError(f"{file}: cannot write it: {file.parent} is no directory")
+    if file.exists() and not file.is_file():
+        raise CommandError(f"{file}: cannot write it: it is no regular file")
+    if not os.access(file.resolve().parent, os.W_OK):
+        raise CommandError(f"{file}: cannot write it: {os.strerror(errno.EACCES)}")
 
 
 def write_lines(file: Path, lines: Iterable[str], *, force: bool) -> None:

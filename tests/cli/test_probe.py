@@ -127,6 +127,8 @@ def test_probe_cannot_run_without_a_server_a_case_or_right_options(stub: Brokers
     assert probe(stub, "--set", "upstream_sasl_username=alice").exit_code == 2
     for wrong in ("0", "nan", "inf"):
         assert "not in the range > 0" in probe(stub, "--timeout-s", wrong).stderr
+    os.mkfifo(tmp_path / "fifo")
+    assert "fifo: cannot write it: it is no regular file" in probe(stub, "--sarif", tmp_path / "fifo").stderr
     measured = probe(stub, "--profile", "quotas", "--measure", "--sarif", tmp_path / "s", "--only", "Fetch")
     assert "--measure has no cases: leave out --only, --sarif" in measured.stderr
     assert "Try 'weir probe --help'" in probe(stub, "--set", "upstream_tls=maybe").stderr
