@@ -15,7 +15,6 @@ from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 
 ABOVE_0: Final = msgspec.Meta(gt=0)
 AT_LEAST_0: Final = msgspec.Meta(ge=0)
-AT_LEAST_1: Final = msgspec.Meta(ge=1)
 SAMPLES_MAX: Final = 10_000
 """Maximum number of samples: each limiter keeps as many numbers."""
 SAMPLE_S: Final = msgspec.Meta(ge=1, le=86_400)
