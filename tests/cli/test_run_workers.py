@@ -6,6 +6,7 @@ import json
 import os
 import resource
 import signal
+import ssl
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -179,6 +180,18 @@ def test_changed_quotas_and_settings_come_into_force_at_all_workers_on_sighup(tm
         quotas.write_text(f"{quotas.read_text()}until = {end.isoformat()}\n")
         assert weir.logged("quota ended")["entity"] == "group late"
         until(lambda: all(told(port, "after", 20_000) == 0 for port in ports))
+        stop(weir)
+
+
+@pytest.mark.slow
+def test_a_new_certificate_is_presented_by_all_workers(tmp_path: Path) -> None:
+    path, key = write_pair(tmp_path, HOST)
+    with running_workers("2", "--set", f"tls_cert={path}", "--set", f"tls_key={key}") as (weir, ports):
+        weir.logged("listening")
+        for _ in range(2):
+            certificate = path.read_text("ascii")
+            until(lambda: all(certificate.startswith(ssl.get_server_certificate((HOST, p))) for p in ports))  # noqa: B023  # called here
+            write_pair(tmp_path, HOST)
         stop(weir)
 
 
