@@ -138,7 +138,7 @@ def _given(fields: Sequence[msgspec.structs.FieldInfo], sets: Iterable[str]) -> 
     """
     options = (_SetOption([f"--{field.name}"], **_attributes(field)) for field in fields)
     command = click.Command("set", params=list(options))
-    known = {str(parameter.name): parameter.opts[0] for parameter in command.params}
+    known = {str(parameter.name): parameter for parameter in command.params}
     arguments = []
     for text in sets:
         key, sign, value = text.partition("=")
@@ -149,7 +149,9 @@ def _given(fields: Sequence[msgspec.structs.FieldInfo], sets: Iterable[str]) -> 
                 raise click.UsageError(f"--set {key}: this command does not read it")
             advice = "".join(f"; did you mean {close}?" for close in get_close_matches(key, known, n=1))
             raise click.UsageError(f"--set {key}: no such key{advice}")
-        arguments += [known[key], value]
+        if not value and known[key].type is click.BOOL:  # click takes it for false
+            raise click.UsageError(f"--set {key}: must be true or false")
+        arguments += [known[key].opts[0], value]
     return command.make_context(click.get_current_context().command_path, arguments).params
 
 
