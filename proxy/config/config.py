@@ -302,7 +302,7 @@ def _upstream(settings: Settings) -> tuple[Address, ...]:
     texts = [text.strip() for text in settings.upstream.split(",")]
     addresses = tuple(parse_address(text, "upstream") for text in texts if text)
     if not addresses:
-        raise ConfigError("no upstream: say where Kafka is with --upstream HOST:PORT")
+        raise ConfigError("no upstream: say where Kafka is with --upstream HOST:PORT, or WEIR_UPSTREAM")
     return addresses
 
 

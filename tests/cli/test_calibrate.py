@@ -56,7 +56,7 @@ def left(address: Address) -> tuple[list[str], list[str]]:
     ("options", "said"),
     [
         (("--upstream", NOBODY), f"{NOBODY}: connection refused"),
-        ((), "no upstream: say where Kafka is with --upstream HOST:PORT"),
+        ((), "no upstream: say where Kafka is with --upstream HOST:PORT, or WEIR_UPSTREAM"),
         (("--upstream", f"{NOBODY},127.0.0.1:2"), "one broker only: choose one with --upstream"),
         (("--upstream", NOBODY, "--apis", "Produce,Nonsense"), "--apis: Nonsense is none of Produce, Fetch,"),
         (("--upstream", NOBODY, "--percent", "0"), "0 is not in the range 0<x<=100"),

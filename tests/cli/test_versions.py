@@ -113,7 +113,7 @@ def test_versions_reports_a_malformed_response_in_one_line(answer: bytes, words:
         (["--upstream", "a:1", "--timeout-s", "0"], "timeout_s is 0, must be greater than 0"),
         (["--upstream", "a:1", "--timeout-s", "nan"], "timeout_s is nan, must be greater than 0"),
         (["--upstream", "no.such.invalid:1"], "no.such.invalid:1: "),
-        ([], "no upstream: say where Kafka is with --upstream HOST:PORT"),
+        ([], "no upstream: say where Kafka is with --upstream HOST:PORT, or WEIR_UPSTREAM"),
         (["--config", "/no/such.toml"], "/no/such.toml: cannot read the configuration"),
         (
             ["--upstream", "a:1", "--set", "upstream_sasl_mechanism=PLAIN"],
