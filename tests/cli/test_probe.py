@@ -132,6 +132,7 @@ def test_probe_cannot_run_without_a_server_a_case_or_right_options(stub: Brokers
     measured = probe(stub, "--profile", "quotas", "--measure", "--sarif", tmp_path / "s", "--only", "Fetch")
     assert "--measure has no cases: leave out --only, --sarif" in measured.stderr
     assert "Try 'weir probe --help'" in probe(stub, "--set", "upstream_tls=maybe").stderr
+    assert "--set upstream_tls: must be true or false" in probe(stub, "--set", "upstream_tls=").stderr
     assert (
         probe(stub, "--set", "upstream_tls=true", "--set", f"upstream_ca={tmp_path / 'missing'}").exit_code
         == 2

@@ -76,7 +76,6 @@ def written(path: Path, text: str) -> str:
             ["connections_max is 0, must be greater than 0"],
         ),
         (["--upstream", "a:1", "--set", "connect_timeout_s=nan"], ["connect_timeout_s is nan"]),
-        (["--upstream", "a:1", "--set", "upstream_tls="], ["--set upstream_tls: must be true or false"]),
         (["--upstream", "a:1", "--set", "drain_timeout_s=-1"], ["drain_timeout_s is -1, must be at least 0"]),
         (["--upstream", "a:1", "--first-node-id", "-1"], ["first_node_id is -1, must be at least 0"]),
         (
