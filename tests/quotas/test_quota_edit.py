@@ -15,7 +15,7 @@ from weir.quotas.table import quota_text
 from weir.quotas.table.quota_edit import edited
 from weir.quotas.table.quota_entry import DEFAULT_MARKER, entry_lines
 from weir.quotas.table.quota_file import entries_of, read
-from weir.quotas.table.quota_table import Quota
+from weir.quotas.table.quota_table import Quota, has_budgets
 from weir.quotas.table.quota_text import QuotaText
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
@@ -238,7 +238,7 @@ def test_the_edited_quota_file_parses_to_the_altered_table(
     some = st.sampled_from(known) | quotas if known else quotas
     one = some.flatmap(lambda quota: st.tuples(st.just(quota), st.none() | rates(quota[1])))
     changes = data.draw(st.lists(one, max_size=6).map(dict))
-    can_have_some = all(entity.ip is None for entity, _key in changes)
+    can_have_some = all(has_budgets(entity) for entity, _key in changes)
     said = data.draw(st.none() | options) if can_have_some else None
     after = edited(text, changes, shadow=shadow, options=said)
     assert parse(after) == before.altered(changes, shadow=shadow, options=said)
