@@ -117,7 +117,7 @@ def capture(
             raise CommandError(str(error)) from None
         client = CapturedClient(program, loaded.listen, for_s) if program else None
         with logs.in_background():
-            logs.configure(loaded.settings.log_level, "auto")
+            logs.configure(loaded.settings.log_level)
             recorder = _recorder(out, loaded.settings.upstream, blank_records, with_credentials, queue_bytes)
             _record(recorder, loaded, client, for_s)
         click.echo(summary(recorder, out), err=True)

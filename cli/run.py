@@ -38,7 +38,7 @@ def run(config_file: Path | None, **options: object) -> None:
     with logs.in_background():
         try:
             loaded = config.load(config_file, options)
-            logs.configure(loaded.settings.log_level, "auto")
+            logs.configure(loaded.settings.log_level)
             run_proxy(loaded, lambda: config.load(config_file, options))
         except config.ConfigError as error:
             click.echo(f"weir: {error}", err=True)

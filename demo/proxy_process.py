@@ -108,7 +108,7 @@ def main() -> None:
     end_with_parent()
     try:
         loaded = config.load(None, msgspec.json.decode(sys.argv[1], type=dict[str, object]))
-        logs.configure(loaded.settings.log_level, "auto")
+        logs.configure(loaded.settings.log_level)
         run(loaded)
     except config.ConfigError as error:
         sys.exit(str(error))

@@ -137,7 +137,7 @@ class _Guarded:
         return rendered
 
 
-def configure(level: str, form: Literal["auto", "console", "json"]) -> None:
+def configure(level: str, form: Literal["auto", "console", "json"] = "auto") -> None:
     """Configure structlog for the process. The form `auto` stands for `console` if standard error is a
     terminal, and for `json` otherwise.
     """

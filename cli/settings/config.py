@@ -70,6 +70,11 @@ def config_(config_file: Path | None, as_json: bool, new: bool, whole: bool, fil
     Passwords are not shown: the settings have only the names of the files that hold them. An editor with a
     TOML language server uses a schema after the line `#:schema weir.schema.json` in the file.
     """
+    asked = [name for name, given in (("--new", new), ("--schema", file), ("--json", as_json)) if given]
+    if len(asked) > 1:
+        raise click.UsageError(f"{' and '.join(asked)} exclude each other")
+    if whole and not new:
+        raise click.UsageError("--all needs --new")
     if new:
         click.echo("\n".join(template(whole=whole)))
     elif file is not None:

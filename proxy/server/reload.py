@@ -108,7 +108,7 @@ class Reload:
             )
         )
         if "log_level" in changed:
-            logs.configure(settings.log_level, "auto")
+            logs.configure(settings.log_level)
         if "quota_mode" in changed:
             await self._set_mode(settings.quota_mode == "shadow")
         log.info("configuration loaded", **{key: getattr(settings, key) for key in sorted(changed)})

@@ -360,7 +360,7 @@ def main(fd: int) -> None:
 
 async def _main(sock: socket.socket, reactor: Reactor) -> None:
     def configure_logs(settings: Settings) -> None:
-        logs.configure(settings.log_level, "auto")
+        logs.configure(settings.log_level)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(collect_garbage)

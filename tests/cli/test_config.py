@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.deploy.exposition import ROOT
-from weir.cli.exits import DONE
+from weir.cli.exits import DONE, USAGE
 from weir.cli.main import weir
 from weir.cli.settings.sections import ESSENTIAL
 from weir.proxy.config import config
@@ -36,6 +36,20 @@ def test_a_new_configuration_is_accepted_by_check(tmp_path: Path) -> None:
     assert CliRunner().invoke(weir, ["check", "--config", str(file)]).exit_code == DONE
     assert config.load(file, {}).settings == config.load(None, {"upstream": "localhost:9092"}).settings
     assert uncommented(file.read_text()).keys() == DEFAULTS.keys() & ESSENTIAL
+
+
+@pytest.mark.parametrize(
+    ("options", "wrong"),
+    [
+        (("--new", "--json"), "--new and --json exclude each other"),
+        (("--schema", "config", "--json"), "--schema and --json exclude each other"),
+        (("--all",), "--all needs --new"),
+    ],
+)
+def test_config_ignores_no_option(options: tuple[str, ...], wrong: str) -> None:
+    result = run(*options)
+    assert (result.exit_code, result.stdout) == (USAGE, "")
+    assert wrong in result.stderr
 
 
 def test_config_names_the_source_of_each_setting(tmp_path: Path) -> None:
