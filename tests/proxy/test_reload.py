@@ -106,7 +106,7 @@ async def test_the_quota_mode_is_put_in_force(running: Running) -> None:
 @pytest.mark.trio
 async def test_the_log_level_is_put_in_force(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     levels: list[str] = []
-    monkeypatch.setattr(logs, "configure", lambda level, _form: levels.append(level))
+    monkeypatch.setattr(logs, "configure", levels.append)
     await running.reloaded('log_level = "debug"')
     assert levels == ["debug"]
 
