@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from weir.proxy.handlers.decisions import Decision, Forward, Wait
+from weir.proxy.handlers.decisions import FORWARD, Decision, Forward, Wait
 
 if TYPE_CHECKING:
     from weir.protocol.messages import Message
@@ -314,6 +314,15 @@ Admit: TypeAlias = "Callable[[Context, bytearray, int, int, bool], Decision | Wa
 """Function (context, data, frame, end, complete) that returns the decision about the request
 `data[frame:end]`, or WAIT. `complete` is True if the whole frame has arrived.
 """
+
+
+def forward_unchanged(
+    _context: Context, _data: bytearray, _frame: int, _end: int, _complete: bool
+) -> Decision | Wait:
+    """Forward the request: the decision of a plan without `admit`, for handlers that add to an `admit`."""
+    return FORWARD
+
+
 NeedsLook: TypeAlias = "Callable[[bytearray, int, int, bool], bool]"
 """Function (data, position, end, complete) that returns True if a request must be parsed although one with
 the same bytes before `position` was; this function reads the bytes from there to `end`. `complete` is True if

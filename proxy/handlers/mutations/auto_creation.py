@@ -20,7 +20,6 @@ from functools import partial
 from typing import Final
 
 from weir.protocol.api import ApiKey
-from weir.protocol.codec import codec
 from weir.protocol.error_codes import ErrorCode
 from weir.protocol.framing import CLIENT_ID_OFFSET, client_id_end
 from weir.protocol.messages import MetadataRequest, MetadataResponse
@@ -30,7 +29,7 @@ from weir.proxy.handlers.broker_query import Asking
 from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Forward, Query, Wait
 from weir.proxy.handlers.mutations import topic_queries
 from weir.proxy.handlers.mutations.cluster_state import HARMLESS_BYTES_MAX, Asked
-from weir.proxy.handlers.mutations.decoded_requests import charged_request
+from weir.proxy.handlers.mutations.decoded_requests import ChargedRequests
 from weir.proxy.handlers.mutations.pending_creations import Counted
 from weir.proxy.handlers.mutations.topic_queries import (
     NAMES_WITHOUT_CREATION,
@@ -39,8 +38,7 @@ from weir.proxy.handlers.mutations.topic_queries import (
     broker_versions,
     found_in,
 )
-from weir.proxy.handlers.plan import Admit, Context, Plan
-from weir.proxy.handlers.unread import passed_unread
+from weir.proxy.handlers.plan import Context, Plan
 from weir.proxy.handlers.uplift.uplift import forward
 from weir.quotas import LateCharge, MutationLedger, QuotaKey
 
@@ -55,39 +53,30 @@ def plan_metadata(plan: Plan) -> None:
     automatically, and charge them to the client that has asked once they exist. Only for clients with a
     mutation quota.
     """
-    codec_ = codec(MetadataRequest, plan.version)
-    flexible = plan.flexible_request
-    unwatched = plan.admit
+    requests, is_innermost = ChargedRequests(plan, MetadataRequest), plan.admit is None
+    pass_on = requests.pass_on
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        asked: Asked | None = None
-        if complete and end - frame <= HARMLESS_BYTES_MAX:
-            asked = plan.version, context.client.user, bytes(data[frame + CLIENT_ID_OFFSET : end])
-            if context.cluster.harmless_requests.has(asked, context.now_ms):
-                return pass_on(context, data, frame, end, complete)
+        asked = as_asked(context, plan, data, frame, end) if complete else None
+        if asked is not None and context.cluster.harmless_requests.has(asked, context.now_ms):
+            return pass_on(context, data, frame, end, complete)
         client_id = context.client.client_id(data, frame, end)
         if client_id is None:
             return WAIT
         ledger = context.quotas.mutation_ledger(context.client.user, client_id, context.now_ms)
         if ledger is None:
-            if unwatched is None and not context.cluster.counted_topics.prefixes:
+            if is_innermost and not context.cluster.counted_topics.prefixes:
                 context.client.cache_parse(plan, data, frame, client_id_end(data, frame, end))
             return pass_on(context, data, frame, end, complete)
-        enforced = ledger.enforced is not None
-        request = charged_request(
-            context, codec_, data, frame, end, complete, flexible=flexible, enforced=enforced
-        )
-        if isinstance(request, Wait | Query):
+        request = requests.read(context, data, frame, end, complete, enforced=ledger.enforced is not None)
+        if not isinstance(request, MetadataRequest):
             return request
-        if request is None:
-            return passed_unread(pass_on(context, data, frame, end, complete))
         if request.allow_auto_topic_creation and any(topic.name for topic in request.topics or ()):
             return Query(watched(context, plan, ledger, request, asked))
         if asked is not None:
             context.cluster.harmless_requests.add(asked, context.now_ms)
         return pass_on(context, data, frame, end, complete)
 
-    pass_on: Admit = unwatched or _pass_on
     plan.admit, plan.decide, plan.whole = admit, _unlimited, True
 
 
@@ -95,8 +84,13 @@ def _unlimited(_context: Context, _parsed: int) -> Forward:
     return FORWARD
 
 
-def _pass_on(_caller: Context, _data: bytearray, _frame: int, _end: int, _complete: bool) -> Forward:
-    return FORWARD
+def as_asked(context: Context, plan: Plan, data: bytearray, frame: int, end: int) -> Asked | None:
+    """Return the key of the whole Metadata request `data[frame:end]`; None if it is too long to be remembered
+    as harmless.
+    """
+    if end - frame > HARMLESS_BYTES_MAX:
+        return None
+    return plan.version, context.client.user, bytes(data[frame + CLIENT_ID_OFFSET : end])
 
 
 def charge_created(context: Context, ledger: MutationLedger, charge: LateCharge) -> Asking[None]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
+from uuid import UUID
 
 from weir.proxy.handlers.mutations.pending_creations import PendingCreations
 from weir.proxy.handlers.mutations.recent_topics import RecentTopics
@@ -77,3 +78,9 @@ class ClusterState:
     unnamed_topics: UnnamedTopics = field(default_factory=UnnamedTopics)
     counted_topics: CountedTopics = field(default_factory=CountedTopics)
     old_read_age: OldReadAge = field(default_factory=OldReadAge)
+
+    def learn(self, topic: str, partitions: int, topic_id: UUID, now_ms: int) -> None:
+        """Record a topic's present number of partitions; 0 if it was deleted."""
+        self.recent_topics.learn(topic, partitions, topic_id, now_ms)
+        if not partitions:
+            self.harmless_requests.forget()

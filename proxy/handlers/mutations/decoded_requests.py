@@ -10,14 +10,15 @@ read is forwarded without a charge.
 
 from __future__ import annotations
 
-from typing import Final, TypeVar
+from typing import Final, Generic, TypeVar
 
-from weir.protocol.codec import Codec
-from weir.protocol.errors import ProtocolError, UnencodableError
+from weir.protocol.codec import codec
+from weir.protocol.errors import ProtocolError
 from weir.protocol.framing import INCOMPLETE, LENGTH, request_body
 from weir.protocol.messages import Message
-from weir.proxy.handlers.decisions import WAIT, Query, Wait
-from weir.proxy.handlers.plan import Context
+from weir.proxy.handlers.decisions import WAIT, Decision, Query, Wait
+from weir.proxy.handlers.plan import Admit, Context, Plan, forward_unchanged
+from weir.proxy.handlers.unread import passed_unread
 from weir.proxy.handlers.whole_requests import readable_request
 
 COUNTED_BYTES_MAX: Final = 1024 * 1024
@@ -27,38 +28,42 @@ refused (`ConnectionLimits.held_bytes_max`).
 R = TypeVar("R", bound=Message)
 
 
-def charged_request(
-    context: Context,
-    codec_: Codec[R],
-    data: bytearray,
-    frame: int,
-    end: int,
-    complete: bool,
-    *,
-    flexible: bool,
-    enforced: bool,
-) -> R | Query | Wait | None:
-    """Return the decoded request `data[frame:end]`. Return WAIT until the request is complete, a query that
-    decodes it if it is large (`whole_request`), None if it cannot be read and is to be forwarded. `flexible`
-    is True if the header has tagged fields; `enforced`, if the request must not be forwarded unread.
+class ChargedRequests(Generic[R]):
+    """Decodes the requests of one plan that are charged by their topics."""
 
-    Raises ProtocolError if the request cannot be charged, so that the connection closes.
-    """
-    if not enforced and LENGTH.unpack_from(data, frame)[0] > COUNTED_BYTES_MAX:
-        return None
-    if not complete:
-        return WAIT
-    try:
-        body = request_body(data, frame, end, flexible=flexible)
-    except ProtocolError:
-        if enforced:
-            raise
-        return None
-    if body == INCOMPLETE:
-        return WAIT
-    try:
-        return readable_request(context, codec_, data, body, end)
-    except UnencodableError:
-        if enforced:
-            raise
-        return None
+    def __init__(self, plan: Plan, request: type[R]) -> None:
+        self._codec = codec(request, plan.version)
+        self._flexible = plan.flexible_request
+        self.pass_on: Admit = plan.admit or forward_unchanged
+        """Decides about requests that are not charged: the plan's `admit` before this handler."""
+
+    def read(
+        self, context: Context, data: bytearray, frame: int, end: int, complete: bool, *, enforced: bool
+    ) -> R | Decision | Wait:
+        """Return the decoded request `data[frame:end]`, or a decision: WAIT until the request is complete, a
+        query that decodes it if it is large (`whole_request`), and that of `pass_on`, if it cannot be read.
+        `enforced` is True if the request must not be forwarded unread.
+
+        Raises ProtocolError if the request cannot be charged, so that the connection closes.
+        """
+        request = self._read(context, data, frame, end, complete, enforced)
+        return (
+            passed_unread(self.pass_on(context, data, frame, end, complete)) if request is None else request
+        )
+
+    def _read(
+        self, context: Context, data: bytearray, frame: int, end: int, complete: bool, enforced: bool
+    ) -> R | Query | Wait | None:
+        if not enforced and LENGTH.unpack_from(data, frame)[0] > COUNTED_BYTES_MAX:
+            return None
+        if not complete:
+            return WAIT
+        try:
+            body = request_body(data, frame, end, flexible=self._flexible)
+            if body == INCOMPLETE:
+                return WAIT
+            return readable_request(context, self._codec, data, body, end)
+        except ProtocolError:
+            if enforced:
+                raise
+            return None

@@ -128,11 +128,8 @@ class Mutation(ABC, Generic[Q]):
     def done(self, topic: MutatedTopic, result: TopicResult) -> None:
         """Record that a topic was created, grown or deleted, with its present number of partitions."""
         partitions, topic_id = self.left(topic, result)
-        cluster = self.context.cluster
         if topic.name and partitions is not None:
-            cluster.recent_topics.learn(topic.name, partitions, topic_id, self.context.now_ms)
-            if not partitions:
-                cluster.harmless_requests.forget()
+            self.context.cluster.learn(topic.name, partitions, topic_id, self.context.now_ms)
 
     @abstractmethod
     def left(self, topic: MutatedTopic, result: TopicResult) -> tuple[int | None, UUID]:

@@ -21,15 +21,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from weir.protocol.codec import codec
 from weir.protocol.error_codes import ErrorCode
 from weir.protocol.messages import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest, Message
 from weir.protocol.pieces import PIECE_ITEMS, chosen, each
 from weir.proxy.handlers.broker_query import Asking, BrokerQuery
-from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
+from weir.proxy.handlers.decisions import WAIT, Decision, Query, Wait
 from weir.proxy.handlers.mutations.auto_creation import charge_created
 from weir.proxy.handlers.mutations.charged_mutation import ChargedMutation
-from weir.proxy.handlers.mutations.decoded_requests import charged_request
+from weir.proxy.handlers.mutations.decoded_requests import ChargedRequests
 from weir.proxy.handlers.mutations.mutated_topics import (
     REFUSED,
     Answer,
@@ -41,7 +40,6 @@ from weir.proxy.handlers.mutations.mutated_topics import (
     TopicResult,
 )
 from weir.proxy.handlers.plan import Context, Plan
-from weir.proxy.handlers.unread import passed_unread
 from weir.proxy.handlers.uplift.uplift import forward
 from weir.quotas import NO_LEDGER, MutationLedger
 
@@ -73,31 +71,29 @@ def plan_delete_topics(plan: Plan) -> None:
 
 
 def _plan(plan: Plan, request: type[M], mutation: Callable[[M, Context], Mutation[M]]) -> None:
-    codec_ = codec(request, plan.version)
-    flexible = plan.flexible_request
-    without_quota = plan.admit
+    requests = ChargedRequests(plan, request)
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
         client_id = context.client.client_id(data, frame, end)
         if client_id is None:
             return WAIT
-        ledger = context.quotas.mutation_ledger(context.client.user, client_id, context.now_ms)
-        if ledger is None and context.client.recorded:
-            ledger = NO_LEDGER
+        ledger = ledger_of(context, client_id)
         if ledger is None:
-            return FORWARD if without_quota is None else without_quota(context, data, frame, end, complete)
-        enforced = ledger.enforced is not None
-        asked = charged_request(
-            context, codec_, data, frame, end, complete, flexible=flexible, enforced=enforced
-        )
-        if isinstance(asked, Wait | Query):
+            return requests.pass_on(context, data, frame, end, complete)
+        asked = requests.read(context, data, frame, end, complete, enforced=ledger.enforced is not None)
+        if not isinstance(asked, Message):
             return asked
-        if asked is None:
-            passed = FORWARD if without_quota is None else without_quota(context, data, frame, end, complete)
-            return passed_unread(passed)
         return Query(charged(context, plan, ledger, client_id, mutation(asked, context)))
 
     plan.admit, plan.whole = admit, True
+
+
+def ledger_of(context: Context, client_id: str) -> MutationLedger | None:
+    """Return the ledger to which mutations of the client are charged: one without budgets if only its usage
+    is recorded, None if neither.
+    """
+    ledger = context.quotas.mutation_ledger(context.client.user, client_id, context.now_ms)
+    return NO_LEDGER if ledger is None and context.client.recorded else ledger
 
 
 def charged(

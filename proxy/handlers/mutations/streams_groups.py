@@ -21,7 +21,6 @@ from itertools import chain
 from typing import Final
 
 from weir.protocol.api import ApiKey
-from weir.protocol.codec import codec
 from weir.protocol.error_codes import ErrorCode
 from weir.protocol.messages import (
     StreamsGroupDescribeRequest,
@@ -31,13 +30,12 @@ from weir.protocol.messages import (
 )
 from weir.protocol.pieces import PIECE_ITEMS, Pieces, chosen, each
 from weir.proxy.handlers.broker_query import Asking, ask
-from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
+from weir.proxy.handlers.decisions import WAIT, Decision, Query, Wait
 from weir.proxy.handlers.mutations import topic_queries
 from weir.proxy.handlers.mutations.auto_creation import charge_created
-from weir.proxy.handlers.mutations.decoded_requests import charged_request
+from weir.proxy.handlers.mutations.decoded_requests import ChargedRequests
 from weir.proxy.handlers.mutations.topic_queries import Topics, broker_versions
 from weir.proxy.handlers.plan import Context, Plan
-from weir.proxy.handlers.unread import passed_unread
 from weir.proxy.handlers.uplift.uplift import forward
 from weir.quotas import MutationLedger, QuotaKey
 
@@ -52,7 +50,7 @@ def plan_streams_group_heartbeat(plan: Plan) -> None:
     """Charge the client of a StreamsGroupHeartbeat request for the internal topics that the broker creates
     because of the request.
     """
-    codec_ = codec(StreamsGroupHeartbeatRequest, plan.version)
+    requests = ChargedRequests(plan, StreamsGroupHeartbeatRequest)
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
         client_id = context.client.client_id(data, frame, end)
@@ -60,17 +58,12 @@ def plan_streams_group_heartbeat(plan: Plan) -> None:
             return WAIT
         ledger = context.quotas.mutation_ledger(context.client.user, client_id, context.now_ms)
         if ledger is None:
-            return FORWARD
-        enforced, flexible = ledger.enforced is not None, plan.flexible_request
-        request = charged_request(
-            context, codec_, data, frame, end, complete, flexible=flexible, enforced=enforced
-        )
-        if isinstance(request, Wait | Query):
+            return requests.pass_on(context, data, frame, end, complete)
+        request = requests.read(context, data, frame, end, complete, enforced=ledger.enforced is not None)
+        if not isinstance(request, StreamsGroupHeartbeatRequest):
             return request
-        if request is None:
-            return passed_unread(FORWARD)
         if request.member_epoch < 0:  # the member leaves the group
-            return FORWARD
+            return requests.pass_on(context, data, frame, end, complete)
         return Query(ChargedHeartbeat(context, plan, ledger, request).query())
 
     plan.admit, plan.whole = admit, True

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from weir.protocol.api import ApiKey
-from weir.protocol.codec import codec
 from weir.protocol.error_codes import ErrorCode
 from weir.protocol.messages import (
     CreatePartitionsRequest,
@@ -24,8 +23,6 @@ from weir.protocol.messages import (
 )
 from weir.protocol.pieces import chosen, each
 from weir.proxy.handlers.broker_query import Asking, BrokerQuery
-from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
-from weir.proxy.handlers.mutations.decoded_requests import charged_request
 from weir.proxy.handlers.mutations.mutated_topics import (
     Answer,
     Creation,
@@ -35,12 +32,11 @@ from weir.proxy.handlers.mutations.mutated_topics import (
     Mutation,
     TopicResult,
 )
-from weir.proxy.handlers.mutations.mutations import charged
+from weir.proxy.handlers.mutations.mutations import charged, ledger_of
 from weir.proxy.handlers.mutations.topic_queries import broker_versions
 from weir.proxy.handlers.plan import Context, Plan
-from weir.proxy.handlers.unread import passed_unread
+from weir.proxy.handlers.topic_counts.counted_requests import QueryFor, plan_counted
 from weir.proxy.handlers.uplift.uplift import forward
-from weir.quotas import NO_LEDGER
 from weir.quotas.topic_counts import LATE, TopicGrowth
 
 M = TypeVar("M", bound=Message)
@@ -55,46 +51,28 @@ _MAY_BE_DONE: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT})
 
 def plan_create_topics(plan: Plan) -> None:
     """Refuse topics above a limit."""
-    _plan(plan, CreateTopicsRequest, Creation)
+    plan_counted(plan, CreateTopicsRequest, _query_of(Creation))
 
 
 def plan_create_partitions(plan: Plan) -> None:
     """Refuse partitions above a limit."""
-    _plan(plan, CreatePartitionsRequest, Growth)
+    plan_counted(plan, CreatePartitionsRequest, _query_of(Growth))
 
 
 def plan_delete_topics(plan: Plan) -> None:
     """Note deleted topics."""
-    _plan(plan, DeleteTopicsRequest, Deletion)
+    plan_counted(plan, DeleteTopicsRequest, _query_of(Deletion))
 
 
-def _plan(plan: Plan, request: type[M], mutation: Callable[[M, Context], Mutation[M]]) -> None:
-    codec_, flexible, uncounted = codec(request, plan.version), plan.flexible_request, plan.admit
-
-    def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        def passed() -> Decision | Wait:
-            return FORWARD if uncounted is None else uncounted(context, data, frame, end, complete)
-
-        counted = context.cluster.counted_topics
-        if not counted.prefixes:
-            return passed()
-        client_id = context.client.client_id(data, frame, end)
-        if client_id is None:
-            return WAIT
-        asked = charged_request(
-            context, codec_, data, frame, end, complete, flexible=flexible, enforced=counted.is_enforced
-        )
-        if isinstance(asked, Wait | Query):
-            return asked
-        if asked is None:
-            return passed_unread(passed())
+def _query_of(mutation: Callable[[M, Context], Mutation[M]]) -> QueryFor[M]:
+    def query_for(context: Context, plan: Plan, client_id: str, asked: M) -> BrokerQuery | None:
         if isinstance(asked, CreateTopicsRequest | CreatePartitionsRequest) and not any(
-            counted.has(topic.name) for topic in asked.topics
+            context.cluster.counted_topics.has(topic.name) for topic in asked.topics
         ):
-            return passed()
-        return Query(_CountedMutation(context, plan, client_id, mutation(asked, context)).query())
+            return None
+        return _CountedMutation(context, plan, client_id, mutation(asked, context)).query()
 
-    plan.admit, plan.whole = admit, True
+    return query_for
 
 
 class _CountedMutation:
@@ -190,9 +168,7 @@ class _CountedMutation:
     def _forwarded(self, mutation: Mutation[M]) -> Asking[Answer]:
         """Forward a request, and charge it to the quota on mutations, if there is one."""
         context = self._context
-        ledger = context.quotas.mutation_ledger(context.client.user, self._client_id, context.now_ms)
-        if ledger is None and context.client.recorded:
-            ledger = NO_LEDGER
+        ledger = ledger_of(context, self._client_id)
         if ledger is None:
             return (yield from forward(self._plan, mutation.request, mutation.answer))
         answer = yield from charged(context, self._plan, ledger, self._client_id, mutation)
@@ -224,8 +200,7 @@ class _CountedMutation:
         for result in results:
             if result.error_code == ErrorCode.NONE and result.name and self._counted.has(result.name):
                 assert isinstance(result, DeleteTopicsResponse.DeletableTopicResult)
-                cluster.recent_topics.learn(result.name, 0, result.topic_id, self._context.now_ms)
-                cluster.harmless_requests.forget()
+                cluster.learn(result.name, 0, result.topic_id, self._context.now_ms)
                 sizes[result.name] = 0
         if sizes:
             self._counted.settle(sizes)

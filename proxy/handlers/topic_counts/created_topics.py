@@ -13,9 +13,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from weir.protocol.codec import codec
 from weir.protocol.error_codes import ErrorCode
-from weir.protocol.framing import CLIENT_ID_OFFSET
 from weir.protocol.messages import (
     MetadataRequest,
     MetadataResponse,
@@ -24,18 +22,15 @@ from weir.protocol.messages import (
 )
 from weir.proxy.handlers.addresses.rewrite import edit_metadata
 from weir.proxy.handlers.broker_query import Asking, BrokerQuery
-from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
 from weir.proxy.handlers.mutations import topic_queries
-from weir.proxy.handlers.mutations.auto_creation import MISSING, watched
-from weir.proxy.handlers.mutations.cluster_state import HARMLESS_BYTES_MAX
-from weir.proxy.handlers.mutations.decoded_requests import charged_request
+from weir.proxy.handlers.mutations.auto_creation import MISSING, as_asked, watched
 from weir.proxy.handlers.mutations.streams_groups import (
     MISSING_INTERNAL_TOPICS,
     ChargedHeartbeat,
     internal_topics,
 )
 from weir.proxy.handlers.plan import Context, Plan
-from weir.proxy.handlers.unread import passed_unread
+from weir.proxy.handlers.topic_counts.counted_requests import plan_counted
 from weir.proxy.handlers.uplift.uplift import forward
 from weir.quotas.topic_counts import LATE, TopicGrowth
 
@@ -46,35 +41,22 @@ _EMPTY_LIST: Final = 1
 
 def plan_metadata(plan: Plan) -> None:
     """Have Metadata requests create no topic above a limit."""
-    codec_, flexible, uncounted = codec(MetadataRequest, plan.version), plan.flexible_request, plan.admit
+    plan_counted(plan, MetadataRequest, _metadata_query, _is_harmless)
 
-    def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        def passed() -> Decision | Wait:
-            return FORWARD if uncounted is None else uncounted(context, data, frame, end, complete)
 
-        counted = context.cluster.counted_topics
-        if not counted.prefixes:
-            return passed()
-        if complete and end - frame <= HARMLESS_BYTES_MAX:
-            asked = plan.version, context.client.user, bytes(data[frame + CLIENT_ID_OFFSET : end])
-            if context.cluster.harmless_requests.has(asked, context.now_ms):
-                return passed()
-        client_id = context.client.client_id(data, frame, end)
-        if client_id is None:
-            return WAIT
-        request = charged_request(
-            context, codec_, data, frame, end, complete, flexible=flexible, enforced=counted.is_enforced
-        )
-        if isinstance(request, Wait | Query):
-            return request
-        if request is None:
-            return passed_unread(passed())
-        names = [topic.name for topic in request.topics or () if topic.name and counted.has(topic.name)]
-        if not names or not request.allow_auto_topic_creation:
-            return passed()
-        return Query(_metadata(context, plan, client_id, request, names))
+def _is_harmless(context: Context, plan: Plan, data: bytearray, frame: int, end: int) -> bool:
+    asked = as_asked(context, plan, data, frame, end)
+    return asked is not None and context.cluster.harmless_requests.has(asked, context.now_ms)
 
-    plan.admit, plan.whole = admit, True
+
+def _metadata_query(
+    context: Context, plan: Plan, client_id: str, request: MetadataRequest
+) -> BrokerQuery | None:
+    counted = context.cluster.counted_topics
+    names = [topic.name for topic in request.topics or () if topic.name and counted.has(topic.name)]
+    if not names or not request.allow_auto_topic_creation:
+        return None
+    return _metadata(context, plan, client_id, request, names)
 
 
 def _metadata(
@@ -127,31 +109,15 @@ def _asked(
 
 def plan_streams_group_heartbeat(plan: Plan) -> None:
     """Refuse a StreamsGroupHeartbeat request whose topology needs topics above a limit."""
-    codec_, flexible = codec(StreamsGroupHeartbeatRequest, plan.version), plan.flexible_request
-    uncounted = plan.admit
+    plan_counted(plan, StreamsGroupHeartbeatRequest, _heartbeat_query)
 
-    def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        def passed() -> Decision | Wait:
-            return FORWARD if uncounted is None else uncounted(context, data, frame, end, complete)
 
-        counted = context.cluster.counted_topics
-        if not counted.prefixes:
-            return passed()
-        client_id = context.client.client_id(data, frame, end)
-        if client_id is None:
-            return WAIT
-        request = charged_request(
-            context, codec_, data, frame, end, complete, flexible=flexible, enforced=counted.is_enforced
-        )
-        if isinstance(request, Wait | Query):
-            return request
-        if request is None:
-            return passed_unread(passed())
-        if request.topology is None or request.member_epoch < 0:
-            return passed()
-        return Query(_heartbeat(context, plan, client_id, request))
-
-    plan.admit, plan.whole = admit, True
+def _heartbeat_query(
+    context: Context, plan: Plan, client_id: str, request: StreamsGroupHeartbeatRequest
+) -> BrokerQuery | None:
+    if request.topology is None or request.member_epoch < 0:
+        return None
+    return _heartbeat(context, plan, client_id, request)
 
 
 def _heartbeat(
