@@ -13,7 +13,8 @@ from weir.protocol.codec import response_type
 from weir.protocol.error_codes import ErrorCode
 from weir.protocol.framing import REQUEST_HEAD
 from weir.proxy.handlers.broker_query import response_frame
-from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Reply, Wait
+from weir.proxy.handlers.decisions import WAIT, Decision, Reply, Wait
+from weir.proxy.handlers.plan import forward_unchanged
 
 if TYPE_CHECKING:
     from weir.proxy.handlers.plan import Context, Plan
@@ -22,13 +23,13 @@ if TYPE_CHECKING:
 
 def plan_refuse(plan: Plan, protected: ProtectedTopics) -> None:
     """Refuse the requests of clients that are neither admins nor brokers."""
-    inner = plan.admit
+    pass_on = plan.admit or forward_unchanged
     refusal = response_type(plan.api_key)()
     refusal.error_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED  # type: ignore[attr-defined]  # all of them have it
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
         if not protected.refuses(context.client):
-            return FORWARD if inner is None else inner(context, data, frame, end, complete)
+            return pass_on(context, data, frame, end, complete)
         if not complete:
             return WAIT
         protected.refused(context, plan.api_key, protected.names)

@@ -35,8 +35,9 @@ from weir.protocol.messages import (
 )
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.handlers.broker_query import Asking, BrokerQuery, response_frame
-from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Reply, Wait
+from weir.proxy.handlers.decisions import WAIT, Decision, Query, Reply, Wait
 from weir.proxy.handlers.mutations.topic_queries import broker_topics
+from weir.proxy.handlers.plan import forward_unchanged
 from weir.proxy.handlers.protected_topics.nested_topics import nested_names, without_nested
 from weir.proxy.handlers.unread import passed_unread
 from weir.proxy.handlers.uplift.uplift import forward
@@ -77,20 +78,17 @@ class _Change:
 
 def plan_change(plan: Plan, protected: ProtectedTopics) -> None:
     """Refuse changes of protected topics, unless the client is an admin."""
-    inner, codec_ = plan.admit, codec(request_type(plan.api_key), plan.version)
+    pass_on, codec_ = plan.admit or forward_unchanged, codec(request_type(plan.api_key), plan.version)
     has_ids = plan.api_key == ApiKey.DELETE_TOPICS and plan.version >= _IDS_FROM
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        def passed() -> Decision | Wait:
-            return FORWARD if inner is None else inner(context, data, frame, end, complete)
-
         if context.client.is_broker:
-            return passed()
+            return pass_on(context, data, frame, end, complete)
         if not complete:
             return WAIT
         named = protected.occur(data, frame, end)
         if not named and not has_ids and plan.api_key != ApiKey.ELECT_LEADERS:
-            return passed()
+            return pass_on(context, data, frame, end, complete)
         if named and end - frame > REFUSED_BYTES_MAX and protected.refuses(context.client):
             detail = f"{end - frame} bytes that may change protected topics, limit {REFUSED_BYTES_MAX}"
             context.violate(CloseReason.REQUEST_TOO_LARGE, detail)
@@ -100,11 +98,11 @@ def plan_change(plan: Plan, protected: ProtectedTopics) -> None:
             return WAIT
         request = readable_request(context, codec_, data, body, end)
         if request is None:
-            return passed_unread(passed())
+            return passed_unread(pass_on(context, data, frame, end, complete))
         if isinstance(request, Query):
             return request
-        guarded = _GuardedRequest(context, plan, protected, inner, bytes(data[frame:body]))
-        return guarded.decision(request) or passed()
+        guarded = _GuardedRequest(context, plan, protected, pass_on, bytes(data[frame:body]))
+        return guarded.decision(request) or pass_on(context, data, frame, end, complete)
 
     plan.admit, plan.whole = admit, True
 
@@ -113,7 +111,7 @@ class _GuardedRequest:
     """One request that may change protected topics."""
 
     def __init__(
-        self, context: Context, plan: Plan, protected: ProtectedTopics, inner: Admit | None, head: bytes
+        self, context: Context, plan: Plan, protected: ProtectedTopics, pass_on: Admit, head: bytes
     ) -> None:
         """Begin to process a request of the connection `context`. `head` is the request's frame up to its
         body.
@@ -121,7 +119,7 @@ class _GuardedRequest:
         self._context = context
         self._plan = plan
         self._protected = protected
-        self._inner = inner
+        self._pass_on = pass_on
         self._head = head
         self._refuses = protected.refuses(context.client)
 
@@ -199,7 +197,7 @@ class _GuardedRequest:
         frame += codec(type(request), plan.version).encode(request)
         LENGTH.pack_into(frame, 0, len(frame) - LENGTH_BYTES)
         keep(self._context, request)  # else a large request would be decoded by a query, and pass undecided
-        decision = FORWARD if self._inner is None else self._inner(self._context, frame, 0, len(frame), True)
+        decision = self._pass_on(self._context, frame, 0, len(frame), True)
         keep(self._context, None)
         if isinstance(decision, Query):
             answer = yield from decision.query

@@ -28,9 +28,9 @@ from weir.protocol.messages import (
 )
 from weir.protocol.pieces import Pieces, chosen, each
 from weir.proxy.handlers.broker_query import Asking, BrokerQuery, ask, wait_for
-from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
+from weir.proxy.handlers.decisions import WAIT, Decision, Query, Wait
 from weir.proxy.handlers.mutations.topic_queries import topics
-from weir.proxy.handlers.plan import Context, Plan
+from weir.proxy.handlers.plan import Context, Plan, forward_unchanged
 from weir.proxy.handlers.quota_api.entities import Refused, invalid
 from weir.proxy.handlers.quota_api.quota_admin import ReplicationChanges
 from weir.proxy.handlers.replication.throttle_changes import (
@@ -67,24 +67,21 @@ _SETTING: Final = "Weir keeps the replication throttles: its setting quota_admin
 
 def plan_alter(plan: Plan) -> None:
     """Take replication throttles out of AlterConfigs or IncrementalAlterConfigs, and alter them in Weir."""
-    inner, codec_ = plan.admit, codec(request_type(plan.api_key), plan.version)
+    pass_on, codec_ = plan.admit or forward_unchanged, codec(request_type(plan.api_key), plan.version)
     replaces = plan.api_key == ApiKey.ALTER_CONFIGS
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        def passed() -> Decision | Wait:
-            return FORWARD if inner is None else inner(context, data, frame, end, complete)
-
         if not complete:
             return WAIT
         may_remove = replaces and len(context.quota_admin.table.replication) > 0
         if not may_remove and data.find(NAMES_HAVE, frame, end) < 0:
-            return passed()
+            return pass_on(context, data, frame, end, complete)
         body = request_body(data, frame, end, flexible=plan.flexible_request)
         if body == INCOMPLETE:
             return WAIT
         request = readable_request(context, codec_, data, body, end)
         if request is None:
-            return passed_unread(passed())
+            return passed_unread(pass_on(context, data, frame, end, complete))
         if isinstance(request, Query):
             return request
         assert isinstance(request, AlterConfigsRequest | IncrementalAlterConfigsRequest)
@@ -97,14 +94,14 @@ def plan_pass_alter(plan: Plan) -> None:
     """Forward AlterConfigs or IncrementalAlterConfigs; after a request that names a throttle, have the
     brokers' throttles read again. Such a reading asks all brokers, so other requests cause none.
     """
-    inner = plan.admit
+    pass_on = plan.admit or forward_unchanged
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
         if not complete and end - frame < context.buffer_bytes:
             return WAIT
         if data.find(NAMES_HAVE, frame, end) >= 0:
             context.quota_admin.altered_at_broker()
-        return FORWARD if inner is None else inner(context, data, frame, end, complete)
+        return pass_on(context, data, frame, end, complete)
 
     plan.admit = admit
 

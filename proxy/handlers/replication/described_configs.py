@@ -17,8 +17,8 @@ from weir.protocol.messages import DescribeConfigsRequest, DescribeConfigsRespon
 from weir.protocol.pieces import each
 from weir.protocol.primitives import STRING_BYTES_MAX
 from weir.proxy.handlers.broker_query import BrokerQuery
-from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
-from weir.proxy.handlers.plan import Context, Plan
+from weir.proxy.handlers.decisions import WAIT, Decision, Query, Wait
+from weir.proxy.handlers.plan import Context, Plan, forward_unchanged
 from weir.proxy.handlers.replication.throttle_changes import TYPES, ResourceId
 from weir.proxy.handlers.unread import passed_unread
 from weir.proxy.handlers.uplift.uplift import forward
@@ -61,26 +61,25 @@ class _ConfigValue(NamedTuple):
 
 def plan_describe(plan: Plan) -> None:
     """Add the throttles that Weir keeps to responses to DescribeConfigs."""
-    inner, codec_ = plan.admit, codec(DescribeConfigsRequest, plan.version)
+    pass_on, codec_ = plan.admit or forward_unchanged, codec(DescribeConfigsRequest, plan.version)
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        def passed() -> Decision | Wait:
-            return FORWARD if inner is None else inner(context, data, frame, end, complete)
-
         stored = context.quota_admin.table.replication.values
         if not stored or LENGTH.unpack_from(data, frame)[0] > DESCRIBED_BYTES_MAX:
-            return passed()
+            return pass_on(context, data, frame, end, complete)
         body = request_body(data, frame, end, flexible=plan.flexible_request) if complete else INCOMPLETE
         if body == INCOMPLETE:
             return WAIT
         try:
             request = whole_request(context, codec_, data, body, end)
         except ProtocolError:  # no broker can read the request either, or it has too many resources
-            return passed_unread(passed())
+            return passed_unread(pass_on(context, data, frame, end, complete))
         if isinstance(request, Query):
             return request
         found = _Described(request, stored)
-        return Query(_describe(plan, request, found)) if found.is_needed else passed()
+        if not found.is_needed:
+            return pass_on(context, data, frame, end, complete)
+        return Query(_describe(plan, request, found))
 
     plan.admit, plan.whole = admit, True
 

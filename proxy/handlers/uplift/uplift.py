@@ -30,7 +30,7 @@ from weir.protocol.version_differences import Position
 from weir.proxy.handlers.api_versions.api_versions import ranges
 from weir.proxy.handlers.broker_query import Asking, BrokerQuery, ask
 from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Forward, Query, Wait
-from weir.proxy.handlers.plan import Admit, Context, Plan, ResponseEdit, Rewrite
+from weir.proxy.handlers.plan import Admit, Context, Plan, ResponseEdit, Rewrite, forward_unchanged
 from weir.proxy.handlers.uplift.error_response import error_response
 from weir.proxy.handlers.uplift.uplift_rule import Route, UpliftKind, beyond
 from weir.proxy.handlers.whole_requests import whole_request
@@ -58,11 +58,11 @@ def plan_unknown(plan: Plan) -> None:
     Within a SASL exchange, forward the request unchanged and do not ask: there a broker accepts neither the
     request nor ApiVersions, and answers with an error.
     """
-    unasked = plan.admit
+    pass_on = plan.admit or forward_unchanged
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
         if context.client.exchange is not None:
-            return FORWARD if unasked is None else unasked(context, data, frame, end, complete)
+            return pass_on(context, data, frame, end, complete)
         if context.client.client_id(data, frame, end) is None:
             return WAIT
         return Query(learn_versions(context), again=True)
