@@ -125,11 +125,14 @@ class Mutation(ABC, Generic[Q]):
         yield from each(lambda result: by_name.setdefault(result.name, result), results)
         return lambda topic: by_name.get(topic.name)
 
-    def done(self, topic: MutatedTopic, result: TopicResult) -> None:
-        """Record that a topic was created, grown or deleted, with its present number of partitions."""
+    def done(self, topic: MutatedTopic, result: TopicResult) -> int | None:
+        """Record that a topic was created, grown or deleted, with its present number of partitions. Return
+        this number; None if it is unknown.
+        """
         partitions, topic_id = self.left(topic, result)
         if topic.name and partitions is not None:
             self.context.cluster.learn(topic.name, partitions, topic_id, self.context.now_ms)
+        return partitions
 
     @abstractmethod
     def left(self, topic: MutatedTopic, result: TopicResult) -> tuple[int | None, UUID]:

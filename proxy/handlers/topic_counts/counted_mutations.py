@@ -189,8 +189,7 @@ class _CountedMutation:
             if result is None:
                 continue
             if result.error_code == ErrorCode.NONE:
-                self._mutation.done(topic, result)
-                partitions, _topic_id = self._mutation.left(topic, result)
+                partitions = self._mutation.done(topic, result)
                 sizes[topic.name or ""] = _growth(topic).after if partitions is None else partitions
         if sizes:
             self._counted.settle(sizes)
