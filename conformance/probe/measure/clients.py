@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from weir.conformance.probe.measure.load import Driver, GreedyLoad, MeasuredAnswer
-from weir.conformance.probe.quotas import requests
+from weir.conformance.probe.quotas import mutations, requests
 from weir.conformance.probe.quotas.client import ProbeClient
 from weir.conformance.probe.quotas.jobs import ClientQuota, Stage
-from weir.conformance.probe.quotas.rates import charge
-from weir.conformance.probe.quotas.table import STRICT_CREATE
+from weir.conformance.probe.quotas.load import Driver, GreedyLoad, MeasuredAnswer
+from weir.conformance.probe.quotas.rates import BYTE_QUOTAS, charge
+from weir.conformance.probe.quotas.table import STRICT_CREATE, THROTTLED_METADATA
 from weir.protocol.api import ApiKey
 from weir.protocol.error_codes import ErrorCode
-from weir.protocol.messages import CreatePartitionsResponse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,13 +39,6 @@ EVEN_S: Final = 12.0
 START_S: Final = 30.0
 """Time (s) for which a load begins at full speed."""
 CONNECTIONS: Final = 10
-STRICT_FROM: Final = 3
-"""First version of CreatePartitions that knows error 89 (KIP-599)."""
-THROTTLED_METADATA: Final = 3
-_BYTES: Final = (
-    ("produce", ApiKey.PRODUCE, "producer_byte_rate"),
-    ("fetch", ApiKey.FETCH, "consumer_byte_rate"),
-)
 
 
 class Asking:
@@ -65,7 +57,7 @@ class Asking:
     def ask(self) -> MeasuredAnswer:
         """Send a request, and return the response; `at_s` is a time of `time.monotonic`."""
         answer = self.client.ask(self._request(), self._api_key, self._version)
-        codes = _errors(answer)
+        codes = mutations.errors_of(answer)
         units = 0.0 if codes else self._units(answer)
         self._partitions += int(units) if self._api_key is ApiKey.CREATE_PARTITIONS else 0
         refused = ErrorCode.THROTTLING_QUOTA_EXCEEDED in codes
@@ -83,13 +75,6 @@ class Asking:
 
     def _units(self, answer: Answer) -> float:
         return float(charge(answer)) if self._api_key in (ApiKey.PRODUCE, ApiKey.FETCH) else 1.0
-
-
-def _errors(answer: Answer) -> set[int]:
-    message = answer.message
-    if isinstance(message, CreatePartitionsResponse):
-        return {each.error_code for each in message.results} - {0}
-    return set()
 
 
 class MeasuredClient(msgspec.Struct, frozen=True):
@@ -124,7 +109,7 @@ def clients(stage: Stage) -> list[MeasuredClient]:
 
 
 def _byte_clients(stage: Stage) -> Iterator[MeasuredClient]:
-    for kind, api_key, key in _BYTES:
+    for kind, api_key, key in BYTE_QUOTAS:
         if not stage.of(api_key):
             continue
         make = partial(MeasuredClient, api_key=api_key, version=stage.of(api_key).max, key=key, value=RATE)
@@ -153,7 +138,8 @@ def _mutation_clients(stage: Stage) -> Iterator[MeasuredClient]:
 
 
 def _versions(offered: VersionRange) -> Iterator[tuple[str, int]]:
-    if offered.max >= STRICT_FROM:
+    strict_from = mutations.STRICT_PARTITIONS
+    if offered.max >= strict_from:
         yield "strict", offered.max
-    if offered.min < STRICT_FROM <= offered.max + 1:
-        yield "lax", min(offered.max, STRICT_FROM - 1)
+    if offered.min < strict_from <= offered.max + 1:
+        yield "lax", min(offered.max, strict_from - 1)

@@ -10,7 +10,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from weir.conformance.probe.measure.load import GreedyLoad, MeasuredAnswer
+    from weir.conformance.probe.quotas.load import GreedyLoad, MeasuredAnswer
 
 WINDOWS_S: Final = (1, 10, 60)
 """Lengths (s) of the windows over which rates are figures."""

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from weir.conformance.probe.case import Result
     from weir.conformance.probe.link import ProbeTarget
     from weir.conformance.probe.login import Login
-    from weir.conformance.probe.measure.load import MeasuredAnswer
     from weir.conformance.probe.quotas.jobs import ClientQuota, Job, Stage
+    from weir.conformance.probe.quotas.load import MeasuredAnswer
 
 THREADS: Final = 64
 SAY_S: Final = 1.0

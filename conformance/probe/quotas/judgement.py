@@ -135,7 +135,7 @@ def not_muted(whose: str, waited_ms: float, throttle_ms: float) -> str:
     )
 
 
-def rate(charges: Sequence[tuple[float, int]], since_s: float, until_s: float, quota: float) -> str:
+def rate(charges: Sequence[tuple[float, float]], since_s: float, until_s: float, quota: float) -> str:
     """Judge the rate of a client that always has more to send; `charges` are times (s) and bytes."""
     total = sum(size for at_s, size in charges if since_s <= at_s < until_s)
     share = total / (until_s - since_s) / quota

@@ -39,6 +39,9 @@ RATE: Final = 0.2
 PARTITIONS: Final = 3
 """Number of partitions that the first request creates or deletes: more than the whole bucket."""
 
+STRICT_PARTITIONS: Final = 3
+"""First version of CreatePartitions that knows error 89 (KIP-599)."""
+
 
 class MutationApi(msgspec.Struct, frozen=True):
     """One of the three APIs."""
@@ -72,7 +75,7 @@ APIS: Final = (
         kind="create-partitions",
         name="CreatePartitions",
         api_key=ApiKey.CREATE_PARTITIONS,
-        strict_from=3,
+        strict_from=STRICT_PARTITIONS,
         topics=(1, 1),
         first=lambda _version, stem: requests.create_partitions(f"{stem}-a", 1 + PARTITIONS),
         second=lambda _version, stem: requests.create_partitions(f"{stem}-b", 2),
@@ -151,25 +154,25 @@ def _run(stage: Stage, api: MutationApi, version: int) -> Iterator[QuotaFinding]
         complaint = _admitted(first)
         if strict and not complaint:
             complaint = judgement.below_quota(first.throttle_ms)
-        yield QuotaFinding(f"{stem}/admitted", complaint, _errors(first))
+        yield QuotaFinding(f"{stem}/admitted", complaint, errors_of(first))
         later = (client if strict else second).ask(api.second(version, client_id), api.api_key, version)
         throttled = later if strict else first
         following = client.ask(requests.brokers(), ApiKey.METADATA, METADATA_VERSION)
-    code = next(iter(_errors(later)), 0)
+    code = next(iter(errors_of(later)), 0)
     refused = judgement.refusal(code, api.name, version, api.strict_from)
-    yield QuotaFinding(f"{stem}/{'error-89' if strict else 'no-error-89'}", refused, _errors(later))
+    yield QuotaFinding(f"{stem}/{'error-89' if strict else 'no-error-89'}", refused, errors_of(later))
     if not has_throttle_field(api.api_key, version):
         return
     elapsed_ms = (throttled.at_s - first.asked.at_s) * 1000
     told = judgement.mutation_throttle(throttled.throttle_ms, owed, RATE, elapsed_ms)
-    yield QuotaFinding(f"{stem}/throttle-field", told, _errors(throttled))
+    yield QuotaFinding(f"{stem}/throttle-field", told, errors_of(throttled))
     next_ms = (following.at_s - throttled.asked.at_s) * 1000
     complaint = judgement.mute(throttled.throttle_ms, throttled.took_ms, next_ms, prompt=stage.prompt)
     yield QuotaFinding(f"{stem}/mute", complaint)
 
 
 def _admitted(answer: Answer) -> str:
-    errors = _errors(answer)
+    errors = errors_of(answer)
     if not errors:
         return ""
     return (
@@ -178,7 +181,8 @@ def _admitted(answer: Answer) -> str:
     )
 
 
-def _errors(answer: Answer) -> tuple[int, ...]:
+def errors_of(answer: Answer) -> tuple[int, ...]:
+    """Return the error codes of a response of the three APIs, without 0; none of other APIs."""
     message = answer.message
     codes: set[int] = set()
     if isinstance(message, CreateTopicsResponse):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from weir.conformance.probe.quotas import judgement, requests
 from weir.conformance.probe.quotas.client import ProbeClient
 from weir.conformance.probe.quotas.jobs import Check, ClientQuota, Job, QuotaFinding
+from weir.conformance.probe.quotas.load import Driver, GreedyLoad, MeasuredAnswer
 from weir.protocol.api import ApiKey
 from weir.protocol.messages import FetchResponse
 
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
     from weir.conformance.probe.quotas.client import Answer
     from weir.conformance.probe.quotas.jobs import Stage
 
+BYTE_QUOTAS: Final = (
+    ("produce", ApiKey.PRODUCE, "producer_byte_rate"),
+    ("fetch", ApiKey.FETCH, "consumer_byte_rate"),
+)
+"""Names in cases, APIs and keys of the quotas of bytes."""
 RATE: Final = 20_000.0
 """Quota (bytes/s)."""
 REQUEST_BYTES: Final = 4000
@@ -33,10 +39,7 @@ SETTLING_S: Final = 2.0
 
 
 def jobs(stage: Stage) -> Iterator[Job]:
-    for kind, api_key, key in (
-        ("produce", ApiKey.PRODUCE, "producer_byte_rate"),
-        ("fetch", ApiKey.FETCH, "consumer_byte_rate"),
-    ):
+    for kind, api_key, key in BYTE_QUOTAS:
         if stage.of(api_key):
             version = stage.of(api_key).max
             client_id = f"{stage.prefix}{kind}-rate"
@@ -50,19 +53,17 @@ def jobs(stage: Stage) -> Iterator[Job]:
 
 def _run(stage: Stage, client_id: str, api_key: ApiKey, version: int, name: str) -> Iterator[QuotaFinding]:
     make = requests.fetch if api_key is ApiKey.FETCH else requests.produce
-    charges: list[tuple[float, int]] = []
+    load = GreedyLoad(RATE, EVEN_S, EVEN_S + SETTLING_S, EVEN_S + MEASURED_S)
     with ProbeClient(stage.leader, client_id) as client:
-        begun_s = time.monotonic()
-        even_until_s = begun_s + EVEN_S
-        until_s = even_until_s + MEASURED_S
-        while (now_s := time.monotonic()) < until_s:
-            answer = client.ask(make(version, stage.topic, stage.topic_id, REQUEST_BYTES), api_key, version)
-            charges.append((answer.at_s, charge(answer)))
-            if now_s < even_until_s:
-                due_s = begun_s + sum(size for _at_s, size in charges) / RATE
-                time.sleep(max(0.0, due_s - time.monotonic()))
-    complaint = judgement.rate(charges, even_until_s + SETTLING_S, until_s, RATE)
-    yield QuotaFinding(name, complaint)
+
+        def ask() -> MeasuredAnswer:
+            request = make(version, stage.topic, stage.topic_id, REQUEST_BYTES)
+            answer = client.ask(request, api_key, version)
+            return MeasuredAnswer(answer.at_s, charge(answer))
+
+        passed = Driver(load, time.monotonic, time.sleep).drive(ask)
+    charges = [(one.at_s, one.units) for one in passed]
+    yield QuotaFinding(name, judgement.rate(charges, load.settled_s, load.lasts_s, RATE))
 
 
 def charge(answer: Answer) -> int:

@@ -12,9 +12,9 @@ from click.testing import CliRunner
 from tests.conformance.probe.quotas.server import PREFIX, Server
 from weir.cli.main import weir
 from weir.conformance.probe.measure import clients, figures
-from weir.conformance.probe.measure.load import Driver, GreedyLoad, MeasuredAnswer
 from weir.conformance.probe.measure.sheet import ByteSheet, Datasheet, parse_sheet
 from weir.conformance.probe.quotas import bandwidth
+from weir.conformance.probe.quotas.load import Driver, GreedyLoad, MeasuredAnswer
 from weir.protocol.api import ApiKey
 
 QUOTA: Final = 1000.0
