@@ -46,10 +46,6 @@ class Load:
     """Process id of the proxy whose CPU time and memory are measured; None to measure neither."""
     entry: Entry = PLAIN
     """Steps of each connection before the load begins: TLS handshake and authentication."""
-    payload_bytes: int = 0
-    """Size (bytes) of the records in a response to a follower. A response that is shorter, or half as long
-    again, is an error.
-    """
 
 
 @dataclass(frozen=True, slots=True)
