@@ -133,7 +133,6 @@ def render(page: Page) -> bytes:
     """Return a page of at most PAGE_MAX bytes: it has fewer cards and cases, and says so, if all of them do
     not fit. Raises ToolMissingError.
     """
-    check_tool()
     cards, cases = min(len(page.cards), CARDS_MAX), len(page.cases)
     while len(html := _render(page, cards, cases)) > PAGE_MAX and cards + cases:
         cards, cases = cards * 2 // 3, cases * 2 // 3
