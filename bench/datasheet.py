@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -18,10 +18,12 @@ from typing import Any, Final, NamedTuple
 import click
 import msgspec
 
-from bench import command, document
+from bench import command, document, render
 from bench.record import machine
+from bench.report import Table
+from tests.clients.model import ClientError
 from tests.integration.weir import Weir, WeirError
-from tests.java.kafka_tools import kafka_tool
+from tests.java.kafka_tools import KafkaTools
 from tests.kafka import Cluster, ClusterError, JarError, JavaMissingError
 from weir.conformance.probe.link import ProbeTarget
 from weir.conformance.probe.measure.measurement import Measurement, measure
@@ -29,7 +31,7 @@ from weir.conformance.probe.measure.sheet import Datasheet, parse_sheet
 from weir.conformance.probe.quotas.jobs import ClientQuota
 from weir.conformance.probe.quotas.profile import bare_stage, new_run
 from weir.conformance.probe.scratch import UnusableError
-from weir.conformance.report.datasheet import markdown
+from weir.conformance.report import rows
 
 PAGE: Final = Path(__file__).parent.parent / "docs" / "reference" / "datasheet.md"
 RESULTS: Final = Path(__file__).parent / "results" / "datasheet"
@@ -39,6 +41,7 @@ BYTE_RATES: Final = ("producer_byte_rate", "consumer_byte_rate")
 IN_FORCE_S: Final = 2.0
 """Time (s) after which a broker has quotas that were written to ZooKeeper."""
 FAILURES: Final = (
+    ClientError,
     ClusterError,
     JarError,
     JavaMissingError,
@@ -56,25 +59,29 @@ class SheetTarget(NamedTuple):
     """A target of the page."""
 
     name: str
-    start: Callable[[], Iterator[Place]]
+    start: Callable[[], AbstractContextManager[Place]]
 
 
+@contextmanager
 def broker(release: str) -> Iterator[Place]:
     """Run a broker that can set quotas by itself."""
     with _cluster(release) as cluster:
         yield _target(cluster.bootstrap), None
 
 
+@contextmanager
 def broker_with_zookeeper(release: str) -> Iterator[Place]:
     """Run a broker without AlterClientQuotas, whose tool sets the quotas."""
     with _cluster(release) as cluster:
         target, run = _target(cluster.bootstrap), new_run()
+        tools = KafkaTools(cluster, cluster.bootstrap)
         for quota in _quotas(target, run):
-            _configure(cluster, quota)
+            tools.run("kafka.admin.ConfigCommand", "--zookeeper", cluster.zookeeper, *_alter(quota))
         time.sleep(IN_FORCE_S)
         yield target, run
 
 
+@contextmanager
 def weir(*options: str, pacing: str = "kafka") -> Iterator[Place]:
     """Run Weir, with the quotas in its file, in front of a broker."""
     with _cluster(BEHIND) as cluster:
@@ -109,22 +116,9 @@ def _quotas(target: ProbeTarget, run: str) -> list[ClientQuota]:
     return Measurement(bare_stage(target, None, run), alters=False).quotas
 
 
-def _configure(cluster: Cluster, quota: ClientQuota) -> None:
+def _alter(quota: ClientQuota) -> tuple[str, ...]:
     entity = ("--entity-type", "clients", "--entity-name", quota.client_id)
-    done = kafka_tool(
-        cluster,
-        "kafka.admin.ConfigCommand",
-        *(
-            "--zookeeper",
-            cluster.zookeeper,
-            "--alter",
-            *entity,
-            "--add-config",
-            f"{quota.key}={quota.value:g}",
-        ),
-    )
-    if done.status:
-        raise UnusableError(f"kafka-configs cannot set {quota}: {done.out}{done.err}")
+    return ("--alter", *entity, "--add-config", f"{quota.key}={quota.value:g}")
 
 
 def _entry(quota: ClientQuota, pacing: str) -> str:
@@ -179,12 +173,13 @@ def write() -> None:
         f"- Runs differ in the rate over 60 s by at most: {differ or 'there is one run of each'}.",
         f"- Sleeps of the measuring machine ended up to {late:.0f} ms too late.",
     ]
-    document.put(PAGE, markdown(sheets) + "\n" + "\n".join(notes))
+    document.put(PAGE, render.markdown_table(_table(sheets)) + "\n\n" + "\n".join(notes))
 
 
-@contextmanager
-def _running(target: SheetTarget) -> Iterator[Place]:
-    yield from target.start()
+def _table(sheets: Sequence[Datasheet]) -> Table:
+    empty = [""] * len(sheets)
+    lines = [[row.name, *row.cells] if row.cells else [f"**{row.name}**", *empty] for row in rows(sheets)]
+    return Table("", ["", *(sheet.target for sheet in sheets)], lines)
 
 
 @click.command(help=__doc__, context_settings={"max_content_width": 110})
@@ -198,7 +193,7 @@ def main(targets: str, runs: int, only_write: bool) -> None:
     for number in range(0 if only_write else runs):
         for target in chosen:
             click.echo(f"run {number + 1} of {runs}: {target.name}", err=True)
-            with _running(target) as (place, run):
+            with target.start() as (place, run):
                 sheet = measure(place, None, run, lambda _share: None)
             file = RESULTS / f"{target.name}-{datetime.now(UTC):%Y-%m-%dT%H-%M-%SZ}.json"
             file.write_bytes(msgspec.json.format(msgspec.json.encode(sheet), indent=1))

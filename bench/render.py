@@ -13,13 +13,13 @@ from bench.report import Table
 
 def markdown(tables: Sequence[Table], notes: Sequence[str]) -> str:
     """Return tables and notes as Markdown, in the form of docs/background/performance.md."""
-    parts = [f"{table.title}:\n\n{_markdown_table(table)}" for table in tables]
+    parts = [f"{table.title}:\n\n{markdown_table(table)}" for table in tables]
     if notes:
         parts.append("\n".join(f"- {note}" for note in notes))
     return "\n\n".join(parts) + "\n"
 
 
-def _markdown_table(table: Table) -> str:
+def markdown_table(table: Table) -> str:
     """Return a Markdown table; all columns but the first are aligned right."""
     rules = ["---"] + ["---:"] * (len(table.head) - 1)
     return "\n".join(f"| {' | '.join(cells)} |" for cells in [table.head, rules, *table.lines])

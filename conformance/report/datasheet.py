@@ -1,4 +1,4 @@
-"""Datasheets beside each other: as rows of text, as Markdown, and as an HTML page."""
+"""Datasheets beside each other: as rows of text, and as an HTML page."""
 
 from __future__ import annotations
 
@@ -91,15 +91,6 @@ def _spread(spread: Spread) -> str:
 def _start_cells(start: StartFigures) -> dict[str, str]:
     recovery = LACKING if start.recovery_s is None else f"{start.recovery_s:.1f}"
     return {"overshoot at the start (s)": f"{start.overshoot_s:.1f}", "time to recover (s)": recovery}
-
-
-def markdown(sheets: Sequence[Datasheet]) -> str:
-    """Return the rows as a Markdown table."""
-    lines = [f"| | {' | '.join(sheet.target for sheet in sheets)} |", "| --- |" + " ---: |" * len(sheets)]
-    for row in rows(sheets):
-        cells = row.cells or [""] * len(sheets)
-        lines.append(f"| {row.name if row.cells else f'**{row.name}**'} | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
 
 
 def sheet_page(sheets: Sequence[Datasheet]) -> bytes:
