@@ -67,7 +67,7 @@ class SharedFigures(msgspec.Struct, frozen=True):
 
 def steady(passed: Sequence[MeasuredAnswer], load: GreedyLoad) -> SteadyFigures:
     """Return the figures from `settled_s` to the end of the load."""
-    counted = [one for one in passed if load.settled_s <= one.at_s < load.lasts_s]
+    counted = _counted(passed, load)
     by_second = _by_second(counted, load)
     return SteadyFigures(
         load.quota,
@@ -78,10 +78,14 @@ def steady(passed: Sequence[MeasuredAnswer], load: GreedyLoad) -> SteadyFigures:
     )
 
 
-def _by_second(passed: Iterable[MeasuredAnswer], load: GreedyLoad) -> list[float]:
+def _counted(passed: Iterable[MeasuredAnswer], load: GreedyLoad) -> list[MeasuredAnswer]:
+    return [one for one in passed if load.settled_s <= one.at_s < load.lasts_s]
+
+
+def _by_second(counted: Iterable[MeasuredAnswer], load: GreedyLoad) -> list[float]:
     """Return the units that passed in each full second of the measured time."""
     seconds = [0.0] * int(load.lasts_s - load.settled_s)
-    for one in passed:
+    for one in counted:
         if (second := int(one.at_s - load.settled_s)) < len(seconds):
             seconds[second] += one.units
     return seconds
@@ -98,9 +102,8 @@ def _spread(by_second: Sequence[float], window_s: int, quota: float) -> Spread:
 
 def mean_rate(passed: Iterable[MeasuredAnswer], load: GreedyLoad) -> float:
     """Return the units/s that passed in the measured time."""
-    return sum(_by_second([one for one in passed if one.at_s >= load.settled_s], load)) / int(
-        load.lasts_s - load.settled_s
-    )
+    by_second = _by_second(_counted(passed, load), load)
+    return sum(by_second) / len(by_second)
 
 
 def start(passed: Sequence[MeasuredAnswer], quota: float) -> StartFigures:
@@ -130,9 +133,8 @@ def _recovery_s(passed: Sequence[MeasuredAnswer], quota: float, throttled_s: flo
 def shared(passed: Sequence[MeasuredAnswer], load: GreedyLoad) -> SharedFigures:
     """Return the figures of a load of several connections."""
     units = [0.0] * load.connections
-    for one in passed:
-        if load.settled_s <= one.at_s < load.lasts_s:
-            units[one.connection] += one.units
+    for one in _counted(passed, load):
+        units[one.connection] += one.units
     total, squares = sum(units), sum(each * each for each in units)
     equal = total / load.connections
     return SharedFigures(

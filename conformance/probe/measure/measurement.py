@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -52,11 +52,8 @@ class Measurement:
         self._stage = stage
         self._alters = alters
         self._clients = clients(stage)
-        self._mutations: list[Job] = [
-            job
-            for job in mutations.jobs(stage)
-            if any(client.key == "controller_mutation_rate" for client in self._clients)
-        ]
+        mutates = any(client.api_key is ApiKey.CREATE_PARTITIONS for client in self._clients)
+        self._mutations: list[Job] = list(mutations.jobs(stage)) if mutates else []
         self._stopped = False
         self.notes: list[str] = []
         """Lines for the user about what could not be done."""
@@ -136,14 +133,13 @@ def measure(
 def _await(
     futures: Sequence[Future[tuple[list[MeasuredAnswer], float]]], say: Callable[[float], None]
 ) -> None:
-    """Wait for all loads; stop waiting if one has failed."""
-    begun_s = time.monotonic()
-    while not all(each.done() for each in futures):
-        for each in futures:
-            if each.done():
-                each.result()
+    """Wait for all loads; stop waiting if one has failed, and raise its error."""
+    begun_s, running = time.monotonic(), set(futures)
+    while running:
         say(min(1.0, (time.monotonic() - begun_s) / LASTS_S))
-        time.sleep(SAY_S)
+        done, running = wait(running, SAY_S, FIRST_EXCEPTION)
+        for each in done:
+            each.result()
 
 
 def _ran(client: MeasuredClient, futures: Sequence[Future[tuple[list[MeasuredAnswer], float]]]) -> _Ran:
