@@ -21,7 +21,6 @@ from weir.cli.exits import INCOMPLETE, CommandError
 from weir.cli.progress import Progress
 from weir.cli.quantity import Quantity
 from weir.cli.settings.options import setting_options
-from weir.cli.verify import verify
 from weir.conformance.capture import CaptureError, Run
 from weir.conformance.capture.recorder import QUEUE_BYTES_MAX, Recorder
 from weir.conformance.events import Side
@@ -146,6 +145,8 @@ def _record(
 
 def _check(context: click.Context, out: Path, client: CapturedClient) -> None:
     """Verify the capture of a client, and raise Exit if it has findings or the client failed."""
+    from weir.cli.verify import verify  # a capture without a client does not need it
+
     if client.complaint:
         click.echo(f"weir: {client.complaint}", err=True)
     with verify.make_context("verify", [str(out)], context.find_root()) as checking:
