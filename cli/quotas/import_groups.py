@@ -10,26 +10,21 @@ from weir.quotas import QuotaFileError, QuotaTable
 from weir.quotas.table.group_entry import group_entries, regrouped
 
 
-def apply(table: QuotaTable, source: QuotaSource, *, dry_run: bool) -> list[str]:
-    """Store the groups of an imported table; return the changes. Raises CommandError."""
-    if not table.groups.parents:
-        return []
-    before = source.load_for_change()
-    after = joined(before, table)
-    changes = list(group_changes(before.groups, after.groups))
-    if changes and not dry_run:
-        source.alter_groups(group_entries(table.groups), _unused(before, table))
-    return changes
-
-
-def joined(before: QuotaTable, wanted: QuotaTable) -> QuotaTable:
-    """Return the table of a store with the imported groups. Raises CommandError if they do not go with its
-    other groups or its quotas.
+def apply(
+    before: QuotaTable, wanted: QuotaTable, source: QuotaSource, *, dry_run: bool
+) -> tuple[QuotaTable, list[str]]:
+    """Store the groups of an imported table. `before`: the store's table. Return it with these groups, and
+    the changes. Raises CommandError if the groups do not go with the store's other groups or its quotas.
     """
+    groups, unused = group_entries(wanted.groups), _unused(before, wanted)
     try:
-        return regrouped(before, group_entries(wanted.groups), _unused(before, wanted))
+        after = regrouped(before, groups, unused)
     except QuotaFileError as error:
         raise CommandError(clean(error)) from None
+    changes = list(group_changes(before.groups, after.groups))
+    if changes and not dry_run:
+        source.alter_groups(groups, unused)
+    return after, changes
 
 
 def _unused(before: QuotaTable, wanted: QuotaTable) -> frozenset[str]:

@@ -294,9 +294,14 @@ def _deliver(found: Imported, origin: str, target: ImportTarget, source: QuotaSo
     """
     table = found.table.in_shadow() if target.shadow else found.table
     states_options = isinstance(found, read_back.ReadBack)
-    groups = import_groups.apply(table, source, dry_run=target.dry_run) if source is not None else []
-    outcome = _apply(table, target, source, states_options=states_options) if source is not None else None
-    changes = _apply_replication(table.replication, target, source) if source is not None else []
+    outcome: QuotaEdits | None = None
+    groups: list[str] = []
+    changes: list[ReplicationChange] = []
+    if source is not None:
+        stored = source.load_for_change()
+        grouped, groups = import_groups.apply(stored, table, source, dry_run=target.dry_run)
+        outcome = _apply(grouped, table, target, source, states_options=states_options)
+        changes = _apply_replication(stored.replication, table.replication, target, source)
     if target.output is not None:
         write(target.output, quota_file(table, found.skipped, origin), force=target.force)
     if target.as_json:
@@ -318,17 +323,16 @@ def _deliver(found: Imported, origin: str, target: ImportTarget, source: QuotaSo
 
 
 def _apply(
-    table: QuotaTable, target: ImportTarget, source: QuotaSource, *, states_options: bool
+    before: QuotaTable, table: QuotaTable, target: ImportTarget, source: QuotaSource, *, states_options: bool
 ) -> QuotaEdits:
-    """Set the imported quotas in the store. With `states_options` their entries get the pacing and scope that
-    were imported with them, else they keep those that the store has.
+    """Set the imported quotas in the store, whose table is `before`. With `states_options` their entries get
+    the pacing and scope that were imported with them, else they keep those that the store has.
     """
     groups: dict[tuple[bool, Options | None], dict[Quota, float]] = {}
     for shadow, values in ((False, table.values), (True, table.shadow)):
         for (entity, key), value in values.items():
             options = table.options_of(entity, shadow=shadow) if states_options else None
             groups.setdefault((shadow, options), {})[entity, key] = value
-    before = import_groups.joined(source.load_for_change(), table)
     outcome = QuotaEdits([], "", target.dry_run)
     for (shadow, options), wanted in groups.items():
         done = change(source, before, wanted, shadow=shadow, dry_run=target.dry_run, options=options)
@@ -337,12 +341,9 @@ def _apply(
 
 
 def _apply_replication(
-    wanted: ReplicationThrottles, target: ImportTarget, source: QuotaSource
+    before: ReplicationThrottles, wanted: ReplicationThrottles, target: ImportTarget, source: QuotaSource
 ) -> list[ReplicationChange]:
     """Set the imported replication throttles in the store; return their values before and after."""
-    if not len(wanted):
-        return []
-    before = source.load_for_change().replication
     if before.altered(wanted.values) != before and not target.dry_run:
         source.alter_replication(wanted.values)
     return replication_changes(before, wanted)

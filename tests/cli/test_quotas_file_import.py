@@ -168,10 +168,10 @@ def test_imported_group_without_members_parent_part_and_quota_is_removed(text: s
     store = GroupsOnly()
     source = cast("QuotaSource", store)
     first = parse('[[group]]\nname = "a"\nusers = ["u"]\n[[group]]\nname = "b"\nusers = ["v"]\n')
-    import_groups.apply(first, source, dry_run=False)
-    import_groups.apply(parse(text), source, dry_run=True)
+    import_groups.apply(store.table, first, source, dry_run=False)
+    import_groups.apply(store.table, parse(text), source, dry_run=True)
     assert store.table.groups == first.groups
-    import_groups.apply(parse(text), source, dry_run=False)
+    import_groups.apply(store.table, parse(text), source, dry_run=False)
     assert set(store.table.groups.parents) == left
 
 
