@@ -89,8 +89,8 @@ def waits(hours: pl.DataFrame, name: str = "q") -> dict[str, tuple[int, int]]:
 
 
 def test_replayed_member_below_its_floor_waits_for_no_group() -> None:
-    """20,000 bytes are worth 20 s of 1000 bytes/s, of which 10 are free. A floor of 400 is worth 4000 bytes;
-    1000 more are 2.5 s above it, but 16 s above the limit.
+    """At 1000 bytes/s, 20,000 bytes take 20 s, and the first 10 s are free. A floor of 400 bytes/s frees 4000
+    bytes. A further 1000 bytes wait 2.5 s for the floor, and would wait 16 s for the group.
     """
     group = GROUPS + '[[quota]]\ngroup = "retail"\nproducer_byte_rate = 1000\n'
     floor = group + '[[quota]]\nuser = "shop"\nproducer_byte_floor = 400\n'

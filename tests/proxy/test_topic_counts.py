@@ -27,7 +27,7 @@ METADATA: Final = 3
 
 
 class Counted(Cluster):
-    """A cluster with the topics `sizes`, of which two may begin with `pay.`."""
+    """A cluster with the topics `sizes`, and a limit of two topics with the prefix `pay.`."""
 
     def __init__(
         self,

@@ -238,7 +238,7 @@ def test_request_time_of_members_adds_up() -> None:
 
 
 def test_parallel_fetches_of_members_are_all_paid_for() -> None:
-    """150,000 bytes at 1000 bytes/s: 150 s, of which 10 are free, whoever fetched them."""
+    """At 1000 bytes/s, 150,000 bytes take 150 s. The first 10 s are free, and each member waits 140 s."""
     quotas = BrokerQuotas.create(table({(Entity(group="payments"), FETCH): 1000.0}))
     members = [quotas.ledger(user, "app", 0) for user in ("alice", "svc-pay-1", "svc-pay-2")]
     waits = [members[number % 3].charge_fetch(15_000, 0) for number in range(10)]

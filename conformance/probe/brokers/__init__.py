@@ -100,7 +100,9 @@ def with_fault(result: Result) -> Result:
 
 
 def without_faults(found: Iterable[Difference], name: str) -> list[Difference]:
-    """Return the differences but for those that timing decides at this broker, such as "kafka-2.8.2"."""
+    """Return the differences without the known faults of this broker, whose outcomes depend on timing. `name`
+    is the broker's, such as "kafka-2.8.2".
+    """
     faults = [one for one in FAULTS if name.removeprefix("kafka-") in one.releases]
     return [one for one in found if not any(fault.has(one.case, one.expected, one.found) for fault in faults)]
 
