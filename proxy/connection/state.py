@@ -34,8 +34,8 @@ class State(IntEnum):
     change the client's principal.
     """
     QUERYING = 4
-    """The client's next request waits for the end of a query to the broker, or for a response
-    that Weir itself prepares.
+    """The client's next request waits for the end of a query, which waits for the broker or for
+    work elsewhere, such as a change of the quota store.
     """
     DRAINING = 5
     """Requests whose first byte was read are taken, each after the response before it. Throttles
@@ -57,7 +57,7 @@ class Trigger(IntEnum):
     SASL_REQUEST = 3
     """A SASL message was forwarded to the broker."""
     QUERY = 4
-    """Weir has sent the broker a query, or has begun to prepare a response of its own."""
+    """A query has begun."""
     ANSWERED = 5
     """The last request in flight was answered."""
     DRAIN = 6

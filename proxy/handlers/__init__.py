@@ -2,9 +2,9 @@
 I/O.
 
 `plan` defines plans, and the interface of a connection that capabilities use. `plans` has the tables of
-capabilities, `decisions` the results of `admit` and deferred responses. `broker_query` lets a capability ask
-the broker before it answers a client. `unread` counts requests that Weir cannot read, `usage_groups` has the
-group of each API in usage records. Every other package is one capability.
+capabilities, `decisions` the results of `admit`. `broker_query` lets a capability ask the broker, or wait for
+work elsewhere, before it answers a client. `unread` counts requests that Weir cannot read, `usage_groups` has
+the group of each API in usage records. Every other package is one capability.
 
 - Plans of one table are made in three layers: capabilities that read frames in the broker's version
   (`ON_THE_WIRE`, and `FOR_CLIENTS` or `FOR_BROKERS`), then `uplift`, then capabilities that read requests in
