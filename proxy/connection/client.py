@@ -281,3 +281,8 @@ class Client:
         """
         if self.parse_cache.plan is plan:
             self.parse_cache.unless = needs_look
+
+    def forget_parse(self, plan: Plan) -> None:
+        """Have the next request of this plan parsed, whatever its first bytes are."""
+        if self.parse_cache.plan is plan:
+            self.parse_cache.clear()

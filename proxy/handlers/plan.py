@@ -128,6 +128,9 @@ class RequestClient(Protocol):
         True.
         """
 
+    def forget_parse(self, plan: Plan) -> None:
+        """Have the next request of this plan parsed, whatever its first bytes are."""
+
 
 class TurnClock(Protocol):
     """Limit of the array elements that are scanned in a turn of the reactor."""

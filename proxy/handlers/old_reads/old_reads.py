@@ -69,7 +69,7 @@ class OldReadCounter:
         wait_ms = ledger.charge_old_read(old_bytes, now_ms, told=told)
         if ledger.old_reads is not None and ledger.old_reads.throttled_until_ms > now_ms:
             state.until_ms = ledger.old_reads.throttled_until_ms
-            self._context.client.cache_unless(self._plan, _always)
+            self._context.client.forget_parse(self._plan)
         return wait_ms
 
     def cut(self, now_ms: int) -> None:
@@ -156,10 +156,6 @@ def plan_fetch(plan: Plan) -> None:
         return old if others is None else BothCounters(others, old)
 
     plan.admit, plan.over, plan.tell, plan.byte_counter = admit, over, tell, byte_counter
-
-
-def _always(_data: bytearray, _position: int, _end: int, _complete: bool) -> bool:
-    return True
 
 
 def prepare() -> None:

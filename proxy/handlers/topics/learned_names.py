@@ -71,13 +71,9 @@ def plan_learn(plan: Plan, *, always: bool) -> None:
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
         decision = FORWARD if inner is None else inner(context, data, frame, end, complete)
         if always:
-            context.client.cache_unless(plan, _always)
+            context.client.forget_parse(plan)
         if not isinstance(decision, Forward) or not (always or context.quotas.topics is not None):
             return decision
         return decision.but(response_counter=NameLearner(context, message, version))
 
     plan.admit = admit
-
-
-def _always(_data: bytearray, _position: int, _end: int, _complete: bool) -> bool:
-    return True
