@@ -46,7 +46,7 @@ from weir.proxy.connection.tokens import from_client
 from weir.proxy.connection.usage_counters import CONSUMER, PRODUCER, TOPIC, UsageCounters
 from weir.proxy.handlers.broker_query import RunningQuery
 from weir.proxy.handlers.decisions import FORWARD, Decision, Forward, Hold, Query, Reply, Wait
-from weir.proxy.handlers.plan import ByteCounter, Plan
+from weir.proxy.handlers.plan import ByteCounter, Plan, RequestByteCounter
 from weir.proxy.handlers.request_time.request_features import known_us
 from weir.proxy.handlers.sasl.authentication import SASL_APIS, TOKEN_BYTES_MAX
 from weir.proxy.handlers.unread import count_unread
@@ -470,7 +470,7 @@ class Inbound:
         if not connection.client_end.rest_bytes:
             connection.effects.change()
 
-    def _hold_rest(self, byte_counter: ByteCounter) -> None:
+    def _hold_rest(self, byte_counter: RequestByteCounter) -> None:
         """Hold the remaining bytes of the request that is being forwarded, if they begin with records of a
         topic over its rate.
         """

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from weir.proxy.handlers.broker_query import BrokerQuery
 
 if TYPE_CHECKING:
-    from weir.proxy.handlers.plan import ByteCounter
+    from weir.proxy.handlers.plan import ByteCounter, RequestByteCounter
 
 
 class Forward:
@@ -45,7 +45,7 @@ class Forward:
         unread: bool = False,
         sasl: bool = False,
         throttle_ms: int = 0,
-        byte_counter: ByteCounter | None = None,
+        byte_counter: RequestByteCounter | None = None,
         counted_to: int = 0,
         frame: bytes | None = None,
         response_counter: ByteCounter | None = None,
@@ -87,7 +87,7 @@ class Forward:
         *,
         charged: bool | None = None,
         unread: bool | None = None,
-        byte_counter: ByteCounter | None = None,
+        byte_counter: RequestByteCounter | None = None,
         counted_to: int = 0,
         response_counter: ByteCounter | None = None,
     ) -> Forward:

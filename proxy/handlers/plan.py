@@ -277,14 +277,18 @@ class ByteCounter(Protocol):
         Then return 0, and have the response to the next request tell the throttle time.
         """
 
-    def first_hold_ms(self, context: Context) -> int:
-        """Return the time (ms) for which to hold the bytes of a request that were not counted yet; 0 for no
-        hold.
-        """
-
     def cut(self, now_ms: int) -> None:
         """Charge the bytes that were already forwarded of a frame whose other bytes will not come, because
         the connection has closed.
+        """
+
+
+class RequestByteCounter(ByteCounter, Protocol):
+    """Counts bytes of a request."""
+
+    def first_hold_ms(self, context: Context) -> int:
+        """Return the time (ms) for which to hold the bytes of a request that were not counted yet; 0 for no
+        hold.
         """
 
 

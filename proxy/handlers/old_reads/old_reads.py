@@ -76,11 +76,6 @@ class OldReadCounter:
         """Charge the old batches that were forwarded of a response that is cut off."""
         self.charge(now_ms, told=False)
 
-    def first_hold_ms(self, context: Context) -> int:
-        """Return 0: responses are not held."""
-        del context
-        return 0
-
 
 class BothCounters:
     """A `ByteCounter` of two: one may scan fewer bytes in a turn than the other."""
@@ -112,11 +107,6 @@ class BothCounters:
         """Charge what was forwarded of a response that is cut off."""
         for counter in self._counters:
             counter.cut(now_ms)
-
-    def first_hold_ms(self, context: Context) -> int:
-        """Return 0: responses are not held."""
-        del context
-        return 0
 
 
 def plan_fetch(plan: Plan) -> None:

@@ -39,7 +39,7 @@ from weir.quotas import QuotaKey
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from weir.proxy.handlers.plan import Admit, ByteCounter, Context, Plan
+    from weir.proxy.handlers.plan import Admit, Context, Plan, RequestByteCounter
     from weir.proxy.handlers.protected_topics.protected_topics import ProtectedTopics
 
 OVERHEAD_BYTES_MAX: Final = 16 * 1024
@@ -322,7 +322,11 @@ class _Watch:
     __slots__ = ("_context", "_counter", "_protected", "_scan")
 
     def __init__(
-        self, context: Context, protected: ProtectedTopics, scan: TopicBytes, counter: ByteCounter | None
+        self,
+        context: Context,
+        protected: ProtectedTopics,
+        scan: TopicBytes,
+        counter: RequestByteCounter | None,
     ) -> None:
         self._context = context
         self._protected = protected

@@ -58,10 +58,5 @@ class FetchedBytes:
         self._answered(self._partitions.error_code or 0, self._partitions.session_id or 0)
         return 0
 
-    def first_hold_ms(self, context: Context) -> int:
-        """Return 0: responses are not held."""
-        del context
-        return 0
-
     def cut(self, now_ms: int) -> None:
         """Do nothing: the records that arrived are charged already."""

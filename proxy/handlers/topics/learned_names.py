@@ -53,11 +53,6 @@ class NameLearner:
         del now_ms, told
         return 0
 
-    def first_hold_ms(self, context: Context) -> int:
-        """Return 0: responses are not held."""
-        del context
-        return 0
-
     def cut(self, now_ms: int) -> None:
         """Do nothing: nothing is charged."""
 
