@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from weir.proxy.close_reasons import CloseReason  # a field's type: mypyc wants it at run time
+
+if TYPE_CHECKING:
+    from weir.proxy.handlers.plan import LimitedScan
 
 
 class Effects:
@@ -146,6 +149,15 @@ class Clock:
         if self._scanned_us != self.now_us:
             self._scanned, self._scanned_us = 0, self.now_us
         self._scanned += count
+
+    def feed(self, scan: LimitedScan, data: bytearray, start: int, stop: int) -> int:
+        """Feed the scan the next bytes, `data[start:stop]`, as many elements as the turn allows. Return the
+        position behind the scanned bytes. Raises what the scan raises.
+        """
+        elements_max = self.elements_left()
+        scanned_to = scan.feed(data, start, stop, elements_max)
+        self.note_scanned(elements_max - scan.elements_left)
+        return scanned_to
 
 
 NOTHING = memoryview(b"")

@@ -141,6 +141,24 @@ class TurnClock(Protocol):
     def note_scanned(self, count: int) -> None:
         """Count elements that a scan has visited in the present turn."""
 
+    def feed(self, scan: LimitedScan, data: bytearray, start: int, stop: int) -> int:
+        """Feed the scan the next bytes, `data[start:stop]`, as many elements as the turn allows. Return the
+        position behind the scanned bytes. Raises what the scan raises.
+        """
+
+
+class LimitedScan(Protocol):
+    """A scan of one message's body that arrives in parts, such as a `PausingScanner`."""
+
+    @property
+    def elements_left(self) -> int:
+        """Number of elements that the latest call of `feed` might still have visited."""
+
+    def feed(self, data: bytearray, start: int, stop: int, elements_max: int) -> int:
+        """Scan the body's next bytes, `data[start:stop]`, up to `elements_max` elements. Return the position
+        behind the scanned bytes.
+        """
+
 
 class Context(Protocol):
     """The interface of a connection that capabilities (functions of a plan) use while they process a request
@@ -292,12 +310,8 @@ class RequestByteCounter(ByteCounter, Protocol):
         """
 
 
-class StreamRewrite(Protocol):
+class StreamRewrite(LimitedScan, Protocol):
     """Changes bytes of one response body in place while its parts are forwarded."""
-
-    @property
-    def elements_left(self) -> int:
-        """Number of elements that the latest call of `feed` might still have visited."""
 
     @property
     def skippable_bytes(self) -> int:

@@ -50,11 +50,7 @@ class OldReadCounter:
         """Scan the body's next bytes, `data[start:stop]`, as many elements as the turn allows. Return the
         position behind the scanned bytes. Raises ProtocolError if the body is malformed.
         """
-        clock, scan = self._context.clock, self._scan
-        elements_max = clock.elements_left()
-        scanned_to = scan.feed(data, start, stop, elements_max)
-        clock.note_scanned(elements_max - scan.elements_left)
-        return scanned_to
+        return self._context.clock.feed(self._scan, data, start, stop)
 
     def charge(self, now_ms: int, *, told: bool = True) -> int:
         """Charge the old bytes, and note how long this connection waits; return the throttle time (ms) that

@@ -46,11 +46,7 @@ class FetchedBytes:
         """Read the body's next bytes, `data[start:stop]`, as many elements as the turn allows. Return the
         position behind the bytes that were read. Raises ProtocolError if the body is malformed.
         """
-        clock = self._context.clock
-        elements_max = clock.elements_left()
-        read_to = self._partitions.feed(data, start, stop, elements_max)
-        clock.note_scanned(elements_max - self._partitions.elements_left)
-        return read_to
+        return self._context.clock.feed(self._partitions, data, start, stop)
 
     def charge(self, now_ms: int, *, told: bool = True) -> int:
         """Note the end of the response. Return 0, because replication has no throttle time."""

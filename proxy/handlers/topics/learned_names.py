@@ -39,14 +39,11 @@ class NameLearner:
         """
         if self._scan is None:
             return stop
-        elements_max = self._clock.elements_left()
         try:
-            read_to = self._scan.feed(data, start, stop, elements_max)
+            return self._clock.feed(self._scan, data, start, stop)
         except ProtocolError:
             self._scan = None
             return stop
-        self._clock.note_scanned(elements_max - self._scan.elements_left)
-        return read_to
 
     def charge(self, now_ms: int, *, told: bool = True) -> int:
         """Return 0: nothing is charged."""

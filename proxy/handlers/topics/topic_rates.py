@@ -75,10 +75,8 @@ class TopicByteCounter:
         position behind the counted bytes. Raises ProtocolError if the body is malformed, OversizedError if
         too many names are unknown.
         """
-        clock, counted = self._clock, self.counted
-        elements_max = clock.elements_left()
-        counted_to = counted.feed(data, start, stop, elements_max)
-        clock.note_scanned(elements_max - counted.elements_left)
+        counted = self.counted
+        counted_to = self._clock.feed(counted, data, start, stop)
         if counted.unknown and self._is_request and len(counted.unknown) >= UNKNOWN_MAX:
             raise OversizedError(f"{UNKNOWN_MAX} topic ids that Weir does not know")  # more are not counted
         return counted_to
