@@ -11,9 +11,10 @@ endpoint. It gives each worker a copy of the sockets once. So workers accept con
 the kernel's queue while no worker runs. Workers tell each other, through the supervisor, what their clients
 have used and which connections they have opened, within 20 ms.
 
-`pool` and `handle` are the supervisor's side, `worker` and `charges_sender` the worker's;
-`link` carries the `messages`. `questions` asks all workers for lists that the admin endpoint or the log
-needs. `local` runs a worker in the supervisor's process, over the same link.
+`pool` and `handle` are the supervisor's side, `worker` and `charges_sender` the worker's; `link` carries the
+`messages`. `questions` asks all workers for lists that the admin endpoint or the log needs, and
+`supervisor_questions` has a worker's questions. `local` runs a worker in the supervisor's process, over the
+same link.
 
 Workers are new processes of the interpreter, not forks: the supervisor has threads when it replaces a worker,
 and a fork would keep their locks. Forks of a process without threads, made before the start, were tried: they

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import pickle
 import time
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from weir.proxy.control.stores.store import StoreHealth
 from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
 from weir.proxy.workers.link import Link
 from weir.proxy.workers.messages import Alter, Altered, AlteredAtBroker, Denied
+from weir.proxy.workers.supervisor_questions import SupervisorQuestions, call_back
 
 log = structlog.get_logger("weir")
 
@@ -31,8 +31,7 @@ class ForwardingQuotaAdmin:
         self, link: Link, registry: QuotaRegistry, admins: frozenset[str], first_number: int = 0
     ) -> None:
         """Begin without alterations. `admins` are the names of the principals that may describe and alter.
-        Alterations have numbers from `first_number` on: the supervisor may still answer an alteration of the
-        process before this one, which had other numbers.
+        Alterations have numbers from `first_number` on, which no other process has.
         """
         self._link = link
         self.table = registry.table
@@ -41,8 +40,7 @@ class ForwardingQuotaAdmin:
         self._admins = QuotaAdmins(admins, self._state)
         self._told_denied = 0
         """Number of denied requests that the supervisor knows."""
-        self._numbers = itertools.count(first_number)
-        self._waiting: dict[int, Callable[[str | None], None]] = {}
+        self._questions: SupervisorQuestions[str | None] = SupervisorQuestions(first_number)
         self._token = trio.lowlevel.current_trio_token()
         self._computing = trio.CapacityLimiter(1)
         self.nursery: trio.Nursery | None = None
@@ -74,15 +72,12 @@ class ForwardingQuotaAdmin:
     def _forward(
         self, changes: object, who: str, peer: str, done: Callable[[str | None], None], *, replication: bool
     ) -> None:
-        number = next(self._numbers)
-        self._waiting[number] = done
+        number = self._questions.begin(done)
         self._link.post(Alter(number, pickle.dumps(changes), replication, who, peer))
 
     def stored(self, message: Altered) -> None:
         """Tell the end of an alteration to the connection that waits for it."""
-        done = self._waiting.pop(message.number, None)
-        if done is not None:
-            _tell(done, message.error)
+        self._questions.take(message.number, message.error)
 
     def compute(self, work: Callable[[], T], done: Callable[[T | None], None]) -> None:
         """Call `work` in a thread; then call `done` with its result, or with None if `work` raised an
@@ -100,16 +95,8 @@ class ForwardingQuotaAdmin:
             result = await trio.to_thread.run_sync(work, limiter=self._computing)
         except Exception:
             log.exception("internal error while quotas were described")
-        _tell(done, result)
+        call_back(done, result)
 
     def altered_at_broker(self) -> None:
         """Tell the supervisor that a broker has answered an alteration that this process has forwarded."""
         self._link.post(AlteredAtBroker())
-
-
-def _tell(done: Callable[[T], None], result: T) -> None:
-    """Call `done` with the result, and log an exception: a bug in one connection must not affect others."""
-    try:
-        done(result)
-    except Exception:
-        log.exception("internal error while a quota request was answered")

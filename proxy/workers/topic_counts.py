@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.handlers.topic_counts.counted_topics import CountedTopics
 from weir.proxy.workers.messages import CountTopics, Message, TopicsChanged, TopicsCounted
+from weir.proxy.workers.supervisor_questions import SupervisorQuestions
 from weir.quotas import QuotaTable
 from weir.quotas.topic_counts import TopicCounts, TopicGrowth
 
@@ -27,8 +27,7 @@ class TopicCountLink:
         """
         self._counted = counted
         self._post = post
-        self._numbers = itertools.count(first_number)
-        self._waiting: dict[int, Callable[[list[str]], None]] = {}
+        self._questions: SupervisorQuestions[list[str]] = SupervisorQuestions(first_number)
         self._limits = TopicCounts()
         """Without topics: only its prefixes are used."""
         counted.reserve_at, counted.settle = self._reserve, self._settle
@@ -37,9 +36,7 @@ class TopicCountLink:
 
     def take(self, message: TopicsCounted) -> None:
         """Tell the reasons to the connection that waits for them."""
-        done = self._waiting.pop(message.number, None)
-        if done is not None:
-            done(message.reasons)
+        self._questions.take(message.number, message.reasons)
 
     def _use(self, table: QuotaTable) -> None:
         self._limits.use(table)
@@ -48,9 +45,7 @@ class TopicCountLink:
     def _reserve(
         self, wanted: Sequence[TopicGrowth], validate_only: bool, done: Callable[[list[str]], None]
     ) -> None:
-        number = next(self._numbers)
-        self._waiting[number] = done
-        self._post(CountTopics(number, list(wanted), validate_only))
+        self._post(CountTopics(self._questions.begin(done), list(wanted), validate_only))
 
     def _settle(self, sizes: Mapping[str, int | None]) -> None:
         if sizes:

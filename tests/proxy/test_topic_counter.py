@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
+from structlog.testing import capture_logs
 
 from tests.kfake.cluster import HOST, Cluster
 from tests.kfake.in_trio import serve
@@ -123,6 +124,19 @@ async def test_a_worker_asks_the_supervisor_with_numbers_of_its_own() -> None:
             rig.link.post(TopicsCounted(number, ["full"]))
         await until(lambda: bool(answers))
         assert answers == [["full"]]
+
+
+@pytest.mark.trio
+async def test_a_bug_in_a_connection_that_asked_about_topics_does_not_end_its_worker() -> None:
+    async with running_worker(LIMIT) as rig:
+        counted, answers = rig.worker.plane.plans.cluster.counted_topics, list[list[str]]()
+        counted.reserve_at([NEW], True, lambda _reasons: [].pop())
+        counted.reserve_at([NEW], True, answers.append)
+        with capture_logs() as logged:
+            for asked in await rig.hear(CountTopics):
+                rig.link.post(TopicsCounted(asked.number, ["full"]))
+            await until(lambda: bool(answers))
+    assert [line["event"] for line in logged] == ["internal error while a quota request was answered"]
 
 
 @pytest.mark.trio
