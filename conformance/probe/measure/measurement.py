@@ -15,7 +15,7 @@ from weir.conformance.probe.measure.sheet import ByteSheet, Datasheet, MutationS
 from weir.conformance.probe.quotas import mutations
 from weir.conformance.probe.quotas.jobs import results
 from weir.conformance.probe.quotas.profile import bare_stage
-from weir.conformance.probe.quotas.staging import prepared, stage_of
+from weir.conformance.probe.quotas.staging import check_alters, prepared, stage_of
 from weir.conformance.probe.requests.names import Names
 from weir.conformance.probe.scratch import TargetCluster, scratch
 from weir.protocol.api import ApiKey
@@ -121,9 +121,10 @@ def measure(
     """Measure a target, with a topic that is created and removed. `set_for_run`: name of the run for which an
     operator has set the quotas; None to set them. Raises UnusableError, ConversationError.
     """
-    bare = bare_stage(target, login, set_for_run)
+    bare, alters = bare_stage(target, login, set_for_run), set_for_run is None
+    check_alters(bare, alters)
     cluster = TargetCluster(target, login, bare.versions)
-    measurement = Measurement(bare, alters=set_for_run is None)
+    measurement = Measurement(bare, alters=alters)
     measurement.notes = cluster.notes
     with scratch(cluster, Names.fresh()) as names:
         sheet = measurement.measure(stage_of(bare, names.topic), say)

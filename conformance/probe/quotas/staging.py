@@ -52,7 +52,6 @@ def prepared(
     quotas. `notes`: gets lines about what could not be done. `further_topics`: besides those of the jobs.
     Raises UnusableError, ConversationError.
     """
-    check_alters(stage, alters)
     mutates = any(quota.key == "controller_mutation_rate" for quota in quotas)
     canary = ClientQuota(stage.prefix + "canary", "request_percentage", request_time.PERCENT)
     with ProbeClient(stage.leader, stage.prefix + "fill") as client:
