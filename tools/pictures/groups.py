@@ -7,10 +7,9 @@ from typing import Final, NamedTuple
 
 from tests.quotas.group_world import LIMIT, SIZE, SimulatedMember, charge
 from tools.pictures import svg
+from tools.pictures.percents import END, LEFT, TOP, PercentAxes
 from weir.quotas.limiters.smooth import SmoothBudget
 
-HEIGHT, LEFT, TOP, BOTTOM = 360, 60, 92, 66
-"""Pixels: of the picture, and around the chart."""
 FLOOR: Final = 0.4
 DEMAND: Final = 0.36
 """Demand of the member with the floor, as a share of the limit."""
@@ -19,7 +18,7 @@ BEGIN_S, END_S, FROM_S, UNTIL_S = 50, 100, 20, 140
 """Seconds in which this member sends, and those that the picture shows: the first window is a burst."""
 WINDOW_S: Final = 2
 """Length (s) of the time for each mean rate."""
-PERCENT_MAX: Final = 120
+AXES: Final = PercentAxes(360, range(0, 121, 20), range(FROM_S, UNTIL_S + 1, 20))
 
 
 class GroupRates(NamedTuple):
@@ -51,47 +50,30 @@ def _means(percents: Sequence[float]) -> list[float]:
 
 def draw(found: GroupRates, footnote: str) -> str:
     """Return the SVG: the sum as an area, that of the member with the floor, and lines at both limits."""
-    ground = HEIGHT - BOTTOM
-    per_percent = (ground - TOP) / PERCENT_MAX
     total = [sum(both) for both in zip(found.member, found.borrowers, strict=True)]
     legend = f"percent of the limit; light: {BORROWERS} borrowers who each want all of it; dark: the member"
     body = [
         svg.text(svg.MARGIN, 58, legend, "small muted"),
-        *_grid(per_percent, ground),
-        _area(total, per_percent, ground, "area"),
-        _area(found.member, per_percent, ground, "c3"),
-        *_marks(found, per_percent, ground),
+        *AXES.grid(),
+        _area(total, "area"),
+        _area(found.member, "c3"),
+        *_marks(found),
     ]
     title = f"A member with a floor of {100 * FLOOR:.0f} % of its group's limit comes, and goes"
-    return svg.page(HEIGHT, title, body, footnote)
+    return svg.page(AXES.height, title, body, footnote)
 
 
-def _area(percents: Sequence[float], per_percent: float, ground: int, kind: str) -> str:
-    step = (svg.WIDTH - LEFT - svg.MARGIN) / (len(percents) - 1)
-    points = "L".join(
-        f"{LEFT + number * step:.1f} {ground - percent * per_percent:.1f}"
-        for number, percent in enumerate(percents)
-    )
-    return f'<path class="{kind}" d="M{LEFT} {ground}L{points}L{svg.WIDTH - svg.MARGIN} {ground}Z"/>'
+def _area(percents: Sequence[float], kind: str) -> str:
+    outline = AXES.outline(percents, len(percents) - 1)
+    return f'<path class="{kind}" d="M{LEFT} {AXES.ground}L{outline}L{END} {AXES.ground}Z"/>'
 
 
-def _marks(found: GroupRates, per_percent: float, ground: int) -> Iterator[str]:
-    end = svg.WIDTH - svg.MARGIN
+def _marks(found: GroupRates) -> Iterator[str]:
     for percent, name in ((100, "limit of the group"), (100 * FLOOR, "floor of the member")):
-        y = ground - percent * per_percent
-        yield svg.line(LEFT, y, end, y, "mark")
-        yield svg.text(end, y - 6, name, "small", "end")
+        y = AXES.y(percent)
+        yield svg.line(LEFT, y, END, y, "mark")
+        yield svg.text(END, y - 6, name, "small", "end")
     said = (
         f"longest wait of the member: {found.member_wait_ms} ms, of a borrower: {found.borrower_wait_ms} ms"
     )
     yield svg.text(LEFT + 8, TOP + 12, said, "small")
-
-
-def _grid(per_percent: float, ground: int) -> Iterator[str]:
-    for percent in range(0, PERCENT_MAX + 1, 20):
-        y = ground - percent * per_percent
-        yield svg.line(LEFT, y, svg.WIDTH - svg.MARGIN, y, "grid")
-        yield svg.text(LEFT - 8, y + 4, f"{percent}", "small muted", "end")
-    for second in range(FROM_S, UNTIL_S + 1, 20):
-        x = LEFT + (second - FROM_S) * (svg.WIDTH - LEFT - svg.MARGIN) / (UNTIL_S - FROM_S)
-        yield svg.text(x, ground + 18, f"{second} s", "small muted", "middle" if second < UNTIL_S else "end")
