@@ -90,7 +90,7 @@ def template(*, whole: bool) -> Iterator[str]:
     yield HEAD.rstrip("\n")
     fields = {field.name: field for field in msgspec.structs.fields(Settings)}
     for heading, names in SECTIONS.items():
-        keys = [name for name in names if name in fields and (whole or name in ESSENTIAL)]
+        keys = [name for name in names if whole or name in ESSENTIAL]
         if keys:
             yield f"\n## {heading}"
         for key in keys:

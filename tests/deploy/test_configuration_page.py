@@ -25,10 +25,9 @@ def table(match: re.Match[str]) -> str:
     keys = {field.name: field for field in msgspec.structs.fields(Settings)}
     lines = [f"{match[1]} -->", "| key | default | meaning |", "| --- | --- | --- |"]
     for key in SECTIONS[match[1]]:
-        if key in keys:
-            default = msgspec.to_builtins(keys[key].default)
-            shown = str(default).lower() if isinstance(default, bool) else str(default).removesuffix(".0")
-            lines.append(f"| `{key}` | {shown and f'`{shown}`'} | {description_of(keys[key])} |")
+        default = msgspec.to_builtins(keys[key].default)
+        shown = str(default).lower() if isinstance(default, bool) else str(default).removesuffix(".0")
+        lines.append(f"| `{key}` | {shown and f'`{shown}`'} | {description_of(keys[key])} |")
     return "\n".join(lines) + "\n"
 
 
