@@ -148,9 +148,6 @@ class GroupsOnly:
     def __init__(self) -> None:
         self.table = QuotaTable({(Entity(group="<all>"), QuotaKey.PRODUCER_BYTE_RATE): 1.0})
 
-    def load_for_change(self) -> QuotaTable:
-        return self.table
-
     def alter_groups(self, groups: Sequence[GroupEntry], removed: Collection[str]) -> None:
         self.table = regrouped(self.table, groups, removed)
 
