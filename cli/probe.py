@@ -25,6 +25,7 @@ from weir.conformance.probe.login import MECHANISMS, Login
 from weir.conformance.probe.runner import ProbeOptions, ProbeRun, quota_profile
 from weir.conformance.probe.scratch import UnusableError
 from weir.conformance.report import (
+    MESSAGE_MAX,
     CaseVerdict,
     alike,
     counted,
@@ -67,8 +68,6 @@ Exit codes:
   2  the target cannot be probed, or stopped in the middle of the run
   130, 143  interrupted (SIGINT, SIGTERM); the scratch topic was removed
 """
-MESSAGE_MAX: Final = 1000
-"""Maximum length (characters) of a message; it may contain text of the server."""
 PROFILES: Final = ("protocol", "quotas", "all")
 RANDOMS: Final = 3
 """Default number of random requests for each API and version."""

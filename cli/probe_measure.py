@@ -16,7 +16,7 @@ from weir.conformance.probe.measure import measurement
 from weir.conformance.probe.measure.sheet import parse_sheet
 from weir.conformance.probe.quotas.profile import bare_stage
 from weir.conformance.probe.scratch import UnusableError
-from weir.conformance.report import rows, sheet_page, visible
+from weir.conformance.report import MESSAGE_MAX, rows, sheet_page, visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from weir.conformance.probe.measure.sheet import Datasheet
     from weir.conformance.probe.quotas.jobs import ClientQuota
 
-MESSAGE_MAX: Final = 1000
 PERCENT: Final = 100
 
 

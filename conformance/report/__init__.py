@@ -27,10 +27,11 @@ from weir.conformance.report.page import ToolMissingError, check_tool, render
 from weir.conformance.report.probe_page import probe_page
 from weir.conformance.report.probed import CaseVerdict, Probed, ProbeReport, alike, probe_report
 from weir.conformance.report.sarif import probe_sarif, sarif
-from weir.conformance.report.text import counted, ranges, size, visible
+from weir.conformance.report.text import MESSAGE_MAX, counted, ranges, size, visible
 from weir.conformance.report.verify_page import spoken, verify_page
 
 __all__ = [
+    "MESSAGE_MAX",
     "CaseVerdict",
     "Checked",
     "FindingGroup",

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import msgspec
 
 from weir.conformance.report.probed import CaseVerdict
-from weir.conformance.report.text import visible
+from weir.conformance.report.text import MESSAGE_MAX, visible
 from weir.conformance.verify.rules import RULES
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from weir.conformance.report.probed import Probed, ProbeReport
 
 SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
-MESSAGE_MAX: Final = 1000
 _CASE: Final = "case"
 """Rule of all failed cases."""
 _MISSING: Final = "missing-case"

@@ -6,6 +6,8 @@ from typing import Final
 
 SHOWN_MAX: Final = 300
 """Maximum number of characters shown of one text."""
+MESSAGE_MAX: Final = 1000
+"""Maximum number of characters shown of a message, which may contain texts of a peer."""
 
 
 def visible(text: str, room: int = SHOWN_MAX) -> str:
