@@ -13,6 +13,7 @@ from weir.protocol.messages import FetchResponse
 from weir.protocol.scanning.field_offsets import layout
 from weir.protocol.scanning.field_scanner import Chunks, Stream, compiled
 from weir.protocol.scanning.pausing_scanner import PausingScanner, PausingSource
+from weir.protocol.scanning.record_batches import ENTRY_HEAD_BYTES, MAGIC_OFFSET
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
 
 _HEAD_BYTES: Final = 43
 """Size (bytes) of a batch's header up to its largest timestamp, which is the last field read."""
-_FIRST_BYTES: Final = 12
-"""Size (bytes) of an int64 offset, and an int32 length of the rest."""
-_MAGIC: Final = 16
 _MAX_TIMESTAMP: Final = 35
 _OLD_TIMESTAMP: Final = 18
 """Offset (bytes) of the timestamp of a message with magic 1 (KIP-32)."""
@@ -53,8 +51,8 @@ class OldBatches(PausingScanner):
         that of the header, and at most `left`.
         """
         size = left
-        if len(head) >= _FIRST_BYTES:
-            size = _FIRST_BYTES + int.from_bytes(head[8:_FIRST_BYTES], signed=True)
+        if len(head) >= ENTRY_HEAD_BYTES:
+            size = ENTRY_HEAD_BYTES + int.from_bytes(head[8:ENTRY_HEAD_BYTES], signed=True)
             size = size if len(head) <= size <= left else left  # the last one may be cut
         if -1 < _timestamp(head) < self._before_ms:
             self.old_bytes += size
@@ -63,9 +61,9 @@ class OldBatches(PausingScanner):
 
 def _timestamp(head: bytearray) -> int:
     """Return the largest timestamp (Unix ms) of a batch; -1 for none."""
-    if len(head) <= _MAGIC or not head[_MAGIC]:
+    if len(head) <= MAGIC_OFFSET or not head[MAGIC_OFFSET]:
         return -1
-    start = _OLD_TIMESTAMP if head[_MAGIC] == 1 else _MAX_TIMESTAMP
+    start = _OLD_TIMESTAMP if head[MAGIC_OFFSET] == 1 else _MAX_TIMESTAMP
     return int.from_bytes(head[start : start + 8], signed=True) if len(head) >= start + 8 else -1
 
 

@@ -22,7 +22,7 @@ PACKED_WEIGHT: Final = 3
 the unpacked ones that repeat. A fit to data that packs 1:1 to 400:1, with every codec.
 """
 _OLD_ATTRIBUTES_OFFSET: Final = 17
-_HEAD_BYTES: Final = 12
+ENTRY_HEAD_BYTES: Final = 12
 """Size (bytes) of the first two fields of a batch or message: an int64 offset, and an int32 length of the
 rest.
 """
@@ -60,7 +60,7 @@ def add_unpacked(
         if position + ATTRIBUTES_OFFSET >= here:
             break
         size: int = _SIZE.unpack_from(data, position + 8)[0]
-        behind = min(stop, position + _HEAD_BYTES + size)
+        behind = min(stop, position + ENTRY_HEAD_BYTES + size)
         if data[position + MAGIC_OFFSET] < 2:
             codec = data[position + _OLD_ATTRIBUTES_OFFSET] & CODEC_BITS
             packed = _old_packed(data, position, here) if codec else behind
