@@ -152,11 +152,12 @@ class Inbound:
             plan = plans.get((api_key, version)) or plans.make(api_key, version)
             stop = position + LENGTH_BYTES + length
             record = spare.pop() if spare else RequestInFlight(plan)
+            record.plan = plan
             decision: Decision = FORWARD
             if timed or plan.admit is not None:
                 complete = stop <= end
                 decided = self._decide(
-                    record, plan, data, position, stop if complete else end, length, complete, timed
+                    record, data, position, stop if complete else end, length, complete, timed
                 )
                 if decided is None:
                     spare.append(record)
@@ -170,13 +171,12 @@ class Inbound:
                 # A query's own request must leave behind the requests before it.
                 if position > start:
                     connection.effects.to_broker.append(view[start:position])
-                start = stop = self._respond(record, plan, decision, data, position, min(stop, end))
+                start = stop = self._respond(record, decision, data, position, min(stop, end))
                 spare.append(record)
                 most -= REPLY_FRAMES
                 may_go = connection.may_take(now_ms) and len(in_flight) < most
                 position = stop
                 continue
-            record.plan = plan
             record.correlation_id = correlation_id
             record.state, record.until_ms, record.ledger = PLAIN, 0, None
             if timed:
@@ -232,7 +232,6 @@ class Inbound:
     def _decide(  # noqa: C901  # a call per branch costs each timed frame
         self,
         record: RequestInFlight,
-        plan: Plan,
         data: bytearray,
         frame: int,
         end: int,
@@ -244,7 +243,7 @@ class Inbound:
         and set the fields of its cost in `record`; None if the request must wait. `timed` is True if request
         time is charged, or usage is recorded, on this connection.
         """
-        connection = self._connection
+        connection, plan = self._connection, record.plan
         quotas, client = connection.quotas, connection.client
         cache = client.parse_cache
         decision: Decision | None = None
@@ -295,13 +294,12 @@ class Inbound:
                     record.time_ledger, budget = ledger, ledger.request
                     self._is_near = budget is not None and budget.near
         if client.usage is not None:
-            self._count(record, plan, decision, data, frame, length, complete)
+            self._count(record, decision, data, frame, length, complete)
         return decision
 
     def _count(
         self,
         record: RequestInFlight,
-        plan: Plan,
         decision: Decision,
         data: bytearray,
         frame: int,
@@ -311,7 +309,7 @@ class Inbound:
         """Set the usage counters for the request that is being decided about, and count the request if all of
         it has arrived.
         """
-        usage = self._connection.client.usage
+        plan, usage = record.plan, self._connection.client.usage
         assert usage is not None
         usage_counters = usage.usage_counters(plan.group, plan.api_key, plan.version, data, frame)
         record.usage_counters = usage_counters
@@ -546,7 +544,6 @@ class Inbound:
     def _respond(
         self,
         record: RequestInFlight,
-        plan: Plan,
         decision: Decision,
         data: bytearray,
         frame: int,
@@ -556,7 +553,7 @@ class Inbound:
         `data[frame:stop]`, whose cost is in `record`. Return the position up to which bytes are consumed:
         `stop`, or `frame` if Weir decides about the request again after the query.
         """
-        connection = self._connection
+        connection, plan = self._connection, record.plan
         local: LocalResponse | None = None
         again = isinstance(decision, Query) and decision.again
         if record.timed:
