@@ -124,19 +124,16 @@ class Answers:
         return MetadataResponse(brokers=brokers, cluster_id="canned", controller_id=0, topics=topics)
 
     def _fetched(self, asked: FetchRequest) -> FetchResponse:
-        """Return a record of the first partition, and none of the others that the fetch names."""
+        """Return a record of partition 0, the only one that the loads fetch."""
         topic_id = asked.topics[0].topic_id
-        partitions = [
-            FetchResponse.PartitionData(
-                partition_index=named.partition,
-                high_watermark=int(named.partition < 1),
-                last_stable_offset=int(named.partition < 1),
-                log_start_offset=0,
-                records=self._records[topic_id] if named.partition < 1 else b"",
-            )
-            for named in asked.topics[0].partitions
-        ]
-        topic = FetchResponse.FetchableTopicResponse(topic_id=topic_id, partitions=partitions)
+        partition = FetchResponse.PartitionData(
+            partition_index=0,
+            high_watermark=1,
+            last_stable_offset=1,
+            log_start_offset=0,
+            records=self._records[topic_id],
+        )
+        topic = FetchResponse.FetchableTopicResponse(topic_id=topic_id, partitions=[partition])
         return FetchResponse(responses=[topic], session_id=0)
 
 
