@@ -170,7 +170,9 @@ def test_the_preview_of_a_group_knows_its_members_and_floors(
     for user, rate in users.items():
         world.registry.of(2).ledger(user, "app", 0).charge_produce(10 * rate, 0)
     world.look(range(30))
-    (found,) = world.preview(Entity(group=group), {PRODUCE: 1000.0}).entities
+    preview = world.preview(Entity(group=group), {PRODUCE: 1000.0})
+    (found,) = preview.entities
+    assert preview.hidden == 0
     assert (found.throttled_s_upper is not None) == sure
     assert found.throttled_s_lower == lower_s
     assert f"group={group} on broker 2 would have been throttled for" in found.sentence

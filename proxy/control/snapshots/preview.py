@@ -92,9 +92,10 @@ def read_preview(
         sums.add(track, after)
         if index % SLICE == 0:
             yield
+    hidden = number - len(found)
     found += sums.previewed(after)
     found.sort(key=lambda one: one.share_over, reverse=True)
-    return Preview(now_ms=sources.unix_ms(), hidden=number - len(found), entities=tuple(found))
+    return Preview(now_ms=sources.unix_ms(), hidden=hidden, entities=tuple(found))
 
 
 def _concerns(track: Track, entity: Entity, before: QuotaTable, after: QuotaTable) -> bool:
