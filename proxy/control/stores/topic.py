@@ -208,8 +208,8 @@ class TopicStore:
         """
 
         def make(table: QuotaTable) -> list[ProducerRecord]:
-            after = regrouped(table, groups, removed)
-            changes, left = after.delta(table), map(table.groups.members.get, after.delta(table).members)
+            changes = regrouped(table, groups, removed).delta(table)
+            left = map(table.groups.members.get, changes.members)
             changed = {*changes.parents, *changes.members.values(), *left}
             return [
                 group_records.write(group, removes=group.name in removed)
