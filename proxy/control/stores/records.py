@@ -220,10 +220,8 @@ def alteration(
     The altered entries get `options`; None keeps the options that they have. Raises RecordError for a name
     that is not valid Unicode.
     """
-    before = table.shadow if shadow else table.values
-    after: dict[Entity, dict[QuotaKey, float]] = {}
-    for entity in dict.fromkeys(entity for entity, _key in changes):
-        after[entity] = {key: before[entity, key] for key in QuotaKey if (entity, key) in before}
+    entities = dict.fromkeys(entity for entity, _key in changes)
+    after = {entity: table.rates_of(entity, shadow=shadow) for entity in entities}
     for (entity, key), rate in changes.items():
         if rate is None:
             after[entity].pop(key, None)
