@@ -74,10 +74,10 @@ class TopicCounter:
 
     def reserve(self, wanted: Sequence[TopicGrowth], validate_only: bool, done: Done) -> None:
         """Call `done` with the result of `TopicCounts.reserve`, now or after a reading."""
+        self._waiting.append((wanted, validate_only, done))
         if trio.current_time() < self._fresh_until_s:
-            done(self.counts.reserve(wanted, self._now_ms(), validate_only=validate_only))
+            self._answer()
         else:
-            self._waiting.append((wanted, validate_only, done))
             self._wanted.set()
 
     def settle(self, sizes: Mapping[str, int | None]) -> None:
