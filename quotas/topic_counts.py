@@ -146,7 +146,7 @@ class TopicCounts:
             self._under_way.pop(name, None)
             if under_way is not None:
                 self._under_way[name] = under_way
-            self._shift(name, was, self._size(name))
+            self._recount(name, was)
         return reasons
 
     def settle(self, sizes: Mapping[str, int | None], now_ms: int) -> None:
@@ -163,7 +163,7 @@ class TopicCounts:
                     self._sizes[name] = partitions
                 else:
                     self._sizes.pop(name, None)
-            self._shift(name, was, self._size(name))
+            self._recount(name, was)
         while len(self._changed) > LATE_MAX:
             del self._changed[next(iter(self._changed))]
 
@@ -179,7 +179,7 @@ class TopicCounts:
         if known > self._sizes.get(name, 0) and self._is_counted(name):
             was = self._size(name)
             self._sizes[name] = known
-            self._shift(name, was, self._size(name))
+            self._recount(name, was)
         size = self._size(name)
         if after <= size:  # another request for the topic is under way, or Metadata was late
             self._enter(growth, now_ms)
@@ -194,7 +194,7 @@ class TopicCounts:
                     reason = reason or _reason(limit, total)
         if not reason:
             self._enter(growth, now_ms)
-            self._shift(name, size, after)
+            self._recount(name, size)
         return reason
 
     def _enter(self, growth: TopicGrowth, now_ms: int) -> None:
@@ -230,7 +230,9 @@ class TopicCounts:
     def _is_counted(self, name: str) -> bool:
         return any(True for _limit in self._limits_for(name))
 
-    def _shift(self, name: str, before: int, after: int) -> None:
+    def _recount(self, name: str, before: int) -> None:
+        """Replace `before`, a topic's former number of partitions, by the present one in the totals."""
+        after = self._size(name)
         if before == after:
             return
         for prefix, key in {(limit.prefix, limit.key) for limit in self._limits_for(name)}:
@@ -242,13 +244,13 @@ class TopicCounts:
     def _count_again(self) -> None:
         self._totals.clear()
         for name in self._sizes.keys() | self._under_way.keys():
-            self._shift(name, 0, self._size(name))
+            self._recount(name, 0)
 
     def _expire(self, now_ms: int) -> None:
         for name in _ended(self._under_way, now_ms):
             was = self._size(name)
             del self._under_way[name]
-            self._shift(name, was, self._size(name))
+            self._recount(name, was)
         for name in _ended(self._changed, now_ms):
             del self._changed[name]
 
