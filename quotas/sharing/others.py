@@ -20,7 +20,7 @@ KEPT_MS: Final = 60_000
 ACTIVE_MS: Final = 60_000
 """Time (ms) for which a Weir counts as one whose clients use a limiter, after its last report about it."""
 WEIRS_MAX: Final = 32
-"""Maximum number of Weirs that share quotas, by default."""
+"""Maximum number of Weirs that share quotas, this one included."""
 INCARNATIONS_MAX: Final = 4
 """Maximum number of incarnations of a Weir whose totals are kept. Those that were silent for longest are
 forgotten.
@@ -120,12 +120,11 @@ class OthersUsage:
 
     def __init__(self, weir: str, incarnation: int, *, is_signed: bool = False) -> None:
         """Begin without reports; `weir` and `incarnation` name this Weir, whose own reports are not
-        charged. `is_signed`: True if all reports are
-        signed with a key. Then each was sent by its Weir once, but may have been sent again by somebody else.
+        charged. `is_signed`: True if all reports are signed with a key. Then each was sent by its Weir once,
+        but may have been sent again by somebody else.
         """
         self._is_signed = is_signed
         self._own = (weir, incarnation)
-
         self._weirs: dict[str, dict[int, _Sender]] = {weir: {}}
         """Incarnations by the names of Weirs: of this one, too."""
         self._users: dict[int, dict[str, int]] = {}

@@ -89,8 +89,8 @@ class ReportReader:
         key: ReportKey | None = None,
     ) -> None:
         """Begin without a thread. `clock_ms` is the clock (ms) of limiters. `hand_over` and `failed` are
-        called on the reader's thread. `key`: key by
-        which reports must be signed; None to believe all.
+        called on the reader's thread. `key`: key by which reports must be signed;
+        None to believe all.
         """
         self._open_link = open_link
         self._others = OthersUsage(weir, incarnation, is_signed=key is not None)

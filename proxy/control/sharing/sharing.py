@@ -68,8 +68,8 @@ class UsageSharing:
         key: ReportKey | None = None,
     ) -> None:
         """Begin without reading the topic. `weir` and `incarnation` name this process. `clock_ms` is the
-        limiters' clock (ms). `every_broker`: True to share the quotas of each broker too. `key`: key
-        that signs reports; None for none.
+        limiters' clock (ms). `every_broker`: True to share the quotas of each broker too. `key`: key that
+        signs reports; None for none.
         """
         self.weir: Final = weir
         self._registry = registry
