@@ -98,22 +98,11 @@ class BrokerQuotas:
         self.old_reads = byte_rates(QuotaKey.OLD_READ_BYTE_RATE) if old_reads is None else old_reads
         self._reads_old = False
         """True if the table has rates of old reads, enforced or shadow."""
-        self._all: tuple[ClientQuotas[Limiter], ...] = (
-            produce,
-            fetch,
-            mutations,
-            request,
-            *floors,
-            self.old_reads,
-        )
+        self._all: tuple[ClientQuotas[Limiter], ...] = (*self.carried, mutations)
         self._cluster = cluster
         if cluster is not None:
-            produce.share(cluster.produce)
-            fetch.share(cluster.fetch)
-            request.share(cluster.request)
-            self.produce_floor.share(cluster.produce_floor)
-            self.fetch_floor.share(cluster.fetch_floor)
-            self.old_reads.share(cluster.old_reads)
+            for own, shared in zip(self.carried, cluster.all, strict=True):
+                own.share(shared)
             cluster.on_change.append(self._note_generation)
         self._changes = 0
         """Number of times that the table began or ceased to have topic rates (`topics` became an object or
