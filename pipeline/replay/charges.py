@@ -146,19 +146,19 @@ def _of_quota(records: pl.DataFrame, key: QuotaKey) -> pl.DataFrame:
     return found.filter(pl.col("is_charge") | (pl.col("told_ms") > 0) | (pl.col("violated") > 0))
 
 
-def phased(uses: pl.DataFrame, *owner: str) -> pl.DataFrame:
+def phased(uses: pl.DataFrame) -> pl.DataFrame:
     """Return uses, in the order of `owner`, time and connection, with `phase`: the time of a use's first
     charge, as a share of the time between two. Clients of a budget send at different times, although their
     records begin at the same time.
     """
-    same, client = (*owner, "time_ms"), pl.col("phase")
+    same, client = ("owner", "time_ms"), pl.col("phase")
     runs = pl.struct(*same, "connection").rle_id()  # rank("dense").over(same) takes 100 times as long
     first, last = client.min().over(same), client.max().over(same)
     found = uses.with_columns(phase=runs.cast(pl.Int64))
     return found.with_columns(phase=(client - first + 0.5) / (last - first + 1))
 
 
-def number(charges_per_record: int, window_ms: int, *owner: str) -> pl.Expr:
+def number(charges_per_record: int, window_ms: int) -> pl.Expr:
     """Return the column with the number of charges of a use. Its budget's limit is in the column `limit`, and
     its budget's uses at one time have the same `owner`.
 
@@ -169,7 +169,7 @@ def number(charges_per_record: int, window_ms: int, *owner: str) -> pl.Expr:
     each.
     """
     rate = pl.col("value") * 1000 / pl.col("interval_ms")
-    all_ = rate.sum().over(*owner, "time_ms")
+    all_ = rate.sum().over("owner", "time_ms")
     margin = 1 - all_ / pl.col("limit")
     fine = (2 / margin).clip(upper_bound=CHARGES_PER_WINDOW) * (rate / all_).sqrt()
     is_near = margin.is_between(0, 1, closed="right") & (pl.col("waited_ms") == 0)

@@ -249,7 +249,7 @@ class _Bucket:
         numbers = [self._numbers.setdefault(row, len(self._numbers)) for row in each.iter_rows()]
         each = each.with_columns(owner=pl.Series(numbers, dtype=pl.Int64))
         rows = found.join(each, on=OWNER, nulls_equal=True, maintain_order="left")
-        rows = charges.phased(rows.sort("owner", "time_ms", "connection", maintain_order=True), "owner")
+        rows = charges.phased(rows.sort("owner", "time_ms", "connection", maintain_order=True))
         end = (pl.col("time_ms") + pl.col("interval_ms")).cum_max().over("owner")
         is_after = pl.col("time_ms") >= end.shift(1).over("owner") + silence_ms
         is_new = is_after.fill_null(value=True)
@@ -265,10 +265,9 @@ class _Bucket:
             & ~pl.col("ranged")
             & (pl.col("service_ms") == 0)
         )
-        number = charges.number(settings.charges_per_record, max(window_ms, 1), "owner")
+        number = charges.number(settings.charges_per_record, max(window_ms, 1))
         return (
-            rows.with_columns(segment=is_new.cum_sum().cast(pl.UInt32), apart=apart)
-            .with_columns(number=number)
+            rows.with_columns(segment=is_new.cum_sum().cast(pl.UInt32), apart=apart, number=number)
             .with_columns(busy=pl.col("value").rolling_sum_by("apart", f"{reach_ms}i", closed="both"))
             .with_columns(is_quiet=is_simple & (pl.col("busy") <= room))
         )

@@ -153,7 +153,7 @@ def test_recorded_waits_count_once_where_they_overlap_also_across_periods() -> N
 
 def by_replay(found: Sequence[Use], limit: float, quota: QuotaKey) -> list[Hour]:
     """Return the hours that `Replay` computes from all charges, one budget at one broker."""
-    uses = phased(frame(found).sort("time_ms", "connection", maintain_order=True))
+    uses = phased(frame(found).with_columns(owner=0).sort("time_ms", "connection", maintain_order=True))
     rows = charges(uses.with_columns(segment=pl.lit(0, pl.UInt32), number="requests"))
     replay = Replay(quota, limit)
     columns = ("at_ms", "service_ms", "value", "connection", "told_ms", "note")
