@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -152,7 +153,7 @@ def main() -> None:
             for client, command in commands.items():
                 sessions.append(verified(client, command, broker, cluster.bootstrap))
                 print(sessions[-1], flush=True)
-    lines = [*rows(sorted(sessions)), "", *fake_rows()]
+    lines = [*rows(sorted(sessions)), "", *fake_rows(), "", f"Measured {datetime.now(UTC).date()}."]
     document.put(PAGE, "\n".join(lines), SECTION)
 
 
