@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from weir.proxy.connection.in_flight import NEXT_OF_REQUEST, RequestState, RequestTrigger
 from weir.proxy.connection.response_in_progress import NEXT_OF_RESPONSE, ResponseState, ResponseTrigger
 from weir.proxy.connection.state import NEXT, State, Trigger
-from weir.proxy.connection.transitions import IMPOSSIBLE, written_table
+from weir.proxy.connection.transitions import IMPOSSIBLE
 from weir.proxy.connection.waits import WHY, SideWait
 
 ARCHITECTURE: Final = Path(__file__).parents[2] / "docs" / "background" / "architecture.md"
@@ -108,6 +108,25 @@ def meanings(members: type[IntEnum]) -> str:
             rows.append((ast.unparse(member.targets[0]), " ".join(ast.literal_eval(text.value).split())))
     assert [name for name, _text in rows[2:]] == [member.name for member in members]
     return "\n".join(f"| {name} | {text} |" for name, text in rows)
+
+
+def written_table(
+    states: type[IntEnum], triggers: type[IntEnum], follows: Sequence[Sequence[int]], head: str
+) -> str:
+    """Return the transitions between states as a Markdown table: a row per state, a column per trigger.
+    `follows` has the next state by state and trigger.
+    """
+    rows = [[head, *(trigger.name for trigger in triggers)], ["---"] * (len(triggers) + 1)]
+    for state in states:
+        cells = (_cell(states, state, follows[state][trigger]) for trigger in triggers)
+        rows.append([state.name, *cells])
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def _cell(states: type[IntEnum], state: int, follower: int) -> str:
+    if follower == IMPOSSIBLE:
+        return ""
+    return "·" if follower == state else states(follower).name
 
 
 def documented() -> str:
