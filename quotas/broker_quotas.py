@@ -36,6 +36,7 @@ class BrokerQuotas:
         "_all",
         "_changes",
         "_cluster",
+        "_counts_topics",
         "_grouped",
         "_groups",
         "_in_shadow",
@@ -106,16 +107,18 @@ class BrokerQuotas:
             cluster.on_change.append(self._note_generation)
         self._changes = 0
         """Number of times that the table began or ceased to have topic rates (`topics` became an object or
-        None), or that the members of groups changed.
+        None) or limits on the number of topics, or that the members of groups changed.
         """
         self._groups = NO_GROUPS
         self._grouped = False
         """True if any group has a quota, enforced or shadow."""
         self._in_shadow = False
         """True if the table has shadow entries: quotas that are counted, but not enforced."""
+        self._counts_topics = False
+        """True if any prefix has a limit on its topics, enforced or shadow."""
         self.generation = 0
-        """A number that grows when limiters that connections have looked up here may be outdated. Connections
-        then look their limiters up again.
+        """A number that grows when limiters that connections have looked up here may be outdated, or when
+        their former decisions may be. Connections then look their limiters up, and parse requests, again.
         """
 
     @classmethod
@@ -228,6 +231,9 @@ class BrokerQuotas:
         self._topics.update(table)
         had_topics, self.topics = self.topics is not None, self._topics or None
         self._changes += had_topics != (self.topics is not None)
+        counted_topics = self._counts_topics
+        self._counts_topics = table.has(QuotaKey.TOPICS_MAX) or table.has(QuotaKey.PARTITIONS_MAX)
+        self._changes += counted_topics != self._counts_topics  # Metadata may create topics: parse it again
         self._note_generation()
 
     def refresh(self) -> Iterator[None]:

@@ -115,6 +115,18 @@ def test_metadata_creates_topics_up_to_the_limit_and_leaves_the_others_unknown(
     assert set(cluster.controller.sizes()) == {"pay.a", "pay.b", "x"}
 
 
+def test_a_limit_that_begins_holds_for_metadata_of_open_connections() -> None:
+    cluster = Counted(table=QuotaTable(), pay_a=1, pay_b=1)
+    client, creates = cluster.connect(), [MetadataRequest.MetadataRequestTopic(name="pay.c")]
+    for _ in range(2):
+        client.send(0, request(MetadataRequest(topics=[]), 12))  # the second is recognized by its first bytes
+    cluster.quotas.use(LIMIT)
+    count_topics(cluster.plans, LIMIT).read(cluster.controller.sizes(), 0)
+    for _ in range(2):
+        client.send(0, request(MetadataRequest(topics=creates), 12))
+    assert set(cluster.controller.sizes()) == {"pay.a", "pay.b"}
+
+
 def test_metadata_of_refused_topics_alone_asks_for_none() -> None:
     cluster = Counted(pay_a=1, pay_b=1)
     assert cluster.ask_for("pay.c", version=0) == [("pay.c", UNKNOWN_TOPIC)]
