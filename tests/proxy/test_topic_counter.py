@@ -133,7 +133,7 @@ async def test_a_bug_in_a_connection_that_asked_about_topics_does_not_end_its_wo
         counted.reserve_at([NEW], True, lambda _reasons: [].pop())
         counted.reserve_at([NEW], True, answers.append)
         with capture_logs() as logged:
-            for asked in await rig.hear(CountTopics):
+            for asked in await rig.hear(CountTopics, 2):
                 rig.link.post(TopicsCounted(asked.number, ["full"]))
             await until(lambda: bool(answers))
     assert [line["event"] for line in logged] == ["internal error while a quota request was answered"]
