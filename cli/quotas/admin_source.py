@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import click
 import msgspec
@@ -33,16 +33,16 @@ from weir.cli.quotas.source import (
 from weir.proxy.addresses import Address
 from weir.proxy.config.settings import Settings
 from weir.proxy.control.snapshots.filters import LIMIT_MAX
-from weir.proxy.control.snapshots.records import ChangedQuota, Quotas
+from weir.proxy.control.snapshots.records import ChangedQuota, ClientGroup, ClientGroups, Quotas
 from weir.proxy.control.stores.records import entity_names, entity_of
 from weir.proxy.handlers.quota_api.quota_admin import ReplicationChanges
 from weir.quotas import Entity, QuotaKey, QuotaTable
-from weir.quotas.table.group_entry import GroupEntry
+from weir.quotas.table.group_entry import GroupEntry, groups_of, read_group
 from weir.quotas.table.options import DEFAULT_PACING, NEVER, Options
 from weir.quotas.table.quota_table import Quota
 from weir.quotas.table.times import read_time, written_time
 
-PATH: Final = "/api/quotas"
+PATH, GROUPS_PATH = "/api/quotas", "/api/groups"
 _admin_option: Final = click.option(
     "--admin",
     metavar="HOST:PORT",
@@ -79,6 +79,9 @@ def store_options(command: F) -> F:
     return quotas_option(config_option(options))  # type: ignore[return-value]  # with other parameters
 
 
+P = TypeVar("P", Quotas, ClientGroups)
+
+
 class AdminSource(ConfiguredSource):
     """A running Weir: it stores the changes, and puts them in force before it answers."""
 
@@ -100,25 +103,30 @@ class AdminSource(ConfiguredSource):
             "enforce": ({}, {}),
             "shadow": ({}, {}),
         }
-        offset, hidden = 0, 1
         try:
             with Progress(f"asking {self.name}"):
-                while hidden:
-                    query = {"limit": str(LIMIT_MAX), "offset": str(offset)}
-                    page = ask(self._address, PATH, query, Quotas, self._access)
-                    for each in page.quotas:
-                        values, options = sides[each.options.mode]
-                        its = {
-                            (entity_of(each.entity), QuotaKey(key)): rate for key, rate in each.quotas.items()
-                        }
-                        values |= its
-                        until = None if each.options.until is None else read_time(each.options.until)
-                        options |= dict.fromkeys(its, Options(each.options.pacing, each.options.scope, until))
-                    offset, hidden = offset + len(page.quotas), page.hidden
+                for each in (each for page in self._pages(PATH, Quotas) for each in page.quotas):
+                    values, options = sides[each.options.mode]
+                    its = {(entity_of(each.entity), QuotaKey(key)): rate for key, rate in each.quotas.items()}
+                    values |= its
+                    until = None if each.options.until is None else read_time(each.options.until)
+                    options |= dict.fromkeys(its, Options(each.options.pacing, each.options.scope, until))
+                groups = [each for page in self._pages(GROUPS_PATH, ClientGroups) for each in page.groups]
+            (values, options), (shadow, shadow_options) = sides.values()
+            return QuotaTable(
+                values, shadow, options, shadow_options, groups=groups_of(map(_group_entry, groups))
+            )
         except (AdminError, ValueError) as error:
             raise CommandError(clean(error)) from None
-        (values, options), (shadow, shadow_options) = sides.values()
-        return QuotaTable(values, shadow, options, shadow_options)
+
+    def _pages(self, path: str, kind: type[P]) -> Iterator[P]:
+        """Yield the parts of a list. Raises AdminError."""
+        offset, hidden = 0, 1
+        while hidden:
+            query = {"limit": str(LIMIT_MAX), "offset": str(offset)}
+            page = ask(self._address, path, query, kind, self._access)
+            yield page
+            offset, hidden = offset + LIMIT_MAX, page.hidden
 
     def load_for_change(self) -> QuotaTable:
         """Return all quotas in force. Raises CommandError."""
@@ -162,3 +170,10 @@ class AdminSource(ConfiguredSource):
         """Return the empty string, because there is no text that could be compared."""
         del changes, shadow, options
         return ""
+
+
+def _group_entry(group: ClientGroup) -> GroupEntry:
+    values = msgspec.to_builtins(group)
+    return read_group(
+        {key: list(its) if isinstance(its, tuple) else its for key, its in values.items() if its}
+    )

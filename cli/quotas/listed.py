@@ -43,7 +43,7 @@ Examples:
 @partial(entity_options, needed=False)
 @json_option
 def list_(source: QuotaSource, entity: Entity | None, as_json: bool) -> None:
-    """List every quota; without --admin also the groups and the replication throttles. Or list one entity's.
+    """List every quota and the groups; without --admin also the replication throttles. Or list one entity's.
 
     Exit code 1 if the entity has none.
     """

@@ -34,6 +34,8 @@ from weir.proxy.control.snapshots.records import (
     Brokers,
     Certificate,
     ChangedQuota,
+    ClientGroup,
+    ClientGroups,
     ConnectionRecord,
     Connections,
     Entities,
@@ -269,6 +271,15 @@ QUOTAS: Final = (
         quotas={"producer_byte_rate": 2_000_000.0, "consumer_byte_rate": 5_000_000.0},
         options=QuotaOptions(mode="enforce", pacing=None, scope=Scope.BROKER),
     ),
+    Quota(
+        entity={"group": "payments"},
+        quotas={"producer_byte_rate": 9_000_000.0},
+        options=QuotaOptions(mode="enforce", pacing=None, scope=Scope.CLUSTER),
+    ),
+)
+GROUPS: Final = (
+    ClientGroup(name="payments", users=("alice", "svc-pay-*"), client_ids=(HOSTILE,), parent="retail"),
+    ClientGroup(name="retail"),
 )
 STATUS: Final = Status(
     name="weir-1:9092",
@@ -337,6 +348,7 @@ class FakeApi:
             "/api/connections": self._connections,
             "/api/brokers": self._brokers,
             "/api/quotas": self._quotas,
+            "/api/groups": self._groups,
         }
         posts = {"/api/quotas": self._change, "/api/quotas/preview": self._preview}
         return Starlette(
@@ -399,6 +411,9 @@ class FakeApi:
     def _quotas(self, _request: Request, _body: bytes) -> Quotas:
         writable = self.token is not None
         return Quotas(now_ms=NOW_MS, hidden=0, quotas=self.quotas, store="file", writable=writable)
+
+    def _groups(self, _request: Request, _body: bytes) -> ClientGroups:
+        return ClientGroups(now_ms=NOW_MS, hidden=0, groups=GROUPS)
 
     def _change(self, _request: Request, body: bytes) -> ChangedQuota:
         change = msgspec.json.decode(body, type=QuotaChange)

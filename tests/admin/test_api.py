@@ -35,6 +35,17 @@ consumer_byte_rate = 5000
 mode = "shadow"
 """
 
+GROUPS = """
+[[group]]
+name = "data"
+
+[[group]]
+name = "etl"
+users = ["alice", "svc-*"]
+client_ids = ["etl-1"]
+parent = "data"
+"""
+
 
 @pytest.fixture
 def quotas(tmp_path: Path) -> Path:
@@ -205,6 +216,23 @@ def test_configured_quotas_are_listed_with_their_options(quotas: Path) -> None:
         ]
         assert (answer["store"], answer["writable"]) == ("file", False)
         assert len((await stage.json("/api/quotas?q=alice"))["quotas"]) == 1
+
+    play_with(script, quotas)
+
+
+def test_groups_are_listed_with_their_members(quotas: Path) -> None:
+    quotas.write_text(GROUPS)
+
+    async def script(stage: Stage) -> None:
+        answer = await stage.json("/api/groups")
+        etl = {"name": "etl", "users": ["alice", "svc-*"], "client_ids": ["etl-1"], "parent": "data"}
+        data = {"name": "data", "users": [], "client_ids": [], "parent": ""}
+        assert (answer["groups"], answer["hidden"]) == ([data, etl], 0)
+        for q, found in {"SVC": [etl], "data": [data], "ice": [etl], "none": []}.items():
+            assert (await stage.json(f"/api/groups?q={q}"))["groups"] == found
+        answer = await stage.json("/api/groups?limit=1&offset=1")
+        assert (answer["groups"], answer["hidden"]) == ([etl], 0)
+        assert (await stage.json("/api/groups?limit=1"))["hidden"] == 1
 
     play_with(script, quotas)
 

@@ -121,7 +121,7 @@ def test_hostile_client_ids_stay_text_everywhere(tab: Browser, api: FakeApi, url
     }
     api.events.append({**event, "user": None, "rate": 26.0, "limit": 25.0, "shadow": False})
     shown(tab, url)
-    for name in ("used", "connections", "events"):
+    for name in ("used", "connections", "groups", "events"):
         chosen(tab, name)
         assert HOSTILE in tab.read("document.querySelector('#list').textContent")
     assert HOSTILE in tab.text("#throttled li:nth-child(2)")
@@ -130,6 +130,13 @@ def test_hostile_client_ids_stay_text_everywhere(tab: Browser, api: FakeApi, url
     assert tab.read("document.querySelectorAll('script, img').length") == 1
     assert tab.read("document.title") == "(2) Weir weir-1:9092"
     assert tab.said == []
+
+
+def test_a_group_is_listed_with_its_members_and_its_parent(tab: Browser, url: str) -> None:
+    shown(tab, url)
+    chosen(tab, "groups")
+    members = f"alice, svc-pay-*{HOSTILE}retail"
+    assert tab.read("document.querySelector('#list tbody tr').textContent") == f"payments{members}"
 
 
 def test_a_newly_throttled_client_appears_without_reload_and_leaves_again(

@@ -10,7 +10,10 @@ from tests.admin.stage import Stage, play_with
 from tests.cli.quotas_command import done, failed
 from tests.kfake.cluster import HOST
 
-FILE = '[[quota]]\nuser = "alice"\nproducer_byte_rate = 1000\n'
+FILE = (
+    '[[quota]]\nuser = "alice"\nproducer_byte_rate = 1000\n'
+    '[[group]]\nname = "data"\n[[group]]\nname = "etl"\nusers = ["bob", "s-*"]\nparent = "data"\n'
+)
 
 
 def test_a_running_weir_sets_lists_and_deletes_all_that_a_quota_has(tmp_path: Path) -> None:
@@ -38,10 +41,13 @@ def test_a_running_weir_sets_lists_and_deletes_all_that_a_quota_has(tmp_path: Pa
         ):
             await weir("set", *access, kind, name, "--until", "2999-12-31T23:59:59Z", f"{key}=7")
         listed = await weir("list")
-        assert listed.count("\n") == 6
+        assert listed.count("\n") == 10
         assert "shadow, smooth, cluster, until 2999-01-01T00:00:00Z\n" in listed
         assert listed.count("enforce, until 2999-12-31T23:59:59Z\n") == 3
         assert listed == done("list", "--quotas", str(file))
+        (exported := tmp_path / "exported.json").write_text(await weir("list", "--json"))
+        done("import", str(exported), "--output", str(imported := tmp_path / "imported.toml"))
+        assert done("list", "--quotas", str(imported)) == listed
         await weir("set", *access, *prefix, "--scope", "broker", "--until", "never", "consumer_byte_rate=2MB")
         assert 'pacing = "smooth"\nconsumer' in file.read_text()
         await weir("delete", *access, *prefix)

@@ -1,4 +1,4 @@
-"""`/api/quotas`: the quota table, its changes, and their preview.
+"""`/api/quotas` and `/api/groups`: the quota table, its changes, and their preview.
 
 Changes are checked like entries of a quota file, because they can have all that an entry has. They take the
 path of Kafka's AlterClientQuotas (KIP-546) to the store and the audit log.
@@ -15,9 +15,10 @@ from weir.proxy.admin.api.operation import WHO, Call, Operation
 from weir.proxy.admin.problems import ProblemError
 from weir.proxy.control.snapshots.filters import Filter
 from weir.proxy.control.snapshots.preview import read_preview
-from weir.proxy.control.snapshots.quotas import quota_of, read_quotas
+from weir.proxy.control.snapshots.quotas import quota_of, read_groups, read_quotas
 from weir.proxy.control.snapshots.records import (
     ChangedQuota,
+    ClientGroups,
     Preview,
     QuotaChange,
     QuotaOps,
@@ -40,7 +41,7 @@ ANSWER_S: Final = 20.0
 
 
 class QuotaFilter(Filter, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Parameters of the list of quotas."""
+    """Parameters of the lists of quotas and of groups."""
 
     offset: Annotated[int, msgspec.Meta(ge=0)] = 0
     """Number of records to leave out at the start."""
@@ -58,6 +59,13 @@ async def _quotas(call: Call) -> Quotas:
         store=state.sources.store.name,
         writable=state.has_token and (settings.quota_store != "file" or bool(settings.quotas)),
     )
+
+
+async def _groups(call: Call) -> ClientGroups:
+    state, query = call.state, call.query_of(QuotaFilter)
+    groups = state.sources.quota_registry.table.groups
+    found, hidden = await state.compute(lambda: read_groups(groups, query.q, query.limit, query.offset))
+    return ClientGroups(now_ms=state.snapshots.unix_ms(), hidden=hidden, groups=found)
 
 
 async def _change(call: Call) -> ChangedQuota:
@@ -160,6 +168,9 @@ async def _store(call: Call, alteration: QuotaAlteration) -> None:
 
 OPERATIONS = (
     Operation("GET", "/api/quotas", "Quotas as configured", Quotas, _quotas, query=QuotaFilter),
+    Operation(
+        "GET", "/api/groups", "Groups of clients with their members", ClientGroups, _groups, query=QuotaFilter
+    ),
     Operation(
         "POST",
         "/api/quotas",

@@ -1,13 +1,17 @@
-"""Records of the quota table: the entries as configured."""
+"""Records of the quota table: the entries and groups as configured."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from weir.proxy.control.snapshots.names import shortened
-from weir.proxy.control.snapshots.records import Quota, QuotaOptions
+from weir.proxy.control.snapshots.records import ClientGroup, Quota, QuotaOptions
 from weir.proxy.control.stores.records import entity_names
 from weir.quotas import Entity, QuotaKey, QuotaTable
+from weir.quotas.table.group_entry import group_entries, group_values
+from weir.quotas.table.groups import QuotaGroups
 from weir.quotas.table.times import written_time
 
 
@@ -23,6 +27,22 @@ def read_quotas(table: QuotaTable, q: str, limit: int, offset: int = 0) -> tuple
             if number > offset and len(found) < limit:
                 found.append(_quota(table, entity, values, shadow=shadow))
     return tuple(found), max(number - offset - len(found), 0)
+
+
+def read_groups(groups: QuotaGroups, q: str, limit: int, offset: int) -> tuple[tuple[ClientGroup, ...], int]:
+    """Return `limit` groups whose name or member contains `q`, without the first `offset` of them, and the
+    number of those that follow.
+    """
+    found = [
+        entry
+        for entry in group_entries(groups)
+        if any(
+            q.casefold() in name.casefold() for name in (entry.name, *(each.name for each in entry.members))
+        )
+    ]
+    shown = found[offset : offset + limit]
+    records = tuple(msgspec.convert(group_values(entry), ClientGroup) for entry in shown)
+    return records, max(len(found) - offset - limit, 0)
 
 
 def quota_of(table: QuotaTable, entity: Entity, *, shadow: bool) -> Quota:

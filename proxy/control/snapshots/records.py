@@ -329,6 +329,24 @@ class Quotas(Record, frozen=True):
     """True if `POST /api/quotas` can change quotas, with the token."""
 
 
+class ClientGroup(Record, frozen=True):
+    """A group of clients, as configured. The name of a member ends with a star if it is a prefix."""
+
+    name: str
+    users: tuple[str, ...] = ()
+    client_ids: tuple[str, ...] = ()
+    parent: str = ""
+    """Name of the group that contains this one; empty for none."""
+
+
+class ClientGroups(Record, frozen=True):
+    """The groups of the quota table."""
+
+    now_ms: int
+    hidden: int
+    groups: tuple[ClientGroup, ...]
+
+
 EntityType: TypeAlias = Literal[
     "user", "client-id", "client-id-prefix", "ip", "topic", "topic-prefix", "group"
 ]

@@ -113,7 +113,14 @@ const QUOTA = [
   ["options", (r) => optionsOf(r.options)],
 ];
 
-export const unitOf = (key) => (key.includes("byte_rate") ? "bytes/s" : key === "request_percentage" ? "percent" : "");
+const GROUP = [
+  ["group", (r) => ({ open: r.name })],
+  ["users", (r) => r.users.join(", "), "wide"],
+  ["client-ids", (r) => r.client_ids.join(", "), "wide"],
+  ["part of", (r) => r.parent],
+];
+
+export const unitOf = (key) => (/byte_(rate|floor)/.test(key) ? "bytes/s" : key === "request_percentage" ? "percent" : "");
 
 const EVENT = [
   ["at", (r) => ({ open: moment(r.at_ms) })],
@@ -186,6 +193,7 @@ export const LISTS = {
   shadow: { title: "Shadow quotas", path: "api/entities", query: { shadow: "true" }, records: "entities", columns: ENTITY, key: byId,
     sorts: USE_SORTS, none: "No client has a shadow quota. A shadow quota counts and throttles nobody." },
   quotas: { title: "Quotas", path: "api/quotas", records: "quotas", columns: QUOTA, key: (r) => JSON.stringify(r.entity), none: "No quota is set." },
+  groups: { title: "Groups", path: "api/groups", records: "groups", columns: GROUP, key: (r) => r.name, none: "No group is configured." },
   events: { title: "Events", path: null, columns: EVENT, key: byId, none: "Nothing has happened since Weir started." },
   weir: { title: "Weir itself", path: null, columns: WEIR, key: (r) => r.part, none: "" },
 };

@@ -16,7 +16,7 @@ const EVENTS_MAX = 500;
 const THROTTLED = 10; // entities shown until more are asked for
 const RECORDS_MAX = 1000; // of the API
 const KEYS = { "/": "search", "j k": "next, previous row", Enter: "details of the row", Esc: "close; clear the search",
-  "1 … 7": "list", "?": "these keys" };
+  "1 … 8": "list", "?": "these keys" };
 
 const state = { tab: "used", sorts: {}, now: 0, answers: {}, events: [], throttled: THROTTLED, opened: null, good: 0, stale: "", failures: 0, locked: false };
 let timer = 0;
