@@ -93,7 +93,7 @@ def capture(
     queue_bytes: int,
     **options: object,
 ) -> None:
-    """Relay without quotas, and record both directions, until SIGTERM or SIGINT, or until CLIENT ends.
+    """Relay without quotas, and record both directions, until SIGTERM, SIGINT or SIGHUP, or CLIENT's end.
 
     Traffic is never slowed: bytes that the disk cannot take are dropped, counted, and noted in the capture.
     Credentials are replaced by filler of the same length.

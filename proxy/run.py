@@ -393,9 +393,13 @@ def _say_costs(config: Config) -> None:
         log.info("request time scaled", request_time_scale=settings.request_time_scale)
 
 
-async def obey_signals(server: Server, everything: trio.CancelScope, systemd: Systemd) -> None:
-    """Stop the server at the first SIGTERM or SIGINT, and everything at the second one; tell systemd."""
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
+async def obey_signals(
+    server: Server, everything: trio.CancelScope, systemd: Systemd, *others: signal.Signals
+) -> None:
+    """Stop the server at the first SIGTERM, SIGINT or one of `others`, and everything at the second one; tell
+    systemd.
+    """
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, *others) as received:
         async for number in received:
             if server.stopping:
                 log.warning("stopping at once", signal=signal.Signals(number).name)

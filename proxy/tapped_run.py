@@ -6,6 +6,7 @@ were read: responses with the brokers' own addresses.
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
@@ -49,8 +50,8 @@ Until = Callable[[], Awaitable[None]]
 
 
 def run_tapped(config: Config, open_tap: OpenTap, until: Until = trio.sleep_forever) -> None:
-    """Relay until SIGTERM or SIGINT, or until `until` returns, then drain; a second signal stops at once.
-    `until` begins when Weir listens, and is cancelled when Weir stops. `config` must have the settings
+    """Relay until SIGTERM, SIGINT or SIGHUP, or until `until` returns, then drain; a second signal stops at
+    once. `until` begins when Weir listens, and is cancelled when Weir stops. `config` must have the settings
     `RELAY_ONLY`. Raises ConfigError, and what `until` raises.
     """
     check_system()
@@ -81,7 +82,9 @@ async def _serve(server: Server, reactor: Reactor, prepare: Callable[[Worker], N
         spawn = LocalWorkers(nursery, reactor, prepare)
         pool = Pool(server, manager, 1, lambda _kind, _records: None, spawn=spawn)
         nursery.start_soon(pool.run)
-        nursery.start_soon(obey_signals, server, nursery.cancel_scope, of_this_process())
+        # Nothing is read again at a hangup. nohup has the signal ignored, which stays so.
+        hangup = [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL else []
+        nursery.start_soon(obey_signals, server, nursery.cancel_scope, of_this_process(), *hangup)
         async with trio.open_nursery() as serving:
             await serving.start(server.serve, pool)
             nursery.start_soon(_stop_after, server, until)

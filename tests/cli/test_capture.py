@@ -220,6 +220,17 @@ def test_a_client_ended_by_a_signal_without_a_name_is_told() -> None:
     assert result.exit_code == USAGE
 
 
+def test_a_hangup_of_the_terminal_ends_the_client(tmp_path: Path) -> None:
+    client = ["sh", "-c", 'echo $$ > "$0".new && mv "$0".new "$0" && exec sleep 600', str(tmp_path / "pid")]
+    command = [sys.executable, "-m", "weir.cli", "capture", "--upstream", "127.0.0.1:1", "--", *client]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": "."})
+    assert eventually((tmp_path / "pid").exists)
+    process.send_signal(signal.SIGHUP)
+    assert process.wait(120) == USAGE, "no capture to verify"
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
