@@ -45,7 +45,9 @@ def archive(name: str, suite: str, packages: str) -> Path:
     made.parent.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="weir-base-") as folder:
         root, packed = Path(folder, "root"), Path(folder, "root.tar")
-        command = ["debootstrap", "--variant=minbase", f"--include={packages}", suite, str(root)]
+        # What it mounts is gone with its last process, also if it is killed.
+        command = ["unshare", "--mount", "debootstrap", "--variant=minbase"]
+        command += [f"--include={packages}", suite, str(root)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=BASE_S, check=False)
         if done.returncode:
             raise NoEngineError(f"debootstrap has failed: {done.stdout[-500:]}")

@@ -4,6 +4,7 @@ broker.
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from tests.deploy.container_engine import (
     BUILD_S,
     Engine,
     NoEngineError,
+    archive,
     hindrance,
     running_engine,
 )
@@ -104,6 +106,16 @@ def test_the_plain_debian_package_serves_clients_and_leaves_no_program(
         "apt-get purge --yes weir && ! ls -d /opt/weir /etc/weir /usr/bin/weir /usr/lib/systemd/system/weir*"
     )
     engine.docker("run", "--rm", "weir:package", "sh", "-c", remove)
+
+
+def test_a_killed_debootstrap_leaves_nothing_mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = tmp_path / "debootstrap"
+    tool.write_text('#!/bin/sh\nmkdir -p "$4/proc"\nmount -t proc proc "$4/proc"\nkill -9 $$\n')
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(NoEngineError):
+        archive("none", "none", "none")
+    assert "weir-base-" not in Path("/proc/self/mounts").read_text("utf-8")
 
 
 def serves_confined(engine: Engine, upstream: str, tag: str, *command: str) -> None:
