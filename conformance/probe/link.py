@@ -15,7 +15,7 @@ from weir.conformance.verify.response_form import response_form
 from weir.protocol.api import request_header_version, response_header_version
 from weir.protocol.codec import codec, request_type, response_type
 from weir.protocol.errors import ProtocolError
-from weir.protocol.framing import LENGTH, LENGTH_BYTES, skip_tags
+from weir.protocol.framing import INCOMPLETE, LENGTH, LENGTH_BYTES, skip_tags
 from weir.protocol.messages import RequestHeader
 
 if TYPE_CHECKING:
@@ -184,6 +184,8 @@ def decode(data: bytes, api_key: int, version: int, correlation_id: int) -> Mess
         start = 4
         if response_header_version(api_key, version) == 1:
             start = skip_tags(data, 4, len(data))
+        if start == INCOMPLETE:
+            raise ProtocolError("the header's tagged fields exceed the response")
         return codec(response_type(api_key), version).decode(data, start)
     except ProtocolError as error:
         reason = _explained(LENGTH.pack(len(data)) + data, api_key, version) or str(error)

@@ -156,6 +156,12 @@ def test_error_35_in_a_newer_form_than_version_0_is_named() -> None:
         decode(bytes(4) + refused, ApiKey.API_VERSIONS, 0, 0)
 
 
+def test_a_response_that_ends_within_its_header_is_unreadable() -> None:
+    for header in (bytes(4), bytes(4) + b"\1\0\x09"):
+        with pytest.raises(UnreadableError, match="header"):
+            decode(header, ApiKey.METADATA, 9, 0)
+
+
 def test_responses_in_another_order_are_named(stub: Brokers) -> None:
     usual = stub.answer
 
