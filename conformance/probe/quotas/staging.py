@@ -170,8 +170,14 @@ def _delete(stage: Stage, topics: list[str], notes: list[str]) -> None:
 
 def _fill(client: ProbeClient, stage: Stage) -> None:
     version = stage.of(ApiKey.PRODUCE).max
+    request = requests.produce(version, stage.topic, stage.topic_id, RECORD_BYTES)
+    errors: list[int] = []
+
+    def written() -> bool:
+        errors[:] = bandwidth.errors_of(client.ask(request, ApiKey.PRODUCE, version))
+        return not errors
+
     for _ in range(RECORDS):
-        request = requests.produce(version, stage.topic, stage.topic_id, RECORD_BYTES)
-        answer = client.ask(request, ApiKey.PRODUCE, version)
-        if errors := bandwidth.errors_of(answer):
+        # The controller may name a leader before that broker knows it.
+        if not until(written, READY_S):
             raise UnusableError(f"records cannot be written to {stage.topic}: error code {errors[0]}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,9 @@ from tests.conformance.probe.quotas.server import Server, Wrong
 from weir.conformance.probe.case import CaseOutcome
 from weir.conformance.probe.quotas import bandwidth, mutations, request_time
 from weir.conformance.probe.quotas.jobs import Stage, results
+from weir.conformance.probe.quotas.staging import prepared
+from weir.protocol.messages import ProduceResponse
+from weir.protocol.values import Message
 
 
 def failed(wrong: Wrong, module: object, **versions: str) -> set[str]:
@@ -31,6 +35,20 @@ def check_mistakes(cases: Sequence[tuple[Wrong, set[str]]], module: object, **ve
     assert {str(wrong): names for (wrong, _), names in zip(cases, found, strict=True)} == {
         str(wrong): names for wrong, names in cases
     }
+
+
+def test_records_are_written_once_the_leader_knows_that_it_leads() -> None:
+    codes = [6, 3]
+
+    class Late(Server):
+        def _answer(self, *asked: Any) -> tuple[Message, int]:
+            told, throttle_ms = super()._answer(*asked)
+            if isinstance(told, ProduceResponse) and codes:
+                told.responses[0].partition_responses[0].error_code = codes.pop()
+            return told, throttle_ms
+
+    with Late() as server, prepared(server.stage(), False, [], []):
+        assert not codes
 
 
 REQUEST_TIME: Sequence[tuple[Wrong, set[str]]] = [
