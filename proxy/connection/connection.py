@@ -497,7 +497,7 @@ class Connection:
         self._outbound.response.cut(now_ms)
         for record in self.in_flight:
             if record.query is not None:
-                replies.abandon_query(record)
+                record.abandon_query(self)
             else:
                 record.leave(self)
         self.in_flight.clear()
@@ -611,10 +611,9 @@ class Connection:
         """Count as usage the results of a request to create, grow or delete topics that Weir answers after a
         query: the number of changed partitions, the number of refused topics, and the throttle time (ms).
         """
-        usage = self.client.usage
-        if usage is None or usage.queried is None:
+        usage_counters = self.in_flight[-1].usage_counters  # of the request that the query belongs to
+        if usage_counters is None:
             return
-        usage_counters = usage.queried
         if partitions:
             usage_counters.mutated(partitions)
         if refused or throttle_ms:

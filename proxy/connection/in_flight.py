@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 from weir.protocol.framing import LENGTH_BYTES
 from weir.proxy.connection.charges import (  # fields' types: mypyc wants them at run time
     ChargedConnection,
-    LocalResponse,
     charge_request_time,
     count_exempt,
     count_time,
+    reported,
 )
 from weir.proxy.connection.transitions import IMPOSSIBLE
 from weir.proxy.connection.usage_counters import UsageCounters
@@ -40,10 +40,10 @@ class RequestState(IntEnum):
     the broker.
     """
     QUERY = 3
-    """The broker responds to a request that Weir's query `query` has sent."""
+    """The broker responds to a request that the query for this request has sent."""
     PAUSED = 4
-    """Weir's query goes on in a later turn, or after the work that it waits for. No request of
-    it is at the broker.
+    """The query for this request begins, or goes on in a later turn, or after the work that it waits for. No
+    request of it is at the broker.
     """
     TOKEN = 5
     """The broker responds with a bare SASL token."""
@@ -69,7 +69,8 @@ class RequestTrigger(IntEnum):
     ANSWER = 3
     """The query has returned the client's response."""
     RESPONSE = 4
-    """The head of the response was forwarded; or Weir's own response was sent; or the query has the response.
+    """The head of the response was forwarded; or Weir's own response was sent; or the query has the response
+    to its request.
     """
     LEAVE = 5
     """The connection has closed."""
@@ -86,6 +87,7 @@ ARRIVED: Final = RequestTrigger.ARRIVED.value
 CHARGE: Final = RequestTrigger.CHARGE.value
 ASK: Final = RequestTrigger.ASK.value
 ANSWER: Final = RequestTrigger.ANSWER.value
+RESPONSE: Final = RequestTrigger.RESPONSE.value
 
 _NO: Final = IMPOSSIBLE
 _END: Final = RequestState.ENDED.value
@@ -94,7 +96,7 @@ NEXT_OF_REQUEST: Final = (
     (_NO, CHARGED, _NO, _NO, _END, _END),
     (_NO, CHARGED, _NO, _NO, _END, _END),
     (_NO, _NO, _NO, _NO, _END, _END),
-    (_NO, _NO, _NO, _NO, _END, _END),
+    (_NO, _NO, _NO, _NO, PAUSED, _END),
     (_NO, _NO, QUERY, LOCAL, _NO, _END),
     (_NO, _NO, _NO, _NO, _END, _END),
     (PLAIN, CHARGED, _NO, _NO, _NO, _END),
@@ -114,7 +116,8 @@ class RequestInFlight:
     """A request that waits for its response. The connection reuses the record for later requests, so no other
     code may keep a reference.
 
-    For a request that is forwarded, `Inbound` sets the fields from `state` to `usage_counters`.
+    `Inbound` sets the fields from `state` to `usage_counters`; only requests that Weir answers itself use the
+    others.
     """
 
     __slots__ = (
@@ -123,7 +126,6 @@ class RequestInFlight:
         "correlation_id",
         "cost_us",
         "ledger",
-        "local",
         "plan",
         "query",
         "reply",
@@ -134,15 +136,9 @@ class RequestInFlight:
         "usage_counters",
     )
 
-    def __init__(
-        self,
-        plan: Plan,
-        correlation_id: int = 0,
-        state: int = PLAIN,
-        usage_counters: UsageCounters | None = None,
-    ) -> None:
+    def __init__(self, plan: Plan, state: int = PLAIN) -> None:
         self.state = state
-        self.correlation_id = correlation_id
+        self.correlation_id = 0
         self.plan = plan
         self.ledger: ClientLedger | None = None
         """Quotas of the client, to which the response's bytes are still to be charged; None if they are not
@@ -169,14 +165,13 @@ class RequestInFlight:
         """Quotas of the client, to which the request's time is still to be charged; None if the time is not
         to be charged any more.
         """
-        self.usage_counters = usage_counters
+        self.usage_counters: UsageCounters | None = None
         """Usage counters of the client and API group; None if usage is not recorded."""
         self.reply = b""
         """Response frame of a LOCAL request."""
         self.query: RunningQuery | None = None
-        """Query of Weir's own that sent this request to the broker; None for other requests."""
-        self.local: LocalResponse | None = None
-        """Accounting of the client's request that a query processes; None for other requests."""
+        """Query that prepares the response to this request, or the decision about it; None without a query.
+        """
 
     @property
     def timed(self) -> bool:
@@ -190,12 +185,56 @@ class RequestInFlight:
         self.correlation_id = correlation_id
         self.state = NEXT_OF_REQUEST[self.state][ASK]
 
-    def answer(self, frame: bytes) -> None:
-        """Turn this record of a query into the record of a request that Weir answers with `frame`, the
-        response that the query has returned.
+    def begin_query(self, query: RunningQuery) -> None:
+        """Wait for a query, which has sent no request to the broker yet."""
+        self.state, self.query, self.correlation_id = PAUSED, query, NO_CORRELATION_ID
+
+    def answer(self, frame: bytes, now_ms: int) -> None:
+        """Respond with `frame`, Weir's own response, and write the remaining throttle time (ms) into it."""
+        self.state = LOCAL if self.query is None else NEXT_OF_REQUEST[self.state][ANSWER]
+        report_ms = self.until_ms - now_ms
+        self.reply = reported(frame, self.plan, report_ms) if report_ms > 0 else frame
+        self.query, self.time_ledger, self.cost_us = None, None, 0.0
+
+    def charge(self, connection: ChargedConnection, length: int) -> None:
+        """Charge a request that Weir answers itself, with a response of `length` bytes."""
+        self._charge(connection, self.plan, self.cost_us, length)
+
+    def charge_question(self, connection: ChargedConnection, length: int) -> None:
+        """Charge the latest request that the query has sent to the broker on the client's behalf. Its
+        response has `length` bytes (without the length prefix).
         """
-        self.state = NEXT_OF_REQUEST[self.state][ANSWER]
-        self.reply, self.query, self.local = frame, None, None
+        assert self.query is not None
+        plans, (api_key, version) = connection.plans, self.query.asked
+        plan = plans.get((api_key, version)) or plans.make(api_key, version)
+        if plan.cost is not None:
+            self._charge(connection, plan, plan.cost.begun_us(self.query.asked_length), length)
+
+    def _charge(self, connection: ChargedConnection, plan: Plan, us: float, length: int) -> None:
+        ledger = self.time_ledger
+        if ledger is not None:
+            until_ms = charge_request_time(connection, plan, us, ledger, self.usage_counters, length)
+            self.until_ms = max(self.until_ms, until_ms)
+
+    def count_reply(self, now_ms: int) -> None:
+        """Count Weir's own response, which is being sent, as usage."""
+        if self.usage_counters is not None:
+            self.usage_counters.answered(len(self.reply), 0, now_ms)
+            self.usage_counters.over()
+
+    def abandon_query(self, connection: ChargedConnection) -> None:
+        """End the query, because the client has closed the connection. If a request of the query is at the
+        broker, charge the client for it; if the query has sent none, charge the client's own request.
+        """
+        run = self.query
+        assert run is not None
+        if self.state == QUERY:
+            self.charge_question(connection, 0)
+        elif not run.asked_length:
+            self.charge(connection, 0)
+        if self.usage_counters is not None:
+            self.usage_counters.over()
+        run.end()
 
     def tell_no_later(self, until_ms: int) -> None:
         """Have the request's response tell no throttle time that lasts longer than until `until_ms` (ms)."""

@@ -21,7 +21,7 @@ from weir.protocol.messages import ProduceRequest
 from weir.protocol.scanning.field_offsets import field_offset
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection import replies
-from weir.proxy.connection.charges import LocalResponse, count_exempt, count_request
+from weir.proxy.connection.charges import count_exempt, count_request
 from weir.proxy.connection.effects import FIRST_BYTES
 from weir.proxy.connection.in_flight import (
     ARRIVED,
@@ -172,7 +172,6 @@ class Inbound:
                 if position > start:
                     connection.effects.to_broker.append(view[start:position])
                 start = stop = self._respond(record, decision, data, position, min(stop, end))
-                spare.append(record)
                 most -= REPLY_FRAMES
                 may_go = connection.may_take(now_ms) and len(in_flight) < most
                 position = stop
@@ -554,18 +553,14 @@ class Inbound:
         `stop`, or `frame` if Weir decides about the request again after the query.
         """
         connection, plan = self._connection, record.plan
-        local: LocalResponse | None = None
         again = isinstance(decision, Query) and decision.again
-        if record.timed:
-            local = LocalResponse(connection, plan, record.cost_us, record.time_ledger, record.usage_counters)
-            if record.usage_counters is not None:
-                self._count_not_forwarded(plan, data, frame, record.usage_counters, again=again)
-            record.cost_us, record.time_ledger, record.usage_counters = 0.0, None, None
-        (*_rest, correlation_id) = _unpack(data, frame)
+        if record.usage_counters is not None:
+            self._count_not_forwarded(plan, data, frame, record.usage_counters, again=again)
+        record.until_ms, record.ledger = 0, None
         if isinstance(decision, Query):
-            replies.begin_query(connection, RunningQuery(decision.query, data, frame, stop), local)
+            replies.begin_query(connection, record, RunningQuery(decision.query, data, frame, stop))
         elif isinstance(decision, Reply):
-            replies.reply(connection, correlation_id, decision.frame, local)
+            replies.reply(connection, record, decision.frame)
         if again:
             connection.effects.change()
             return frame
@@ -579,9 +574,7 @@ class Inbound:
         Weir decides about the request again after a query, and counts it then.
         """
         usage = self._connection.client.usage
-        assert usage is not None
-        usage.queried = usage_counters
-        if again:
+        if again and usage is not None:
             usage.again(usage_counters)
         else:
             count_request(self._connection, plan, usage_counters, _unpack(data, frame)[0], answered=True)

@@ -94,10 +94,16 @@ class Outbound:
                 frames -= 1
                 complete = stop <= end
                 available = stop if complete else end
-                edit: ResponseEdit | Wait | None
-                if record.state == QUERY:
-                    edit = self._answer_query(record, data, position, available, complete)
-                else:
+                if record.state == QUERY and complete:  # the query takes it, and not the client
+                    if position > start:
+                        connection.effects.to_client.append(view[start:position])
+                        start = position
+                    if not self._answer_query(record, data, position, stop):
+                        break
+                    start = position = stop
+                    continue
+                edit: ResponseEdit | Wait | None = WAIT
+                if record.state != QUERY:
                     edit = self._process(record, data, position, available, length, complete)
                 if response.state == EMPTYING:
                     # Nothing is sent before its end, so its request stays in the queue.
@@ -117,7 +123,7 @@ class Outbound:
                         self._check_kept(length)
                     break
                 if edit is not None:
-                    LENGTH.pack_into(data, position, length + self._growth(record, edit))
+                    LENGTH.pack_into(data, position, length + self._growth(edit))
                     connection.effects.to_client.extend((view[start : edit.start], edit.replacement))
                     start = edit.stop
                 if response.unready_bytes:  # the turn has no time for more elements of this response
@@ -197,7 +203,7 @@ class Outbound:
         if edit is IN_PARTS:
             emptied.mask_all(frame)
         elif isinstance(edit, ResponseEdit):
-            LENGTH.pack_into(frame, 0, end - LENGTH_BYTES + self._growth(record, edit))
+            LENGTH.pack_into(frame, 0, end - LENGTH_BYTES + self._growth(edit))
             frame[edit.start : edit.stop] = edit.replacement
         return edit is not WAIT
 
@@ -415,20 +421,14 @@ class Outbound:
             response.report_ms = until_ms - now_ms
         return True
 
-    def _answer_query(
-        self, record: RequestInFlight, data: bytearray, frame: int, end: int, complete: bool
-    ) -> ResponseEdit | Wait:
-        """Pass a complete response to a query. Return the edit that replaces the response by the query's
-        reply to the client, or by no bytes if the query has not ended; WAIT if the response is incomplete.
-        """
-        if not complete:
-            return WAIT
+    def _answer_query(self, record: RequestInFlight, data: bytearray, frame: int, end: int) -> bool:
+        """Pass the response `data[frame:end]` to a query. Return False if the response is malformed."""
         try:
-            reply = replies.answer_query(self._connection, record, data, frame, end)
+            replies.answer_query(self._connection, record, data, frame, end)
         except ProtocolError as error:
             self._connection.violate(CloseReason.RESPONSE_MALFORMED, str(error))
-            return WAIT
-        return ResponseEdit(frame, end, reply)
+            return False
+        return True
 
     def _wait(self, complete: bool) -> Wait:
         if complete:
@@ -510,13 +510,13 @@ class Outbound:
             plan.throttle.write(data, position, self.response.report_ms)
         return True
 
-    def _growth(self, record: RequestInFlight, edit: ResponseEdit) -> int:
+    def _growth(self, edit: ResponseEdit) -> int:
         """Return the number of bytes by which the edit lengthens the current response, and count these bytes
         as usage.
         """
         growth = len(edit.replacement) - (edit.stop - edit.start)
         usage = self._connection.client.usage
-        if usage is not None and growth and record.state != QUERY:  # a query's reply was counted
+        if usage is not None and growth:
             usage.grown(growth)
         return growth
 

@@ -33,7 +33,6 @@ class ConnectionUsage:
         "_seen",
         "at_hand",
         "connection",
-        "queried",
     )
 
     def __init__(self, registry: UsageRegistry, connection: int) -> None:
@@ -50,8 +49,6 @@ class ConnectionUsage:
         between two clients is counted only once per client and interval.
         """
         self._names = ("", "")
-        self.queried: UsageCounters | None = None
-        """Usage counters of the latest request that Weir answers itself, also after a query."""
         self._again: UsageCounters | None = None
         """Usage counters kept for a request until Weir decides about it again, after a query; None if no such
         request waits.
@@ -72,8 +69,6 @@ class ConnectionUsage:
     def end(self) -> None:
         """End the accounting of a connection that is closed."""
         self.answering(None)
-        if self.queried is not None:
-            self.queried.over()
         self._leave()
         self._former.clear()
 

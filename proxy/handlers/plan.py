@@ -455,9 +455,5 @@ class Plan:
             self.broker_version = self.version
 
 
-LOCAL: Final = Plan(api_key=-1, version=-1)
-"""Plan for the responses that Weir makes itself."""
 TOKEN: Final = Plan(api_key=-1, version=-1)
 """Plan for SASL tokens, which have no Kafka header."""
-QUERY: Final = Plan(api_key=-1, version=-1)
-"""Plan for requests that a query sends to the broker."""

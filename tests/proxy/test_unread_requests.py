@@ -26,9 +26,9 @@ from weir.protocol.values import Message, schema_of
 from weir.protocol.versions import VersionRange
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection.connection import Connection
+from weir.proxy.connection.in_flight import CHARGED
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.mutations.cluster_state import ClusterState
-from weir.proxy.handlers.plan import LOCAL, QUERY
 from weir.proxy.handlers.plans import Plans
 from weir.quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from weir.quotas.client_quotas import mutation_rates
@@ -114,7 +114,7 @@ def judged(api_key: ApiKey, version: int, tail: bytes, *, old_broker: bool = Fal
     wire = Wire(connection)
     wire.feed(0, client=frame)
     sent, in_flight = bytes(wire.to_broker), connection.in_flight
-    if tail and in_flight and in_flight[0].plan not in (QUERY, LOCAL):
+    if tail and in_flight and in_flight[0].state <= CHARGED:
         assert len(sent) == len(frame)
         assert sent.endswith(tail)
         sent = framed(sent[4 : -len(tail)])
@@ -198,7 +198,7 @@ def test_garbage_never_closes_the_connection(api_key: ApiKey, version: int, garb
     if connection.violation is not None:  # it happens to be a request with too many tagged fields
         assert connection.violation.reason is CloseReason.REQUEST_TOO_LARGE
         return
-    if connection.in_flight[0].plan in (QUERY, LOCAL):
+    if connection.in_flight[0].state > CHARGED:
         return  # it happens to be a request
     assert len(wire.to_broker) == len(frame)
     if api_key not in (ApiKey.FETCH, ApiKey.SHARE_FETCH):  # of these max_bytes may have been patched
