@@ -1,4 +1,4 @@
-"""Run the pipeline's jobs, each in a process of its own."""
+"""Run the pipeline's jobs, and the roll-up by other engines, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from typing import Final
 
 import msgspec
 
-JOBS: Final = ("ingest", "rollup", "recommend", "replay", "report")
+from bench.pipeline.plain import differences
+
+ENGINES: Final = ("polars", "duckdb")
+JOBS: Final = ("ingest", "rollup", *ENGINES, "recommend", "replay", "report")
 NAME: Final = "quotas.toml"
 """Name of the quota file for the job `replay`."""
 QUOTAS: Final = """\
@@ -67,8 +70,16 @@ class Stand:
 
 def run_job(stand: Stand, job: str) -> tuple[float, float]:
     """Run one job; return the time (s) that the job reports, without Spark's start, and the CPU time (s) of
-    all its processes, with Spark's start. Raises JobError, also if a replay has no hours of its quota file.
+    all its processes, with Spark's start. Raises JobError, also if a replay has no hours of its quota file,
+    or if the result of an engine is not Spark's.
     """
+    if job in ENGINES:
+        (result := stand.root / job).mkdir()
+        command = ["env", "POLARS_MAX_THREADS=2", sys.executable, "-m", "bench.pipeline.plain", job]
+        out, cpu_s = _output([*command, str(stand.lake / "usage"), str(result)], stand.timeout_s)
+        if wrong := differences(stand.lake / "rollup", result):
+            raise JobError(f"rows that differ from Spark's: {wrong}")
+        return measured(out, job), cpu_s
     command = [
         sys.executable,
         "-m",
