@@ -1,5 +1,4 @@
-"""Measure the number of usage records that the pipeline's jobs process per second, for several numbers of
-records.
+"""Measure the time that the pipeline's jobs take for several numbers of usage records.
 
 The records are generated, and are the same in every run. Each job runs like `weir pipeline`. For comparison,
 polars and DuckDB compute the roll-up from the same files; their result must equal Spark's.
@@ -30,20 +29,20 @@ Say = Callable[[str], None]
 
 
 class Cost(NamedTuple):
-    """Time (s) of a job, and the CPU time (s) of all its processes, 0 if unknown."""
+    """Time (s) of a job, and the CPU time (s) of all its processes."""
 
     seconds: float
-    cpu_s: float = 0.0
+    cpu_s: float
 
 
 Cells = dict[tuple[str, int], Cost]
-"""Costs by row of the table and number of records."""
+"""Costs by job and number of records."""
 MILLION: Final = 1_000_000
 FAILURES: Final = (document.DocumentError, OSError)
 
 
 @click.command(help=__doc__)
-@click.option("--records", default="1,3,10", show_default=True, help="Numbers of records, in millions.")
+@click.option("--records", default="1,10,30", show_default=True, help="Numbers of records, in millions.")
 @click.option("--jobs", "names", default=",".join(JOBS), show_default=True, help="Jobs to measure.")
 @click.option("--entities", type=click.IntRange(1), default=100_000, show_default=True)
 @click.option("--master", default="local[2]", show_default=True, help="Spark's master.")
@@ -75,76 +74,41 @@ def main(
             with tempfile.TemporaryDirectory(prefix="weir-bench-", dir=directory) as root:
                 stand = Stand(Path(root), master, driver_memory, timeout_s)
                 notes += _measure(stand, Plan(records=size, entities=entities), chosen, cells, say)
-    tables = [_table(sizes, chosen, cells), _cpu_table(sizes, cells)]
+    tables = [_table(sizes, chosen, cells)]
     notes = [*_conditions(load, driver_memory, master), *notes]
     click.echo(render.markdown(tables, notes))
     if page is not None:
         document.put(page, render.markdown(tables, notes))
     if json_file is not None:
-        found = [{"row": row, "records": size, **c._asdict()} for (row, size), c in cells.items()]
+        found = [{"job": job, "records": size, **c._asdict()} for (job, size), c in cells.items()]
         json_file.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
 
 
 def _measure(stand: Stand, plan: Plan, chosen: Sequence[str], cells: Cells, say: Say) -> list[str]:
-    """Measure all rows with one number of records, and add the times to `cells`. Return errors as notes
-    for readers.
+    """Run all jobs with one number of records, and add their costs to `cells`. Return errors as notes for
+    readers.
     """
     notes = list[str]()
-    for row in [
-        "Delta table, generated",
-        *(["JSON lines, generated"] if "ingest" in chosen else []),
-        *chosen,
-    ]:
-        say(f"{plan.records:,} records: {row}")
+    write_delta(plan, stand.lake / "usage")
+    if "ingest" in chosen:
+        write_json(plan, stand.lines)
+    for job in chosen:
+        say(f"{plan.records:,} records: {job}")
         try:
-            cells[row, plan.records] = _cost(stand, plan, row)
+            cells[job, plan.records] = Cost(*jobs.run_job(stand, job))
         except JobError as error:
-            notes.append(f"{row} of {plan.records:,} records: {error}")
+            notes.append(f"{job} of {plan.records:,} records: {error}")
     return notes
 
 
-def _cost(stand: Stand, plan: Plan, row: str) -> Cost:
-    if row in JOBS:
-        return Cost(*jobs.run_job(stand, row))
-    began = datetime.now(UTC)
-    if row.startswith("JSON"):
-        write_json(plan, stand.lines)
-    else:
-        write_delta(plan, stand.lake / "usage")
-    return Cost((datetime.now(UTC) - began).total_seconds())
-
-
 def _table(sizes: Sequence[int], chosen: Sequence[str], cells: Mapping[tuple[str, int], Cost]) -> Table:
-    rows = list(dict.fromkeys(row for row, _size in cells)) or list(chosen)
-    head = ["", *(f"{size / MILLION:g} M records" for size in sizes), "most ÷ least, time"]
-    lines = []
-    for row in rows:
-        times = [cost.seconds if (cost := cells.get((row, size))) else None for size in sizes]
-        figures = [_figure(size, seconds) for size, seconds in zip(sizes, times, strict=True)]
-        lines.append([row, *figures, _growth(times)])
-    return Table("Seconds, and records per second", head, lines)
-
-
-def _cpu_table(sizes: Sequence[int], cells: Mapping[tuple[str, int], Cost]) -> Table:
-    rows = dict.fromkeys(row for (row, _size), cost in cells.items() if cost.cpu_s)
     head = ["", *(f"{size / MILLION:g} M records" for size in sizes)]
-    lines = [
-        [
-            row,
-            *(f"{cells[row, size].cpu_s:,.1f}" if (row, size) in cells else NOTHING for size in sizes),
-        ]
-        for row in rows
-    ]
-    return Table("Seconds of CPU, with the start of Spark or Python", head, lines)
+    lines = [[job, *(_figure(cells.get((job, size))) for size in sizes)] for job in chosen]
+    return Table("Seconds, and CPU seconds with the start of Spark or Python", head, lines)
 
 
-def _figure(records: int, seconds: float | None) -> str:
-    return NOTHING if not seconds else f"{seconds:,.1f} s, {records / seconds:,.0f}/s"
-
-
-def _growth(times: Sequence[float | None]) -> str:
-    first, last = times[0], times[-1]
-    return NOTHING if not first or not last else f"{last / first:.1f}"
+def _figure(cost: Cost | None) -> str:
+    return NOTHING if cost is None else f"{cost.seconds:,.1f}, {cost.cpu_s:,.1f}"
 
 
 def _conditions(load: float, driver_memory: str, master: str) -> list[str]:
