@@ -97,8 +97,10 @@ def us_per_request(row: Row, table: QuotaTable, used: float = 0.0, traced: float
         list(books.take_traces(0, ""))
         list(books.drain(0, 1000, ""))
     took_ns = time.process_time_ns() - begun_ns
-    if connection.violation is not None or connection.in_flight:
-        raise AssertionError(f"{row.name}: {connection.violation}, {len(connection.in_flight)} in flight")
+    if connection.effects.close_reason is not None or connection.in_flight:
+        raise AssertionError(
+            f"{row.name}: {connection.effects.close_reason}, {len(connection.in_flight)} in flight"
+        )
     return took_ns / 1000 / REQUESTS
 
 

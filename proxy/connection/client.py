@@ -43,7 +43,7 @@ class ParseCache:
     ledger is known. `Plan.decide` decides about it.
     """
 
-    __slots__ = ("generation", "head", "parsed", "plan", "unless")
+    __slots__ = ("head", "parsed", "plan", "unless")
 
     def __init__(self) -> None:
         self.plan: Plan | None = None
@@ -51,22 +51,17 @@ class ParseCache:
         """Bytes of the request from its client-id to the last field that the decision depends on."""
         self.parsed = 0
         """Value of the field on which the decision depends; 0 if it depends on none."""
-        self.generation = -1
-        """Number of changes of the quotas (`BrokerQuotas.generation`) at the time when the request was
-        parsed.
-        """
         self.unless: NeedsLook | None = None
         """Function that returns True if a request that begins with `head` must be parsed nevertheless; None
         if none must.
         """
 
-    def fill(self, plan: Plan, head: bytes, parsed: int, generation: int) -> None:
+    def fill(self, plan: Plan, head: bytes, parsed: int) -> None:
         """Remember what was parsed from requests of this plan that begin with `head`. No effect if `head` is
         too long.
         """
         if len(head) <= HEAD_BYTES_MAX:
-            self.plan, self.head, self.parsed = plan, head, parsed
-            self.generation, self.unless = generation, None
+            self.plan, self.head, self.parsed, self.unless = plan, head, parsed, None
 
     def clear(self) -> None:
         """Forget the request."""
@@ -78,7 +73,6 @@ class Client:
 
     __slots__ = (
         "_cached_client_id",
-        "_generation",
         "_identities",
         "_in_flight_max",
         "_node_id",
@@ -89,14 +83,13 @@ class Client:
         "first_hold_end_ms",
         "first_produce_seen",
         "first_request_seen",
+        "generation",
         "in_flight_max",
         "is_broker",
         "ledger",
         "mechanism",
         "parse_cache",
         "peer",
-        "sasl_in_progress",
-        "sends_sasl_tokens",
         "software",
         "time_ledger",
         "usage",
@@ -128,14 +121,7 @@ class Client:
         self.authenticated = False
         """True if the broker has accepted the client by SASL."""
         self.exchange: SaslExchange | None = None
-        """The SASL exchange in progress; None if there is no exchange. Only `follow` sets the field."""
-        self.sasl_in_progress = False
-        """True if the client's next bytes may be SASL tokens without a Kafka header, or a request that shows
-        the end of a SASL exchange. `tokens.from_client` must then process these bytes before `Inbound` reads
-        requests.
-        """
-        self.sends_sasl_tokens = False
-        """True if both sides send bare SASL tokens, without Kafka headers."""
+        """The SASL exchange in progress; None if there is no exchange."""
         self.mechanism = ""
         """Mechanism of the latest SASL exchange; empty before the first."""
         self.software = ""
@@ -143,7 +129,7 @@ class Client:
         self._cached_client_id = b""
         """Client-id that `ledger` was looked up for, as on the wire: its length (two bytes), then the text.
         """
-        self._generation = -1
+        self.generation = -1
         """Number of changes of the quotas (`BrokerQuotas.generation`) at the time when `ledger` was looked
         up.
         """
@@ -185,7 +171,7 @@ class Client:
         start = frame + REQUEST_HEAD_BYTES
         known = self._cached_client_id
         if (
-            self._generation == self._quotas.generation
+            self.generation == self._quotas.generation
             and data.startswith(known, start)
             and start + len(known) <= end
         ):
@@ -196,13 +182,13 @@ class Client:
         found = bytes(data[start:stop])
         self._look_up(found[2:].decode("utf-8", "replace"), now_ms)  # Java replaces invalid bytes, too
         short = len(found) <= NAME_BYTES_MAX
-        self._cached_client_id, self._generation = (found, self._quotas.generation) if short else (b"", -1)
+        self._cached_client_id, self.generation = (found, self._quotas.generation) if short else (b"", -1)
         return self.ledger
 
     def identify_nameless(self, now_ms: int) -> None:
         """Look up the quotas for a request whose header has no client-id (ControlledShutdown v0)."""
         self._look_up("", now_ms)
-        self._cached_client_id, self._generation = b"", -1
+        self._cached_client_id, self.generation = b"", -1
 
     def _look_up(self, client_id: str, now_ms: int) -> None:
         self.parse_cache.clear()
@@ -250,30 +236,28 @@ class Client:
         self.authenticated = True
         self.is_broker = self._is_broker(user)
         self.parse_cache.clear()
-        self._cached_client_id, self._generation = b"", -1
+        self._cached_client_id, self.generation = b"", -1
 
     def _is_broker(self, user: str) -> bool:
         """Return True if `user` is the principal of a broker at this listener."""
         return self.brokers is not None and (not self.brokers or user in self.brokers)
 
     def follow(self, exchange: SaslExchange | None) -> None:
-        """Set the SASL exchange in progress; None for no exchange. Call this again after changing a field of
-        the exchange, because this method derives the client's SASL fields from the exchange.
-        """
+        """Set the SASL exchange in progress; None for no exchange."""
         self.exchange = exchange
         if exchange is not None:
             self.mechanism = exchange.mechanism
-        begun = exchange is not None and exchange.accepted
-        self.sends_sasl_tokens = begun and exchange is not None and exchange.raw
-        self.sasl_in_progress = begun and exchange is not None and (exchange.raw or exchange.hidden)
+
+    @property
+    def sends_sasl_tokens(self) -> bool:
+        """True if both sides send bare SASL tokens, without Kafka headers."""
+        return self.exchange is not None and self.exchange.accepted and self.exchange.raw
 
     def cache_parse(self, plan: Plan, data: bytearray, frame: int, stop: int, parsed: int = 0) -> None:
         """Remember what was parsed from `data[frame:stop]`, for all requests that begin with these bytes."""
-        quotas = self._quotas
-        if self.is_broker or quotas.topics is not None:
+        if self.is_broker or self._quotas.topics is not None:
             return  # the decision depends on fields behind these bytes: the replica id, or topics
-        head = bytes(data[frame + REQUEST_HEAD_BYTES : stop])
-        self.parse_cache.fill(plan, head, parsed, quotas.generation)
+        self.parse_cache.fill(plan, bytes(data[frame + REQUEST_HEAD_BYTES : stop]), parsed)
 
     def cache_unless(self, plan: Plan, needs_look: NeedsLook) -> None:
         """Have those requests parsed nevertheless, if the cache is for `plan`, for which `needs_look` returns

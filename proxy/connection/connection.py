@@ -100,15 +100,6 @@ class ConnectionLimits:
     """
 
 
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """A violation of the protocol by a peer; the connection must close."""
-
-    reason: CloseReason
-    detail: str
-    """Description for the log."""
-
-
 class Connection:
     """One client connection and the broker connection behind it: the state that both halves share."""
 
@@ -127,7 +118,6 @@ class Connection:
         "decoded",
         "drain_reason",
         "effects",
-        "held_until_ms",
         "in_flight",
         "lifetime",
         "limits",
@@ -137,14 +127,12 @@ class Connection:
         "plans",
         "quota_admin",
         "quotas",
-        "rest_held_until_ms",
         "settled_us",
         "spare",
         "state",
         "throttled_by",
         "throttled_until_ms",
         "unconfirmed_us",
-        "violation",
     )
 
     def __init__(
@@ -192,22 +180,12 @@ class Connection:
         """Time (ms) until which no request is taken from the client (KIP-219)."""
         self.throttled_by: QuotaKey | None = None
         """Quota whose throttle ends at `throttled_until_ms`; None for a replication throttle."""
-        self.held_until_ms = 0
-        """Time (ms) until which no response is sent to the client, because its addresses have no listeners
-        yet.
-        """
         self.lingering: HalfClosed | None = None
         """Progress of a client that has closed its half; None for other clients."""
-        self.violation: Violation | None = None
-        """The first violation of the protocol; None while both peers keep to it."""
         self.in_flight: deque[RequestInFlight] = deque()
         """Requests that wait for their responses, oldest first."""
         self.spare: list[RequestInFlight] = []
         """Records of answered requests, kept for reuse."""
-        self.rest_held_until_ms = 0
-        """Time (ms) until which the remaining bytes of the request that is being forwarded are held, because
-        these bytes may contain the first records for a topic over its rate; 0 if the bytes are not held.
-        """
         self.client = Client(
             quotas,
             plans.identities,
@@ -296,8 +274,8 @@ class Connection:
         effects.changed = False
         times = (
             self.throttled_until_ms,
-            self.held_until_ms,
-            self.rest_held_until_ms,
+            self.client_end.held_until_ms,
+            self.broker_end.held_until_ms,
             0 if self.lingering is None else self.lingering.until_ms,
         )
         effects.deadline_ms = min((time_ms for time_ms in times if time_ms > now_ms), default=0)
@@ -328,7 +306,7 @@ class Connection:
         if self.drain_reason is None or reason is CloseReason.DRAINED:
             self.drain_reason = reason
         if reason is CloseReason.DRAINED:
-            self.throttled_until_ms = self.held_until_ms = self.rest_held_until_ms = 0
+            self.throttled_until_ms = self.client_end.held_until_ms = self.broker_end.held_until_ms = 0
         self.transition(Trigger.DRAIN)
         self.effects.change()
 
@@ -433,13 +411,13 @@ class Connection:
 
     def hold_response(self, hold_ms: int) -> None:
         """Look at the response that is being processed again after `hold_ms`."""
-        self.held_until_ms = self.now_ms + hold_ms
+        self.broker_end.held_until_ms = self.now_ms + hold_ms
         self.effects.change()
 
     def hold_rest(self, hold_ms: int) -> None:
         """Hold the remaining bytes of the request that is being forwarded for `hold_ms`."""
         self.client.first_hold_end_ms = self._first_hold_end_ms()
-        self.rest_held_until_ms = self.now_ms + hold_ms
+        self.client_end.held_until_ms = self.now_ms + hold_ms
         self.effects.change()
 
     def _first_hold_end_ms(self) -> int:
@@ -479,13 +457,14 @@ class Connection:
 
     def violate(self, reason: CloseReason, detail: str) -> None:
         """Close the connection because a peer violated the protocol. Only the first violation is recorded."""
-        if self.violation is None:
-            self.violation = Violation(reason, detail)
+        effects = self.effects
+        if effects.close_reason is None:
+            effects.close_reason, effects.close_detail = reason, detail
             self.transition(Trigger.CLOSE)
             client = self.client
             if client.usage is not None and reason in BY_CLIENTS:
                 client.usage.failed(client.user)
-        self.effects.change()
+        effects.change()
 
     def end(self, now_ms: int) -> None:
         """Finish the accounting of a connection whose sockets are closed: charge the part of a response that

@@ -69,10 +69,20 @@ class Effects:
 
 class End:
     """The socket of one side of a connection, as its transport sees it. Only the transport writes the fields,
-    except for `rest_bytes` and `first_bytes`.
+    except for the last three.
     """
 
-    __slots__ = ("eof", "first_bytes", "kept", "left", "received_bytes", "rest_bytes", "turn", "unsent")
+    __slots__ = (
+        "eof",
+        "first_bytes",
+        "held_until_ms",
+        "kept",
+        "left",
+        "received_bytes",
+        "rest_bytes",
+        "turn",
+        "unsent",
+    )
 
     def __init__(self) -> None:
         self.kept: bytes | memoryview = b""
@@ -97,6 +107,11 @@ class End:
         """
         self.first_bytes = FIRST_BYTES
         """Number of bytes to read of the next frame if it is large. The rest need not be seen."""
+        self.held_until_ms = 0
+        """Time (ms) until which bytes of the peer are held. A client: the rest of the request that is being
+        forwarded, because it may contain the first records for a topic over its rate. A broker: a response
+        whose addresses have no listeners yet.
+        """
 
 
 UNLIMITED: Final = 2**31 - 1

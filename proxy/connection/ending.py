@@ -39,9 +39,9 @@ class HalfClosed:
         progress = (len(connection.in_flight), broker.received_bytes, len(client.kept), unsent_bytes)
         if progress != self._progress:
             self._progress, self.until_ms = progress, now_ms + LINGER_MS
-        held_until_ms = connection.held_until_ms
+        held_until_ms = broker.held_until_ms
         if client.kept or not client.eof:  # what was held is still to be read when the wait ends
-            held_until_ms = max(held_until_ms, connection.throttled_until_ms, connection.rest_held_until_ms)
+            held_until_ms = max(held_until_ms, connection.throttled_until_ms, client.held_until_ms)
         if held_until_ms > now_ms:
             self.until_ms = held_until_ms + LINGER_MS
 
@@ -49,9 +49,9 @@ class HalfClosed:
 def find_end(connection: Connection, now_ms: int) -> None:
     """Set the close reason in the connection's effects if the connection must close now."""
     client, broker = connection.client_end, connection.broker_end
-    if connection.violation is not None:
-        _over(connection, connection.violation.reason, connection.violation.detail)
-    elif (client.eof or client.left) and _lingers_no_more(connection, now_ms):
+    if connection.effects.close_reason is not None:  # a peer has violated the protocol
+        return
+    if (client.eof or client.left) and _lingers_no_more(connection, now_ms):
         unanswered = len(connection.in_flight)
         detail = f"{unanswered} requests unanswered" if unanswered else ""
         _over(connection, CloseReason.CLIENT_CLOSED, detail)

@@ -33,6 +33,7 @@ from weir.proxy.connection.in_flight import (
     RequestInFlight,
 )
 from weir.proxy.connection.state import (
+    CLOSED,
     DRAINING,
     NEXT,
     OPEN,
@@ -141,7 +142,7 @@ class Inbound:
         may_go = (connection.state == OPEN and len(in_flight) < most) or connection.may_take(now_ms)
         if in_turn < most:
             most = in_turn
-        if client.sasl_in_progress:
+        if client.exchange is not None and client.exchange.in_progress:
             position = from_client(connection, data, position, end)
             may_go = not client.sends_sasl_tokens and connection.may_take(now_ms)
         while may_go and end - position >= REQUEST_HEAD_BYTES:
@@ -251,7 +252,7 @@ class Inbound:
             cache.plan is plan
             and data.startswith(cache.head, frame + REQUEST_HEAD_BYTES)
             and frame + REQUEST_HEAD_BYTES + len(cache.head) <= end
-            and cache.generation == quotas.generation
+            and client.generation == quotas.generation
             and plan.decide is not None
             and (client.first_request_seen or not timed)
             and (
@@ -413,14 +414,14 @@ class Inbound:
         over its rate, the last byte is held: a broker appends nothing before a request is complete.
         """
         connection = self._connection
-        if connection.rest_held_until_ms > connection.now_ms:  # the relay has read on nevertheless
+        if connection.client_end.held_until_ms > connection.now_ms:  # the relay has read on nevertheless
             connection.effects.change()
             return 0
         start, stop = 0, min(connection.client_end.rest_bytes, end)
         if self._forward.byte_counter is not None and 1 < stop == connection.client_end.rest_bytes:
             start = self._take_rest(data, 0, stop - 1)
-            is_held = connection.rest_held_until_ms > connection.now_ms
-            if connection.violation is not None or is_held or start < stop - 1:
+            is_held = connection.client_end.held_until_ms > connection.now_ms
+            if connection.state == CLOSED or is_held or start < stop - 1:
                 return start
         return self._take_rest(data, start, stop)
 
@@ -435,7 +436,7 @@ class Inbound:
             forward = self._forward
         connection.client_end.rest_bytes -= stop - start
         if record is not None:
-            if connection.violation is not None:  # the counter refuses the request: do not forward it
+            if connection.state == CLOSED:  # the counter refuses the request: do not forward it
                 return 0
             if connection.client_end.rest_bytes:
                 if forward.byte_counter is not None:

@@ -83,10 +83,11 @@ class Lifetime:
 
 def _is_waiting(connection: Connection, now_ms: int) -> bool:
     """Return True if the client waits for Weir, or for a broker that can still answer."""
-    until_ms = max(connection.throttled_until_ms, connection.rest_held_until_ms, connection.held_until_ms)
+    client, broker = connection.client_end, connection.broker_end
+    until_ms = max(connection.throttled_until_ms, client.held_until_ms, broker.held_until_ms)
     return bool(
-        (connection.in_flight and not connection.broker_end.left)
-        or connection.broker_end.unsent
+        (connection.in_flight and not broker.left)
+        or broker.unsent
         or until_ms > now_ms
         or connection.state not in (OPEN, THROTTLED, DRAINING)
     )

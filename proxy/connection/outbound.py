@@ -61,7 +61,7 @@ class Outbound:
         """
         connection, response = self._connection, self.response
         connection.now_ms = now_ms
-        if connection.client.sends_sasl_tokens:
+        if connection.client.exchange is not None and connection.client.sends_sasl_tokens:
             return self._receive_tokens(view, data, end)
         in_flight, spare = connection.in_flight, connection.spare
         longest, frames = connection.limits.response_bytes_max, connection.clock.frames_max
@@ -72,7 +72,7 @@ class Outbound:
                 return position
         # At `start` begin the bytes that were decided about and are not in the effects yet: responses that
         # need no change leave as one slice.
-        while end - position >= RESPONSE_HEAD_BYTES and connection.held_until_ms <= now_ms:
+        while end - position >= RESPONSE_HEAD_BYTES and connection.broker_end.held_until_ms <= now_ms:
             # Weir's own replies go out in the order of the requests, so those that are next go out here.
             if in_flight and in_flight[0].state == LOCAL:
                 if position > start:
@@ -378,7 +378,7 @@ class Outbound:
                 if complete or plan.rewrite_stream is None or not self._is_streamed(length):
                     edit = plan.rewrite(connection, data, body, end, complete)
                     if edit is WAIT:
-                        return WAIT if connection.held_until_ms > now_ms else self._wait(complete)
+                        return WAIT if connection.broker_end.held_until_ms > now_ms else self._wait(complete)
                 else:
                     edit = IN_PARTS
             if edit is IN_PARTS:
@@ -449,7 +449,7 @@ class Outbound:
         """
         connection = self._connection
         longest = connection.limits.kept_response_bytes_max
-        if length > longest and connection.held_until_ms <= connection.now_ms:
+        if length > longest and connection.broker_end.held_until_ms <= connection.now_ms:
             detail = f"a response of {length} bytes that Weir must read whole, limit {longest}"
             connection.violate(CloseReason.RESPONSE_LENGTH_WRONG, detail)
 

@@ -45,7 +45,7 @@ def from_client(connection: Connection, data: bytearray, position: int, end: int
         if stop == position:
             break
         position = stop
-    if client.sasl_in_progress and not client.sends_sasl_tokens and connection.may_take(connection.now_ms):
+    if exchange.in_progress and not exchange.raw and connection.may_take(connection.now_ms):
         _look_for_end(connection, exchange, data, position, end)
     return position
 

@@ -111,7 +111,7 @@ def client_wait(connection: Connection, now_ms: int) -> int:
     if connection.client_turn_over:
         return TURN
     if connection.client_end.rest_bytes > 0:
-        return REST_HELD if connection.rest_held_until_ms > now_ms else NONE
+        return REST_HELD if connection.client_end.held_until_ms > now_ms else NONE
     return request_wait(connection, now_ms)
 
 
@@ -121,7 +121,7 @@ def broker_wait(connection: Connection, now_ms: int) -> int:
         return CLIENT_READS
     if connection.broker_turn_over:
         return TURN
-    return LISTENERS if connection.held_until_ms > now_ms else NONE
+    return LISTENERS if connection.broker_end.held_until_ms > now_ms else NONE
 
 
 def waits_because(connection: Connection, now_ms: int) -> str:

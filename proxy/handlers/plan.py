@@ -100,9 +100,7 @@ class RequestClient(Protocol):
         """
 
     def follow(self, exchange: SaslExchange | None) -> None:
-        """Set the SASL exchange in progress; None for no exchange. Call this again after changing a field of
-        the exchange, because the client's SASL fields are derived from the exchange.
-        """
+        """Set the SASL exchange in progress; None for no exchange."""
 
     def become(self, user: str) -> None:
         """Change the client's principal, and clear everything looked up for the former principal."""

@@ -18,7 +18,7 @@ class Client:
         """Send requests; return the frames of the responses that come of them."""
         self.wire.feed(now_ms, client=b"".join(frames))
         self.answer(now_ms)
-        assert self.connection.violation is None, self.connection.violation
+        assert self.connection.effects.close_reason is None, self.connection.effects.close_reason
         return self.take()
 
     def answer(self, now_ms: int) -> None:

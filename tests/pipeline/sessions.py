@@ -131,14 +131,16 @@ class World:
         wire, session = one.wire, one.wire.connection
         session.clock.now_us = 1000 * now_ms
         wire.feed(now_ms, client=sent, broker=said)
-        assert session.violation is None, session.violation
+        assert session.effects.close_reason is None, session.effects.close_reason
         for frame in split(bytes(wire.to_broker[one.to_broker :])):
             self._answer(one, frame, now_ms)
         for _frame in split(bytes(wire.to_client[one.to_client :])):
             if now_ms < until_ms:
                 self._ask(one, now_ms + self._draw(one.habits.think_ms))
         one.to_broker, one.to_client = len(wire.to_broker), len(wire.to_client)
-        if session.throttled_until_ms > now_ms and (wire.waiting_bytes or session.held_until_ms > now_ms):
+        if session.throttled_until_ms > now_ms and (
+            wire.waiting_bytes or session.broker_end.held_until_ms > now_ms
+        ):
             self._plan(session.throttled_until_ms, one)
 
     def _ask(self, one: Connected, when_ms: int) -> None:

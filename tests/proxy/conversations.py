@@ -152,7 +152,7 @@ class Conversation:
         wire, connection = Wire(self.connection), self.connection
         sent, answers, answered = b"".join(e.asked for e in self.script), b"", 0
         by_number = {head_of(e.asked).correlation_id: e.answer for e in self.script}
-        while connection.violation is None:
+        while connection.effects.close_reason is None:
             complete = [
                 f for f in split(bytes(wire.to_broker)) if len(f) >= 4 and len(f) == 4 + int.from_bytes(f[:4])
             ]
@@ -165,14 +165,16 @@ class Conversation:
                 sent, answers = sent[client:], answers[broker:]
                 continue
             deadlines = [
-                t for t in (connection.throttled_until_ms, connection.held_until_ms) if t > self.now_ms
+                t
+                for t in (connection.throttled_until_ms, connection.broker_end.held_until_ms)
+                if t > self.now_ms
             ]
             if not deadlines:
                 break
             self.now_ms = min(deadlines)
             wire.feed(self.now_ms)
         return {
-            "violation": connection.violation,
+            "violation": connection.effects.close_reason,
             "to_broker": bytes(wire.to_broker),
             "to_client": bytes(wire.to_client),
             "left": wire.waiting_bytes,

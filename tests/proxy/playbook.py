@@ -46,7 +46,6 @@ class Playbook:
         self._events = 0
         self._muted_until_ms = 0
         self._closed_for: CloseReason | None = None
-        self._violation_said = False
 
     # Events
 
@@ -112,10 +111,10 @@ class Playbook:
         self._muted_until_ms = until_ms
 
     def violation(self, reason: CloseReason, *, saying: str = "") -> None:
-        found = self.connection.violation
-        assert found is not None, f"no violation, expected {reason}"
-        assert (found.reason, saying in found.detail) == (reason, True), found
-        self._violation_said = True
+        effects = self.connection.effects
+        assert effects.close_reason is reason, (effects.close_reason, effects.close_detail)
+        assert saying in effects.close_detail
+        self._closed_for = reason
 
     def closed(self, reason: CloseReason, *, saying: str = "") -> None:
         effects = self.wire.obey(self.now_ms)
@@ -161,10 +160,8 @@ class Playbook:
         assert connection.throttled_until_ms == self._muted_until_ms, (
             f"not asserted: muted until {connection.throttled_until_ms}"
         )
-        assert self._violation_said or connection.violation is None, f"not asserted: {connection.violation}"
         reason = wire.closed(self.now_ms)
-        violated = connection.violation is not None and reason is connection.violation.reason
-        assert violated or reason is self._closed_for, f"not asserted: closed for {reason}"
+        assert reason is self._closed_for, f"not asserted: closed for {reason}"
 
     def __enter__(self) -> Self:
         return self

@@ -206,7 +206,7 @@ def test_a_gssapi_client_has_the_configured_name_from_its_first_request_on() -> 
         play.returns(response(ApiVersionsResponse(), 0, 5))
         play.relays(PING, PONG)
         assert play.connection.client.user == "kerberos"
-        assert not play.connection.client.sasl_in_progress
+        assert play.connection.client.exchange is None
     assert play.connection.counters.authentications_succeeded == {"GSSAPI": 1}
     assert play.connection.counters.names_hidden == 1
 
@@ -274,15 +274,13 @@ def test_logins_by_gssapi_and_unknown_tokens_are_closed_if_no_name_is_configured
     wire.exchange(0, handshake("GSSAPI"), shaken())
     wire.exchange(0, authenticate(AP_REQ), authenticated(WRAPPED))
     wire.feed(0, client=HEAVY)
-    assert wire.connection.violation is not None
-    assert wire.connection.violation.reason is CloseReason.NAME_UNREADABLE
+    assert wire.connection.effects.close_reason is CloseReason.NAME_UNREADABLE
     wire = Wire(with_rules(Identities(IdentityRules(unreadable=""))))
     wire.exchange(0, handshake("SCRAM-SHA-256"), shaken())
     wire.exchange(0, authenticate(scram_first("token-1", ",tokenauth=true")), authenticated(SALT))
     wire.feed(0, client=authenticate(PROOF))
     wire.feed(0, broker=authenticated(VERIFIED))
-    assert wire.connection.violation is not None
-    assert wire.connection.violation.reason is CloseReason.NAME_UNREADABLE
+    assert wire.connection.effects.close_reason is CloseReason.NAME_UNREADABLE
 
 
 # Delegation tokens
@@ -379,13 +377,13 @@ def answered_in_pieces(signature_bytes: int) -> Wire:
 def test_an_answer_to_sasl_below_one_mebibyte_is_read_as_a_whole() -> None:
     wire = answered_in_pieces(1_000_000)
     assert wire.to_client == authenticated(b"v=" + b"x" * 999_998)
-    assert (wire.connection.client.user, wire.connection.violation) == ("alice", None)
+    assert (wire.connection.client.user, wire.connection.effects.close_reason) == ("alice", None)
 
 
 def test_an_answer_to_sasl_above_one_mebibyte_closes_the_connection() -> None:
     wire = answered_in_pieces(1_200_000)
-    assert wire.connection.violation is not None
-    assert "more than 1048576 bytes" in wire.connection.violation.detail
+    assert wire.connection.effects.close_reason is not None
+    assert "more than 1048576 bytes" in wire.connection.effects.close_detail
     assert (wire.connection.client.user, bytes(wire.to_client)) == (ANONYMOUS, b"")
 
 
@@ -459,8 +457,7 @@ def test_a_sasl_token_of_a_megabyte_is_refused_and_half_a_megabyte_accepted() ->
     wire.exchange(0, authenticate(token), authenticated())
     assert wire.connection.client.user == "alice"
     wire.feed(0, client=authenticate(b"\0bob\0" + b"p" * 2_000_000))
-    assert wire.connection.violation is not None
-    assert wire.connection.violation.reason is CloseReason.REQUEST_TOO_LARGE
+    assert wire.connection.effects.close_reason is CloseReason.REQUEST_TOO_LARGE
 
 
 SASL_BYTES_MAX: Final = 512 * 1024
@@ -497,9 +494,9 @@ def test_before_login_no_request_above_512_kb_is_kept(logged_in: bool, refused: 
         connection.client.become("alice")
     wire = Wire(connection)
     wire.feed(0, client=of_length(large, SASL_BYTES_MAX + 1) + bytes(300_000))
-    assert (connection.violation is not None) == refused
-    if connection.violation is not None:
-        assert connection.violation.reason is CloseReason.REQUEST_TOO_LARGE
+    assert (connection.effects.close_reason is not None) == refused
+    if connection.effects.close_reason is not None:
+        assert connection.effects.close_reason is CloseReason.REQUEST_TOO_LARGE
 
 
 @pytest.mark.parametrize(("logged_in", "refused"), [(False, True), (True, False)])
@@ -513,5 +510,5 @@ def test_before_login_a_request_above_512_kb_that_waits_is_refused_at_its_head(
         connection.client.become("alice")
     wire = Wire(connection)
     wire.feed(0, client=of_length(request(CreateTopicsRequest(), 5), SASL_BYTES_MAX + 1))
-    assert (connection.violation is not None) == refused
+    assert (connection.effects.close_reason is not None) == refused
     assert not wire.to_broker

@@ -47,7 +47,7 @@ def test_no_order_of_calls_raises() -> None:
         connection = new_connection(QuotaTable(values), in_flight_max=3, buffer_bytes=300)
         call_in_any_order(rng, connection)
         connection.end(connection.now_ms)
-        ends.add(connection.violation is None)
+        ends.add(connection.effects.close_reason is None)
     assert ends == {True, False}
 
 

@@ -393,8 +393,8 @@ def test_a_version_that_weir_does_not_know_closes_the_connection_while_topics_ar
     for api_key in CHANGES_OF_TOPICS:
         session = connection()
         Wire(session).feed(0, client=unknown_request(api_key, 99))
-        assert session.violation is not None, api_key
-        assert session.violation.reason is CloseReason.REQUEST_VERSION_UNKNOWN
+        assert session.effects.close_reason is not None, api_key
+        assert session.effects.close_reason is CloseReason.REQUEST_VERSION_UNKNOWN
 
 
 # Produce
@@ -477,8 +477,7 @@ def test_records_without_acks_for_a_protected_topic_close_the_connection() -> No
     session = connection()
     wire = Wire(session)
     wire.feed(0, client=produce_to(1, acks=0, **{OURS: 10}))
-    assert session.violation is not None
-    assert session.violation.reason is CloseReason.TOPIC_PROTECTED
+    assert session.effects.close_reason is CloseReason.TOPIC_PROTECTED
     assert bytes(wire.to_broker) == bytes(wire.to_client) == b""
 
 
@@ -490,8 +489,7 @@ def test_a_protected_topic_behind_the_buffer_never_reaches_the_broker_whole(chun
     wire = Wire(session)
     for start in range(0, len(frame), chunk):
         wire.feed(0, client=frame[start : start + chunk])
-    assert session.violation is not None
-    assert session.violation.reason is CloseReason.TOPIC_PROTECTED
+    assert session.effects.close_reason is CloseReason.TOPIC_PROTECTED
     assert len(wire.to_broker) < len(frame) - 500
     assert OURS.encode() not in wire.to_broker
     assert id_of(OURS).bytes not in wire.to_broker
@@ -525,8 +523,7 @@ def test_a_refused_request_with_thousands_of_partitions_closes_the_connection() 
     topics = [m.ProduceRequest.TopicProduceData(name=OURS, partition_data=data)]
     session = connection()
     Wire(session).feed(0, client=request(m.ProduceRequest(acks=1, topic_data=topics), 9))
-    assert session.violation is not None
-    assert session.violation.reason is CloseReason.TOPIC_PROTECTED
+    assert session.effects.close_reason is CloseReason.TOPIC_PROTECTED
 
 
 # Records for topic ids whose names are unknown
@@ -582,9 +579,7 @@ def test_an_unknown_topic_id_behind_the_buffer_closes_one_connection_only() -> N
     client, frame = unnamed(buffer_bytes=SMALL_BUFFER), produce_to(1, 13, a=20_000, b=500)
     client.wire.feed(0, client=frame)
     client.answer(0)
-    violation = client.connection.violation
-    assert violation is not None
-    assert violation.reason is CloseReason.TOPICS_UNNAMED
+    assert client.connection.effects.close_reason is CloseReason.TOPICS_UNNAMED
     again = Client(new_connection(plans=client.connection.plans, buffer_bytes=SMALL_BUFFER), client.cluster)
     assert again.send(0, frame) == [produced(1, version=13)]
 

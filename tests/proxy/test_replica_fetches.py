@@ -150,7 +150,7 @@ def test_a_brokers_fetch_larger_than_the_buffer_counts_as_a_replica_fetch() -> N
         connection.client.become(user)
         wire = Wire(connection)
         wire.feed(0, client=asked)
-        assert connection.violation is None
+        assert connection.effects.close_reason is None
         wire.feed(0, broker=fetched(1, 100, version=17))
         budgets: list[Budget] = list(connection.quotas.fetch)
         assert (sum(budget.charged for budget in budgets) > 0) is counted

@@ -123,7 +123,7 @@ def test_every_request_is_charged_request_time_and_its_response_has_the_throttle
     wire.feed(0, client=asked(key, version))
     assert charged_us(connection) == LIMIT_US
     wire.feed(0, broker=answered(key, version, broker_ms))
-    assert connection.violation is None
+    assert connection.effects.close_reason is None
     assert charged_us(connection) == LIMIT_US + EACH_US
     assert connection.throttled_until_ms == 500
     told = throttle_ms_of(bytes(wire.to_client), key, version)
@@ -161,7 +161,7 @@ def test_an_unsupported_apiversions_response_has_the_layout_of_version_0(cut: in
     refusal = response(ApiVersionsResponse(error_code=35), 0, 1)
     wire.feed(0, broker=refusal[:cut])
     wire.feed(0, broker=refusal[cut:])
-    assert connection.violation is None
+    assert connection.effects.close_reason is None
     assert bytes(wire.to_client) == refusal
     assert connection.throttled_until_ms > 0
 
@@ -236,7 +236,7 @@ def test_inter_broker_requests_are_exempt_from_request_time_for_brokers_only(key
     for version in versions(key) or ():
         wire.exchange(0, asked(key, version, version), answered(key, version, 0, version))
         count += 1
-    assert connection.violation is None
+    assert connection.effects.close_reason is None
     assert charged_us(connection) == (0 if user == "kafka" else count * EACH_US)
     assert exempt_us(connection) == (count * EACH_US if user == "kafka" else 0)
 

@@ -249,7 +249,7 @@ def test_a_response_with_more_brokers_than_clusters_have_ends_its_connection(
         wire.feed(0, client=request(REQUESTS[message](), version, 1))
         nodes = {node_id: Address("b", 9092) for node_id in range(count)}
         wire.feed(0, broker=response(with_nodes(message, version, nodes), version, 1))
-        assert (connection.violation and connection.violation.reason) == reason
+        assert (connection.effects.close_reason and connection.effects.close_reason) == reason
 
 
 @pytest.mark.parametrize(
@@ -414,7 +414,7 @@ def test_a_response_with_more_to_decode_than_a_cluster_has_closes_the_connection
     with Playbook() as play:
         ask(play, message, 0)
         for start in range(0, len(answer), 100_000):
-            if play.connection.violation is None:
+            if play.connection.effects.close_reason is None:
                 play.wire.feed(0, broker=answer[start : start + 100_000])
         play.violation(CloseReason.RESPONSE_MALFORMED, saying="more than")
         assert not play.wire.to_client

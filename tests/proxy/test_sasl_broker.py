@@ -110,15 +110,15 @@ def charged(seed: int) -> tuple[dict[str, float], SaslBroker, bool]:
     wire = Wire(new_connection(LAVISH, plans=Plans(Counters(), identities=identities)))
     for piece in client.pieces():
         wire.feed(0, client=piece)
-        while wire.to_broker and not broker.closed and wire.connection.violation is None:
+        while wire.to_broker and not broker.closed and wire.connection.effects.close_reason is None:
             asked = bytes(wire.to_broker)
             wire.to_broker.clear()
             answers, size = broker.feed(asked), random.choice((7, 1 << 20))
             for at in range(0, len(answers), size):
                 wire.feed(0, broker=answers[at : at + size])
-        if broker.closed or wire.connection.violation is not None:
+        if broker.closed or wire.connection.effects.close_reason is not None:
             break
-    ended = wire.connection.violation is not None
+    ended = wire.connection.effects.close_reason is not None
     return {budget.tags.user: budget.charged for budget in wire.connection.quotas.produce}, broker, ended
 
 

@@ -153,12 +153,12 @@ def test_shadow_quotas_leave_the_wire_unchanged_and_count_as_enforced_ones(
         assert shadow.to_broker == plain.to_broker
         assert shadow.wire.to_client == plain.wire.to_client
         connection = shadow.connection
-        assert (connection.throttled_until_ms, connection.held_until_ms, connection.state) == (
+        assert (connection.throttled_until_ms, connection.broker_end.held_until_ms, connection.state) == (
             0,
             0,
             State.OPEN,
         )
-        assert (connection.violation, connection.counters.throttles) == (None, 0)
+        assert (connection.effects.close_reason, connection.counters.throttles) == (None, 0)
         throttled = throttled or enforced.connection.counters.throttles > 0
         for key in () if throttled else ("produce", "fetch", "request"):
             client_quotas = getattr(enforced.connection.quotas, key)

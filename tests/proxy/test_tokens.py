@@ -61,10 +61,7 @@ def test_the_principal_after_sasl_v0_tokens_is_the_authenticated_user(mechanism:
             assert play.connection.client.user == ANONYMOUS
             play.relays(bare(token), bare(answer))
         assert play.connection.client.user == "alice"
-        assert (play.connection.client.sends_sasl_tokens, play.connection.client.sasl_in_progress) == (
-            False,
-            False,
-        )
+        assert play.connection.client.exchange is None
         play.relays(PING, PONG)
 
 
@@ -193,8 +190,7 @@ def test_garbage_instead_of_a_sasl_v0_response_closes_the_connection(
     wire = Wire(new_connection())
     wire.exchange(0, handshake("PLAIN", 0), shaken(0, 0))
     wire.exchange(0, bare(plain("alice")), sent + bytes(8))
-    assert wire.connection.violation is not None
-    assert wire.connection.violation.reason is reason
+    assert wire.connection.effects.close_reason is reason
 
 
 def test_a_sasl_v0_token_in_flight_is_answered_while_draining() -> None:

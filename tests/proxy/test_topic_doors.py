@@ -29,7 +29,7 @@ def test_a_first_produce_to_a_throttled_topic_is_held_5_seconds_for_any_cut(cut:
     assert wire.connection.throttled_until_ms > 60_000
     assert quotas.topics is not None
     assert [budget.charged for budget in quotas.topics.produce.budgets()] == [70_000 + 5000]
-    assert wire.connection.violation is None
+    assert wire.connection.effects.close_reason is None
 
 
 def test_a_first_produce_larger_than_the_buffer_is_held_5_seconds_for_its_topics_throttle() -> None:
@@ -39,7 +39,7 @@ def test_a_first_produce_larger_than_the_buffer_is_held_5_seconds_for_its_topics
     assert (bytes(wire.to_broker), wire.connection.throttled_until_ms) == (b"", 1000 + FIRST_HOLD_MS)
     wire.feed(1000 + FIRST_HOLD_MS)
     assert bytes(wire.to_broker) == asked
-    assert wire.connection.violation is None
+    assert wire.connection.effects.close_reason is None
 
 
 def test_first_records_for_a_throttled_topic_are_held_after_requests_to_other_topics() -> None:
@@ -99,7 +99,7 @@ def test_a_request_that_ends_with_the_read_that_has_a_throttled_topics_records_i
     assert wire.closed(1000 + FIRST_HOLD_MS - 1) is None
     wire.feed(1000 + FIRST_HOLD_MS)
     assert bytes(wire.to_broker).startswith(asked)
-    assert wire.connection.violation is None
+    assert wire.connection.effects.close_reason is None
 
 
 def test_a_held_requests_last_byte_goes_on_before_the_next_request() -> None:

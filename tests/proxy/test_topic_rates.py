@@ -217,7 +217,7 @@ def test_a_malformed_produce_request_passes_uncharged_for_the_broker_to_refuse()
     frame[position - 1] = 0x00  # the topic's name is null
     wire = Wire(connection)
     wire.feed(0, client=bytes(frame))
-    assert connection.violation is None
+    assert connection.effects.close_reason is None
     assert bytes(wire.to_broker) == frame
     assert connection.counters.requests_unread == {ApiKey.PRODUCE: 1}
     assert charged(connection, "produce", "a") == 0
@@ -289,7 +289,7 @@ def test_a_fetch_response_of_many_topics_is_counted_over_several_turns_and_charg
     consumed = in_turns(connection, connection.broker_end, answer)
     assert len(consumed) > 5
     assert b"".join(connection.effects.to_client) == answer
-    assert connection.violation is None
+    assert connection.effects.close_reason is None
     assert charged(connection, "fetch", "a") == 30_000
     assert not connection.in_flight
 

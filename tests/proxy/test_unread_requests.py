@@ -126,7 +126,7 @@ def judged(api_key: ApiKey, version: int, tail: bytes, *, old_broker: bool = Fal
     charged = 0.0 if topics is None else sum(budget.charged for budget in topics.produce.budgets())
     assert (charged > 0) == (api_key == ApiKey.PRODUCE and topics is not None)
     assert not connection.counters.requests_unread
-    return sent, bytes(wire.to_client), waiting, connection.state, connection.violation, charged
+    return sent, bytes(wire.to_client), waiting, connection.state, connection.effects.close_reason, charged
 
 
 def test_librdkafka_asks_for_all_topics_under_a_mutation_quota() -> None:
@@ -195,8 +195,8 @@ def test_garbage_never_closes_the_connection(api_key: ApiKey, version: int, garb
     wire = Wire(connection)
     with capture_logs():
         wire.feed(0, client=frame)
-    if connection.violation is not None:  # it happens to be a request with too many tagged fields
-        assert connection.violation.reason is CloseReason.REQUEST_TOO_LARGE
+    if connection.effects.close_reason is not None:  # it happens to be a request with too many tagged fields
+        assert connection.effects.close_reason is CloseReason.REQUEST_TOO_LARGE
         return
     if connection.in_flight[0].state > CHARGED:
         return  # it happens to be a request
@@ -252,7 +252,7 @@ def test_a_request_that_streams_by_and_makes_no_sense_is_counted_once_and_goes_o
         for start in range(0, len(frame), 1000):
             wire.feed(0, client=bytes(frame[start : start + 1000]))
     assert bytes(wire.to_broker) == frame
-    assert connection.violation is None
+    assert connection.effects.close_reason is None
     assert connection.counters.requests_unread == {ApiKey.PRODUCE: 1}
 
 

@@ -120,7 +120,7 @@ def test_uplifted_requests_and_responses_keep_their_meaning(
         assert request_body_of(frame, type(asked), way.broker_version) == asked
         for part in cut(response(answer, way.broker_version, 7), size):
             wire.feed(0, broker=part)
-        assert wire.connection.violation is None
+        assert wire.connection.effects.close_reason is None
         (frame,) = split(bytes(wire.to_client))
         found = body_of(frame, type(answer), version)
         assert found == expected_response(answer, key, version, way)

@@ -99,8 +99,7 @@ def test_a_violation_is_counted_once(sent: bytes, reason: CloseReason) -> None:
     wire.feed(1, client=sent)
     wire.connection.end(1)
     taken.drain()
-    assert wire.connection.violation is not None
-    assert wire.connection.violation.reason is reason
+    assert wire.connection.effects.close_reason is reason
     assert total(taken.records) == {"errors": 1}
     assert {record.api for record in taken.records if record.errors} == {"other"}
     assert not taken.traces

@@ -255,7 +255,7 @@ def test_a_connection_says_why_it_takes_no_request() -> None:
     assert waits_because(connection, 0) == "the client does not read its responses"
     connection.client_end.unsent, connection.broker_end.unsent = NOTHING, memoryview(b"x")
     assert waits_because(connection, 0) == "the broker does not read its requests"
-    connection.broker_end.unsent, connection.rest_held_until_ms = NOTHING, 10
+    connection.broker_end.unsent, connection.client_end.held_until_ms = NOTHING, 10
     connection.client_end.rest_bytes = 1
     assert waits_because(connection, 9) == "a topic in the request that is arriving is over its rate"
     assert waits_because(connection, 10) == ""

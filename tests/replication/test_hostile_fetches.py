@@ -77,5 +77,5 @@ def test_no_number_in_a_replica_fetch_or_its_response_ends_the_connection(versio
         talk.answer({0: 10, -1: 10, 5: 10}, high_watermark)
         at_leader = talk.send(FetchRequest(max_wait_ms=wait_ms))
         held = talk.wire.connection.throttled_until_ms > talk.now_ms
-        assert talk.wire.connection.violation is None
+        assert talk.wire.connection.effects.close_reason is None
         assert (at_leader is not None) + held + (talk.told() is not None) == 1

@@ -97,6 +97,14 @@ class SaslExchange:
         return self.mechanism not in NAMED
 
     @property
+    def in_progress(self) -> bool:
+        """True if the client's next bytes may be SASL tokens without a Kafka header, or a request that shows
+        the end of this exchange. `tokens.from_client` must then process these bytes before `Inbound` reads
+        requests.
+        """
+        return self.accepted and (self.raw or self.hidden)
+
+    @property
     def begun(self) -> bool:
         """True if the client has sent a token."""
         return self._tokens > 0
