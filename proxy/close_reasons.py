@@ -71,8 +71,6 @@ class CloseReason(StrEnum):
     INTERNAL_ERROR = "internal_error"
     LOGIN_TIMEOUT = "login_timeout"
     """Within `login_timeout_s`, the client has not logged in or, where no login is needed, sent a request."""
-    CONNECTION_IDLE = "connection_idle"
-    """No byte was sent for `connection_idle_max_s`, and the client did not wait for any."""
     CONNECTION_AGE = "connection_age"
     """The connection has reached `connection_age_max_s`, and its requests in flight were answered."""
     DRAINED = "drained"
@@ -97,7 +95,6 @@ BY_PEERS = frozenset(
         CloseReason.BROKER_CLOSED,
         CloseReason.CLIENT_RESET,
         CloseReason.BROKER_RESET,
-        CloseReason.CONNECTION_IDLE,
         CloseReason.CONNECTION_AGE,
         CloseReason.DRAINED,
         CloseReason.STOPPED,

@@ -33,7 +33,6 @@ from weir.proxy.workers.worker import Worker
 from weir.quotas import QuotaTable
 
 RELAY_ONLY: Final[Mapping[str, object]] = {
-    "auto_creation": "permissive",
     "quota_store": "broker",
     "uplift": False,
 }

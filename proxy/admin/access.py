@@ -1,9 +1,9 @@
-"""Access to the admin endpoint: the token, client certificates, and the Host header.
+"""Access to the admin endpoint: the token, and the Host header.
 
 - `OPEN` pages need nothing; the files of the page are open, because browsers open it without a token.
 - On loopback everybody may read. The Host header must then name this machine, so that no web page reads
   through a name that its owner has pointed to 127.0.0.1 (DNS rebinding).
-- Elsewhere reading needs the token (`Authorization: Bearer`) or a client certificate.
+- Elsewhere reading needs the token (`Authorization: Bearer`).
 - Changes need the token everywhere (`may_change`).
 """
 
@@ -33,9 +33,6 @@ from weir.proxy.outage import Outage
 log = structlog.get_logger("weir.admin")
 
 OPEN: Final = frozenset({"/healthz", "/readyz"}) | PATHS
-METRICS: Final = "/metrics"
-CERTIFICATE: Final = "weir.certificate"
-"""Key of an ASGI scope: True if the client has shown a certificate that the endpoint trusts."""
 _HAS_TOKEN: Final = "weir.token"  # noqa: S105  # a key of the scope
 _CHALLENGE: Final = {"www-authenticate": 'Bearer realm="weir"'}
 
@@ -107,8 +104,6 @@ class AccessControl:
         if given is not None:
             scope[_HAS_TOKEN] = has_token = self._has_token(given)
             return None if has_token else "wrong_token"
-        if scope.get(CERTIFICATE) or (self._rules.public_metrics and path == METRICS):
-            return None
         if not self._rules.loopback:
             return "no_token"
         if not self._names_us(headers.get("host", "")):

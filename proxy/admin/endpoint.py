@@ -23,7 +23,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from weir.proxy.addresses import Address
-from weir.proxy.admin.access import CERTIFICATE, AccessControl, Token, token_refused
+from weir.proxy.admin.access import AccessControl, Token, token_refused
 from weir.proxy.admin.api import events, resources
 from weir.proxy.admin.api.operation import ApiState, state_of
 from weir.proxy.admin.exposition import render
@@ -67,7 +67,7 @@ def prepare(
     context = None if tls is None else lambda: tls.context
     refusals = Refusals(sources.refused, server.rate_limited_log.note)
     app = AccessControl(application(state), rules, token, refusals)
-    endpoint = Endpoint(opened, app, context, rules.base_path)
+    endpoint = Endpoint(opened, app, context)
 
     async def say() -> None:
         """Log that the endpoint listens. Called after the start has succeeded, so that a failed start logs
@@ -159,14 +159,12 @@ class Endpoint:
         listening: list[socket.socket],
         app: ASGIApp,
         context: Callable[[], ssl.SSLContext] | None = None,
-        base_path: str = "",
     ) -> None:
         """Begin with these listening sockets; `serve` closes them at its end. `context` returns the TLS
-        context of the next connection; None for plain HTTP. `base_path` is the setting admin_base_path.
+        context of the next connection; None for plain HTTP.
         """
         self._listening = listening
         self._context = context
-        self._base_path = base_path
         self._app = app
         self._open: dict[AdminStream, None] = {}
         """Connections, the oldest first."""
@@ -197,7 +195,7 @@ class Endpoint:
         try:
             with connection.lifetime:
                 if self._context is None or await connection.secure(self._context()):
-                    await HttpExchange(connection).run(self._app, _keys(connection), self._base_path)
+                    await HttpExchange(connection).run(self._app, _keys(connection))
         except Exception as error:  # a bug in parsing HTTP must affect only its connection
             log.error("internal error, the admin connection is closed; please report this", exc_info=error)
         finally:
@@ -217,6 +215,5 @@ def _keys(connection: AdminStream) -> dict[str, object]:
     """Return the keys of an ASGI scope that Weir adds."""
     return {
         STREAM: connection,
-        CERTIFICATE: connection.has_certificate,
         events.KEEP_OPEN: connection.keep_open,
     }

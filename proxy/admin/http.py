@@ -48,7 +48,7 @@ class HttpExchange:
         self._complete = False
         """True if the application has received the whole request."""
 
-    async def run(self, app: ASGIApp, keys: Scope, base_path: str) -> None:
+    async def run(self, app: ASGIApp, keys: Scope) -> None:
         """Answer a request. `keys` are further keys of its ASGI scope. Return at the end of the response, or
         of the connection.
         """
@@ -56,7 +56,7 @@ class HttpExchange:
             with trio.fail_after(IDLE_S):
                 request = await self._head()
             if request is not None:
-                await self._answer(app, {**_scope(request, self._stream, base_path), **keys})
+                await self._answer(app, {**_scope(request, self._stream), **keys})
         except h11.RemoteProtocolError as error:
             await self._refuse(error.error_status_hint)
         except _ENDED:
@@ -156,12 +156,9 @@ def _headers() -> list[tuple[bytes, bytes]]:
     return [(b"date", formatdate(usegmt=True).encode()), (b"connection", b"close")]
 
 
-def _scope(request: h11.Request, stream: AdminStream, base_path: str) -> Scope:
+def _scope(request: h11.Request, stream: AdminStream) -> Scope:
     target, headers = _origin_form(request.target, list(request.headers))
     path, _, query = target.partition(b"?")
-    text = unquote(path.decode("ascii"))
-    if base_path and f"{text}/".startswith(f"{base_path}/"):
-        text = text.removeprefix(base_path) or "/"
     return {
         "type": "http",
         "asgi": {
@@ -171,7 +168,7 @@ def _scope(request: h11.Request, stream: AdminStream, base_path: str) -> Scope:
         "http_version": request.http_version.decode(),
         "method": request.method.decode(),
         "scheme": stream.scheme,
-        "path": text,
+        "path": unquote(path.decode("ascii")),
         "raw_path": path,
         "query_string": query,
         "root_path": "",

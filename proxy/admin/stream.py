@@ -28,8 +28,6 @@ class AdminStream:
         self.socket = stream.socket
         self.lifetime = trio.CancelScope()
         """Scope whose deadline ends the connection."""
-        self.has_certificate = False
-        """True if the client has shown a certificate that the TLS context trusts."""
         self.has_place = False
         """True while its request has a place (`places`), or while it reads events."""
         self.waits_since_s = math.inf
@@ -49,7 +47,7 @@ class AdminStream:
                 await secured.do_handshake()
         except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
             return False
-        self._stream, self.has_certificate = secured, bool(secured.getpeercert())
+        self._stream = secured
         return True
 
     async def receive_some(self, max_bytes: int) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
 TOKEN_CHARS_MIN: Final = 16
 TOKEN_BYTES_MAX: Final = 4096
-_PATH: Final = re.compile(r"(/[A-Za-z0-9._~-]+)+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +32,6 @@ class AdminAccess:
     token_file: Path | None
     tls: ContextOfFiles | None
     """Context of the endpoint's TLS; None for plain HTTP."""
-    client_ca: bool
-    """True if a client certificate replaces the token for reading."""
-    public_metrics: bool
-    base_path: str
-    """Path before those of all pages, as an ingress passes it on; they are served without it, too."""
 
 
 def admin_access(settings: Settings, admin: Address | None) -> AdminAccess:
@@ -52,14 +45,10 @@ def admin_access(settings: Settings, admin: Address | None) -> AdminAccess:
         host=host,
         token_file=Path(settings.admin_token_file) if settings.admin_token_file else None,
         tls=tls,
-        client_ca=bool(settings.admin_tls_client_ca),
-        public_metrics=settings.admin_public_metrics,
-        base_path=_base_path(settings.admin_base_path),
     )
-    if admin is not None and not (access.loopback or access.token_file or access.client_ca):
+    if admin is not None and not (access.loopback or access.token_file):
         raise ConfigError(
-            f"admin {admin} can be reached from other machines: set admin_token_file or "
-            "admin_tls_client_ca, or listen at 127.0.0.1"
+            f"admin {admin} can be reached from other machines: set admin_token_file, or listen at 127.0.0.1"
         )
     return access
 
@@ -97,24 +86,13 @@ def read_secret(path: Path, setting: str, noun: str) -> str:
     return secret
 
 
-def _base_path(path: str) -> str:
-    if path and (not _PATH.fullmatch(path) or "/../" in f"{path}/"):
-        raise ConfigError(f"admin_base_path {path!r} is no path like /weir")
-    return path
-
-
 def _tls(settings: Settings) -> ContextOfFiles | None:
     pair = pair_of(settings.admin_tls_cert, settings.admin_tls_key, "admin_tls")
-    ca = Path(settings.admin_tls_client_ca) if settings.admin_tls_client_ca else None
     if pair is None:
-        if ca is not None:
-            raise ConfigError("admin_tls_client_ca is set without admin_tls_cert: set both")
         return None
-    paths = [*dict.fromkeys([pair.cert, pair.key]), *([ca] if ca else [])]
-    verify = ssl.CERT_NONE if ca is None else ssl.CERT_OPTIONAL  # /healthz needs no certificate
     return ContextOfFiles(
         "admin_tls_cert",
-        paths,
-        lambda at: server_context(pair.read_at(at), verify, ca and at(ca)),
+        [*dict.fromkeys([pair.cert, pair.key])],
+        lambda at: server_context(pair.read_at(at), ssl.CERT_NONE, None),
         pair.cert,
     )

@@ -81,13 +81,6 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     admin_tls_key: Annotated[
         str, _key("Private key (PEM) of admin_tls_cert; empty: it is in the same file.")
     ] = ""
-    admin_tls_client_ca: Annotated[
-        str, _key("Authorities (PEM) of certificates that replace the token for reading.")
-    ] = ""
-    admin_public_metrics: Annotated[bool, _key("Serve /metrics without a token, also off loopback.")] = False
-    admin_base_path: Annotated[
-        str, _key("Path that an ingress puts before those of the admin endpoint, such as /weir.")
-    ] = ""
     state_dir: Annotated[
         str,
         _key("Directory of files for the next start (brokers, quotas, usage); empty: systemd's, if any."),
@@ -118,12 +111,6 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         str,
         _key("Factor of estimated request time, FACTOR or, by broker, NODE=FACTOR[;NODE=FACTOR...]."),
     ] = "1"
-    auto_creation: Annotated[
-        Literal["permissive", "strict"],
-        _key(
-            "Automatic topic creation over the mutation quota. strict: forbid; permissive: charge and mute."
-        ),
-    ] = "strict"
     uplift: Annotated[
         bool,
         _key("Offer clients newer versions than old brokers have, and translate where nothing is lost."),
@@ -150,9 +137,6 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         Literal["kafka", "smooth"],
         _key("Pacing of byte rates whose entry has none. kafka: bursts, as brokers; smooth: even rates."),
     ] = "kafka"
-    old_read_age_s: Annotated[
-        float, ABOVE_0, _key("Age in seconds from which fetched record batches count as old_read_byte_rate.")
-    ] = 900.0
     empty_client_id: Annotated[
         Literal["unlimited", "default"],
         _key("Clients without a client-id. unlimited: as in Kafka; default: default client-id quotas apply."),
@@ -279,11 +263,6 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         AT_LEAST_0,
         _key("Seconds, +-10 %, after which a connection is drained and closed; 0: no limit."),
     ] = 0.0
-    connection_idle_max_s: Annotated[
-        float,
-        AT_LEAST_0,
-        _key("Seconds without bytes after which an idle connection is closed; 0: no limit."),
-    ] = 0.0
     login_timeout_s: Annotated[
         float,
         AT_LEAST_0,
@@ -301,9 +280,6 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     usage_interval_ms: Annotated[
         int, INTERVAL_MS, _key("Milliseconds per usage record, at most 3600000.")
     ] = 10_000
-    usage_compression: Annotated[
-        Literal["zstd", "none"], _key("Compression of files of usage records: .jsonl.zst, or .jsonl.")
-    ] = "zstd"
     usage_keep_bytes: Annotated[
         int,
         AT_LEAST_0,
@@ -352,7 +328,6 @@ FILES: Final = (
     "admin_token_file",
     "admin_tls_cert",
     "admin_tls_key",
-    "admin_tls_client_ca",
     "upstream_ca",
     "upstream_cert",
     "upstream_key",

@@ -1,4 +1,4 @@
-"""Limits of a connection's life: maximum age, time without bytes, time until the login.
+"""Limits of a connection's life: maximum age, time until the login.
 
 Nothing here runs per request: `Lifetime.due` is called for each connection every few seconds, and reads only
 numbers that are kept anyway.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from weir.proxy.close_reasons import CloseReason  # a return type: mypyc wants it at run time
-from weir.proxy.connection.state import CLOSED, DRAINING, OPEN, THROTTLED
+from weir.proxy.connection.state import CLOSED, DRAINING, OPEN
 
 if TYPE_CHECKING:
     from weir.proxy.connection.connection import Connection
@@ -29,8 +29,6 @@ class LifetimeLimits(NamedTuple):
 
     age_ms: int = 0
     """Age at which a connection is drained, before the jitter."""
-    idle_ms: int = 0
-    """Time without progress, while the client waits for nothing, after which the connection is closed."""
     login_ms: int = 0
     """Time in which a client must have logged in or, if its listener needs no login, have sent a request."""
 
@@ -38,7 +36,7 @@ class LifetimeLimits(NamedTuple):
 class Lifetime:
     """The life of one connection so far."""
 
-    __slots__ = ("_active_ms", "_is_greeted", "_jitter", "_progress", "opened_ms")
+    __slots__ = ("_is_greeted", "_jitter", "opened_ms")
 
     def __init__(self, opened_ms: int, number: int) -> None:
         """Begin at the time `opened_ms`. `number`, such as the number of connections before, seeds the jitter
@@ -48,49 +46,22 @@ class Lifetime:
         """Time (ms) at which the connection was opened."""
         self._jitter = 1 - JITTER + 2 * JITTER * (number * _GOLDEN % 1)
         """Factor by which the configured maximum age is multiplied."""
-        self._progress = (0, 0, 0, 0)
-        """Number of bytes received from each side, and of bytes unsent to each side, at the latest look."""
-        self._active_ms = opened_ms
-        """Time (ms) of the latest look that found progress, or a client that waits."""
         self._is_greeted = False
         """True once a look has found that the client need not log in any more."""
 
     def due(self, connection: Connection, limits: LifetimeLimits, now_ms: int) -> CloseReason | None:
-        """Return the limit that the connection has reached; None if it has reached none, or is closed. A
-        draining connection may still be idle: a client may never send the rest of its last request.
-        """
+        """Return the limit that the connection has reached; None if it has reached none, or is closed."""
         if connection.state == CLOSED:
             return None
         if limits.login_ms and not self._is_greeted and now_ms - self.opened_ms >= limits.login_ms:
             if not _is_greeted(connection):
                 return CloseReason.LOGIN_TIMEOUT
             self._is_greeted = True
-        if limits.idle_ms and self._idle_ms(connection, now_ms) >= limits.idle_ms:
-            return CloseReason.CONNECTION_IDLE
         if connection.state == DRAINING:
             return None
         if limits.age_ms and now_ms - self.opened_ms >= limits.age_ms * self._jitter:
             return CloseReason.CONNECTION_AGE
         return None
-
-    def _idle_ms(self, connection: Connection, now_ms: int) -> int:
-        client, broker = connection.client_end, connection.broker_end
-        progress = client.received_bytes, broker.received_bytes, len(client.unsent), len(broker.unsent)
-        if progress != self._progress or _is_waiting(connection, now_ms):
-            self._progress, self._active_ms = progress, now_ms
-        return now_ms - self._active_ms
-
-
-def _is_waiting(connection: Connection, now_ms: int) -> bool:
-    """Return True if the client waits for Weir, or for a broker that can still answer."""
-    client, broker = connection.client_end, connection.broker_end
-    until_ms = max(connection.throttled_until_ms, client.held_until_ms, broker.held_until_ms)
-    return bool(
-        (connection.in_flight and not broker.left)
-        or broker.unsent
-        or until_ms > now_ms
-        or connection.state not in (OPEN, THROTTLED, DRAINING)
-    )
 
 
 def _is_greeted(connection: Connection) -> bool:

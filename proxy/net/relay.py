@@ -31,7 +31,6 @@ DELIVERING: Final = frozenset(
         CloseReason.DRAINED,
         CloseReason.DRAIN_TIMEOUT,
         CloseReason.CONNECTION_AGE,
-        CloseReason.CONNECTION_IDLE,
     }
 )
 """Reasons for which Weir itself ends a connection while its client may still send. The client's socket then

@@ -38,7 +38,7 @@ class Lifetimes:
     @property
     def limits(self) -> LifetimeLimits:
         settings = self._settings()
-        in_s = settings.connection_age_max_s, settings.connection_idle_max_s, settings.login_timeout_s
+        in_s = settings.connection_age_max_s, settings.login_timeout_s
         return LifetimeLimits(*(round(limit_s * 1000) for limit_s in in_s))
 
     def period_s(self) -> float:

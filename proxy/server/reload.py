@@ -25,7 +25,6 @@ RELOADED: Final = frozenset(
         "buffered_bytes_max",
         "connect_timeout_s",
         "connection_age_max_s",
-        "connection_idle_max_s",
         "connections_max",
         "drain_timeout_s",
         "first_request_hold_ms_max",

@@ -335,7 +335,6 @@ def of_worker(settings: Settings) -> Settings:
         admin_token_file="",
         admin_tls_cert="",
         admin_tls_key="",
-        admin_tls_client_ca="",
         share_key_file="",
         upstream_sasl_mechanism="",
         upstream_sasl_password_file="",

@@ -22,6 +22,8 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Receive, Send
+from starlette.types import Scope as AsgiScope
 
 from tests.kafka.ports import free_range
 from tests.kfake.cluster import HOST
@@ -481,7 +483,14 @@ def served(api: FakeApi, port: int | None = None, base_path: str = "") -> Iterat
         async with trio.open_nursery() as nursery:
             listening = await listen(Address(HOST, chosen), 10)
             ends.append((trio.lowlevel.current_trio_token(), nursery.cancel_scope))
-            endpoint = Endpoint(listening, api.application(), base_path=base_path)
+            app = api.application()
+
+            async def below(scope: AsgiScope, receive: Receive, send: Send) -> None:
+                """Remove `base_path`, as an ingress does."""
+                path = str(scope.get("path", "")).removeprefix(base_path) or "/"
+                await app({**scope, "path": path, "raw_path": path.encode()}, receive, send)
+
+            endpoint = Endpoint(listening, below)
             nursery.start_soon(endpoint.serve, supervisor())
             ready.set()
 

@@ -168,7 +168,7 @@ async def _stage(reactor: Reactor, script: Script, quotas: Path | None, options:
             context = None if rules.tls is None else lambda: rules.tls.context  # type: ignore[union-attr]
             refusals = Refusals(sources.refused, server.rate_limited_log.note)
             app = AccessControl(application(state), rules, token, refusals)
-            nursery.start_soon(Endpoint(sockets, app, context, rules.base_path).serve, server.supervisor)
+            nursery.start_soon(Endpoint(sockets, app, context).serve, server.supervisor)
             await script(
                 Stage(server, pool, local, state, cluster, broker, nursery, port + 3, port, listening)
             )

@@ -102,7 +102,7 @@ def test_a_throttled_client_is_one_card_with_its_brokers_and_their_sum(
 
 def test_the_page_asks_for_nothing_outside_its_base_path(tab: Browser, api: FakeApi) -> None:
     with served(api, base_path="/ops/weir") as url:
-        shown(tab, f"{url}/ops/weir")
+        shown(tab, f"{url}/ops/weir/")
         for name in ("brokers", "connections", "shadow", "quotas", "weir"):
             chosen(tab, name)
         assert tab.said == []

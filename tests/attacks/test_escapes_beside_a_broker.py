@@ -210,22 +210,12 @@ def test_ways_around_mutation_quotas_create_no_more_through_weir_than_through_a_
     judge(created(cluster, start_weir, topic, CREATIONS[which]))
 
 
-@pytest.mark.parametrize(
-    "mode",
-    [
-        pytest.param(
-            "permissive",
-            marks=pytest.mark.xfail(strict=True, reason="charged when the topic is there: a burst is free"),
-        ),
-        "strict",
-    ],
-)
 def test_automatic_creation_creates_no_more_through_weir_than_through_a_broker(
-    fresh_cluster: StartCluster, start_weir: StartWeir, topic: str, mode: str
+    fresh_cluster: StartCluster, start_weir: StartWeir, topic: str
 ) -> None:
     cluster = fresh_cluster("3.9.1", optimized=True)
-    cases = {f"Metadata of missing topics, {mode}": (rude(10, depth=1), metadata_frames)}
-    judge(created(cluster, start_weir, topic, cases, "--set", f"auto_creation={mode}"))
+    cases = {"Metadata of missing topics": (rude(10, depth=1), metadata_frames)}
+    judge(created(cluster, start_weir, topic, cases))
 
 
 def test_a_client_id_per_creation_creates_no_more_through_weir_than_through_a_broker(

@@ -112,7 +112,7 @@ def test_weir_run_reports_wrong_options_in_one_line(arguments: list[str], words:
         ("refresh_s = true", "refresh_s is true, must be a number"),
         ("uplift = 1", "uplift is 1, must be true or false"),
         ("uplift = 'no'", "uplift is 'no', must be true or false"),
-        ("auto_creation = 'off'", "auto_creation is 'off', must be one of permissive, strict"),
+        ("quota_mode = 'off'", "quota_mode is 'off', must be one of enforce, shadow"),
         (
             f"connections_max = {10**400}",
             "connections_max is too large, must be at most 9223372036854775807",
@@ -186,7 +186,7 @@ def test_an_almost_empty_configuration_keeps_the_defaults(tmp_path: Path) -> Non
     assert loaded.settings == config.load(None, {"upstream": "a:1"}).settings
     settings = loaded.settings
     assert (settings.controller_quota_window_num, settings.controller_quota_window_size_seconds) == (11, 1)
-    assert (settings.uplift, settings.auto_creation) == (True, "strict")
+    assert settings.uplift
 
 
 @pytest.mark.parametrize(

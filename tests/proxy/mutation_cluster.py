@@ -45,14 +45,13 @@ class Cluster:
         table: QuotaTable | None = None,
         samples: int = BURST,
         uplift: bool = False,
-        strict: bool = False,
         controller: Controller | None = None,
     ) -> None:
         self.controller = controller or Controller(spoken=everything() if spoken is None else spoken)
         for name, partitions in (sizes or {}).items():
             self.controller.add(name, partitions)
         self.quotas = quotas_of(limited() if table is None else table, samples)
-        self.plans = Plans(Counters(), uplift=uplift, cluster=ClusterState(strict))
+        self.plans = Plans(Counters(), uplift=uplift, cluster=ClusterState())
 
     def connect(self, node_id: int | None = NODE) -> Client:
         return Client(new_connection(quotas=self.quotas, plans=self.plans, node_id=node_id), self.controller)

@@ -30,10 +30,10 @@ METADATA: Final = 3
 class Creating(Cluster):
     """A controller that creates what is asked for, and Weir in front of it."""
 
-    def __init__(self, metadata: VersionRange | None = None, *, strict: bool = False) -> None:
+    def __init__(self, metadata: VersionRange | None = None) -> None:
         spoken = everything()
         spoken[METADATA] = metadata or spoken[METADATA]
-        super().__init__(controller=Controller(spoken=spoken, num_partitions=SIZE), strict=strict)
+        super().__init__(controller=Controller(spoken=spoken, num_partitions=SIZE))
 
     def ask_for(
         self, now_ms: int, *names: str, version: int = 12, client_id: bytes = b"app", creating: bool = True
@@ -192,12 +192,12 @@ def test_an_auto_created_topic_deleted_before_the_next_request_is_charged() -> N
     assert cluster.tokens == BURST - 2 * SIZE
 
 
-# Strict
+# Without tokens
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_strict_auto_creation_refuses_a_client_without_tokens(version: int) -> None:
-    cluster = Creating(strict=True)
+def test_automatic_creation_refuses_a_client_without_tokens(version: int) -> None:
+    cluster = Creating()
     cluster.connect().send(0, Create((Topic("large", BURST + 1),)).frame("app"))
     assert cluster.tokens == -1
     for _ in range(3):
@@ -208,9 +208,9 @@ def test_strict_auto_creation_refuses_a_client_without_tokens(version: int) -> N
     assert "new" in cluster.controller.topics
 
 
-def test_strict_auto_creation_counts_topics_that_may_still_come() -> None:
+def test_automatic_creation_counts_topics_that_may_still_come() -> None:
     """Else many requests at once create topics before the first of these is there and charged."""
-    cluster = Creating(strict=True)
+    cluster = Creating()
     cluster.controller.creation_takes = 100
     for number in range(5):
         cluster.ask_for(0, *(f"new-{number}-{each}" for each in range(3)))
@@ -218,9 +218,9 @@ def test_strict_auto_creation_counts_topics_that_may_still_come() -> None:
     assert coming == {f"new-{number}-{each}" for number in range(4) for each in range(3)}
 
 
-def test_strict_auto_creation_counts_topics_of_requests_that_the_broker_has_not_answered() -> None:
+def test_automatic_creation_counts_topics_of_requests_that_the_broker_has_not_answered() -> None:
     """Else ten connections at once create 50 topics, where 10 tokens are left."""
-    cluster = Creating(strict=True)
+    cluster = Creating()
     permitted = 0
     for number in range(10):
         names = [f"new-{number}-{each}" for each in range(5)]

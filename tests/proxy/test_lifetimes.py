@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from itertools import pairwise
 
 import trio
@@ -10,12 +9,11 @@ from structlog.testing import capture_logs
 
 from tests.proxy.rigs import Rig
 from tests.proxy.stage import PING, PONG, Stage, until
-from tests.proxy.wire import new_connection, quota_table
+from tests.proxy.wire import new_connection
 from tests.scripted import staged
-from tests.wire.frames import padded, request, response
+from tests.wire.frames import request, response
 from weir.protocol.messages import (
     ApiVersionsRequest,
-    ProduceRequest,
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
     SaslHandshakeRequest,
@@ -31,10 +29,10 @@ from weir.proxy.server.lifetimes import LOOK_S_MAX, LOOK_S_MIN, RETIRED_SHARE, L
 HOUR_MS = 3_600_000
 
 
-def due(rig: Rig, now_ms: int, *, age_ms: int = 0, idle_ms: int = 0, login_ms: int = 0) -> CloseReason | None:
+def due(rig: Rig, now_ms: int, *, age_ms: int = 0, login_ms: int = 0) -> CloseReason | None:
     """Which limit the rig's connection has reached at this time."""
     rig.until(now_ms)
-    limits = LifetimeLimits(age_ms, idle_ms, login_ms)
+    limits = LifetimeLimits(age_ms, login_ms)
     return rig.connection.lifetime.due(rig.connection, limits, now_ms)
 
 
@@ -58,66 +56,6 @@ def test_connections_reach_their_age_evenly_spread_around_the_configured_one() -
     gaps = [later - earlier for earlier, later in pairwise(found)]
     assert max(gaps) < 4 * 2 * JITTER * HOUR_MS / len(found)
     assert ages(3) == ages(3)
-
-
-def test_a_connection_without_bytes_is_idle_and_bytes_of_either_side_begin_the_time_again() -> None:
-    rig = Rig()
-    assert due(rig, 9_999, idle_ms=10_000) is None
-    assert rig.pass_on(PING, rig.client, rig.broker) == PING
-    assert due(rig, 12_000, idle_ms=10_000) is None
-    rig.pass_on(PONG, rig.broker, rig.client)
-    assert due(rig, 15_000, idle_ms=10_000) is None
-    assert due(rig, 24_999, idle_ms=10_000) is None
-    assert due(rig, 25_000, idle_ms=10_000) is CloseReason.CONNECTION_IDLE
-    rig.close()
-
-
-def test_a_client_that_waits_for_the_broker_is_not_idle() -> None:
-    rig = Rig()
-    rig.pass_on(PING, rig.client, rig.broker)
-    for now_ms in range(0, 100_000, 10_000):
-        assert due(rig, now_ms, idle_ms=10_000) is None
-    rig.close()
-
-
-def test_a_drained_connection_is_idle_if_its_last_request_never_arrives() -> None:
-    rig = Rig()
-    rig.send(rig.client, PING[:6])
-    rig.turn()
-    rig.relay.drain(CloseReason.CONNECTION_AGE)
-    assert rig.connection.state == State.DRAINING
-    assert due(rig, 0, idle_ms=10_000) is None
-    assert due(rig, 9_999, idle_ms=10_000) is None
-    assert due(rig, 10_000, idle_ms=10_000) is CloseReason.CONNECTION_IDLE
-    rig.close()
-
-
-def test_a_client_that_reads_nothing_of_a_broker_that_has_closed_is_idle() -> None:
-    rig = Rig()
-    rig.pass_on(PING + PING, rig.client, rig.broker)
-    answer = padded(PONG, 4 << 20)
-    while not rig.connection.client_end.unsent:
-        answer = rig.send(rig.broker, answer)
-        rig.turn()
-    rig.broker.shutdown(socket.SHUT_WR)
-    rig.turn(4)
-    assert rig.connection.in_flight
-    assert rig.reason is None
-    assert due(rig, 10_000, idle_ms=20_000) is None
-    assert due(rig, 30_000, idle_ms=20_000) is CloseReason.CONNECTION_IDLE
-    rig.close()
-
-
-def test_a_throttled_client_is_not_idle() -> None:
-    rig = Rig(quota_table(produce=1))
-    rig.pass_on(request(ProduceRequest(acks=0, transactional_id="t" * 200), 7), rig.client, rig.broker)
-    assert rig.connection.state == State.THROTTLED
-    until_ms = rig.connection.throttled_until_ms
-    assert until_ms > 20_000
-    for now_ms in range(0, until_ms, 10_000):
-        assert due(rig, now_ms, idle_ms=15_000) is None
-    assert due(rig, until_ms + 15_000, idle_ms=15_000) is CloseReason.CONNECTION_IDLE
-    rig.close()
 
 
 def test_a_client_that_sends_nothing_reaches_the_login_timeout_and_one_that_asks_does_not() -> None:
@@ -193,16 +131,6 @@ async def test_a_connection_at_its_age_answers_what_is_in_flight_and_closes(stag
     assert len(stage.cluster.asked) == 1
     again = await stage.connect(0)
     assert await again.ask(PING) == PONG
-
-
-@staged(connection_idle_max_s=0.2)
-async def test_an_idle_connection_is_closed_without_a_warning(stage: Stage) -> None:
-    with capture_logs() as logged:
-        client = await stage.connect(0)
-        assert await client.ask(PING) == PONG
-        assert await client.frame() is None
-        await stage.closed(CloseReason.CONNECTION_IDLE)
-    assert [line["log_level"] for line in logged if line["event"] == "connection closed"] == ["debug"]
 
 
 @staged(login_timeout_s=0.2)

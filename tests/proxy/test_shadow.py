@@ -172,8 +172,8 @@ def test_shadow_quotas_leave_the_wire_unchanged_and_count_as_enforced_ones(
 class Shadowed(Cluster):
     """A controller without quota behind Weir, whose clients have connections of their own."""
 
-    def __init__(self, table: QuotaTable, *, strict: bool = False) -> None:
-        super().__init__(table=table, samples=SAMPLES, strict=strict, controller=Controller())
+    def __init__(self, table: QuotaTable) -> None:
+        super().__init__(table=table, samples=SAMPLES, controller=Controller())
 
     def send(self, now_ms: int, frame: bytes) -> tuple[bytes, int]:
         """One request on a connection of its own: the response, and until when the connection is mute."""
@@ -227,10 +227,9 @@ def test_an_unreadable_or_large_mutation_under_a_shadow_quota_passes_uncounted(
             play.forwards(frame)
 
 
-@pytest.mark.parametrize("strict", [False, True], ids=["permissive", "strict"])
-def test_auto_created_topics_are_counted_by_a_shadow_quota(strict: bool) -> None:
+def test_auto_created_topics_are_counted_by_a_shadow_quota() -> None:
     """Three partitions each, ten tokens: the fourth would have had its client wait."""
-    cluster, plain = Shadowed(shadowed(MUTATIONS), strict=strict), Shadowed(QuotaTable())
+    cluster, plain = Shadowed(shadowed(MUTATIONS)), Shadowed(QuotaTable())
     for name in ("a", "b", "c", "d", "e", "e"):
         wanted = [MetadataRequest.MetadataRequestTopic(name=name)]
         frame = request(MetadataRequest(topics=wanted), 12)

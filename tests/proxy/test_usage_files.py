@@ -22,19 +22,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.properties import examples
-from tests.proxy.usage_rigs import FRAMES, LINES, WALL_S, Desk, requests_in, text_of, usage_record
+from tests.proxy.usage_rigs import WALL_S, Desk, requests_in, text_of, usage_record
 from weir.proxy.control.usage import outlet
-from weir.proxy.control.usage.compression import FRAMES_BYTES, Compression
+from weir.proxy.control.usage.compression import FRAMES_BYTES, pack
 from weir.proxy.control.usage.directory import PartFile, finish_for_the_dead, finished_name, unfinished_name
 from weir.proxy.control.usage.files import FileRules
 from weir.proxy.control.usage.outlet import OutletError
 from weir.proxy.control.usage.tally import Kind, Loss
 from weir.usage import UsageRecord
 
-PLAIN = Compression.NONE
-FIRST, SECOND = (finished_name(Kind.USAGE, "weir", number, PLAIN) for number in (1, 2))
-FIRST_PACKED = finished_name(Kind.USAGE, "weir", 1, Compression.ZSTD)
-BOTH = pytest.mark.parametrize("rules", [LINES, FRAMES], ids=["lines", "frames"])
+FIRST, SECOND = (finished_name(Kind.USAGE, "weir", number) for number in (1, 2))
 ROOT = Path(__file__).parents[2]
 
 
@@ -49,7 +46,7 @@ def test_a_usage_file_is_hidden_until_it_is_finished(tmp_path: Path) -> None:
     assert desk.names()[0].startswith("."), "readers of directories leave such out"
     files.close(1)
     assert desk.names() == [FIRST]
-    lines = (tmp_path / FIRST).read_bytes().splitlines()
+    lines = text_of(tmp_path / FIRST).splitlines()
     assert [msgspec.json.decode(line, type=UsageRecord) for line in lines] == [record, usage_record(8)]
     assert desk.tally.written == {Kind.USAGE: 2, Kind.TRACE: 0, Kind.EVENT: 0}
     assert desk.tally.written_bytes == (tmp_path / FIRST).stat().st_size
@@ -73,15 +70,14 @@ def test_a_usage_file_is_finished_after_its_rotation_time(tmp_path: Path) -> Non
 
 
 def test_a_usage_file_is_finished_at_its_rotation_size(tmp_path: Path) -> None:
-    desk, files = Desk.opened(tmp_path, FileRules(1e9, 4096, 0, PLAIN))
+    desk, files = Desk.opened(tmp_path, FileRules(1e9, 4096, 0))
     for number in range(100):
         files.tend()
         files.write(Kind.USAGE, [usage_record(number)])
     files.close(1)
     lengths = [(tmp_path / name).stat().st_size for name in desk.names()]
     assert len(lengths) > 2
-    line = max(len(line) for line in (tmp_path / desk.names()[0]).read_bytes().splitlines(keepends=True))
-    assert all(4096 <= length < 4096 + line for length in lengths[:-1])
+    assert all(4096 <= length < 4096 + len(pack(outlet.lines([usage_record(99)]))) for length in lengths[:-1])
     assert list(chain.from_iterable(requests_in(tmp_path / name) for name in desk.names())) == list(
         range(100)
     )
@@ -92,7 +88,7 @@ def test_names_that_are_no_unicode_are_written_with_question_marks(tmp_path: Pat
     files = desk.files()
     files.write(Kind.USAGE, [usage_record(1, user="half \ud83d"), usage_record(2, client_id="\udc80")])
     files.close(1)
-    lines = (tmp_path / FIRST).read_bytes().splitlines()
+    lines = text_of(tmp_path / FIRST).splitlines()
     first, second = (msgspec.json.decode(line, type=UsageRecord) for line in lines)
     assert (first.user, second.client_id) == ("half ?", "?")
 
@@ -109,17 +105,17 @@ def test_usage_files_are_readable_by_owner_and_group_only(tmp_path: Path) -> Non
 
 
 def test_the_oldest_finished_usage_files_are_deleted_and_counted(tmp_path: Path) -> None:
-    for age, name in enumerate(["usage-b-1.jsonl.zst", "trace-a-1.jsonl.zst", "usage-a-1.jsonl"]):
+    for age, name in enumerate(["usage-b-1.jsonl.zst", "trace-a-1.jsonl.zst", "usage-a-1.jsonl.zst"]):
         (tmp_path / name).write_bytes(b"x" * 1000)
         os.utime(tmp_path / name, (1000 + age, 1000 + age))
     others = ["notes.txt", ".hidden", "usage-late.parquet"]
     for name in others:
         (tmp_path / name).write_bytes(b"x" * 100_000)
-    desk = Desk(tmp_path, FileRules(60, 4096, 2300, PLAIN))
+    desk = Desk(tmp_path, FileRules(60, 4096, 2300))
     files = desk.files()
     files.write(Kind.USAGE, [usage_record()])
     files.close(1)
-    assert desk.names() == sorted(["trace-a-1.jsonl.zst", "usage-a-1.jsonl", FIRST, *others])
+    assert desk.names() == sorted(["trace-a-1.jsonl.zst", "usage-a-1.jsonl.zst", FIRST, *others])
     assert (desk.tally.deleted_files, desk.tally.deleted_bytes) == (1, 1000)
 
 
@@ -136,23 +132,6 @@ def recovered(directory: Path, name: str, content: bytes) -> bytes | None:
     assert desk.tally.recovered_files == 1
     assert desk.names() in ([name], [])
     return text_of(directory / name) if desk.names() else None
-
-
-@pytest.mark.parametrize(
-    ("content", "whole"),
-    [
-        (b'{"a":1}\n{"a":2}\n', b'{"a":1}\n{"a":2}\n'),
-        (b'{"a":1}\n{"a":', b'{"a":1}\n'),
-        (b'{"a":1}\n' + b"x" * 200_000, b'{"a":1}\n'),
-        (b"x" * 65_536 + b"\n" + b"y" * 65_536, b"x" * 65_536 + b"\n"),
-        (b'{"a"', None),
-        (b"", None),
-    ],
-)
-def test_a_killed_processs_usage_file_is_cut_after_its_last_whole_line(
-    tmp_path: Path, content: bytes, whole: bytes | None
-) -> None:
-    assert recovered(tmp_path, "usage-other-00000004.jsonl", content) == whole
 
 
 PACKED = [pa.compress(line, "zstd", asbytes=True) for line in (b"one\n", b"two\n")]
@@ -178,15 +157,14 @@ def test_a_killed_processs_compressed_usage_file_is_cut_after_its_last_whole_fra
     assert recovered(tmp_path, "usage-other-00000004.jsonl.zst", content) == lines
 
 
-@BOTH
-def test_whole_lines_of_a_killed_process_are_recovered(tmp_path: Path, rules: FileRules) -> None:
+def test_whole_frames_of_a_killed_process_are_recovered(tmp_path: Path) -> None:
     program = f"""
 import sys
 sys.path.insert(0, {str(ROOT)!r})
 from pathlib import Path
 from weir.proxy.control.usage.tally import Kind
-from tests.proxy.usage_rigs import Desk, FRAMES, LINES, usage_record
-desk = Desk(Path({str(tmp_path)!r}), {"LINES" if rules is LINES else "FRAMES"}, instance="killed")
+from tests.proxy.usage_rigs import Desk, usage_record
+desk = Desk(Path({str(tmp_path)!r}), instance="killed")
 files = desk.files()
 files.open()
 for number in range(10**9):
@@ -203,7 +181,7 @@ for number in range(10**9):
         process.send_signal(signal.SIGKILL)
     desk.files().open()
     (name,) = desk.names()
-    assert name == finished_name(Kind.USAGE, "killed", 1, rules.compression)
+    assert name == finished_name(Kind.USAGE, "killed", 1)
     found = requests_in(tmp_path / name)
     assert found == list(range(len(found)))
     assert len(found) > 1000
@@ -252,7 +230,7 @@ def test_another_process_may_finish_a_usage_file_before_it_is_locked(
 def test_a_leftover_usage_file_that_cannot_be_finished_does_not_stop_writing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    left = unfinished_name("usage-other-1.jsonl")
+    left = unfinished_name("usage-other-1.jsonl.zst")
     (tmp_path / left).write_bytes(b"{}\n")
 
     def not_ours(_path: Path, _name: str) -> int:
@@ -271,7 +249,7 @@ def test_a_symbolic_link_named_like_a_leftover_is_not_followed(tmp_path: Path) -
     elsewhere.write_text("whole line\nand the end")
     directory = tmp_path / "usage"
     directory.mkdir()
-    left = unfinished_name("usage-other-1.jsonl")
+    left = unfinished_name("usage-other-1.jsonl.zst")
     (directory / left).symlink_to(elsewhere)
     desk = Desk(directory)
     desk.files().open()
@@ -283,11 +261,8 @@ def test_a_symbolic_link_named_like_a_leftover_is_not_followed(tmp_path: Path) -
 # Disks that fail
 
 
-@BOTH
-def test_a_usage_file_that_is_written_can_be_read_up_to_its_latest_write(
-    tmp_path: Path, rules: FileRules
-) -> None:
-    desk, files = Desk.opened(tmp_path, rules)
+def test_a_usage_file_that_is_written_can_be_read_up_to_its_latest_write(tmp_path: Path) -> None:
+    desk, files = Desk.opened(tmp_path)
     for number in range(1, 4):
         files.write(Kind.USAGE, [usage_record(number)])
         (name,) = desk.names()
@@ -297,22 +272,22 @@ def test_a_usage_file_that_is_written_can_be_read_up_to_its_latest_write(
 
 
 def test_a_compressed_usage_file_is_a_tenth_as_large_and_has_checksums(tmp_path: Path) -> None:
-    desk, files = Desk.opened(tmp_path, FRAMES)
+    desk, files = Desk.opened(tmp_path)
     records = [usage_record(number) for number in range(100)]
     files.write(Kind.USAGE, records)
     files.close(1)
-    assert desk.names() == [FIRST_PACKED]
-    content = (tmp_path / FIRST_PACKED).read_bytes()
+    assert desk.names() == [FIRST]
+    content = (tmp_path / FIRST).read_bytes()
     assert desk.tally.written_bytes == len(content) < len(outlet.lines(records)) / 10
-    (tmp_path / FIRST_PACKED).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    (tmp_path / FIRST).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     with pytest.raises(OSError, match="checksum"):
-        text_of(tmp_path / FIRST_PACKED)
+        text_of(tmp_path / FIRST)
 
 
 def test_a_frame_that_cannot_be_truncated_is_written_again_as_a_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk, files = Desk.opened(tmp_path, FRAMES)
+    desk, files = Desk.opened(tmp_path)
     files.write(Kind.USAGE, [usage_record(1)])
     desk.disk.room = 30
 
@@ -331,7 +306,7 @@ def test_a_frame_that_cannot_be_truncated_is_written_again_as_a_whole(
     assert desk.tally.written[Kind.USAGE] == 3
 
 
-def test_usage_files_keep_whole_lines_on_a_full_disk(tmp_path: Path) -> None:
+def test_usage_files_keep_whole_frames_on_a_full_disk(tmp_path: Path) -> None:
     desk, files = Desk.opened(tmp_path)
     files.write(Kind.USAGE, [usage_record(1)])
     before = (tmp_path / unfinished_name(FIRST)).read_bytes()
@@ -344,30 +319,6 @@ def test_usage_files_keep_whole_lines_on_a_full_disk(tmp_path: Path) -> None:
     files.close(1)
     assert requests_in(tmp_path / FIRST) == [1, 2, 3]
     assert desk.tally.written[Kind.USAGE] == 3
-
-
-def test_whole_lines_that_cannot_be_truncated_are_not_written_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    desk = Desk(tmp_path)
-    files = desk.files()
-    records = [usage_record(number) for number in (1, 2, 3)]
-    desk.disk.room = len(outlet.lines(records[:2])) + 30
-
-    def fails(_fd: int, _length: int) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "ftruncate", fails)
-        taken = files.write(Kind.USAGE, records)
-    assert taken == 2
-    desk.disk.room = None
-    files.write(Kind.USAGE, records[taken:])
-    files.close(1)
-    files.open()
-    assert [requests_in(tmp_path / name) for name in desk.names()] == [[1, 2], [3]]
-    assert desk.tally.written[Kind.USAGE] == 3
-    assert desk.tally.written_bytes == sum((tmp_path / name).stat().st_size for name in desk.names())
 
 
 def test_a_usage_file_that_fails_to_sync_is_finished_later(
@@ -424,8 +375,8 @@ EVENTS = st.lists(
 class Watched:
     """A directory that is looked at after each event, as a streaming reader might."""
 
-    def __init__(self, path: Path, compression: Compression) -> None:
-        self.desk = Desk(path, FileRules(60, 4096, 0, compression))
+    def __init__(self, path: Path) -> None:
+        self.desk = Desk(path, FileRules(60, 4096, 0))
         self.lives = 0
         self.next = 0
         self.written: list[int] = []
@@ -453,7 +404,7 @@ class Watched:
 
     def kill(self, half_bytes: int) -> None:
         """What kill -9 leaves: no lock, and perhaps a part of a line or frame."""
-        half = self.desk.rules.compression.pack(b"x" * 10_000 + bytes(range(256)))[:half_bytes]
+        half = pack(b"x" * 10_000 + bytes(range(256)))[:half_bytes]
         for writing in self.files._writing.values():
             writing.part.leave()
             with writing.part.path.open("ab") as file:
@@ -474,12 +425,10 @@ class Watched:
 
 
 @examples(60)
-@given(EVENTS, st.sampled_from(Compression))
-def test_a_reader_sees_whole_unchanging_usage_files(
-    events: list[tuple[str, int]], compression: Compression
-) -> None:
+@given(EVENTS)
+def test_a_reader_sees_whole_unchanging_usage_files(events: list[tuple[str, int]]) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        watched = Watched(Path(directory), compression)
+        watched = Watched(Path(directory))
         for what, amount in events:
             match what:
                 case "room":

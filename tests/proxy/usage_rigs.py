@@ -11,14 +11,12 @@ from typing import Self
 import msgspec
 import pyarrow as pa
 
-from weir.proxy.control.usage.compression import Compression
 from weir.proxy.control.usage.files import FileClocks, FileRules, UsageFiles
 from weir.proxy.control.usage.tally import Tally
 from weir.usage import VERSION, TraceRecord, UsageRecord
 
 WALL_S = 1_763_775_570.0
-LINES = FileRules(rotate_s=60, rotate_bytes=64 * 1024 * 1024, keep_bytes=0, compression=Compression.NONE)
-FRAMES = LINES._replace(compression=Compression.ZSTD)
+RULES = FileRules(rotate_s=60, rotate_bytes=64 * 1024 * 1024, keep_bytes=0)
 
 
 def usage_record(requests: int = 1, user: str = "alice", client_id: str = "app") -> UsageRecord:
@@ -76,14 +74,14 @@ class Disk:
 @dataclass
 class Desk:
     path: Path
-    rules: FileRules = LINES
+    rules: FileRules = RULES
     instance: str = "weir"
     disk: Disk = field(default_factory=Disk)
     tally: Tally = field(default_factory=Tally)
     now_s: float = 0.0
 
     @classmethod
-    def opened(cls, path: Path, rules: FileRules = LINES) -> tuple[Self, UsageFiles]:
+    def opened(cls, path: Path, rules: FileRules = RULES) -> tuple[Self, UsageFiles]:
         desk = cls(path, rules)
         files = desk.files()
         files.open()

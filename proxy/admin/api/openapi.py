@@ -42,8 +42,8 @@ READER_ERRORS: Final = {
 _REF: Final = "#/components/schemas/{name}"
 
 
-def describe(operations: Iterable[Operation], base_path: str) -> dict[str, Any]:
-    """Return the description of these operations and of the pages of plain text, below the base path."""
+def describe(operations: Iterable[Operation]) -> dict[str, Any]:
+    """Return the description of these operations and of the pages of plain text."""
     all_operations = list(operations)
     types: list[type] = [
         *(operation.result for operation in all_operations),
@@ -69,7 +69,7 @@ def describe(operations: Iterable[Operation], base_path: str) -> dict[str, Any]:
             "version": VERSION,
             "description": "Times are milliseconds of Unix time. Errors are problem details (RFC 9457).",
         },
-        "servers": [{"url": base_path or "/"}],
+        "servers": [{"url": "/"}],
         "paths": paths,
         "components": {
             "schemas": components,

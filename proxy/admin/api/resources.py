@@ -24,7 +24,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
 
 def routes(state: ApiState) -> list[Route]:
     """Return the routes of all operations, and of their description."""
-    described = msgspec.json.encode(openapi.describe(OPERATIONS, state.server.config.admin_access.base_path))
+    described = msgspec.json.encode(openapi.describe(OPERATIONS))
 
     async def description(_request: Request) -> Response:
         return Response(described, media_type=routing.JSON)

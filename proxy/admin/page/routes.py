@@ -70,10 +70,6 @@ def _page(path: str, content: bytes) -> Callable[[Request], Awaitable[Response]]
     headers = {**HEADERS, "etag": tag}
 
     async def page(request: Request) -> Response:
-        raw_path: bytes = request.scope["raw_path"]
-        if path == "/" and not raw_path.endswith(b"/"):  # links of the page are relative to the base path
-            location = raw_path.rpartition(b"/")[2].decode("ascii") + "/"
-            return Response(status_code=307, headers={**HEADERS, "location": location})
         if tag in _tags(request.headers.get("if-none-match", "")):
             return Response(status_code=304, headers=headers)
         return Response(content, headers={**headers, "content-type": MEDIA_TYPES[ending]})

@@ -1,9 +1,8 @@
 """The usage directory: files are written, finished and removed.
 
-A file that is being written is locked, and after a failed write cut back to whole lines. Its name is
+A file that is being written is locked, and after a failed write cut back to whole frames. Its name is
 `.usage-INSTANCE-NUMBER.jsonl.zst.part`: readers of directories ignore names that begin with a dot. The name
-of a finished file is `usage-INSTANCE-NUMBER.jsonl.zst`. Files that are not compressed end in `.jsonl`. Traces
-have files of their own.
+of a finished file is `usage-INSTANCE-NUMBER.jsonl.zst`. Traces have files of their own.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
 from weir.proxy.atomic_write import sync_directory
-from weir.proxy.control.usage.compression import Compression
+from weir.proxy.control.usage.compression import whole_frames
 from weir.proxy.control.usage.tally import OF_USAGE, Kind, Tally
 
 Write: TypeAlias = Callable[[int, memoryview], int]
@@ -28,7 +27,7 @@ MODE: Final = 0o640
 """Permissions of files: the group may read them, and no other user, because records contain user names. The
 umask may remove more.
 """
-_FINISHED: Final = re.compile(rf"(?:{'|'.join(OF_USAGE)})-.*\.jsonl(?:\.zst)?")
+_FINISHED: Final = re.compile(rf"(?:{'|'.join(OF_USAGE)})-.*\.jsonl\.zst")
 _UNFINISHED: Final = re.compile(rf"\.({_FINISHED.pattern})\.part")
 
 
@@ -38,11 +37,11 @@ class _File(NamedTuple):
     length: int
 
 
-def finished_name(kind: Kind, instance: str, number: int, compression: Compression) -> str:
+def finished_name(kind: Kind, instance: str, number: int) -> str:
     """Return the name that a file gets when it is finished. The name is unique; the names of one instance's
     files sort by age.
     """
-    return f"{kind.value}-{instance}-{number:08d}{compression.ending}"
+    return f"{kind.value}-{instance}-{number:08d}.jsonl.zst"
 
 
 def unfinished_name(name: str) -> str:
@@ -98,11 +97,6 @@ def _scan(directory: Path) -> list[_File]:
 class UnevenError(OSError):
     """A write to a file failed after a part was written, and this part could not be removed."""
 
-    written: bytes = b""
-    """The part of the failed write that is in the file. Its complete lines stay there, because only an
-    incomplete line or frame is cut off when the file is finished.
-    """
-
 
 class PartFile:
     """A file that is being written, and is renamed when finished. It is locked meanwhile, so that other
@@ -138,9 +132,7 @@ class PartFile:
             try:
                 os.ftruncate(self._fd, self.length)
             except OSError:
-                uneven = UnevenError(error.errno, error.strerror)
-                uneven.written = content[: len(content) - len(rest)]
-                raise uneven from None
+                raise UnevenError(error.errno, error.strerror) from None
             raise
         self.length += len(content)
         self.records += records
@@ -168,7 +160,7 @@ class PartFile:
 
 
 def finish_for_the_dead(path: Path, name: str) -> int:
-    """Finish a file that a killed process has left: cut off an incomplete last line or frame, and rename the
+    """Finish a file that a killed process has left: cut off an incomplete last frame, and rename the
     file; delete it if nothing else is in it. Return the number of bytes removed; -1 if another process is
     writing the file, or has just finished it. Raises OSError.
     """
@@ -181,7 +173,7 @@ def finish_for_the_dead(path: Path, name: str) -> int:
         if not _is_at(path, fd):
             return -1
         length = os.fstat(fd).st_size
-        whole = Compression.of(name).whole_bytes(fd, length)
+        whole = whole_frames(fd, length)
         if whole == 0:
             path.unlink()
             return length

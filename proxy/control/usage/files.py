@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from weir.proxy.control.usage import directory
-from weir.proxy.control.usage.compression import Compression
+from weir.proxy.control.usage.compression import pack
 from weir.proxy.control.usage.directory import PartFile, UnevenError, Write
 from weir.proxy.control.usage.outlet import OutletError, Record, lines
 from weir.proxy.control.usage.tally import Kind, Loss, Tally
@@ -26,7 +26,6 @@ class FileRules(NamedTuple):
     rotate_bytes: int
     keep_bytes: int
     """Maximum size (bytes) of all finished files together; 0 for no limit."""
-    compression: Compression
 
 
 class FileClocks(NamedTuple):
@@ -83,24 +82,19 @@ class UsageFiles:
     def write(self, kind: Kind, records: Sequence[Record]) -> int:
         """Write the records to the file of this kind, and return their number.
 
-        Raises OutletError if no record was written; the file is unchanged then. If the disk failed after some
-        records and these cannot be removed from the file, return the number of these records.
+        Raises OutletError if no record was written; readers then find the file unchanged.
         """
-        compression, taken = self._rules.compression, len(records)
-        content = compression.pack(lines(records))
+        content = pack(lines(records))
         try:
             writing = self._writing.get(kind) or self._begin(kind)
-            writing.part.append(content, taken)
+            writing.part.append(content, len(records))
         except UnevenError as error:
-            self._writing.pop(kind).part.leave()
-            content = compression.whole_lines(error.written)
-            taken = content.count(b"\n")
-            if not taken:
-                raise self._told(error) from None
+            self._writing.pop(kind).part.leave()  # a part of a frame has no line, and is cut off later
+            raise self._told(error) from None
         except OSError as error:
             raise self._told(error) from None
-        self._tally.note_written(kind, taken, len(content), self._clocks.wall_s())
-        return taken
+        self._tally.note_written(kind, len(records), len(content), self._clocks.wall_s())
+        return len(records)
 
     def tend(self) -> None:
         """Finish each file that has reached its maximum age or size. Raises OutletError."""
@@ -120,7 +114,7 @@ class UsageFiles:
         """Create the next file for records of this kind. Raises OSError."""
         while True:
             self._number += 1
-            name = directory.finished_name(kind, self._instance, self._number, self._rules.compression)
+            name = directory.finished_name(kind, self._instance, self._number)
             try:
                 part = PartFile(self._path / directory.unfinished_name(name), self._write)
             except (FileExistsError, BlockingIOError):  # another Weir took it for an abandoned file

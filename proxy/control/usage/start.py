@@ -16,7 +16,6 @@ import trio
 from weir.proxy.config.settings import ConfigError
 from weir.proxy.control.stores.topic import REPLICAS_MAX, TOPIC_NAME, cluster_facts
 from weir.proxy.control.usage import directory
-from weir.proxy.control.usage.compression import Compression
 from weir.proxy.control.usage.files import FileClocks, FileRules, UsageFiles
 from weir.proxy.control.usage.recorder import Clocks, Registries, UsageRecorder
 from weir.proxy.control.usage.tally import Kind, Tally, WritingReport
@@ -93,12 +92,7 @@ def _files(settings: Settings, instance: str, tally: Tally) -> Outlet:
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL
         why = error.strerror if isinstance(error, OSError) else error
         raise ConfigError(f"{path}: cannot write files in usage_dir: {why}") from None
-    rules = FileRules(
-        ROTATE_S,
-        ROTATE_BYTES,
-        settings.usage_keep_bytes,
-        Compression(settings.usage_compression),
-    )
+    rules = FileRules(ROTATE_S, ROTATE_BYTES, settings.usage_keep_bytes)
     return UsageFiles(path, instance, rules, tally, FileClocks(time.monotonic, time.time))
 
 

@@ -7,7 +7,7 @@ the missing topics of a request, looks for them when the same client sends Metad
 a time), and charges those that exist by then. Requests of clients without a mutation quota are forwarded
 unchanged, and so are requests that can create no topic.
 
-With `auto_creation = "strict"`, a client with a negative balance may not create topics: Weir removes the
+A client with a negative balance may not create topics: Weir removes the
 permission from the request, where the broker's version has the field (v4, Kafka 0.11). Pending creations
 count as one partition each, so that a burst of requests creates little more than a client has tokens for.
 
@@ -172,12 +172,12 @@ def _asked(
     """Forward the Metadata request. Return the response, and the entry of the topics that count as pending
     until the caller has recorded the missing ones; None if there is no entry.
 
-    With `auto_creation = "strict"`, first remove the permission to create topics if the client's balance is
-    negative. Topics that the broker may still be creating for the client lower the balance by one partition
-    each; so do topics of unanswered requests. Otherwise many connections at once would all be permitted.
+    First remove the permission to create topics if the client's balance is negative. Topics that the broker
+    may still be creating for the client lower the balance by one partition each; so do topics of unanswered
+    requests. Otherwise many connections at once would all be permitted.
     """
     budget, pending = ledger.enforced, context.cluster.pending_creations
-    if budget is None or not context.cluster.strict_auto_creation:
+    if budget is None:
         return (yield from forward(plan, request, MetadataResponse)), None
     if budget.tokens(context.now_ms) < pending.number(ledger, context.now_ms):
         spoken = (yield from broker_versions(context)).get(ApiKey.METADATA)

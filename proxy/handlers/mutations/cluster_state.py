@@ -69,8 +69,6 @@ class HarmlessRequests:
 class ClusterState:
     """Facts about the topics of one cluster. All connections of a process share the object."""
 
-    strict_auto_creation: bool = False
-    """True if clients with a negative balance may not create topics by Metadata requests."""
     pending_creations: PendingCreations = field(default_factory=PendingCreations)
     recent_topics: RecentTopics = field(default_factory=RecentTopics)
     harmless_requests: HarmlessRequests = field(default_factory=HarmlessRequests)
