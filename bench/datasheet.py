@@ -25,7 +25,7 @@ from tests.clients.model import ClientError
 from tests.integration.weir import Weir, WeirError
 from tests.java.kafka_tools import KafkaTools
 from tests.kafka import Cluster, ClusterError, JarError, JavaMissingError
-from weir.conformance.probe.link import ProbeTarget
+from weir.conformance.probe.link import ConversationError, ProbeTarget
 from weir.conformance.probe.measure.measurement import Measurement, measure
 from weir.conformance.probe.measure.sheet import Datasheet, parse_sheet
 from weir.conformance.probe.quotas.jobs import ClientQuota
@@ -40,9 +40,12 @@ BEHIND: Final = "3.9.1"
 BYTE_RATES: Final = ("producer_byte_rate", "consumer_byte_rate")
 IN_FORCE_S: Final = 2.0
 """Time (s) after which a broker has quotas that were written to ZooKeeper."""
+TIMEOUT_S: Final = 30.0
+"""Time (s) in which a new broker on a busy machine answers."""
 FAILURES: Final = (
     ClientError,
     ClusterError,
+    ConversationError,
     JarError,
     JavaMissingError,
     OSError,
@@ -109,7 +112,7 @@ def _cluster(release: str) -> Cluster:
 
 def _target(bootstrap: str) -> ProbeTarget:
     host, _, port = bootstrap.rpartition(":")
-    return ProbeTarget(host, int(port))
+    return ProbeTarget(host, int(port), TIMEOUT_S)
 
 
 def _quotas(target: ProbeTarget, run: str) -> list[ClientQuota]:
