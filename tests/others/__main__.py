@@ -1,5 +1,5 @@
-"""`python -m tests.others`: verify further clients at real brokers, probe franz-go's fake cluster, and write
-what was found to docs/background/conformance-findings.md. Needs Go, and npm.
+"""`python -m tests.others [servers]`: verify further clients at real brokers, send findings.toml's requests
+to other servers, and write what was found to docs/background/conformance-findings.md. Needs Go, and npm.
 """
 
 from __future__ import annotations
@@ -11,22 +11,21 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from bench import document
-from tests.conformance.expected import WELL_FORMED, probed
 from tests.kafka import Cluster
+from tests.others import servers
+from tests.others.servers import BUILD
 from tests.raw.requests import ask
 from tests.tools.compiled_only import ROOT
 from weir.protocol.messages import AlterClientQuotasRequest, AlterClientQuotasResponse
 
 PAGE: Final = ROOT / "docs" / "background" / "conformance-findings.md"
-SECTION: Final = "others"
 HERE: Final = Path(__file__).parent
-BUILD: Final = ROOT / "build" / "others"
 BROKERS: Final = ("3.9.1", "4.4.0")
 GO: Final = {
     "Sarama": ("sarama", "github.com/IBM/sarama"),
@@ -39,8 +38,6 @@ NPM: Final = {
 }
 QUOTAS: Final = {"producer_byte_rate": 150.0, "consumer_byte_rate": 400.0}
 """Of all client-ids, so that clients are throttled: a session has some kilobytes."""
-MEMORY_BYTES: Final = 8 << 30
-"""Memory (bytes) of kfake, which allocates as many bytes as the length of a frame claims."""
 
 
 class VerifiedSession(NamedTuple):
@@ -101,29 +98,19 @@ def verified(client: str, command: list[str], broker: str, bootstrap: str) -> Ve
     return VerifiedSession(client, broker, report["checked"]["frames"], done.returncode, report["findings"])
 
 
-@contextmanager
-def kfake() -> Iterator[str]:
-    """Run franz-go's fake cluster; yield its address."""
-    with subprocess.Popen(
-        ["prlimit", f"--as={MEMORY_BYTES}", BUILD / "kfake"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        try:
-            yield process.stdout.readline().strip()
-        finally:
-            process.terminate()
-
-
 def rows(sessions: list[VerifiedSession]) -> Iterator[str]:
     yield "| client | broker | frames | findings |"
     yield "| --- | --- | ---: | --- |"
+    clean = []
     for one in sessions:
         found = "; ".join(map(said, one.findings))
         unfinished = "" if one.ended in (0, 1) else " (the session did not end)"
-        yield f"| {one.client} | {one.broker} | {one.frames:,} | {found or 'none'}{unfinished} |"
+        if found or unfinished:
+            yield f"| {one.client} | {one.broker} | {one.frames:,} | {found or 'none'}{unfinished} |"
+        else:
+            clean.append(one.client)
+    yield ""
+    yield f"- No findings: {', '.join(dict.fromkeys(clean))}."
 
 
 def said(group: dict[str, Any]) -> str:
@@ -132,29 +119,21 @@ def said(group: dict[str, Any]) -> str:
     return f"{text.strip()}, expected {one['expected']}, found {one['found']}"
 
 
-def fake_rows() -> Iterator[str]:
-    with kfake() as bootstrap:
-        results = probed(bootstrap, WELL_FORMED)
-    yield f"franz-go's kfake, {len(results):,} well-formed cases of `weir probe`; these failed:"
-    yield ""
-    yield "| case | outcome | failure |"
-    yield "| --- | --- | --- |"
-    for result in results:
-        if not result.passed:
-            yield f"| `{result.case}` | {result.summary} | {result.message} |"
-
-
 def main() -> None:
     commands = build()
     sessions = []
-    for broker in BROKERS:
-        with Cluster(broker) as cluster:
+    with ExitStack() as stack:
+        clusters = {release: stack.enter_context(Cluster(release)) for release in BROKERS}
+        found = list(servers.rows({release: each.bootstrap for release, each in clusters.items()}))
+        document.put(PAGE, "\n".join([*found, "", f"Measured {datetime.now(UTC).date()}."]), "servers")
+        for release, cluster in clusters.items() if sys.argv[1:] != ["servers"] else ():
             limit_all(cluster.ports[0])
             for client, command in commands.items():
-                sessions.append(verified(client, command, broker, cluster.bootstrap))
+                sessions.append(verified(client, command, release, cluster.bootstrap))
                 print(sessions[-1], flush=True)
-    lines = [*rows(sorted(sessions)), "", *fake_rows(), "", f"Measured {datetime.now(UTC).date()}."]
-    document.put(PAGE, "\n".join(lines), SECTION)
+    if sessions:
+        lines = [*rows(sorted(sessions)), "", f"Measured {datetime.now(UTC).date()}."]
+        document.put(PAGE, "\n".join(lines), "others")
 
 
 if __name__ == "__main__":
