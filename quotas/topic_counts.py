@@ -31,8 +31,13 @@ LATE_MS: Final = 15_000
 """Time (ms) after a change for which brokers' metadata may not show it (measured: up to 13 s)."""
 LATE: Final = -1
 """Result of a request after which a topic may still be created or grown."""
+LOST: Final = -2
+"""Result of a creation or growth whose connection ended before the broker's answer."""
+NEVER: Final = 2**62
 LATE_MAX: Final = 10_000
-"""Maximum number of changes that metadata may not show; the oldest are dropped first."""
+"""Maximum number of changes that metadata may not show, and of creations under way; the oldest are dropped
+first.
+"""
 
 
 class TopicGrowth(NamedTuple):
@@ -136,25 +141,34 @@ class TopicCounts:
         self, wanted: Sequence[TopicGrowth], now_ms: int, *, validate_only: bool = False
     ) -> list[str]:
         """Return for each topic, in order, the reason why it is refused; empty if it is admitted, and counts
-        from now on until `settle`, or for `UNDER_WAY_MS`. With `validate_only` nothing counts afterwards.
+        from now on until `settle`, or for `UNDER_WAY_MS`. With `validate_only` nothing counts afterwards, nor
+        as refused.
         """
         self._expire(now_ms)
-        before = {growth.name: self._under_way.get(growth.name) for growth in wanted}
+        under_way, refused = dict(self._under_way), self._refused.copy()
         reasons = [self._admit(growth, now_ms) for growth in wanted]
-        for name, under_way in before.items() if validate_only else ():
-            was = self._size(name)
-            self._under_way.pop(name, None)
-            if under_way is not None:
-                self._under_way[name] = under_way
-            self._recount(name, was)
+        if validate_only:
+            tried = {growth.name: self._size(growth.name) for growth in wanted}
+            self._under_way, self._refused = under_way, refused
+            for name, was in tried.items():
+                self._recount(name, was)
         return reasons
 
-    def settle(self, sizes: Mapping[str, int | None], now_ms: int) -> None:
+    def settle(self, sizes: Mapping[str, int | None], now_ms: int, sent_ms: int = NEVER) -> None:
         """Take the results of changes: topic → number of its partitions, 0 for a deleted topic, None for one
-        that was not changed, LATE for one that may still be changed.
+        that was not changed, LATE for one that may still be changed, LOST for one of a lost connection.
+        `now_ms` and `sent_ms` are the times (ms) of the answer and of its request.
+
+        A topic that was created while its deletion was under way counts until metadata shows it no more: the
+        broker may have deleted it first.
         """
         for name, partitions in sizes.items():
+            changed = self._changed.get(name)
+            if partitions == 0 and changed is not None and changed.until_ms - LATE_MS > sent_ms:
+                continue
             was = self._size(name)
+            if partitions == LOST:
+                partitions = self._size(name) if name in self._under_way else None
             self._leave(name, partitions)
             if partitions is not None and partitions != LATE:
                 self._changed.pop(name, None)
@@ -205,6 +219,11 @@ class TopicCounts:
             partitions = max(after, before.partitions)
             until_ms = now_ms + UNDER_WAY_MS
             self._under_way[name] = _Until(partitions, until_ms, before.requests + 1, before.is_late)
+        if len(self._under_way) > LATE_MAX:
+            oldest = next(iter(self._under_way))
+            was = self._size(oldest)
+            del self._under_way[oldest]
+            self._recount(oldest, was)
 
     def _leave(self, name: str, partitions: int | None) -> None:
         """Note that a request for a topic has ended: others may still be under way."""
@@ -266,9 +285,9 @@ def _ended(entries: Mapping[str, _Until], now_ms: int) -> list[str]:
 
 def _limits_of(table: QuotaTable) -> Iterator[CountLimit]:
     for is_shadow in (False, True):
-        for (entity, key), value in (table.shadow if is_shadow else table.values).items():
-            if key in OF_PREFIXES and entity.topic_prefix is not None:
-                yield CountLimit(entity.topic_prefix, key, value, is_shadow)
+        for key in OF_PREFIXES:
+            for prefix, value in table.topics(key, shadow=is_shadow).items():
+                yield CountLimit(prefix, key, value, is_shadow)
 
 
 def _reason(limit: CountLimit, total: int) -> str:

@@ -26,7 +26,7 @@ from weir.proxy.control.replication.cluster_connection import ClusterConnection,
 from weir.proxy.control.supervisor import Works
 from weir.proxy.outage import Outage
 from weir.quotas import QuotaTable
-from weir.quotas.topic_counts import TopicCounts, TopicGrowth
+from weir.quotas.topic_counts import NEVER, TopicCounts, TopicGrowth
 
 log = structlog.get_logger("weir")
 
@@ -80,9 +80,9 @@ class TopicCounter:
         else:
             self._wanted.set()
 
-    def settle(self, sizes: Mapping[str, int | None]) -> None:
+    def settle(self, sizes: Mapping[str, int | None], now_ms: int, sent_ms: int = NEVER) -> None:
         """Take the results of changes (`TopicCounts.settle`)."""
-        self.counts.settle(sizes, self._now_ms())
+        self.counts.settle(sizes, now_ms, sent_ms)
 
     async def follow(self, works: Works) -> None:
         """Read topics while there are limits, until cancelled: work for `Supervisor.keep_running`."""

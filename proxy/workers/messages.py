@@ -306,7 +306,9 @@ class TopicsChanged(msgspec.Struct, tag=True, frozen=True):
     """Topics were created, changed or deleted; or were not, although they counted as being created."""
 
     sizes: dict[str, int | None]
-    """Topic → number of its partitions, 0 for a deleted topic, None if it was not changed."""
+    """Topic → number of its partitions, or another result (`TopicCounts.settle`)."""
+    now_ms: int = 0
+    sent_ms: int = 0
 
 
 class AlteredAtBroker(msgspec.Struct, tag=True, frozen=True):

@@ -348,7 +348,7 @@ class Pool:
     def _count_topics(self, number: int, message: messages.CountTopics | messages.TopicsChanged) -> None:
         counter = self._server.topic_counter
         if isinstance(message, messages.TopicsChanged):
-            counter.settle(message.sizes)
+            counter.settle(message.sizes, message.now_ms, message.sent_ms)
             return
         asked = message.number
 

@@ -47,6 +47,6 @@ class TopicCountLink:
     ) -> None:
         self._post(CountTopics(self._questions.begin(done), list(wanted), validate_only))
 
-    def _settle(self, sizes: Mapping[str, int | None]) -> None:
+    def _settle(self, sizes: Mapping[str, int | None], now_ms: int, sent_ms: int) -> None:
         if sizes:
-            self._post(TopicsChanged(dict(sizes)))
+            self._post(TopicsChanged(dict(sizes), now_ms, sent_ms))

@@ -79,13 +79,12 @@ class QuotaEntries:
         }
 
     def topics(self, key: QuotaKey) -> ImmutableMap[str, float]:
-        """Return topic → rate (bytes/s) of the entries of topics."""
+        """Return topic → rate (bytes/s) of the entries of topics; for counts, topic prefix → number."""
+        if not self.has(key):
+            return ImmutableMap()
+        named = ((entity, value) for (entity, its_key), value in self.values.items() if its_key is key)
         return ImmutableMap(
-            {
-                entity.topic: rate
-                for (entity, its_key), rate in self.values.items()
-                if its_key is key and entity.topic is not None
-            }
+            {name: value for entity, value in named if (name := topic_of(entity)) is not None}
         )
 
     def by_entity(self) -> Iterator[tuple[Entity, dict[QuotaKey, float]]]:
@@ -103,6 +102,11 @@ class QuotaEntries:
 
     def __hash__(self) -> int:
         return hash(frozenset(self.values.items()))
+
+
+def topic_of(entity: Entity) -> str | None:
+    """Return the topic, or the topic prefix, of an entity; None for other entities."""
+    return entity.topic if entity.topic_prefix is None else entity.topic_prefix
 
 
 def _check(values: Iterable[tuple[Quota, float]]) -> None:

@@ -12,7 +12,7 @@ from weir.quotas.table.immutable_map import ImmutableMap
 from weir.quotas.table.limits import NONE, Limits
 from weir.quotas.table.options import PLAIN, Options, Pacing
 from weir.quotas.table.quota_delta import NO_DELTA, QuotaDelta, QuotaValue, changed, difference
-from weir.quotas.table.quota_entries import QuotaEntries
+from weir.quotas.table.quota_entries import QuotaEntries, topic_of
 from weir.quotas.table.quota_kind import OF_CLIENTS, OF_GROUPS, OF_IPS, OF_PREFIXES, OF_TOPICS
 from weir.quotas.table.quota_kind import QuotaKey as QuotaKey
 
@@ -187,8 +187,8 @@ class QuotaTable:
         return (self.shadow_limits(key) if shadow else self.limits(key)).entry_of(tags)
 
     def topics(self, key: QuotaKey, *, shadow: bool = False) -> Mapping[str, float]:
-        """Return topic → rate (bytes/s), of enforced entries or of shadow entries; computed at the first
-        call.
+        """Return topic → rate (bytes/s), of enforced entries or of shadow entries; for counts, topic prefix →
+        number. Computed at the first call.
         """
         topics = self._topics.get((key, shadow))
         if topics is None:
@@ -274,9 +274,9 @@ class QuotaTable:
         for (key, is_shadow), topics in before._topics.items():
             side = delta.shadow if is_shadow else delta.enforced
             rates: dict[str, float | None] = {
-                entity.topic: new and new.value
+                name: new and new.value
                 for (entity, its_key), new in side.items()
-                if its_key is key and entity.topic is not None
+                if its_key is key and (name := topic_of(entity)) is not None
             }
             self._topics[key, is_shadow] = topics.updated(rates)
         if before._all_in_shadow is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from tests.kfake.controller import Policy
 from weir.proxy.handlers.plans import Plans
@@ -28,9 +28,6 @@ def count_topics(plans: Plans, table: QuotaTable) -> TopicCounts:
     ) -> None:
         done(counts.reserve(wanted, 0, validate_only=validate_only))
 
-    def settle(sizes: Mapping[str, int | None]) -> None:
-        counts.settle(sizes, 0)
-
-    counted.reserve_at, counted.settle = reserve, settle
+    counted.reserve_at, counted.settle = reserve, counts.settle
     counted.use(counts.prefixes, is_enforced=counts.is_enforced)
     return counts

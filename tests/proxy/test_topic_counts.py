@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import pytest
@@ -12,7 +13,7 @@ from tests.kfake.streams import SOURCE, StreamsBroker
 from tests.mutations.requests import Create, Delete, Grow, Topic
 from tests.proxy.counted_topics import count_topics
 from tests.proxy.mutation_cluster import Cluster, limited
-from tests.wire.frames import body_of, request
+from tests.wire.frames import body_of, request, split
 from weir.protocol.messages import (
     MetadataRequest,
     MetadataResponse,
@@ -20,7 +21,9 @@ from weir.protocol.messages import (
     StreamsGroupHeartbeatResponse,
 )
 from weir.protocol.versions import VersionRange
+from weir.proxy.handlers.topic_counts.counted_topics import CountedTopics
 from weir.quotas import Entity, QuotaKey, QuotaTable
+from weir.quotas.topic_counts import LATE_MS, TopicGrowth
 
 LIMIT: Final = QuotaTable({(Entity(topic_prefix="pay."), QuotaKey.TOPICS_MAX): 2})
 METADATA: Final = 3
@@ -93,6 +96,36 @@ def test_a_topic_that_only_the_broker_refuses_takes_no_room_in_its_request(*, va
         validate_only=validate_only,
     )
     assert cluster.codes(0, asked) == {"pay.b": 40, "pay.c": OK, "pay.d": POLICY, "pay.e": 40}
+    assert [one.refused for one in cluster.counts.readings()] == [0 if validate_only else 1]
+
+
+@pytest.mark.parametrize("by_metadata", [False, True])
+def test_the_room_of_a_creation_whose_connection_is_lost_is_free_after_another_reading(
+    *, by_metadata: bool
+) -> None:
+    cluster = Counted(pay_a=1)
+    wanted = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="pay.b")])
+    client = cluster.connect()
+    client.wire.feed(0, client=request(wanted, 12) if by_metadata else Create((Topic("pay.b"),)).frame("app"))
+    while [one.number for one in cluster.counts.readings()] != [2]:
+        (asked,) = split(bytes(client.wire.to_broker))
+        client.wire.to_broker.clear()
+        client.wire.feed(0, broker=cluster.controller.answer(asked, 0))
+    client.connection.end(0)
+    for now_ms, number in ((LATE_MS - 1, 2), (LATE_MS, 1)):
+        cluster.counts.read(cluster.controller.sizes(), now_ms)
+        assert [one.number for one in cluster.counts.readings()] == [number]
+
+
+def test_a_connection_lost_before_its_room_is_reserved_takes_none() -> None:
+    counted, answers, settled = CountedTopics(), list[Callable[[list[str]], None]](), list[object]()
+    counted.reserve_at = lambda _wanted, _validate_only, done: answers.append(done)
+    counted.settle = lambda sizes, *_times: settled.append(sizes)
+    query = counted.reserve([TopicGrowth("a", 0, 1), TopicGrowth("b", 0, 1)])
+    next(query)
+    query.close()
+    answers[0](["full", ""])
+    assert settled == [{"b": None}]
 
 
 def test_growth_above_the_limit_is_refused() -> None:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import ItemsView
 from typing import Final
 
+import pytest
+
 from weir.quotas import Entity, QuotaKey, QuotaTable
-from weir.quotas.topic_counts import LATE, LATE_MS, UNDER_WAY_MS, TopicCounts, TopicGrowth
+from weir.quotas.table.immutable_map import ImmutableMap
+from weir.quotas.table.options import PLAIN
+from weir.quotas.table.quota_delta import QuotaDelta, QuotaValue
+from weir.quotas.topic_counts import LATE, LATE_MAX, LATE_MS, LOST, UNDER_WAY_MS, TopicCounts, TopicGrowth
 
 PAY: Final = Entity(topic_prefix="pay.")
 TOPICS, PARTITIONS = QuotaKey.TOPICS_MAX, QuotaKey.PARTITIONS_MAX
+BYTES: Final = QuotaKey.PRODUCER_BYTE_RATE
 
 
 def counting(topics: int = 2, partitions: int = 10, **sizes: int) -> TopicCounts:
@@ -65,6 +72,51 @@ def test_a_deletion_leaves_a_creation_under_way_but_none_that_is_late() -> None:
     assert numbers(counts) == (0, 0)
 
 
+def test_a_lost_creation_counts_until_metadata_would_show_it() -> None:
+    counts = counting(topics=1)
+    counts.reserve([new("a"), new("b")], 0)
+    counts.settle({"pay.a": LOST, "pay.b": LOST}, 10)
+    counts.read({}, LATE_MS + 9)
+    assert numbers(counts) == (1, 1)
+    counts.read({}, LATE_MS + 10)
+    assert numbers(counts) == (0, 0)
+
+
+def test_a_topic_created_while_its_deletion_was_under_way_counts_until_metadata_decides() -> None:
+    counts = counting(topics=1, a=1)
+    for created_ms, number in ((6, 1), (5, 0)):
+        counts.reserve([new("a")], 0)
+        counts.settle({"pay.a": 1}, created_ms)
+        counts.settle({"pay.a": 0}, 7, 5)
+        assert numbers(counts) == (number, number)
+
+
+def test_creations_under_way_are_bounded_in_shadow_and_the_oldest_leave_first() -> None:
+    counts = TopicCounts()
+    counts.use(QuotaTable(None, {(PAY, TOPICS): 1}))
+    counts.read({}, 0)
+    counts.reserve([new(str(number)) for number in range(LATE_MAX + 5)], 0)
+    assert [(one.number, len(counts._under_way)) for one in counts.readings()] == [(LATE_MAX, LATE_MAX)]
+    assert "pay.4" not in counts._under_way
+
+
+def test_limits_of_a_large_table_are_found_without_walking_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = QuotaTable({(PAY, TOPICS): 5} | {(Entity(user=f"u{n}"), BYTES): 1 for n in range(1000)})
+    counts, walked = TopicCounts(), list[int]()
+    counts.use(first)
+
+    def items(walk: ImmutableMap[str, float]) -> ItemsView[str, float]:
+        walked.append(len(walk))
+        return dict(walk).items()
+
+    monkeypatch.setattr(ImmutableMap, "items", items)
+    changes = {(PAY, TOPICS): QuotaValue(7.0, PLAIN), (PAY, PARTITIONS): QuotaValue(9.0, PLAIN)}
+    counts.use(first.applied(QuotaDelta(changes, {}, {}, {}, {})))
+    assert max(walked) <= 1
+    counts.read({}, 0)
+    assert {(one.limit.key, one.limit.value) for one in counts.readings()} == {(TOPICS, 7), (PARTITIONS, 9)}
+
+
 def test_one_topic_asked_for_twice_counts_once() -> None:
     counts = counting(topics=1)
     assert counts.reserve([new("a"), new("a"), new("b")], 0)[:2] == ["", ""]
@@ -74,7 +126,7 @@ def test_one_topic_asked_for_twice_counts_once() -> None:
 def test_validation_counts_within_its_request_only() -> None:
     counts = counting(topics=2, a=1)
     assert list(map(bool, counts.reserve([new("b"), new("c")], 0, validate_only=True))) == [False, True]
-    assert numbers(counts) == (1, 1)
+    assert [(one.number, one.refused) for one in counts.readings()] == [(1, 0), (1, 0)]
 
 
 def test_metadata_that_is_late_brings_back_no_deleted_topic_and_hides_no_new_one() -> None:

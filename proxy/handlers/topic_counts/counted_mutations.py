@@ -37,7 +37,7 @@ from weir.proxy.handlers.mutations.topic_queries import broker_versions
 from weir.proxy.handlers.plan import Context, Plan
 from weir.proxy.handlers.topic_counts.counted_requests import QueryFor, plan_counted
 from weir.proxy.handlers.uplift.uplift import forward
-from weir.quotas.topic_counts import LATE, TopicGrowth
+from weir.quotas.topic_counts import LATE, NEVER, TopicGrowth
 
 M = TypeVar("M", bound=Message)
 
@@ -84,17 +84,23 @@ class _CountedMutation:
         self._client_id = client_id
         self._mutation = mutation
         self._counted = context.cluster.counted_topics
-        self._held = set[MutatedTopic]()
+        self._held = set[str]()
         """Topics that count as being created or grown by this request."""
 
     def query(self) -> BrokerQuery:
+        """Return the query; if the connection ends before the broker's answer, topics count as lost."""
+        with self._counted.held(self._context) as self._held:
+            return (yield from self._query())
+
+    def _query(self) -> BrokerQuery:
         """Forward the topics that no limit refuses. Return the broker's response if it got the whole request;
         else one merged from its results and Weir's refusals, in the order of the request.
         """
         mutation = self._mutation
         if isinstance(mutation, Deletion):
+            sent_ms = self._context.now_ms
             answer = yield from self._forwarded(mutation)
-            self._note_deletions(mutation.results(answer))
+            self._note_deletions(mutation.results(answer), sent_ms)
             return answer
         topics = yield from mutation.topics(strict=True, would_refuse=lambda _costs, _now_ms: True)
         limited = [
@@ -124,20 +130,15 @@ class _CountedMutation:
         """Return the topics above a limit, with the reasons. Topics that the broker would refuse itself are
         forwarded, and take no room: such errors, as of a configuration, come before a policy.
         """
-        refused = yield from self._reserve(limited)
-        failing = (yield from self._failing(limited)) if refused else ()
-        if not failing:
-            return refused
-        if not _is_validated(self._mutation):
-            self._counted.settle({topic.name or "": None for topic in self._held})
-        return (yield from self._reserve([topic for topic in limited if topic not in failing]))
-
-    def _reserve(self, topics: Sequence[MutatedTopic]) -> Asking[dict[MutatedTopic, str]]:
-        reasons = yield from self._counted.reserve(
-            [_growth(topic) for topic in topics], validate_only=_is_validated(self._mutation)
-        )
-        refused = {topic: why for topic, why in zip(topics, reasons, strict=True) if why}
-        self._held = {topic for topic in topics if topic not in refused}
+        wanted = list(map(_growth, limited))
+        reasons = yield from self._counted.reserve(wanted, validate_only=True)
+        failing = (yield from self._failing(limited)) if any(reasons) else set()
+        limited = [topic for topic in limited if topic not in failing]
+        is_validated = _is_validated(self._mutation)
+        reasons = yield from self._counted.reserve(list(map(_growth, limited)), validate_only=is_validated)
+        refused = {topic: why for topic, why in zip(limited, reasons, strict=True) if why}
+        if not is_validated:
+            self._held.update(topic.name or "" for topic in limited if topic not in refused)
         return refused
 
     def _failing(self, topics: Sequence[MutatedTopic]) -> Asking[set[MutatedTopic]]:
@@ -183,7 +184,7 @@ class _CountedMutation:
         result_of = yield from self._mutation.finder(results)
         for topic in topics:
             result = result_of(topic)
-            if topic in self._held:
+            if topic.name in self._held:
                 late = result is None or result.error_code in _MAY_BE_DONE
                 sizes[topic.name or ""] = LATE if late else None
             if result is None:
@@ -192,9 +193,10 @@ class _CountedMutation:
                 partitions = self._mutation.done(topic, result)
                 sizes[topic.name or ""] = _growth(topic).after if partitions is None else partitions
         if sizes:
-            self._counted.settle(sizes)
+            self._counted.settle(sizes, self._context.now_ms, NEVER)
+            self._held.clear()
 
-    def _note_deletions(self, results: Sequence[TopicResult]) -> None:
+    def _note_deletions(self, results: Sequence[TopicResult], sent_ms: int) -> None:
         cluster, sizes = self._context.cluster, dict[str, int | None]()
         for result in results:
             if result.error_code == ErrorCode.NONE and result.name and self._counted.has(result.name):
@@ -202,7 +204,7 @@ class _CountedMutation:
                 cluster.learn(result.name, 0, result.topic_id, self._context.now_ms)
                 sizes[result.name] = 0
         if sizes:
-            self._counted.settle(sizes)
+            self._counted.settle(sizes, self._context.now_ms, sent_ms)
 
 
 def _is_validated(mutation: Mutation[M]) -> bool:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeAlias
 
 from weir.proxy.handlers.broker_query import Asking, Pending
-from weir.quotas.topic_counts import TopicGrowth
+from weir.quotas.topic_counts import LOST, NEVER, TopicGrowth
+
+if TYPE_CHECKING:
+    from weir.proxy.handlers.plan import Context
 
 Reserve: TypeAlias = Callable[[Sequence[TopicGrowth], bool, Callable[[list[str]], None]], None]
 """Function (topics, validate_only, done) that calls `done` once, on the reactor's thread, with the reason for
 each topic that is refused; an empty reason if it is admitted (`TopicCounts.reserve`).
 """
-Settle: TypeAlias = Callable[[Mapping[str, int | None]], None]
-"""Function that takes the results of changes (`TopicCounts.settle`)."""
+Settle: TypeAlias = Callable[[Mapping[str, int | None], int, int], None]
+"""Function (results, now_ms, sent_ms) that takes the results of changes (`TopicCounts.settle`)."""
 
 
 class CountedTopics:
@@ -37,19 +41,40 @@ class CountedTopics:
         return name.startswith(self.prefixes)
 
     def reserve(self, wanted: Sequence[TopicGrowth], *, validate_only: bool = False) -> Asking[list[str]]:
-        """Return the reason for each topic that is refused, in order; empty if it is admitted."""
+        """Return the reason for each topic that is refused, in order; empty if it is admitted. If the
+        connection ends before, nothing counts.
+        """
         if not wanted:
             return []
-        pending, reasons = Pending(), []
+        pending, reasons, is_lost = Pending(), [], False
 
         def done(found: list[str]) -> None:
             reasons.extend(found)
+            if is_lost and not validate_only:
+                admitted = (growth.name for growth, why in zip(wanted, found, strict=True) if not why)
+                self.settle(dict.fromkeys(admitted), 0, 0)
             pending.done()
 
         self.reserve_at(wanted, validate_only, done)
-        while not pending.is_done:
-            yield pending
+        try:
+            while not pending.is_done:
+                yield pending
+        except GeneratorExit:
+            is_lost = True
+            raise
         return reasons
+
+    @contextmanager
+    def held(self, context: Context) -> Iterator[set[str]]:
+        """Yield a set for the topics that a request creates or grows: those that are still in it if the
+        connection is lost may be created.
+        """
+        topics = set[str]()
+        try:
+            yield topics
+        except BaseException:  # GeneratorExit, or an answer that cannot be read
+            self.settle(dict.fromkeys(topics, LOST), context.now_ms, NEVER)
+            raise
 
 
 def _admit_all(
@@ -58,5 +83,5 @@ def _admit_all(
     done([""] * len(wanted))
 
 
-def _ignore(_sizes: Mapping[str, int | None]) -> None:
+def _ignore(_sizes: Mapping[str, int | None], _now_ms: int, _sent_ms: int) -> None:
     """Do nothing."""

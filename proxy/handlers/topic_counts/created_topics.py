@@ -32,7 +32,7 @@ from weir.proxy.handlers.mutations.streams_groups import (
 from weir.proxy.handlers.plan import Context, Plan
 from weir.proxy.handlers.topic_counts.counted_requests import plan_counted
 from weir.proxy.handlers.uplift.uplift import forward
-from weir.quotas.topic_counts import LATE, TopicGrowth
+from weir.quotas.topic_counts import LATE, NEVER, TopicGrowth
 
 _MAY_BE_DONE: Final = MISSING | {ErrorCode.NONE}
 _EMPTY_LIST: Final = 1
@@ -62,33 +62,48 @@ def _metadata_query(
 def _metadata(
     context: Context, plan: Plan, client_id: str, request: MetadataRequest, names: Collection[str]
 ) -> BrokerQuery:
-    held, refused = yield from _reserved(context, names)
+    counted = context.cluster.counted_topics
+    with counted.held(context) as held:
+        refused = yield from _reserved(context, names, held)
+        return (yield from _metadata_of(context, plan, client_id, request, held, refused))
+
+
+def _metadata_of(
+    context: Context,
+    plan: Plan,
+    client_id: str,
+    request: MetadataRequest,
+    held: set[str],
+    refused: Collection[str],
+) -> Asking[MetadataResponse]:
     rest = [topic for topic in request.topics or () if topic.name not in refused]
     if refused:
         request = replace(request, topics=rest, unknown_tagged_fields=())
     answer = yield from _asked(context, plan, client_id, request)
     codes = {topic.name: topic.error_code for topic in answer.topics}
     context.cluster.counted_topics.settle(
-        {name: LATE if codes.get(name, ErrorCode.NONE) in _MAY_BE_DONE else None for name in held}
+        {name: LATE if codes.get(name, ErrorCode.NONE) in _MAY_BE_DONE else None for name in held},
+        context.now_ms,
+        NEVER,
     )
+    held.clear()
     unknown = MetadataResponse.MetadataResponseTopic
     answer.topics += [unknown(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name) for name in refused]
     return answer
 
 
-def _reserved(context: Context, names: Collection[str]) -> Asking[tuple[Collection[str], Collection[str]]]:
-    """Return those of the topics that are missing: which count as being created, and which may not be."""
+def _reserved(context: Context, names: Collection[str], held: set[str]) -> Asking[Collection[str]]:
+    """Return those of the missing topics that may not be created; add the others to `held`."""
     there = yield from topic_queries.topics(context, names)
     missing = [name for name in dict.fromkeys(names) if name not in there.by_name]
     partitions = (yield from topic_queries.created_partitions(context)) if missing else 0
     if not partitions:
-        return (), ()
+        return ()
     wanted = [TopicGrowth(name, 0, partitions) for name in missing]
     reasons = yield from context.cluster.counted_topics.reserve(wanted)
-    held, refused = dict[str, None](), dict[str, None]()
-    for name, why in zip(missing, reasons, strict=True):
-        (refused if why else held)[name] = None
-    return held, refused
+    refused = {name: why for name, why in zip(missing, reasons, strict=True) if why}
+    held.update(name for name in missing if name not in refused)
+    return refused
 
 
 def _asked(
@@ -131,10 +146,26 @@ def _heartbeat(
     wanted = [
         TopicGrowth(name, 0, partitions) for name, partitions in named.items() if name not in there.by_name
     ]
-    reasons = yield from counted.reserve(wanted)
-    refused = next(filter(None, reasons), "")
+    with counted.held(context) as held:
+        reasons = yield from counted.reserve(wanted)
+        held.update(growth.name for growth, why in zip(wanted, reasons, strict=True) if not why)
+        return (
+            yield from _heartbeat_of(context, plan, client_id, request, held, next(filter(None, reasons), ""))
+        )
+
+
+def _heartbeat_of(
+    context: Context,
+    plan: Plan,
+    client_id: str,
+    request: StreamsGroupHeartbeatRequest,
+    held: set[str],
+    refused: str,
+) -> Asking[StreamsGroupHeartbeatResponse]:
+    counted = context.cluster.counted_topics
     if refused:
-        counted.settle({growth.name: None for growth, why in zip(wanted, reasons, strict=True) if not why})
+        counted.settle(dict.fromkeys(held), context.now_ms, NEVER)
+        held.clear()
         return StreamsGroupHeartbeatResponse(
             error_code=ErrorCode.POLICY_VIOLATION,
             error_message=refused,
@@ -147,5 +178,6 @@ def _heartbeat(
     else:
         answer = yield from forward(plan, request, StreamsGroupHeartbeatResponse)
     creates = any(status.status_code == MISSING_INTERNAL_TOPICS for status in answer.status or ())
-    counted.settle({growth.name: LATE if creates else None for growth in wanted})
+    counted.settle(dict.fromkeys(held, LATE if creates else None), context.now_ms, NEVER)
+    held.clear()
     return answer
