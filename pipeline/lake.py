@@ -15,7 +15,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as fn
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
 from weir.pipeline.tables import BY
 
@@ -88,8 +88,8 @@ def read(spark: SparkSession, path: str, columns: StructType, version: int | Non
         return empty(spark, columns)
     reader = spark.read.format("delta")
     table = (reader if version is None else reader.option("versionAsOf", version)).load(path)
-    present = set(table.columns)
-    return table.select(*(each.name if each.name in present else _null(each) for each in columns.fields))
+    present = {each.name: each.dataType for each in table.schema}
+    return table.select(*(_read(each, present.get(each.name)) for each in columns.fields))
 
 
 def newest(rows: DataFrame, time_ms: str) -> dict[str, float]:
@@ -113,6 +113,20 @@ def empty(spark: SparkSession, columns: StructType) -> DataFrame:
 def filled(name: str, default: int | str = 0) -> Column:
     """Return the column or field `name`, with `default` in place of null."""
     return fn.coalesce(name, fn.lit(default))
+
+
+def _read(column: StructField, present: DataType | None) -> Column:
+    """Return a column of a table whose type there is `present`: fields that the table lacks are null."""
+    if present is None:
+        return _null(column)
+    found, wanted = fn.col(column.name), column.dataType
+    if not isinstance(present, StructType) or not isinstance(wanted, StructType):
+        return found
+    within = set(present.names)
+    if within.issuperset(wanted.names):
+        return found
+    fields = (found[each.name].alias(each.name) if each.name in within else _null(each) for each in wanted)
+    return fn.when(found.isNotNull(), fn.struct(*fields)).alias(column.name)
 
 
 def _null(column: StructField) -> Column:

@@ -15,6 +15,8 @@ in `proxy.connection`:
   throttle time, and is not charged. The client fetches the same records again after that time; they exist by
   then, so the response comes at once. A fetch that was recorded without records has no records in the replay
   either: the records are in a later recorded fetch.
+* Old reads are charged when the response begins. A connection waits only because of its own response, so
+  tailing consumers never wait.
 * Share fetches get their records even if the budget is throttled.
 * Request time is charged when the response begins. Near the limit, and after a wait, a connection has one
   request in flight at a time.

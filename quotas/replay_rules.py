@@ -118,16 +118,23 @@ class _ProduceRules(ChargeRules):
         _ProduceRules.begin(self, replay, connection, asked, now_ms)
 
 
-class _FetchRules(_ProduceRules):
-    """Each fetch is charged when its response begins, and a connection has one fetch in flight at a time.
-    While the limiters are throttled, responses have no records and are not charged, and the client repeats
-    the fetch.
+class _OldReadRules(_ProduceRules):
+    """Each fetch is charged at its response, and a connection has one fetch in flight at a time. A connection
+    waits only because of its own response.
     """
 
     __slots__ = ()
 
     def begin(self, replay: Replay, connection: ReplayedConnection, asked: Asked, now_ms: int) -> None:
         replay.await_answer(connection, asked, now_ms, serial=True)
+
+
+class _FetchRules(_OldReadRules):
+    """While the limiters are throttled, responses have no records and are not charged, and the client repeats
+    the fetch.
+    """
+
+    __slots__ = ()
 
     def answered(self, replay: Replay, connection: ReplayedConnection, asked: Asked, now_ms: int) -> None:
         rest_ms = self.over_until_ms - now_ms
@@ -278,6 +285,10 @@ def _fetched(limiters: ReplayedLimiters, member: ReplayedMember) -> ChargeRules:
     return _FetchRules(*_chained(limiters, member))
 
 
+def _read_old(limiters: ReplayedLimiters, member: ReplayedMember) -> ChargeRules:
+    return _OldReadRules(*_chained(limiters, member))
+
+
 def _chained(limiters: ReplayedLimiters, member: ReplayedMember) -> tuple[AnyBudget, Budget, Budget | None]:
     counted = limiters.rate(limiters.counted)
     if member == ReplayedMember():
@@ -307,4 +318,5 @@ _MEMBERS: Final[dict[QuotaKey, Callable[[ReplayedLimiters, ReplayedMember], Char
     QuotaKey.CONSUMER_BYTE_RATE: _fetched,
     QuotaKey.REQUEST_PERCENTAGE: _timed,
     QuotaKey.CONTROLLER_MUTATION_RATE: _mutating,
+    QuotaKey.OLD_READ_BYTE_RATE: _read_old,
 }

@@ -27,7 +27,8 @@ class ByQuota(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     request_percentage: int = 0
     controller_mutation_rate: int = 0
     topic_byte_rate: int = 0
-    """Number for the rates of topics, produce and fetch together, and of old reads (Weir's own quotas)."""
+    """Number for the rates of topics, produce and fetch together (Weir's own quotas)."""
+    old_read_byte_rate: int = 0
 
 
 NOTHING: Final = ByQuota()
@@ -123,6 +124,8 @@ class TraceRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     charged_bytes: int = 0
     """Number of bytes charged to byte rates, as in `UsageRecord.charged_bytes`."""
     request_time_us: float = 0.0
+    old_bytes: int = 0
+    """Number of fetched bytes of old record batches, as in `UsageRecord.old_bytes`."""
     mutations: int = 0
     throttle_ms: ByQuota = NOTHING
     """Throttle time (ms) that the client was told, separately for each quota that caused one."""

@@ -14,8 +14,8 @@ from typing import Final
 
 from weir.pipeline.outcome import PipelineError
 from weir.quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable
-from weir.quotas.table.quota_entry import BYTE_RATES, least, most
-from weir.quotas.table.quota_kind import KINDS, RECORDED
+from weir.quotas.table.quota_entry import least, most
+from weir.quotas.table.quota_kind import IN_BYTES, KINDS, RECORDED
 
 FLOORS: Final[Mapping[QuotaKey, float]] = {key: kind.least_proposed for key, kind in RECORDED.items()}
 """Lowest limit to propose for each quota, by default."""
@@ -123,7 +123,7 @@ class RecommendationPlan:
                         f"{what} of {quota.value} is {value:g}, must be from {least(quota):g} to "
                         f"{most(quota)}"
                     )
-                if what == "floor" and quota in BYTE_RATES and value != value // 1:
+                if what == "floor" and quota in IN_BYTES and value != value // 1:
                     raise PipelineError(f"floor of {quota.value} is {value:g}, must be {KINDS[quota].value}")
                 if what == "capacity" and quota not in self.quotas:
                     raise PipelineError(

@@ -17,7 +17,8 @@ from weir.pipeline.recommend.need import POT
 from weir.pipeline.recommend.plan import FEW_HOURS, PAIRS, STEP, STEPS_PER_UNIT, RecommendationPlan
 from weir.quotas import QuotaKey
 from weir.quotas.table.bounded_names import OVERFLOW
-from weir.quotas.table.quota_entry import BYTE_RATES, DEFAULT_MARKER
+from weir.quotas.table.quota_entry import DEFAULT_MARKER
+from weir.quotas.table.quota_kind import IN_BYTES
 
 _LARGEST: Final = 9e16  # a hundred times this value fits into a long
 _ABSENT: Final = ("used", "usual", "busiest", "ordinary", "near", "held", "peak", "hours_used", "days")
@@ -121,7 +122,7 @@ def _rounded(rate: pl.Expr, *, down: bool = False) -> pl.Expr:
     """Return a rate rounded to whole bytes/s, or to hundredths of other units. Digits beyond six decimals of
     such a step are rounding errors, and are removed.
     """
-    is_bytes = pl.col("quota").is_in([key.value for key in BYTE_RATES])
+    is_bytes = pl.col("quota").is_in([key.value for key in IN_BYTES])
     per_unit = pl.when(is_bytes).then(1.0).otherwise(float(STEPS_PER_UNIT))
     steps = (pl.min_horizontal(rate, pl.lit(_LARGEST)) * per_unit).round(6)
     return (steps.floor() if down else steps.ceil()) / per_unit

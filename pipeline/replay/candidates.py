@@ -81,13 +81,11 @@ def not_replayed(candidate: Candidate) -> list[str]:
     table = parse(candidate.text)
     topics = sum(entity.topic is not None for entity, _key in table.values)
     prefixes = sum(entity.topic_prefix is not None for entity, _key in table.values)
-    old_reads = sum(key is QuotaKey.OLD_READ_BYTE_RATE for _entity, key in table.values)
     addresses = sum(entity.ip is not None for entity, _key in table.values)
     left_out = {
         "shadow entries (they throttle no client)": len(table.shadow),
         "rates of topics (records have no topics)": topics,
         "limits on what exists (records have no topics)": prefixes,
-        "rates of old reads (records have no ages of batches)": old_reads,
         "rates of connections (records have no addresses)": addresses,
     }
     return [f"{candidate.name}: {n} {what} left out" for what, n in left_out.items() if n]

@@ -76,7 +76,7 @@ def needed(records: DataFrame) -> DataFrame:
         numbers = {name: filled(name) for name in ("interval_ms", "requests", "sessions")}
         numbers |= {"answer_ms": fn.lit(0), "api_key": fn.lit(-1), "strict": fn.lit(1)}
         numbers |= {"connection": fn.shiftright(fn.xxhash64(*CLIENT, "broker"), 2)}
-    amounts = {name: filled(name) for name in ("charged_bytes", "mutations")}
+    amounts = {name: filled(name) for name in ("charged_bytes", "mutations", "old_bytes")}
     return records.select(
         *texts,
         *(number.cast("long").alias(name) for name, number in (numbers | amounts).items()),
@@ -127,6 +127,8 @@ def _of_quota(records: pl.DataFrame, key: QuotaKey) -> pl.DataFrame:
         case QuotaKey.CONSUMER_BYTE_RATE:
             value = pl.when(api == ApiGroup.FETCH).then("charged_bytes").otherwise(0)
             is_charge = (api == ApiGroup.FETCH) & (told > 0)  # got an empty response
+        case QuotaKey.OLD_READ_BYTE_RATE:
+            value = pl.col("old_bytes")
         case QuotaKey.CONTROLLER_MUTATION_RATE:
             value, note, is_charge = pl.col("mutations"), pl.col("strict"), violated > 0
     is_produce = key is QuotaKey.PRODUCER_BYTE_RATE

@@ -19,7 +19,15 @@ LEVELS: Final = ("user-client-id", "user", "client-id")
 ANY_BROKER: Final = -1
 """Broker id of mutations, which Kafka limits in the whole cluster, and of records without a broker."""
 
-TOTALS: Final = ("requests", "bytes_in", "bytes_out", "request_time_us", "mutations", "errors")
+TOTALS: Final = (
+    "requests",
+    "bytes_in",
+    "bytes_out",
+    "request_time_us",
+    "mutations",
+    "errors",
+    "old_bytes",
+)
 """Fields of usage records that roll-ups sum up."""
 CHARGED: Final = {"produced_bytes": ApiGroup.PRODUCE, "fetched_bytes": ApiGroup.FETCH}
 """Sums of `charged_bytes` over the records of one API group."""

@@ -31,7 +31,7 @@ from weir.proxy.connection.response_in_progress import (
 )
 from weir.proxy.connection.state import OPEN
 from weir.proxy.connection.tokens import from_broker
-from weir.proxy.connection.usage_counters import CONSUMER, TOPIC
+from weir.proxy.connection.usage_counters import CONSUMER, OLD_READ, TOPIC
 from weir.proxy.handlers.api_versions.api_versions import refused
 from weir.proxy.handlers.decisions import WAIT, Wait
 from weir.proxy.handlers.plan import IN_PARTS, ByteCounter, Plan, ResponseEdit
@@ -214,9 +214,11 @@ class Outbound:
         tell, ledger = record.plan.tell, record.ledger
         assert tell is not None
         assert ledger is not None
-        client_ms, topic_ms = tell(self._connection, ledger)
-        client_until_ms = self._mute(CONSUMER, client_ms) if client_ms else 0
-        return max(client_until_ms, self._mute(TOPIC, topic_ms) if topic_ms else 0)
+        until_ms = 0
+        for quota, rest_ms in zip((CONSUMER, TOPIC, OLD_READ), tell(self._connection, ledger), strict=True):
+            if rest_ms:
+                until_ms = max(until_ms, self._mute(quota, rest_ms))
+        return until_ms
 
     # Responses that are forwarded in parts
 
@@ -458,7 +460,7 @@ class Outbound:
     ) -> int:
         """Count the bytes of the current response: all of them now if the response is complete and the turn
         has time for its elements, else each part when it arrives, or in later turns. Return the time (ms)
-        until which the throttle of a topic rate lasts, 0 for none.
+        until which the throttle lasts, 0 for none.
         """
         counted_bytes = byte_counter.feed(data, body, end) - body if complete else 0
         if complete and counted_bytes == end - body:
@@ -470,12 +472,11 @@ class Outbound:
         return 0
 
     def _charge_measured(self, byte_counter: ByteCounter) -> int:
-        """Charge the counted bytes; return the time (ms) until which the throttle of a topic rate lasts, 0
-        for none.
-        """
+        """Charge the counted bytes; return the time (ms) until which the throttle lasts, 0 for none."""
         connection = self._connection
         throttle_ms = byte_counter.charge(connection.now_ms)
-        until_ms = self._mute(TOPIC, throttle_ms) if throttle_ms > 0 else 0
+        quota = OLD_READ if byte_counter.quota is QuotaKey.OLD_READ_BYTE_RATE else TOPIC
+        until_ms = self._mute(quota, throttle_ms) if throttle_ms > 0 else 0
         if connection.client.usage is not None:
             connection.client.usage.measured(under_way=False)
         return until_ms
@@ -485,7 +486,9 @@ class Outbound:
         Record the throttle time as usage. Return the time (ms) at which the throttle ends.
         """
         connection = self._connection
-        until_ms = connection.mute(throttle_ms, QuotaKey.CONSUMER_BYTE_RATE)
+        is_old = quota == OLD_READ
+        key = QuotaKey.OLD_READ_BYTE_RATE if is_old else QuotaKey.CONSUMER_BYTE_RATE
+        until_ms = connection.mute(throttle_ms, key)
         if connection.client.usage is not None:
             connection.client.usage.throttled(quota, until_ms - connection.now_ms)
         return until_ms

@@ -17,8 +17,9 @@ CONSUMER: Final = 1
 REQUEST: Final = 2
 MUTATION: Final = 3
 TOPIC: Final = 4
+OLD_READ: Final = 5
 """Index of each quota in a list of counts by quota; the order is that of `ByQuota`."""
-_QUOTAS: Final = 5
+_QUOTAS: Final = 6
 
 
 class PendingCounters:
@@ -336,6 +337,7 @@ class RequestTrace(UsageCounters):
 
     def read_old(self, size: int) -> None:
         self._counts.read_old(size)
+        self.old_bytes += size
 
     def grown(self, length: int) -> None:
         self._counts.grown(length)
@@ -377,6 +379,7 @@ class RequestTrace(UsageCounters):
             bytes_out=self.bytes_out,
             charged_bytes=self.charged_bytes,
             request_time_us=round(self.request_time_us, 3),
+            old_bytes=self.old_bytes,
             mutations=self.mutations,
             throttle_ms=_by_quota(self.throttle_ms),
         )

@@ -280,6 +280,10 @@ class ByteCounter(Protocol):
     the frame's end.
     """
 
+    @property
+    def quota(self) -> QuotaKey:
+        """Quota because of which the latest charge throttles."""
+
     def feed(self, data: bytearray, start: int, stop: int) -> int:
         """Count the next bytes of the frame's body, `data[start:stop]`. Return the position behind the
         counted bytes: `stop`, or less if the others must wait for the next turn of the reactor. Raises
@@ -355,9 +359,9 @@ Charge: TypeAlias = "Callable[[ClientLedger, int, int], int]"
 """Function (ledger, length, now_ms) that charges a frame and returns the throttle time (ms). The length
 (bytes) is the value of the frame's length prefix.
 """
-Tell: TypeAlias = "Callable[[Context, ClientLedger], tuple[int, int]]"
-"""Function that counts a throttled response from which Weir has removed the records. It returns two throttle
-times (ms) to report: that of the client's quota, and that of topic rates.
+Tell: TypeAlias = "Callable[[Context, ClientLedger], tuple[int, int, int]]"
+"""Function that counts a throttled response from which Weir has removed the records. It returns the throttle
+times (ms) to report: that of the client's quota, of topic rates, and of old reads.
 """
 Extra: TypeAlias = "Callable[[Context, bytearray, int, int], float]"
 """Function (context, data, frame, end) that returns the cost (µs) of the request `data[frame:end]` in

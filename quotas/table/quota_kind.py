@@ -180,6 +180,8 @@ KINDS: Final[Mapping[QuotaKey, QuotaKind]] = MappingProxyType(
             column="old",
             type="LONG",
             limiters="old-read",
+            recorded="old_bytes",
+            least_proposed=1_000_000.0,
         ),
         QuotaKey.CONNECTION_CREATION_RATE: QuotaKind(
             "connections/s",
@@ -225,10 +227,11 @@ OF_GROUPS: Final = tuple(key for key, kind in KINDS.items() if kind.is_of_groups
 FLOORS: Final = {kind.floor_of: key for key, kind in KINDS.items() if kind.floor_of is not None}
 """Quota → its floor."""
 OF_TOPICS: Final = tuple(key for key, kind in KINDS.items() if kind.is_of_topics)
+BYTE_RATES: Final = OF_TOPICS
+"""Kafka's own byte rates."""
 OF_IPS: Final = tuple(key for key, kind in KINDS.items() if kind.is_of_ips)
 IN_BYTES: Final = tuple(key for key, kind in KINDS.items() if kind.unit == "bytes/s")
 """Kinds whose values may be written as text with a unit of bytes, such as "1MB"."""
 PACED: Final = tuple(key for key in IN_BYTES if KINDS[key].floor_of is None)
 RECORDED: Final = {key: kind for key, kind in KINDS.items() if kind.recorded}
 """Kinds of clients that usage records tell about, and that recommendations propose."""
-BYTE_RATES: Final = tuple(key for key in IN_BYTES if key in RECORDED)

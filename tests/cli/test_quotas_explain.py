@@ -61,6 +61,7 @@ def test_quotas_explain_prints_words(file: Path) -> None:
         "consumer_byte_rate: 2000 (1.953 KiB/s)",
         "request_percentage: 12.5",
         "controller_mutation_rate: no limit",
+        "old_read_byte_rate: no limit",
         "producer_byte_rate of the topic: 5000 (4.883 KiB/s)",
         "consumer_byte_rate of the topic: no limit",
         "connection_creation_rate of the ip: 50",

@@ -98,7 +98,15 @@ def summed(mine: Sequence[tuple[Record, bool]], seconds: int) -> dict[str, objec
         "seconds": seconds,
         **{
             name: total(name)
-            for name in ("requests", "bytes_in", "bytes_out", "request_time_us", "mutations", "errors")
+            for name in (
+                "requests",
+                "bytes_in",
+                "bytes_out",
+                "request_time_us",
+                "mutations",
+                "errors",
+                "old_bytes",
+            )
         },
         "produced_bytes": total("charged_bytes", api="produce"),
         "fetched_bytes": total("charged_bytes", api="fetch"),
@@ -106,6 +114,7 @@ def summed(mine: Sequence[tuple[Record, bool]], seconds: int) -> dict[str, objec
         "consumer_byte_rate": rate("charged_bytes", "fetch", 1),
         "request_percentage": rate("request_time_us", None, 1e-6 * 100),
         "controller_mutation_rate": rate("mutations", None, 1),
+        "old_read_byte_rate": rate("old_bytes", None, 1),
         "active_s": 10 * len(windows),
         **{name: found if any(found.values()) else None for name, found in quotas.items()},
     }

@@ -26,6 +26,8 @@ from weir.protocol.messages import (
 )
 from weir.proxy.connection.usage_registries import UsageRegistries
 from weir.proxy.counters import Counters
+from weir.proxy.handlers.mutations.cluster_state import ClusterState
+from weir.proxy.handlers.old_reads.old_reads import OldReadAge
 from weir.proxy.handlers.plans import Plans
 from weir.quotas import BrokerQuotas, QuotaTable
 from weir.quotas.limiters.throttle import INT32_MAX
@@ -80,7 +82,8 @@ class World:
         self._throttle_ms_max = throttle_ms_max
         self._random = random.Random(seed)
         self._quotas = BrokerQuotas.create(table)
-        self._plans = Plans(Counters(), costs=costs())
+        age = OldReadAge(0, lambda: OFFSET_MS + 1)
+        self._plans = Plans(Counters(), costs=costs(), cluster=ClusterState(old_read_age=age))
         self._registries = UsageRegistries(trace_share=1.0)
         self._connections: list[Connected] = []
         self._events: list[tuple[int, int, Connected, bytes, bytes]] = []
@@ -174,9 +177,11 @@ def _ping(number: int, _size: int, client_id: bytes) -> bytes:
 
 
 def _fetched(number: int, size: int) -> bytes:
-    topic = FetchResponse.FetchableTopicResponse(
-        partitions=[FetchResponse.PartitionData(records=b"r" * size)]
-    )
+    old_batch = bytearray(size)
+    struct.pack_into(">iib", old_batch, 8, size - 12, 0, 2)
+    struct.pack_into(">q", old_batch, 35, OFFSET_MS)
+    records = FetchResponse.PartitionData(records=bytes(old_batch))
+    topic = FetchResponse.FetchableTopicResponse(partitions=[records])
     return response(FetchResponse(responses=[topic]), 11, number)
 
 

@@ -67,6 +67,15 @@ def test_a_new_column_is_added_and_reads_as_null_in_old_rows(spark: SparkSession
     assert {row.n: row.new for row in read(spark, path, wider).collect()} == {1: None, 2: 5}
 
 
+def test_a_new_field_of_a_column_reads_as_null_in_an_old_table(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "table")
+    replace(spark.sql("select struct(7 as a) as s union all select null"), path)
+    wider = spark.sql("select struct(1 as a, 2 as b) as s")
+    assert {row.s for row in read(spark, path, wider.schema).collect()} == {(7, None), None}
+    append_once(wider, path, "stream", 0)
+    assert {row.s for row in read(spark, path, wider.schema).collect()} == {(7, None), None, (1, 2)}
+
+
 def test_concurrent_first_writes_of_a_table_are_all_made(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "table")
     frames = [rows(spark, ("a", "mon", number)) for number in range(4)]

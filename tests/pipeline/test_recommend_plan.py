@@ -36,7 +36,9 @@ PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 REQUESTS, CONNECTIONS = QuotaKey.REQUEST_PERCENTAGE, QuotaKey.CONNECTION_CREATION_RATE
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 PLAN = RecommendationPlan(now=NOW, quotas=(PRODUCE, FETCH), current_name="quotas.toml")
-ALL = "producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate"
+ALL = (
+    "producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate, old_read_byte_rate"
+)
 PAIRS = "user-client-id"
 
 amounts = st.floats(0, 1e12)

@@ -172,9 +172,10 @@ def test_replayed_budgets_are_per_weir_and_broker_and_span_midnight(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """The first client is charged 15,000 bytes at 1000 bytes/s, half at 0.5 s and half at 1.5 s: 15 s of
-    quota, of which the window covers 10. The charges are in the last second of a Saturday and the first of a
-    Sunday. The second client's halves are at two brokers, the third's at two instances of Weir. Mutations
-    have one bucket: the first 20 take its 11 tokens; half a second later, the next 20 lack 8.5.
+    quota, of which the window covers 10; so are the reader's old bytes. The charges are in the last second of
+    a Saturday and the first of a Sunday. The second client's halves are at two brokers, the third's at two
+    instances of Weir. Mutations have one bucket: the first 20 take its 11 tokens; half a second later, the
+    next 20 lack 8.5.
 
     A client without a limit has recorded waits of 600 ms at 0.25 s and 0.75 s, which overlap by 100 ms.
     """
@@ -183,6 +184,8 @@ def test_replayed_budgets_are_per_weir_and_broker_and_span_midnight(
     records = [
         used(SUNDAY_MS - 1000, **half),
         used(SUNDAY_MS, **half),
+        used(SUNDAY_MS - 1000, client_id="reader", api="fetch", old_bytes=7500),
+        used(SUNDAY_MS, client_id="reader", api="fetch", old_bytes=7500, charged_bytes=10**6),
         used(SUNDAY_MS - 1000, client_id="brokers", **half),
         used(SUNDAY_MS, client_id="brokers", broker=1, **half),
         used(SUNDAY_MS - 1000, client_id="weirs", **half),
@@ -195,7 +198,7 @@ def test_replayed_budgets_are_per_weir_and_broker_and_span_midnight(
     put(spark, lake, records)
     quotas = (
         '[[quota]]\nuser = "alice"\nclient_id = "<default>"\n'
-        "producer_byte_rate = 1000\ncontroller_mutation_rate = 1\n"
+        "producer_byte_rate = 1000\ncontroller_mutation_rate = 1\nold_read_byte_rate = 1000\n"
     )
     options = ReplayOptions(days=(date(2025, 11, 22), date(2025, 11, 23)))
     outcome = replay(spark, lake, [file(tmp_path, "q.toml", quotas)], options)
@@ -209,6 +212,8 @@ def test_replayed_budgets_are_per_weir_and_broker_and_span_midnight(
         ("brokers", 0, saturday, 0),
         ("brokers", 1, sunday, 0),
         ("creator", None, sunday, 8500),
+        ("reader", 0, saturday, 0),
+        ("reader", 0, sunday, 5000),
         ("weirs", 0, saturday, 0),
         ("weirs", 0, sunday, 0),
     ]
@@ -216,7 +221,7 @@ def test_replayed_budgets_are_per_weir_and_broker_and_span_midnight(
     assert (creator.charged, creator.charges) == (40.0, 3), "one of them once more, 8.5 s later"
     (bob,) = (row for row in hours if row.user == "bob")
     assert (bob.candidate, bob.client_id, bob.throttled_s_upper) == (RECORDED, "unlimited", 1.1)
-    assert outcome.read == {"records": 9}, "not those of other days"
+    assert outcome.read == {"records": 11}, "not those of other days"
 
 
 def test_replays_of_clusters_are_kept_apart(spark: SparkSession, tmp_path: Path) -> None:

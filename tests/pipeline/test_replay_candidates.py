@@ -83,7 +83,7 @@ def test_a_missing_replay_candidate_is_named(tmp_path: Path) -> None:
 def test_replay_reports_quotas_that_records_cannot_reproduce() -> None:
     text = SOME + (
         '[[quota]]\ntopic = "t"\nproducer_byte_rate = 1\n'
-        '[[quota]]\ntopic_prefix = "p."\ntopics_max = 1\n[[quota]]\nuser = "al"\nold_read_byte_rate = 1\n'
+        '[[quota]]\ntopic_prefix = "p."\ntopics_max = 1\n'
         '[[quota]]\nip = "<default>"\nconnection_creation_rate = 1\n'
         '[[quota]]\nuser = "bob"\nmode = "shadow"\nproducer_byte_rate = 1\nconsumer_byte_rate = 1\n'
     )
@@ -91,7 +91,6 @@ def test_replay_reports_quotas_that_records_cannot_reproduce() -> None:
         "q: 2 shadow entries (they throttle no client) left out",
         "q: 1 rates of topics (records have no topics) left out",
         "q: 1 limits on what exists (records have no topics) left out",
-        "q: 1 rates of old reads (records have no ages of batches) left out",
         "q: 1 rates of connections (records have no addresses) left out",
     ]
     assert not_replayed(Candidate("q", SOME)) == []

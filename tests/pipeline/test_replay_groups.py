@@ -67,7 +67,9 @@ def replay(text: str, *requests: Request, others: tuple[str, ...] = ()) -> pl.Da
         ["cluster", "instance", *CLIENT, "api", "broker", "time_ms", "connection", "charged_bytes"],
         orient="row",
     ).with_columns(
-        **dict.fromkeys(("interval_ms", "answer_ms", "api_key", "strict", "mutations"), pl.lit(0, pl.Int64)),
+        **dict.fromkeys(
+            ("interval_ms", "answer_ms", "api_key", "strict", "mutations", "old_bytes"), pl.lit(0, pl.Int64)
+        ),
         **dict.fromkeys(("requests", "sessions"), pl.lit(1, pl.Int64)),
         percent=pl.lit(0.0),
         told=pl.Series(told, dtype=pl.List(pl.Int64)),

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from tests.matrix import first_core
-from tests.pipeline.session_cases import CASES, FETCH, PRODUCE, TIME
+from tests.pipeline.session_cases import CASES, FETCH, OLD_READS, PRODUCE, TIME
 from tests.pipeline.sessions import Habits, World
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from weir.quotas.limiters.throttle import INT32_MAX
@@ -31,6 +31,7 @@ def replayed(
     for trace in traces:
         if trace.client_id == client_id and GROUP.get(key, trace.api) == trace.api:
             value = trace.request_time_us / 10_000 if key is TIME else float(trace.charged_bytes)
+            value = float(trace.old_bytes) if key is OLD_READS else value
             service_ms = 0 if key is PRODUCE else trace.answered_ms - trace.time_ms
             recorded_ms = getattr(trace.throttle_ms, key.value)
             rows.append((trace.time_ms, service_ms, value, trace.connection, recorded_ms, trace.api_key))

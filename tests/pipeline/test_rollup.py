@@ -51,7 +51,7 @@ records = st.lists(
         client_id=st.sampled_from(["", "app", "ä\t"]),
         api=st.sampled_from(["produce", "fetch", "mutations", "a group of next year"]),
         **dict.fromkeys(
-            ("requests", "bytes_in", "bytes_out", "charged_bytes", "mutations", "errors"), counts
+            ("requests", "bytes_in", "bytes_out", "charged_bytes", "mutations", "errors", "old_bytes"), counts
         ),
         request_time_us=st.one_of(st.none(), st.integers(0, 4_000_000).map(lambda quarters: quarters / 4)),
         throttle_ms=by_quotas,

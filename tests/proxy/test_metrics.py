@@ -102,7 +102,12 @@ def test_metrics_show_throttled_connections_by_quota_and_exempt_time(server: Ser
     page = scraped(server, now_ms=1000)
     assert page.rows("weir_throttled_connections") == {
         said({"quota": quota}): count
-        for quota, count in {**by_quota, "controller_mutation_rate": 0, "replication": 1}.items()
+        for quota, count in {
+            **by_quota,
+            "controller_mutation_rate": 0,
+            "old_read_byte_rate": 0,
+            "replication": 1,
+        }.items()
     }
     assert page.rows("weir_exempt_request_seconds_total") == {
         said({"broker": "2"}): 1.5,

@@ -19,6 +19,7 @@ from weir.proxy.handlers.old_reads.old_reads import OldReadAge
 from weir.proxy.handlers.plans import Plans
 from weir.quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from weir.quotas.table.groups import ALL
+from weir.usage.records import ByQuota
 
 RATE: Final = 100.0
 OLD: Final = batch(30)
@@ -118,6 +119,24 @@ def test_old_bytes_are_in_the_usage_records_of_a_client_with_a_rate(buffer_bytes
     for _answer in range(2):
         readers.read(wire)
     assert {record.api: record.old_bytes for record in taken.drain()} == {"fetch": 2 * len(OLD)}
+
+
+def test_usage_and_traces_tell_the_throttle_times_of_old_reads_apart() -> None:
+    """The first fetch is told to wait; the second one, of a response larger than the buffer, at the third."""
+    taken = Taken(UsageRegistries(trace_share=1.0))
+    whole, parts = Readers(limited()), Readers(limited(), buffer_bytes=300)
+    for readers in (whole, parts):
+        wire = readers.connect()
+        recorded(wire.connection, taken.registries)
+        readers.read(wire)
+        if readers is parts:
+            wire.exchange(1000, fetch(2), fetched(number=2))
+        wire.connection.end(1000)
+    taken.drain()
+    told = [ByQuota(old_read_byte_rate=wait_ms) for wait_ms in (WAIT_MS, 0, WAIT_MS - 1000)]
+    assert [trace.throttle_ms for trace in taken.traces] == told
+    assert [trace.old_bytes for trace in taken.traces] == [len(OLD), len(OLD), 0]
+    assert sum(record.throttle_ms.old_read_byte_rate for record in taken.records) == 2 * WAIT_MS - 1000
 
 
 def test_a_rate_in_shadow_counts_and_makes_nobody_wait() -> None:

@@ -26,7 +26,7 @@ SUMMED: Final = (
     "mutations",
     "errors",
 )
-TRACED: Final = ("bytes_in", "bytes_out", "charged_bytes", "request_time_us", "mutations")
+TRACED: Final = ("bytes_in", "bytes_out", "charged_bytes", "request_time_us", "old_bytes", "mutations")
 QUOTAS: Final = tuple(field.name for field in msgspec.structs.fields(ByQuota))
 
 

@@ -224,9 +224,9 @@ def _over(_context: Context, ledger: ClientLedger) -> int:
     return 0 if budget is None else budget.throttled_until_ms
 
 
-def _tell(context: Context, ledger: ClientLedger) -> tuple[int, int]:
+def _tell(context: Context, ledger: ClientLedger) -> tuple[int, int, int]:
     budget = ledger.fetch
-    return 0 if budget is None else budget.tell_rest(context.now_ms), 0
+    return 0 if budget is None else budget.tell_rest(context.now_ms), 0, 0
 
 
 def _located(wanted: FieldOffset, data: bytearray, body: int, end: int, complete: bool) -> int:

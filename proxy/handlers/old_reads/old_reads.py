@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from weir.protocol.messages import FetchResponse
 from weir.protocol.scanning.least_fetch import ask_least
@@ -12,7 +13,7 @@ from weir.protocol.values import schema_of
 from weir.proxy.handlers.bandwidth.bandwidth import asked_least
 from weir.proxy.handlers.decisions import Decision, Wait
 from weir.proxy.handlers.plan import ByteCounter, Context, Plan
-from weir.quotas import ClientLedger
+from weir.quotas import ClientLedger, QuotaKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class OldReadCounter:
     """A `ByteCounter` that charges the old bytes of a fetch response."""
 
     __slots__ = ("_context", "_ledger", "_plan", "_scan")
+    quota: Final = QuotaKey.OLD_READ_BYTE_RATE
 
     def __init__(self, context: Context, ledger: ClientLedger, plan: Plan) -> None:
         age = context.cluster.old_read_age
@@ -64,8 +66,11 @@ class OldReadCounter:
             return 0
         self._context.note_old_read(old_bytes)
         wait_ms = ledger.charge_old_read(old_bytes, now_ms, told=told)
-        if ledger.old_reads is not None and ledger.old_reads.throttled_until_ms > now_ms:
-            state.until_ms = ledger.old_reads.throttled_until_ms
+        until_ms = now_ms + wait_ms
+        if not told and ledger.old_reads is not None:
+            until_ms = ledger.old_reads.throttled_until_ms
+        if until_ms > now_ms:
+            state.until_ms = until_ms
             self._context.client.forget_parse(self._plan)
         return wait_ms
 
@@ -77,10 +82,11 @@ class OldReadCounter:
 class BothCounters:
     """A `ByteCounter` of two: one may scan fewer bytes in a turn than the other."""
 
-    __slots__ = ("_ahead", "_counters")
+    __slots__ = ("_ahead", "_counters", "quota")
 
     def __init__(self, *counters: ByteCounter) -> None:
         self._counters = counters
+        self.quota = QuotaKey.CONSUMER_BYTE_RATE
         self._ahead = [0] * len(counters)
         """Number of bytes by which each counter is ahead of the slowest."""
 
@@ -98,7 +104,12 @@ class BothCounters:
 
     def charge(self, now_ms: int, *, told: bool = True) -> int:
         """Charge the bytes that each has counted; return the longest throttle time (ms)."""
-        return max(counter.charge(now_ms, told=told) for counter in self._counters)
+        longest_ms = 0
+        for counter in self._counters:
+            wait_ms = counter.charge(now_ms, told=told)
+            if wait_ms > longest_ms:
+                longest_ms, self.quota = wait_ms, counter.quota
+        return longest_ms
 
     def cut(self, now_ms: int) -> None:
         """Charge what was forwarded of a response that is cut off."""
@@ -129,11 +140,11 @@ def plan_fetch(plan: Plan) -> None:
             return until_ms
         return max(until_ms, context.state_of(OldReadState).until_ms)
 
-    def tell(context: Context, ledger: ClientLedger) -> tuple[int, int]:
-        client_ms, others_ms = inner_tell(context, ledger)
+    def tell(context: Context, ledger: ClientLedger) -> tuple[int, int, int]:
+        client_ms, topic_ms, old_ms = inner_tell(context, ledger)
         if ledger.old_reads is not None and context.state_of(OldReadState).until_ms > context.now_ms:
-            others_ms = max(others_ms, ledger.old_reads.tell_rest(context.now_ms))
-        return client_ms, others_ms
+            old_ms = ledger.old_reads.tell_rest(context.now_ms)
+        return client_ms, topic_ms, old_ms
 
     def byte_counter(context: Context, ledger: ClientLedger) -> ByteCounter | None:
         others = inner_counter(context, ledger)

@@ -320,6 +320,7 @@ class _Watch:
     """
 
     __slots__ = ("_context", "_counter", "_protected", "_scan")
+    quota: Final = QuotaKey.PRODUCER_BYTE_RATE
 
     def __init__(
         self,

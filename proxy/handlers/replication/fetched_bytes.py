@@ -7,10 +7,11 @@ records for both.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from weir.protocol.scanning.fetched_partitions import FetchedPartitions
 from weir.proxy.handlers.replication.replica_session import ReplicaSession
+from weir.quotas import QuotaKey
 
 if TYPE_CHECKING:
     from weir.proxy.handlers.plan import Context
@@ -23,6 +24,7 @@ class FetchedBytes:
     """A `ByteCounter` of one response to a replica fetch. Records are charged when their length arrives."""
 
     __slots__ = ("_answered", "_context", "_partitions", "_session")
+    quota: Final = QuotaKey.CONSUMER_BYTE_RATE
 
     def __init__(self, context: Context, session: ReplicaSession, answered: Answered) -> None:
         """Begin before the response. `session` has the throttled replicas of the fetch."""

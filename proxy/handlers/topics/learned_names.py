@@ -13,6 +13,7 @@ from weir.protocol.codec import response_type
 from weir.protocol.errors import ProtocolError
 from weir.protocol.scanning.topic_identities import TopicIdentities, has_identities
 from weir.proxy.handlers.decisions import FORWARD, Decision, Forward, Wait
+from weir.quotas import QuotaKey
 
 if TYPE_CHECKING:
     from weir.protocol.messages import Message
@@ -26,6 +27,7 @@ class NameLearner:
     """A `ByteCounter` that learns the names of the topics in one response, and charges nothing."""
 
     __slots__ = ("_clock", "_scan")
+    quota: Final = QuotaKey.CONSUMER_BYTE_RATE
 
     def __init__(self, context: Context, message: type[Message], version: int) -> None:
         """Begin before the response."""

@@ -45,7 +45,7 @@ from weir.proxy.handlers.plan import ByteCounter, Context, Plan, Tell
 from weir.proxy.handlers.topics.asked_names import ask_first
 from weir.proxy.handlers.topics.fetch_sessions import FetchSession, Track, tracker
 from weir.proxy.handlers.unread import passed_unread
-from weir.quotas import ClientLedger
+from weir.quotas import ClientLedger, QuotaKey
 from weir.quotas.topics import TopicRates
 
 METERED_FETCH: Final = Forward(charged=True, serial=True)
@@ -60,6 +60,7 @@ class TopicByteCounter:
     """A `ByteCounter` that counts and charges the bytes of one frame by topic."""
 
     __slots__ = ("_clock", "_context", "_is_request", "_rates", "counted")
+    quota: Final = QuotaKey.CONSUMER_BYTE_RATE
 
     def __init__(self, context: Context, rates: TopicRates, message: type[Message], version: int) -> None:
         """Begin to count the bytes of topics that have a rate, in a frame of this message and version."""
@@ -406,9 +407,9 @@ def _over(context: Context, ledger: ClientLedger) -> int:
 
 
 def _with_topics(tell: Tell | None) -> Tell:
-    def tell_with_topics(context: Context, ledger: ClientLedger) -> tuple[int, int]:
+    def tell_with_topics(context: Context, ledger: ClientLedger) -> tuple[int, int, int]:
         client_ms = 0 if tell is None else tell(context, ledger)[0]
-        return client_ms, 0 if ledger.topics is None else _tell(context, ledger)
+        return client_ms, 0 if ledger.topics is None else _tell(context, ledger), 0
 
     return tell_with_topics
 
