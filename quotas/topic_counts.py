@@ -187,6 +187,11 @@ class TopicCounts:
             if self.is_known:
                 yield CountReading(limit, self._totals[limit.prefix, limit.key], self._refused[limit])
 
+    def number(self, prefix: str, key: QuotaKey) -> int:
+        """Return the number of topics, or of partitions, with a prefix that need not have a limit."""
+        names = [name for name in self._sizes.keys() | self._under_way.keys() if name.startswith(prefix)]
+        return len(names) if key is QuotaKey.TOPICS_MAX else sum(map(self._size, names))
+
     def _admit(self, growth: TopicGrowth, now_ms: int) -> str:
         """Return the reason why the topic is refused; empty if it is admitted, and counts from now on."""
         name, known, after = growth

@@ -196,7 +196,8 @@ def amount(rate: float, unit: RateUnit) -> str:
     """
     if unit == "bytes/s":
         return f"{size(rate)}/s"
-    return f"{number_text(rate)}{'%' if unit == 'percent' else '/s'}"
+    ends = {"percent": "%", "topics": "", "partitions": ""}
+    return f"{number_text(rate)}{ends.get(unit, '/s')}"
 
 
 def size(count: float) -> str:

@@ -156,4 +156,4 @@ def name_of(entity: EntityRecord) -> str:
 def names_of(entity: EntityRecord) -> tuple[str | None, ...]:
     """Return the parts of an entity's name, one for each type; None for a type that it lacks."""
     its = entity
-    return (its.user, its.client_id, its.client_id_prefix, its.topic, its.ip, its.group)
+    return (its.user, its.client_id, its.client_id_prefix, its.topic, its.ip, its.group, its.topic_prefix)

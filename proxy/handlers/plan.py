@@ -282,7 +282,7 @@ class ByteCounter(Protocol):
 
     @property
     def quota(self) -> QuotaKey:
-        """Quota because of which the latest charge throttles."""
+        """Quota that causes the throttle time of the latest charge."""
 
     def feed(self, data: bytearray, start: int, stop: int) -> int:
         """Count the next bytes of the frame's body, `data[start:stop]`. Return the position behind the

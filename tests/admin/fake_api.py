@@ -81,6 +81,7 @@ def entity(id_: str, **changes: Any) -> EntityRecord:
         "topic": None,
         "ip": None,
         "group": None,
+        "topic_prefix": None,
         "quota": "producer_byte_rate",
         "unit": "bytes/s",
         "broker": 2,

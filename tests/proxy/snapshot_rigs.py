@@ -18,6 +18,7 @@ from weir.proxy.control.snapshots.preview import read_preview
 from weir.proxy.control.snapshots.records import Preview
 from weir.proxy.control.snapshots.sources import SnapshotSources
 from weir.quotas import DEFAULT, Budget, Entity, QuotaKey, QuotaTable
+from weir.quotas.topic_counts import TopicCounts
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
 ALICE = Entity("alice", "etl")
@@ -42,6 +43,7 @@ class World:
             local_peers(self.clients, self.registry),
             lambda: self.now_ms,
             lambda: 1000.0,
+            counts=TopicCounts(),
         )
 
     def clients(self) -> list[Client]:

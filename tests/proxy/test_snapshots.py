@@ -14,6 +14,8 @@ from tests.proxy.playbook import Playbook
 from tests.proxy.snapshot_rigs import ALICE, ANY_APP, PRODUCE, World, done
 from tests.proxy.wire import Wire
 from tests.wire.frames import framed, request
+from weir.cli.top.cells import rows
+from weir.cli.top.readings import TopReading
 from weir.protocol.messages import ApiVersionsRequest
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.snapshots import history as histories
@@ -23,11 +25,14 @@ from weir.proxy.control.snapshots.gauges import Gauges
 from weir.proxy.control.snapshots.history import Key, Track
 from weir.proxy.control.snapshots.opened import READ_EVERY_MS
 from weir.proxy.control.snapshots.preview import effect
+from weir.proxy.control.snapshots.records import Entities, Status
 from weir.proxy.control.snapshots.traffic import SILENT_MS, TrafficRates, waits_for_broker
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.api_versions.api_versions import software
 from weir.quotas import Entity, QuotaKey, QuotaTable, Tags
 from weir.quotas.table.groups import Member, QuotaGroups
+
+TOPICS, PARTITIONS = QuotaKey.TOPICS_MAX, QuotaKey.PARTITIONS_MAX
 
 
 def test_the_sentence_of_an_entity_has_usage_limit_throttle_addresses_and_libraries() -> None:
@@ -45,6 +50,51 @@ def test_the_sentence_of_an_entity_has_usage_limit_throttle_addresses_and_librar
         "4 connections from 10.0.0.7 (librdkafka 2.5.0)"
     )
     assert entity.rate == pytest.approx(12_000 / 10.69, abs=0.01)
+
+
+def test_limits_on_topics_are_rows_of_the_api_and_of_weir_top_with_a_preview() -> None:
+    """Two of three topics exist; the shadow limit of three partitions is reached."""
+    world, prefix = World(), Entity(topic_prefix="pay.")
+    world.budget().charge(5000, 0)
+    counts = world.sources.counts
+    assert counts is not None
+    counts.use(QuotaTable({(prefix, TOPICS): 3}, {(prefix, PARTITIONS): 3}))
+    counts.read({"pay.a": 1, "pay.b": 2, "other": 5}, 0)
+
+    def found(wanted: SortedEntities) -> Entities:
+        return trio.run(read_entities, world.sources, world.history, wanted)
+
+    first, alice = found(SortedEntities()).entities
+    assert (first.topic_prefix, first.usage, first.entry, alice.user) == (
+        "pay.",
+        0.6667,
+        "topic prefix pay.",
+        "alice",
+    )
+    assert first.sentence == "topic prefix=pay. is at 67 % of topics_max 3 topics in the cluster"
+    assert found(SortedEntities(limit=1)).hidden == 1
+    assert not found(SortedEntities(q="none")).entities
+    (shadow,) = found(SortedEntities(shadow=True, q="PAY")).entities
+    assert (shadow.rate, shadow.limit, shadow.quota) == (3, 3, "partitions_max")
+    (row,) = rows(TopReading(Status, entities=found(SortedEntities(quota="topics_max"))))  # type: ignore[arg-type]
+    assert row.cells[:6] == ("topic prefix=pay.", "topics", "all", "2", "3", "67%")
+    previews = world.preview(prefix, {TOPICS: 5.0, PARTITIONS: None}).entities
+    assert [one.sentence for one in previews] == [
+        "topic prefix=pay. has 2 topics, and may get 3 more under topics_max 5",
+        "topic prefix=pay. has 3 partitions, and has no limit of partitions_max",
+    ]
+
+
+def test_old_reads_have_rows_a_history_and_a_preview_like_other_byte_rates() -> None:
+    """2000 bytes/s while 20,000 bytes are in the window, of which a limit of 1000 would throttle some."""
+    key = QuotaKey.OLD_READ_BYTE_RATE
+    world = World(table=QuotaTable({(ALICE, key): 10_000.0}))
+    world.registry.of(2).ledger("alice", "etl", 0).charge_old_read(20_000, 0, told=True)
+    world.look(range(10))
+    (entity,) = trio.run(read_entities, world.sources, world.history, SortedEntities()).entities
+    assert (entity.quota, entity.rate, entity.history[-1]) == (key.value, 2000.0, 2000.0)
+    (previewed,) = world.preview(ALICE, {key: 1000.0}).entities
+    assert (previewed.throttled_s_lower, previewed.share_over) == (5.0, 1.0)
 
 
 @pytest.mark.parametrize("percent", [5e-324, 1e-300])

@@ -117,6 +117,7 @@ def state_of(sources: Sources, readiness: Readiness) -> ApiState:
             sources.quota_registry,
             sources.workers.read_peers,
             sources.now_ms,
+            counts=server.topic_counter.counts,
         ),
         History(server.scan),
         traffic,

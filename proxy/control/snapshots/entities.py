@@ -13,18 +13,22 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from operator import itemgetter
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from weir.proxy.control.budgets import Counted, all_budgets, usage_of
+import msgspec
+
+from weir.proxy.control.budgets import CLUSTER, Counted, all_budgets, usage_of
 from weir.proxy.control.peers import EntityPeers, Peers, WantedPeers
 from weir.proxy.control.slices import slices
 from weir.proxy.control.snapshots import sentences
 from weir.proxy.control.snapshots.filters import BrokerName, Filter, broker_name
 from weir.proxy.control.snapshots.history import SLICE, History, Key, is_throttled, throttled_lately
+from weir.proxy.control.snapshots.names import shortened
 from weir.proxy.control.snapshots.records import Entities, EntityRecord, QuotaName, Rates
 from weir.proxy.control.snapshots.sources import SnapshotSources
 from weir.proxy.control.snapshots.values import read_values
 from weir.proxy.control.supervisor import stepwise
-from weir.quotas import Tags
+from weir.quotas import Entity, Tags
 from weir.quotas.table.quota_kind import KINDS
+from weir.quotas.topic_counts import CountLimit, CountReading, TopicCounts
 
 NO_HISTORY: Final[Rates] = (None,) * 60
 
@@ -74,7 +78,70 @@ async def read_entities(sources: SnapshotSources, history: History, wanted: Sort
         "name": lambda _found: 0,
         "throttled": lambda found: -_left_ms(found.budget, now_ms),
     }
-    return await _listed(sources, history, wanted, ranks[wanted.sort], lambda _budget: True)
+    listed = await _listed(sources, history, wanted, ranks[wanted.sort], lambda _budget: True)
+    prefixes = [] if sources.counts is None else await stepwise(_prefixes(sources.counts, wanted))
+    if not prefixes:
+        return listed
+    by: dict[str, Callable[[EntityRecord], float]] = {
+        "usage": lambda record: -(record.usage or 0),
+        "rate": lambda record: -record.rate,
+        "name": lambda _record: 0,
+        "throttled": lambda record: -record.throttle_ms,
+    }
+    records = sorted([*listed.entities, *prefixes], key=by[wanted.sort])
+    hidden = listed.hidden + max(len(records) - wanted.limit, 0)
+    return msgspec.structs.replace(listed, entities=tuple(records[: wanted.limit]), hidden=hidden)
+
+
+def _prefixes(counts: TopicCounts, wanted: EntityFilter) -> Generator[None, None, list[EntityRecord]]:
+    """Return the records of limits on the number of topics and partitions. Yield between steps of about a
+    millisecond.
+    """
+    found: list[EntityRecord] = []
+    for readings in slices(list(counts.readings()), SLICE):
+        keyed = ((_prefix_key(one.limit), one) for one in readings)
+        found += [prefix_record(one) for key, one in keyed if key.shadow == wanted.shadow and wanted.has(key)]
+        yield
+    return found
+
+
+def _prefix_key(limit: CountLimit) -> Key:
+    return Key(limit.key, Tags("", "", limit.prefix), CLUSTER, limit.is_shadow)
+
+
+def prefix_record(reading: CountReading) -> EntityRecord:
+    """Return the record of a limit on the number of topics or partitions with a prefix."""
+    limit, number, refused = reading
+    name = shortened(limit.prefix)
+    text = sentences.entity_text(("", "", "", "", "", "", name))
+    usage = sentences.usage_text(limit.key, number, limit.value)
+    nothing: dict[str, None] = dict.fromkeys(
+        ("user", "client_id", "client_id_prefix", "topic", "ip", "group")
+    )
+    return EntityRecord(
+        id=identity(_prefix_key(limit)),
+        **nothing,
+        topic_prefix=name,
+        quota=limit.key.value,
+        unit=KINDS[limit.key].unit,
+        broker=CLUSTER,
+        shadow=limit.is_shadow,
+        entry=str(Entity(topic_prefix=name)),
+        limit=limit.value,
+        rate=number,
+        usage=round(min(usage_of(number, limit.value), sentences.USAGE_MAX), 4),
+        throttled=False,
+        throttled_since_ms=None,
+        throttle_ms=0,
+        throttles=refused,
+        throttled_ms=0,
+        connections=0,
+        peers=(),
+        software=(),
+        client_ids=(),
+        history=NO_HISTORY,
+        sentence=f"{text} {usage} {sentences.where_text(CLUSTER)}",
+    )
 
 
 async def read_throttled(sources: SnapshotSources, history: History, wanted: EntityFilter) -> Entities:
@@ -171,6 +238,7 @@ def _entity(sources: SnapshotSources, history: History, found: _FoundBudget, pee
         topic=topic,
         ip=ip,
         group=group,
+        topic_prefix=None,
         quota=key.quota.value,
         unit=KINDS[key.quota].unit,
         broker=key.where,

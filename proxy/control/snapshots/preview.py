@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 
 from weir.proxy.control.budgets import CLUSTER
 from weir.proxy.control.snapshots import sentences
-from weir.proxy.control.snapshots.entities import identity
+from weir.proxy.control.snapshots.entities import NO_HISTORY, identity
 from weir.proxy.control.snapshots.history import History, Key, Track, means
 from weir.proxy.control.snapshots.names import shortened
 from weir.proxy.control.snapshots.records import Preview, PreviewedEntity
@@ -34,6 +34,7 @@ from weir.quotas.table.entities import BELOW_FLOORS
 from weir.quotas.table.groups import ALL
 from weir.quotas.table.options import Scope
 from weir.quotas.table.quota_kind import KINDS
+from weir.quotas.topic_counts import TopicCounts
 
 ENTITIES_MAX: Final = 100
 """Maximum number of entities in a preview."""
@@ -79,7 +80,7 @@ def read_preview(
     quotas `keys` of `entity`. Yield between steps of about a millisecond.
     """
     before = sources.registry.table
-    found: list[PreviewedEntity] = []
+    found = [] if sources.counts is None else list(_of_prefix(sources.counts, entity, keys, after))
     sums = _GroupSums(
         entity.group, {key for key in keys if entity.group and (entity, key) not in before.values}
     )
@@ -96,6 +97,27 @@ def read_preview(
     found += sums.previewed(after)
     found.sort(key=lambda one: one.share_over, reverse=True)
     return Preview(now_ms=sources.unix_ms(), hidden=hidden, entities=tuple(found))
+
+
+def _of_prefix(
+    counts: TopicCounts, entity: Entity, keys: Collection[QuotaKey], after: QuotaTable
+) -> Iterator[PreviewedEntity]:
+    """Yield the effect of limits on the number of topics or partitions: they delete nothing."""
+    prefix = entity.topic_prefix
+    for key in keys if prefix is not None and counts.is_known else ():
+        number, limit = counts.number(prefix or "", key), after.rates_of(entity).get(key)
+        rest = "has no limit of" if limit is None else f"may get {max(limit - number, 0):.0f} more under"
+        name, unit = shortened(prefix or ""), KINDS[key].unit
+        what = key.value if limit is None else f"{key.value} {limit:.0f}"
+        yield PreviewedEntity(
+            id=identity(Key(key, Tags("", "", prefix or ""), CLUSTER, shadow=False)),
+            limit=limit,
+            throttled_s_lower=0.0,
+            throttled_s_upper=0.0,
+            share_over=float(limit is not None and number >= limit),
+            history=NO_HISTORY,
+            sentence=f"topic prefix={name} has {number} {unit}, and {rest} {what}",
+        )
 
 
 def _concerns(track: Track, entity: Entity, before: QuotaTable, after: QuotaTable) -> bool:

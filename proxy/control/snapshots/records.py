@@ -143,6 +143,8 @@ class EntityRecord(Record, frozen=True):
     topic: str | None
     ip: str | None
     group: str | None
+    topic_prefix: str | None
+    """Prefix of topics whose number is limited: `rate` is the number that exists, `throttles` of refusals."""
     quota: str
     """Kafka's name of the quota, such as `producer_byte_rate`."""
     unit: RateUnit

@@ -14,8 +14,8 @@ USAGE_MAX: Final = 1e6
 """Largest usage (rate divided by limit) that is written. Kafka accepts any `request_percentage` above 0, so
 the usage can be infinite.
 """
-_KINDS: Final = ("user", "client-id", "client-id prefix", "topic", "ip", "group")
-"""Kinds of the names in `Tags`, in the order of its fields."""
+_KINDS: Final = ("user", "client-id", "client-id prefix", "topic", "ip", "group", "topic prefix")
+"""Kinds of the names in `Tags`, in the order of its fields, and of a topic prefix, which has no budget."""
 
 
 def rate_text(rate: float, unit: RateUnit) -> str:
@@ -50,7 +50,7 @@ def time_text(time_ms: int) -> str:
 
 def entity_text(names: Sequence[str]) -> str:
     """Return the names of an entity (in the order of `Tags`), such as `user=alice, client-id=etl`."""
-    parts = [f"{kind}={name}" for kind, name in zip(_KINDS, names, strict=True) if name]
+    parts = [f"{kind}={name}" for kind, name in zip(_KINDS, names, strict=False) if name]
     return ", ".join(parts) or "all clients"
 
 

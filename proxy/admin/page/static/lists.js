@@ -4,7 +4,7 @@ import { h, name } from "./dom.js";
 import { clock, duration, moment, plain, rate, share } from "./format.js";
 import { spark } from "./spark.js";
 
-const NAMES = [["user", "user"], ["client_id", "client-id"], ["client_id_prefix", "client-id prefix"], ["topic", "topic"], ["ip", "ip"], ["group", "group"]];
+const NAMES = [["user", "user"], ["client_id", "client-id"], ["client_id_prefix", "client-id prefix"], ["topic", "topic"], ["ip", "ip"], ["group", "group"], ["topic_prefix", "topic prefix"]];
 
 // "user=alice, client-id=etl": the names of a record as a phrase.
 export function who(record) {
