@@ -108,7 +108,7 @@ def figures(use: Use, noun: str) -> list[Figure]:
     faster = changed(rate, columns.rate(use.bytes_, then))
     busier = changed(rates[top], max(rates[then], default=0))
     more = changed(week.entities, before.entities)
-    told = f"{noun}s, told to wait {text(week.throttle_s, 's')}"
+    told = f"told to wait {text(week.throttle_s, 's')}"
     tone = "bad" if week.throttled > before.throttled else "good"
     return [
         Figure(

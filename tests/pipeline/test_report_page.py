@@ -82,6 +82,7 @@ def test_the_report_page_begins_with_three_sentences() -> None:
         "All of it went through broker 1, with at most 2 kB/s of produce. "
         "Quotas told 1 of 4 clients to wait, 2 min in all; the recommendation changes 1 limit."
     ) in text
+    assert "Throttled 1 told to wait 2 min" in text
 
 
 def test_report_tells_the_time_that_a_replay_covers_and_the_week_of_its_figures() -> None:
