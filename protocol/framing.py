@@ -75,6 +75,8 @@ def request_body(data: bytes | bytearray, frame: int, end: int, *, flexible: boo
     position = client_id_end(data, frame, end)
     if position == INCOMPLETE or not flexible:
         return position
+    if position < end and data[position] == 0:  # nearly always: no tagged fields, and no call for them
+        return position + 1
     return skip_tags(data, position, end, frame)
 
 
@@ -87,6 +89,8 @@ def response_body(data: bytes | bytearray, frame: int, end: int, *, flexible: bo
     position = frame + RESPONSE_HEAD_BYTES
     if position > end:
         return INCOMPLETE
+    if flexible and position < end and data[position] == 0:  # nearly always, as in requests
+        return position + 1
     return skip_tags(data, position, end, frame) if flexible else position
 
 
@@ -94,7 +98,7 @@ def skip_tags(data: bytes | bytearray, position: int, end: int, origin: int = 0)
     """Return the position behind the tagged fields (KIP-482) that start at `position`; INCOMPLETE if they
     have not arrived completely. Raises ProtocolError, with an offset from `origin`, for malformed bytes.
     """
-    if position < end and data[position] == 0:  # nearly always: no tagged fields
+    if position < end and data[position] == 0:
         return position + 1
     count, position = _uvarint(data, position, end, origin)
     if count > TAGS_MAX:

@@ -79,6 +79,15 @@ class FieldOffset:
             raise TypeError(f"{self.message}.{self.field} is no integer")
         self._integer.pack_into(data, position, value)
 
+    def raise_to(self, data: bytearray, position: int, value: int) -> None:
+        """Overwrite the integer at the `position` that `locate` returned, if it is smaller than `value`.
+        Raises as `write`.
+        """
+        if self._integer is None:
+            raise TypeError(f"{self.message}.{self.field} is no integer")
+        if self._integer.unpack_from(data, position)[0] < value:
+            self._integer.pack_into(data, position, value)
+
 
 def field_offset(message: MessageLike, version: int, field_name: str) -> FieldOffset | None:
     """Return the offset of a top-level field; None if the version lacks the field, or the field is a tagged

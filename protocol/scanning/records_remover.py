@@ -7,8 +7,9 @@ watermarks, aborted transactions and tagged fields. The records are never stored
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
 from weir.protocol.errors import ProtocolError, TooLargeError
 from weir.protocol.messages import FetchResponse
@@ -17,9 +18,14 @@ from weir.protocol.scanning.field_scanner import Bytes, Chunks, Stream, compiled
 from weir.protocol.scanning.pausing_scanner import PausingScanner, PausingSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from weir.protocol.schema import Slot
+
+RemoveAll: TypeAlias = Callable[[Bytes, int, int, int, bytearray, int], int]
+"""Function (data, body, end, elements_max, kept, kept_bytes_max) that appends the complete body
+`data[body:end]` without its records to `kept`. Returns the number of elements that it might still have
+visited; -1, with a part of the body appended, if there are more than `elements_max`. Raises TooLargeError if
+`kept` would exceed `kept_bytes_max` (bytes), another ProtocolError for malformed bytes.
+"""
 
 
 class RecordsRemover(PausingScanner):
@@ -78,11 +84,28 @@ _LENGTH_BYTES_MAX: Final = 5
 
 
 class _RemovingSource(PausingSource):
-    """Generates a scanning function that copies all bytes except records.
+    """Generates a scanning function that copies all bytes except records: a `Stream`, or a function for
+    complete bodies, which returns -1 where a `Stream` pauses.
 
     In the generated source, `start` is the offset of the first byte that is not copied yet. While the scan
     skips records or their length, `start` is behind the skipped bytes.
     """
+
+    def begin_element(self) -> None:
+        if self._when_short is None:
+            super().begin_element()
+            return
+        with self.block("if left <= 0:"):
+            self.line("return -1")
+        self.line("left -= 1")
+
+    def await_skipped(self) -> None:
+        if self._when_short is None:
+            super().await_skipped()
+            return
+        self.flush()
+        with self.block("if position > end:"):
+            self.line(self._when_short)
 
     def next_chunk(self) -> None:
         self.line("stop = position if position < end else end")
@@ -125,18 +148,37 @@ class _RemovingSource(PausingSource):
 
 @cache
 def _remover(version: int) -> Callable[[bytearray, int, list[int]], Stream]:
-    found = layout(FetchResponse, version)
-    source = _RemovingSource(found, when_short=None)
+    source = _RemovingSource(layout(FetchResponse, version), when_short=None)
     with source.block("def stream(kept, kept_bytes_max, allowed):"):
-        source.line("data, start = b'', 0")
+        source.line("data = b''")
         source.begin()
-        source.message(found)
-        source.await_skipped()
-        source.copy_rest()
+        _add_scan(source, version)
         source.end()
+    return cast("Callable[[bytearray, int, list[int]], Stream]", _compiled(source, version, "stream"))
 
+
+@cache
+def whole_remover(version: int) -> RemoveAll:
+    """Return the function that removes the records from a complete response (cached). It takes a third of the
+    time of a `RecordsRemover`. Raises ValueError for a version that the schemas lack.
+    """
+    source = _RemovingSource(layout(FetchResponse, version), when_short="short(position - body, True)")
+    with source.block("def locate(data, body, end, left, kept, kept_bytes_max):"):
+        source.line("position = body")
+        _add_scan(source, version)
+        source.line("return left")
+    return cast(RemoveAll, _compiled(source, version, "locate"))
+
+
+def _add_scan(source: _RemovingSource, version: int) -> None:
+    source.line("start = 0")
+    source.message(layout(FetchResponse, version))
+    source.await_skipped()
+    source.copy_rest()
+
+
+def _compiled(source: _RemovingSource, version: int, function: Literal["locate", "stream"]) -> object:
     def refuse(kept_bytes_max: int) -> None:
         _refuse(kept_bytes_max, version)
 
-    streams = compiled(source, found, "stream", refuse=refuse)
-    return cast("Callable[[bytearray, int, list[int]], Stream]", streams)
+    return compiled(source, layout(FetchResponse, version), function, refuse=refuse)

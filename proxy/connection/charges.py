@@ -140,9 +140,9 @@ def reported(frame: bytes, plan: Plan, report_ms: int) -> bytes:
         return frame
     told = bytearray(frame)
     position = throttle.locate(told, body, len(told), True)
-    if position == INCOMPLETE or throttle.read(told, position) >= report_ms:
+    if position == INCOMPLETE:
         return frame
-    throttle.write(told, position, report_ms)
+    throttle.raise_to(told, position, report_ms)
     return bytes(told)
 
 

@@ -259,8 +259,8 @@ class Connection:
         """Go on with what has waited for this time or turn, and say which sides may be read now. Kept bytes
         of such a side are to be received again.
         """
-        if self.state == THROTTLED:
-            self.release(now_ms)
+        if self.state == THROTTLED and self.throttled_until_ms <= now_ms:
+            self.state = NEXT[THROTTLED][RELEASE]
         if self.paused is not None and not self.client_turn_over:
             self._go_on()
         return self._say_what_to_read(now_ms)
@@ -365,24 +365,20 @@ class Connection:
 
     # Transitions
 
-    def release(self, now_ms: int) -> None:
-        """End the throttle of a THROTTLED connection if its time is over."""
-        if self.throttled_until_ms <= now_ms:
-            self.state = NEXT[THROTTLED][RELEASE]
-
     def transition(self, trigger: Trigger) -> None:
         """Set the state that follows the present one; the table `NEXT` has the states."""
         self.state = NEXT[self.state][trigger]
 
     def mute(self, throttle_ms: int, quota: QuotaKey) -> int:
         """Take no request for this throttle time of a quota, capped at `ConnectionLimits.throttle_ms_max`.
-        Return the time (ms) at which the throttle ends (KIP-219).
+        Return the time (ms) at which the throttle ends (KIP-219). If the process ends, the throttle is told
+        and counted, but delays nothing.
         """
         if throttle_ms > self.limits.throttle_ms_max:
             throttle_ms = self.limits.throttle_ms_max
         until_ms = self.now_ms + throttle_ms
         self.counters.throttles += 1
-        if until_ms > self.throttled_until_ms and not self.hurries:
+        if until_ms > self.throttled_until_ms and self.drain_reason is not CloseReason.DRAINED:
             self.throttled_until_ms, self.throttled_by = until_ms, quota
         self.state = NEXT[self.state][THROTTLE]
         self.effects.changed = True
@@ -394,7 +390,9 @@ class Connection:
 
         All first requests of a connection share one `first_hold_ms_max`.
         """
-        return 0 if self.hurries else max(min(until_ms, self._first_hold_end_ms()) - self.now_ms, 0)
+        if self.drain_reason is CloseReason.DRAINED:  # the process ends
+            return 0
+        return max(min(until_ms, self._first_hold_end_ms()) - self.now_ms, 0)
 
     def hold_first(self, hold_ms: int, quota: QuotaKey) -> None:
         """Hold the first request of a kind for `hold_ms`, the result of `first_hold_ms` for this quota."""
@@ -497,13 +495,6 @@ class Connection:
         self.effects.change()
 
     @property
-    def hurries(self) -> bool:
-        """True if no throttle delays this connection any more, because the process ends. Charges are made all
-        the same.
-        """
-        return self.drain_reason is CloseReason.DRAINED
-
-    @property
     def paused(self) -> RequestInFlight | None:
         """Request whose query has paused, and continues in the next turn of the reactor; None if no query
         has.
@@ -529,12 +520,6 @@ class Connection:
             replies.go_on(self, record)
         except ProtocolError as error:
             self.violate(CloseReason.RESPONSE_MALFORMED, str(error))
-
-    def forget_decoded(self) -> None:
-        """Delete the result of a query (`decoded`), because the request that needed the result was decided
-        about.
-        """
-        self.decoded = None
 
     # Called by handlers
 

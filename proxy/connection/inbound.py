@@ -38,6 +38,7 @@ from weir.proxy.connection.state import (
     NEXT,
     OPEN,
     QUERYING,
+    RELEASE,
     SASL_REQUEST,
     SERIAL,
     SERIAL_REQUEST,
@@ -126,8 +127,8 @@ class Inbound:
         timed = connection.quotas.timed or client.usage is not None
         ledger = client.ledger
         draining = connection.state == DRAINING
-        if connection.state == THROTTLED:
-            connection.release(now_ms)
+        if connection.state == THROTTLED and connection.throttled_until_ms <= now_ms:
+            connection.state = NEXT[THROTTLED][RELEASE]
         start = position = 0
         if connection.client_end.rest_bytes:
             position = self._finish_request(data, end)
@@ -390,7 +391,7 @@ class Inbound:
         except ProtocolError as error:
             self._malformed(str(error))
             return None
-        connection.forget_decoded()
+        connection.decoded = None  # the result of a query was needed for this decision only
         if isinstance(decision, Wait):
             self._check_cut(plan, data, frame, end, complete)
             return None

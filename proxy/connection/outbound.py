@@ -19,10 +19,12 @@ from weir.protocol.framing import (
 )
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection import replies
+from weir.proxy.connection.emptied import EmptiedResponse
 from weir.proxy.connection.in_flight import CHARGED, LOCAL, PLAIN, QUERY, SPARE_MAX, RequestInFlight
 from weir.proxy.connection.response_in_progress import (
     BEGIN,
     BEGUN,
+    EMPTY,
     EMPTYING,
     END,
     NEXT_OF_RESPONSE,
@@ -39,7 +41,6 @@ from weir.quotas import QuotaKey
 
 if TYPE_CHECKING:
     from weir.proxy.connection.connection import Connection
-    from weir.proxy.connection.emptied import EmptiedResponse
 
 _unpack = RESPONSE_HEAD.unpack_from
 _API_VERSIONS: Final = ApiKey.API_VERSIONS.value
@@ -160,20 +161,41 @@ class Outbound:
 
     # Responses without records
 
+    def _empty(self, plan: Plan, data: bytearray, frame: int, body: int, end: int, complete: bool) -> None:
+        """Remove the records from the part of a response that has arrived, `data[frame:end]`. A complete
+        response needs no scan that can pause, unless it has more elements than the turn allows.
+        """
+        clock, response = self._connection.clock, self.response
+        emptied, left = EmptiedResponse(plan, data[frame:body]), -1
+        if complete:
+            elements_max = clock.elements_left()
+            left = emptied.take_all(data, body, end, elements_max)
+            clock.note_scanned(elements_max - left if left > 0 else elements_max)
+        response.state, response.emptied = NEXT_OF_RESPONSE[response.state][EMPTY], emptied
+        if left < 0:
+            response.unready_bytes = end - self._process_part(data, body, end)
+
     def _finish_emptied(self) -> None:
-        """Send the response whose records were removed, with the throttle time. Its bytes are not charged: a
-        broker charges such a response and takes the charge back.
+        """Send the response whose records were removed, with the throttle time, and take no requests from the
+        client meanwhile. Its bytes are not charged: a broker charges such a response and takes the charge
+        back.
         """
         connection, response = self._connection, self.response
         emptied, record = response.emptied, connection.in_flight[0]
         assert emptied is not None
+        assert record.plan.tell is not None
+        assert record.ledger is not None
         try:
             frame = emptied.frame()
             end = len(frame)
-            if record.timed:
+            if record.cost_us or record.time_ledger is not None or record.usage_counters is not None:
                 record.begin_response(connection, end - LENGTH_BYTES, charged=False)
-            until_ms = max(record.until_ms, self._mute_emptied(record))
-            response.report_ms = max(until_ms - connection.now_ms, 0)
+            until_ms, rests_ms = record.until_ms, record.plan.tell(connection, record.ledger)
+            for quota, rest_ms in zip((CONSUMER, TOPIC, OLD_READ), rests_ms, strict=True):
+                if rest_ms:
+                    until_ms = max(until_ms, self._mute(quota, rest_ms))
+            if until_ms > connection.now_ms:
+                response.report_ms = until_ms - connection.now_ms
             if record.plan.on_emptied is not None:
                 record.plan.on_emptied(connection, frame, emptied.head_bytes, end)
             if not self._rewrite_emptied(record, emptied, frame, end):
@@ -206,19 +228,6 @@ class Outbound:
             LENGTH.pack_into(frame, 0, end - LENGTH_BYTES + self._growth(edit))
             frame[edit.start : edit.stop] = edit.replacement
         return edit is not WAIT
-
-    def _mute_emptied(self, record: RequestInFlight) -> int:
-        """Throttle a client that has got a fetch response without records: take no requests from it, because
-        of the quotas that it exceeds. Return the time (ms) at which the throttle ends.
-        """
-        tell, ledger = record.plan.tell, record.ledger
-        assert tell is not None
-        assert ledger is not None
-        until_ms = 0
-        for quota, rest_ms in zip((CONSUMER, TOPIC, OLD_READ), tell(self._connection, ledger), strict=True):
-            if rest_ms:
-                until_ms = max(until_ms, self._mute(quota, rest_ms))
-        return until_ms
 
     # Responses that are forwarded in parts
 
@@ -364,8 +373,7 @@ class Outbound:
                     response.report_ms = record.until_ms - now_ms
             elif record.state == CHARGED:
                 if ledger is not None and plan.over is not None and plan.over(connection, ledger) > now_ms:
-                    response.begin_emptying(plan, data[frame:body])
-                    response.unready_bytes = end - self._process_part(data, body, end)
+                    self._empty(plan, data, frame, body, end, complete)
                     return WAIT
                 if not self._begin(record, data, body, end, length, complete):
                     return WAIT
@@ -509,8 +517,7 @@ class Outbound:
         position = plan.throttle.locate(data, body, end, complete)
         if position == INCOMPLETE:
             return False
-        if plan.throttle.read(data, position) < self.response.report_ms:
-            plan.throttle.write(data, position, self.response.report_ms)
+        plan.throttle.raise_to(data, position, self.response.report_ms)
         return True
 
     def _growth(self, edit: ResponseEdit) -> int:

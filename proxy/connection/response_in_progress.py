@@ -11,7 +11,7 @@ from typing import Final
 
 from weir.proxy.connection.emptied import EmptiedResponse  # fields' types: mypyc wants them at run time
 from weir.proxy.connection.transitions import IMPOSSIBLE
-from weir.proxy.handlers.plan import ByteCounter, Plan, StreamRewrite
+from weir.proxy.handlers.plan import ByteCounter, StreamRewrite
 
 
 class ResponseState(IntEnum):
@@ -111,13 +111,6 @@ class ResponseInProgress:
         """Note that the first part was forwarded, and that bytes of the response are still to come."""
         trigger = FORWARD if self.stream_rewrite is None and self.byte_counter is None else PART
         self.state = NEXT_OF_RESPONSE[self.state][trigger]
-
-    def begin_emptying(self, plan: Plan, head: bytearray) -> None:
-        """Remove the records from the response of this plan, whose frame begins with `head`: up to and
-        including the tagged fields of the response header.
-        """
-        self.state = NEXT_OF_RESPONSE[self.state][EMPTY]
-        self.emptied = EmptiedResponse(plan, head)
 
     def end(self) -> None:
         """Be ready for the next response."""

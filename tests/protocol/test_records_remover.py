@@ -23,7 +23,7 @@ from tests.protocol.plain import kio_bytes, read_by_kafka_python
 from weir.protocol.codec import codec
 from weir.protocol.errors import ProtocolError, TooLargeError
 from weir.protocol.messages import FetchResponse
-from weir.protocol.scanning.records_remover import RecordsRemover
+from weir.protocol.scanning.records_remover import RecordsRemover, whole_remover
 from weir.protocol.values import schema_of
 
 with warnings.catch_warnings():
@@ -67,11 +67,16 @@ def feed(remover: RecordsRemover, body: bytes, cuts: Iterable[int]) -> None:
 
 
 def outcome(version: int, body: bytes, cuts: Iterable[int]) -> bytes | None:
-    """Return the body without records, or None for a ProtocolError."""
+    """Return the body without records, or None for a ProtocolError, as the function for whole bodies does."""
+    whole = bytearray()
     try:
-        return bytes(fed(version, body, cuts).body())
+        whole_remover(version)(b"\xff" + body + b"\xff", 1, 1 + len(body), UNBOUNDED, whole, UNBOUNDED)
     except ProtocolError:
+        with pytest.raises(ProtocolError):
+            fed(version, body, cuts).body()
         return None
+    assert fed(version, body, cuts).body() == whole
+    return bytes(whole)
 
 
 def emptied(value: FetchResponse) -> FetchResponse:

@@ -254,7 +254,7 @@ def plan_fetch(plan: Plan) -> None:
     has_sessions = field_offset(FetchRequest, version, "session_id") is not None
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        rates = _rates_of_client(context, data, frame, end)
+        rates = None if context.quotas.topics is None else _rates_of_client(context, data, frame, end)
         if rates is None:
             return inner(context, data, frame, end, complete)
         metered: Forward | Query | None = None

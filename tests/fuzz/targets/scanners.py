@@ -5,6 +5,7 @@ Documented error: ProtocolError. Where the codec decodes the same bytes, its res
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
@@ -33,7 +34,7 @@ from weir.protocol.scanning.field_scanner import Bytes
 from weir.protocol.scanning.least_fetch import ask_least
 from weir.protocol.scanning.old_batches import OldBatches
 from weir.protocol.scanning.pausing_scanner import PausingScanner
-from weir.protocol.scanning.records_remover import RecordsRemover
+from weir.protocol.scanning.records_remover import RecordsRemover, whole_remover
 from weir.protocol.scanning.topic_bytes import TopicBytes
 from weir.protocol.scanning.topic_names import topics_in
 from weir.protocol.values import Message, schema_of
@@ -266,6 +267,10 @@ def _old_bytes(message: type[Message], version: int, body: bytes, length: int) -
 def _removed(message: type[Message], version: int, body: bytes, length: int) -> object:
     if message is not FetchResponse:
         return None
+    if length == len(body):
+        whole = bytearray()
+        whole_remover(version)(body, 0, length, sys.maxsize, whole, KEPT_BYTES_MAX)
+        return whole
     remover = RecordsRemover(version, kept_bytes_max=KEPT_BYTES_MAX)
     for chunk in chunks(body, length):
         _in_turns(remover, chunk, length)
