@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from weir.quotas.table.quota_kind import KINDS, OF_PREFIXES, QuotaKey
+from weir.quotas.table.quota_kind import COUNTS, KINDS, QuotaKey
 from weir.quotas.table.quota_table import QuotaTable
 
 if TYPE_CHECKING:
@@ -290,9 +290,15 @@ def _ended(entries: Mapping[str, _Until], now_ms: int) -> list[str]:
 
 def _limits_of(table: QuotaTable) -> Iterator[CountLimit]:
     for is_shadow in (False, True):
+<<<<<<< HEAD
         for key in OF_PREFIXES:
             for prefix, value in table.topics(key, shadow=is_shadow).items():
                 yield CountLimit(prefix, key, value, is_shadow)
+=======
+        for (entity, key), value in (table.shadow if is_shadow else table.values).items():
+            if key in COUNTS and entity.topic_prefix is not None:
+                yield CountLimit(entity.topic_prefix, key, value, is_shadow)
+>>>>>>> d09f9a62 (quotas: read storage budgets, and decide which are over)
 
 
 def _reason(limit: CountLimit, total: int) -> str:

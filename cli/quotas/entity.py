@@ -79,9 +79,7 @@ _ENTITY_OPTIONS: Final = (
     ),
     click.option("--ip", metavar="ADDRESS", help="An address, or <default> (connection_creation_rate)."),
     click.option("--topic", metavar="NAME", help="A topic (byte rates of all its clients together)."),
-    click.option(
-        "--topic-prefix", metavar="START", help="Topics with this prefix (topics_max, partitions_max)."
-    ),
+    click.option("--topic-prefix", metavar="START", help="Topics with this prefix (counts and storage)."),
     click.option("--group", metavar="NAME", help="A group (its members together); <all> is every client."),
 )
 

@@ -192,7 +192,7 @@ def _readable(key: QuotaKey, value: float) -> str:
     large; else "".
     """
     is_large = key in IN_BYTES and _UNITS[-1][0] <= value < KINDS[key].most
-    return f"{in_bytes(value)}/s" if is_large else ""
+    return in_bytes(value) + KINDS[key].unit.removeprefix("bytes") if is_large else ""
 
 
 def _written(key: QuotaKey, value: float) -> str:

@@ -76,7 +76,8 @@ def inspect(config_file: Path | None, options: Mapping[str, object], report: Che
     if checked is not None:
         report.mistakes.extend(_of_checked(checked))
     if settings.quotas and settings.quota_store == "file":
-        _inspect_quotas(Path(settings.quotas), report)
+        has_login = bool(settings.upstream_sasl_mechanism or settings.upstream_cert)
+        _inspect_quotas(Path(settings.quotas), report, has_login=has_login)
     report.mistakes.extend(_of_directories(settings))
 
 
@@ -94,14 +95,15 @@ def _of_checked(checked: config.Config) -> Iterator[str]:
             yield str(error)
 
 
-def _inspect_quotas(path: Path, report: CheckReport) -> None:
+def _inspect_quotas(path: Path, report: CheckReport, *, has_login: bool = True) -> None:
     try:
         found = quota_check.check(read_text(path, QUOTAS_BYTES_MAX))
     except OSError as error:
         report.mistakes.append(f"{path}: cannot read the quota file: {error.strerror}")
     else:
         report.mistakes.extend(f"{path}: {text}" for text in found.mistakes)
-        report.warnings.extend(f"{path}: {text}" for text in found.warnings)
+        warnings = found.warnings if has_login else [*found.warnings, *found.of_storage]
+        report.warnings.extend(f"{path}: {text}" for text in warnings)
 
 
 def _of_directories(settings: Settings) -> Iterator[str]:

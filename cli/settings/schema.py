@@ -102,7 +102,7 @@ def _list(properties: object) -> JsonSchema:
 
 def _rate(kind: QuotaKind) -> JsonSchema:
     bounds: JsonSchema = {"minimum": kind.least, "maximum": kind.most}
-    if kind.unit == "bytes/s":
+    if kind.unit in ("bytes/s", "bytes"):
         return _either(kind.least, kind.most) | {"description": kind.value}
     number: JsonSchema = {"type": "number" if kind.type == "DOUBLE" else "integer"}
     return {"anyOf": [number | bounds, {"const": UNLIMITED}], "description": kind.value}

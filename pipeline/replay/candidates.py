@@ -21,7 +21,7 @@ from weir.quotas.table.ends import in_force_at
 from weir.quotas.table.groups import QuotaGroups
 from weir.quotas.table.limits import Limit
 from weir.quotas.table.options import Pacing, Scope
-from weir.quotas.table.quota_kind import FLOORS, KINDS
+from weir.quotas.table.quota_kind import FLOORS, KINDS, STORAGE
 from weir.quotas.table.times import now_utc
 
 RECORDED: Final = "recorded"
@@ -79,13 +79,13 @@ def _text(path: Path) -> str:
 def not_replayed(candidate: Candidate) -> list[str]:
     """Return lines with the number of entries that a replay ignores, one for each type of entry."""
     table = parse(candidate.text)
-    topics = sum(entity.topic is not None for entity, _key in table.values)
-    prefixes = sum(entity.topic_prefix is not None for entity, _key in table.values)
+    topics = sum(entity.topic is not None and key not in STORAGE for entity, key in table.values)
+    existing = sum(entity.topic_prefix is not None or key in STORAGE for entity, key in table.values)
     addresses = sum(entity.ip is not None for entity, _key in table.values)
     left_out = {
         "shadow entries (they throttle no client)": len(table.shadow),
         "rates of topics (records have no topics)": topics,
-        "limits on what exists (records have no topics)": prefixes,
+        "limits on what exists (records have no topics)": existing,
         "rates of connections (records have no addresses)": addresses,
     }
     return [f"{candidate.name}: {n} {what} left out" for what, n in left_out.items() if n]

@@ -22,7 +22,7 @@ from weir.quotas.table.ends import in_force_at
 from weir.quotas.table.entities import DEFAULT, LEVELS, Entity, Name, Part, Prefix, Tags
 from weir.quotas.table.groups import ALL
 from weir.quotas.table.options import Scope
-from weir.quotas.table.quota_kind import IN_BYTES, KINDS, OF_GROUPS, PACED
+from weir.quotas.table.quota_kind import IN_BYTES_PER_S, KINDS, OF_GROUPS, OF_TOPICS, PACED
 from weir.quotas.table.quota_table import QuotaKey, QuotaTable, keys_of
 from weir.quotas.table.times import now_utc, written_time
 
@@ -116,7 +116,7 @@ class QuotaExplanation:
     @property
     def is_scoped(self) -> bool:
         """True if the quota has a scope (byte rates and request time)."""
-        return self.key in IN_BYTES or self.key is QuotaKey.REQUEST_PERCENTAGE
+        return self.key in IN_BYTES_PER_S or self.key is QuotaKey.REQUEST_PERCENTAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ def explain(
             if group in table.limits(key).groups | table.shadow_limits(key).groups
         ]
     if topic is not None:
-        charges += [_topic_charge(tables, key, topic) for key in _VERBS]
+        charges += [_topic_charge(tables, key, topic) for key in OF_TOPICS if key in _VERBS or table.has(key)]
         charges += [_prefix_charge(tables, key, prefix) for prefix, key in _prefixes_of(table, topic)]
     if ip is not None:
         charges.append(_ip_charge(tables, ip))
@@ -199,6 +199,8 @@ _VERBS: Final = {
 
 
 def _reach(key: QuotaKey, limit: Limit) -> str:
+    if key is QuotaKey.STORED_BYTES_MAX and not limit.tags.group:
+        return "in the whole cluster"
     return KINDS[key].where or (
         "at all brokers together" if limit.scope is Scope.CLUSTER else "at each broker"
     )
@@ -239,7 +241,7 @@ def _topic_charge(tables: _Tables, key: QuotaKey, topic: str) -> QuotaExplanatio
         "topic",
         [_Candidate(str(entity), entity)],
         lambda limits: limits.resolve_topic(topic),
-        lambda tags: f"all clients that {_VERBS[key]} topic {tags.topic}",
+        lambda tags: f"all clients that {_VERBS.get(key, 'produce to')} topic {tags.topic}",
     )
 
 

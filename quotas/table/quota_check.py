@@ -8,13 +8,14 @@
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from weir.quotas.replication.throttles import ResourceType
 from weir.quotas.table.ends import in_force_at
 from weir.quotas.table.entities import Entity, Prefix
 from weir.quotas.table.group_entry import GroupEntry, claimable_floors, floor_faults
 from weir.quotas.table.quota_entry import Entry, QuotaFileError, shown
+from weir.quotas.table.quota_kind import STORAGE_MARKS, QuotaKey
 from weir.quotas.table.quota_file import read, scan, table_of
 from weir.quotas.table.replication_entry import Resource
 from weir.quotas.table.times import now_utc, written_time
@@ -22,6 +23,12 @@ from weir.quotas.table.times import now_utc, written_time
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
+
+
+_NEEDS_LOGIN: Final = (
+    "a storage budget needs a login of Weir's own with DESCRIBE on the cluster; set upstream_sasl_*, "
+    "unless every client may describe it"
+)
 
 
 class QuotaFileFaults(NamedTuple):
@@ -33,12 +40,14 @@ class QuotaFileFaults(NamedTuple):
     """Entries that Weir accepts, but that have ended, match no client or no topic, or have a floor above a
     limit in shadow, with the reason.
     """
+    of_storage: list[str]
+    """Storage budgets, which need a login of Weir's own."""
 
 
 def check(text: str, now: datetime | None = None) -> QuotaFileFaults:
     """Return the mistakes and warnings of a quota file, given its text. `now`: None for the present time."""
     now = now or now_utc()
-    findings = QuotaFileFaults([], [])
+    findings = QuotaFileFaults([], [], [])
     try:
         for place, entry in scan(text):
             if isinstance(entry, QuotaFileError):
@@ -48,7 +57,9 @@ def check(text: str, now: datetime | None = None) -> QuotaFileFaults:
                 users = (member.name for member in entry.members if member.part == "user")
                 reasons = chain.from_iterable(_unmatched(Entity(user)) for user in users)
             elif isinstance(entry, Entry):
-                reasons = chain(_unmatched(entry.entity), _ended(entry, now))
+                if not entry.rates.keys().isdisjoint(STORAGE_MARKS):
+                    findings.of_storage.append(f"{place()}: {_NEEDS_LOGIN}")
+                reasons = chain(_unmatched(entry.entity), _ended(entry, now), _incomplete(entry))
             else:
                 reasons = chain(_no_topic(entry.resource))
             findings.warnings.extend(f"{place()}: {why}" for why in reasons)
@@ -68,6 +79,15 @@ def _ended(entry: Entry, now: datetime) -> Iterator[str]:
     until = entry.options.until
     if until is not None and until <= now:
         yield f"it has ended at {written_time(until)}; remove it"
+
+
+def _incomplete(entry: Entry) -> Iterator[str]:
+    """Yield the reason why a storage budget throttles nobody."""
+    marks, over = [key.value for key in STORAGE_MARKS if key in entry.rates], QuotaKey.OVER_BYTE_RATE
+    if marks and over not in entry.rates:
+        yield f"{marks[0]} is only told, and throttles nobody; add {over.value}"
+    elif over in entry.rates and not marks:
+        yield f"{over.value} has no effect alone; add {' or '.join(key.value for key in STORAGE_MARKS)}"
 
 
 def _unmatched(entity: Entity) -> Iterator[str]:

@@ -40,9 +40,17 @@ class QuotaKey(Enum):
     """Topics that may exist with a prefix."""
     PARTITIONS_MAX = "partitions_max"
     """Partitions that topics with a prefix may have together."""
+    STORED_BYTES_MAX = "stored_bytes_max"
+    """Bytes that the replicas of topics may have in the cluster, or of a group all replicas at a broker."""
+    USABLE_BYTES_MIN = "usable_bytes_min"
+    """Bytes that each volume of each broker must have left."""
+    OVER_BYTE_RATE = "over_byte_rate"
+    """Bytes per second that may be produced while one of the two storage budgets is over."""
 
 
-RateUnit: TypeAlias = Literal["bytes/s", "percent", "partitions/s", "connections/s", "topics", "partitions"]
+RateUnit: TypeAlias = Literal[
+    "bytes/s", "percent", "partitions/s", "connections/s", "topics", "partitions", "bytes"
+]
 
 RATE_MAX: Final = 2**63 - 1
 """Maximum of byte rates, which Kafka stores as a long. Also the maximum of quotas that are doubles in
@@ -89,7 +97,9 @@ class QuotaKind(NamedTuple):
     is_of_ips: bool = False
     """True if addresses have it, and no client (KIP-612)."""
     is_of_prefixes: bool = False
-    """True if topic prefixes have it, and no client: a number that may exist (Weir's own quotas)."""
+    """True if topic prefixes have it, and no client: a number that may exist, or storage (Weir's own
+    quotas).
+    """
     where: str = ""
     """Text about the budget's extent, if that is not each broker."""
     is_of_controller: bool = False
@@ -216,9 +226,38 @@ KINDS: Final[Mapping[QuotaKey, QuotaKind]] = MappingProxyType(
             is_of_prefixes=True,
             where="in the whole cluster",
         ),
+        QuotaKey.STORED_BYTES_MAX: QuotaKind(
+            "bytes",
+            "a whole number of bytes",
+            limits="stored bytes",
+            column="stored",
+            type="LONG",
+            is_of_topics=True,
+            is_of_prefixes=True,
+        ),
+        QuotaKey.USABLE_BYTES_MIN: QuotaKind(
+            "bytes",
+            "a whole number of bytes",
+            limits="usable bytes",
+            column="usable",
+            type="LONG",
+            is_of_topics=True,
+            is_of_prefixes=True,
+            where="on each volume",
+        ),
+        QuotaKey.OVER_BYTE_RATE: QuotaKind(
+            "bytes/s",
+            "a whole number of bytes/s",
+            limits="produce while over",
+            column="over",
+            type="LONG",
+            is_of_topics=True,
+            is_of_prefixes=True,
+        ),
     }
 )
 OF_PREFIXES: Final = tuple(key for key, kind in KINDS.items() if kind.is_of_prefixes)
+COUNTS: Final = (QuotaKey.TOPICS_MAX, QuotaKey.PARTITIONS_MAX)
 OF_CLIENTS: Final = tuple(
     key for key, kind in KINDS.items() if not kind.is_of_ips and not kind.is_of_prefixes
 )
@@ -230,8 +269,12 @@ OF_TOPICS: Final = tuple(key for key, kind in KINDS.items() if kind.is_of_topics
 BYTE_RATES: Final = OF_TOPICS
 """Kafka's own byte rates."""
 OF_IPS: Final = tuple(key for key, kind in KINDS.items() if kind.is_of_ips)
-IN_BYTES: Final = tuple(key for key, kind in KINDS.items() if kind.unit == "bytes/s")
+STORAGE_MARKS: Final = (QuotaKey.STORED_BYTES_MAX, QuotaKey.USABLE_BYTES_MIN)
+"""Kinds that are storage budgets (`quotas.storage`)."""
+STORAGE: Final = (*STORAGE_MARKS, QuotaKey.OVER_BYTE_RATE)
+IN_BYTES: Final = tuple(key for key, kind in KINDS.items() if kind.unit in ("bytes/s", "bytes"))
 """Kinds whose values may be written as text with a unit of bytes, such as "1MB"."""
-PACED: Final = tuple(key for key in IN_BYTES if KINDS[key].floor_of is None)
+IN_BYTES_PER_S: Final = tuple(key for key in IN_BYTES if KINDS[key].unit == "bytes/s")
+PACED: Final = tuple(key for key in IN_BYTES_PER_S if KINDS[key].floor_of is None)
 RECORDED: Final = {key: kind for key, kind in KINDS.items() if kind.recorded}
 """Kinds of clients that usage records tell about, and that recommendations propose."""

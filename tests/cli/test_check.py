@@ -92,6 +92,22 @@ def test_check_succeeds_with_warnings_only(tmp_path: Path) -> None:
     assert "0 mistakes, 3 warnings\n" in result.stderr
 
 
+def test_check_warns_of_storage_budgets_that_throttle_nobody_or_need_a_login(tmp_path: Path) -> None:
+    quotas = tmp_path / "quotas.toml"
+    entries = 'topic = "t"\nstored_bytes_max = "2TB"\n', 'group = "<all>"\nover_byte_rate = "64KB"\n'
+    quotas.write_text("".join(f"[[quota]]\n{entry}" for entry in entries))
+    half = [
+        f"{quotas}: [[quota]] entry 1 (line 1): stored_bytes_max is only told, and throttles nobody; "
+        "add over_byte_rate",
+        f"{quotas}: [[quota]] entry 2 (line 4): over_byte_rate has no effect alone; "
+        "add stored_bytes_max or usable_bytes_min",
+    ]
+    assert report(DONE, "--quotas", str(quotas))["warnings"] == half
+    *first, login = report(DONE, "--quotas", str(quotas), "--upstream", "a:1")["warnings"]
+    assert first == half
+    assert login.startswith(f"{quotas}: [[quota]] entry 1 (line 1): a storage budget needs a login of Weir's")
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

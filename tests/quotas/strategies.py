@@ -33,6 +33,7 @@ ips = st.builds(Entity, ip=st.just(DEFAULT) | st.ip_addresses().map(str).map(can
 topics = st.builds(Entity, topic=texts)
 prefixes = st.builds(Entity, topic_prefix=texts)
 COUNT_KEYS = [QuotaKey.TOPICS_MAX, QuotaKey.PARTITIONS_MAX]
+STORAGE_KEYS = [QuotaKey.STORED_BYTES_MAX, QuotaKey.USABLE_BYTES_MIN, QuotaKey.OVER_BYTE_RATE]
 
 byte_rates = st.one_of(st.integers(1, 20), st.integers(1, 2**53)).map(float)
 mutation_rates = st.one_of(st.integers(1, 20).map(float), st.floats(1e-6, 2.0**63))
@@ -51,9 +52,9 @@ def rates(key: QuotaKey) -> st.SearchStrategy[float]:
 
 quotas: st.SearchStrategy[Quota] = st.one_of(
     st.tuples(client_entities, st.sampled_from(CLIENT_KEYS)),
-    st.tuples(topics, st.sampled_from(CLIENT_KEYS[:2])),
+    st.tuples(topics, st.sampled_from(CLIENT_KEYS[:2] + STORAGE_KEYS)),
     st.tuples(ips, st.just(QuotaKey.CONNECTION_CREATION_RATE)),
-    st.tuples(prefixes, st.sampled_from(COUNT_KEYS)),
+    st.tuples(prefixes, st.sampled_from(COUNT_KEYS + STORAGE_KEYS)),
 )
 configured = quotas.flatmap(lambda quota: st.tuples(st.just(quota), rates(quota[1])))
 values: st.SearchStrategy[dict[Quota, float]] = st.lists(configured, max_size=8).map(dict)

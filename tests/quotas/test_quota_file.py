@@ -15,7 +15,10 @@ KNOWN = (
     "user, client_id, client_id_prefix, ip, topic, topic_prefix, group, mode, pacing, scope, until, "
     "producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate, "
     "producer_byte_floor, consumer_byte_floor, old_read_byte_rate, connection_creation_rate, "
-    "topics_max, partitions_max"
+    "topics_max, partitions_max, stored_bytes_max, usable_bytes_min, over_byte_rate"
+)
+TOPIC_KEYS = (
+    "producer_byte_rate or consumer_byte_rate or stored_bytes_max or usable_bytes_min or over_byte_rate"
 )
 CONNECTIONS = QuotaKey.CONNECTION_CREATION_RATE
 ANY_KEY = (
@@ -201,7 +204,7 @@ REFUSED_ENTRIES = [
         (
             f'[[quota]]\n{key} = 5\ntopic = "orders"\n',
             2,
-            f"{key} cannot be set for a topic; use producer_byte_rate or consumer_byte_rate",
+            f"{key} cannot be set for a topic; use {TOPIC_KEYS}",
         )
         for key in ("connection_creation_rate", *CLIENT_KEYS[1:])
     ),

@@ -77,10 +77,12 @@ def test_each_entity_type_allows_its_quota_keys_only() -> None:
         assert {key.value for key in keys_of(entity)} == clients
     assert [key.value for key in keys_of(Entity(ip=DEFAULT))] == ["connection_creation_rate"]
     counts = {"topics_max", "partitions_max"}
-    assert {key.value for key in QuotaKey} == clients | {"connection_creation_rate"} | counts
-    assert {key.value for key in keys_of(Entity(topic_prefix="t"))} == counts
-    assert {key.value for key in keys_of(Entity(group="g"))} == groups
-    assert {key.value for key in keys_of(Entity(topic="t"))} == {"producer_byte_rate", "consumer_byte_rate"}
+    storage = {"stored_bytes_max", "usable_bytes_min", "over_byte_rate"}
+    assert {key.value for key in QuotaKey} == clients | {"connection_creation_rate"} | counts | storage
+    assert {key.value for key in keys_of(Entity(topic_prefix="t"))} == counts | storage
+    assert {key.value for key in keys_of(Entity(group="g"))} == groups | storage
+    rates = {"producer_byte_rate", "consumer_byte_rate"}
+    assert {key.value for key in keys_of(Entity(topic="t"))} == rates | storage
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, math.inf, math.nan])

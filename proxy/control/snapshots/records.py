@@ -363,6 +363,9 @@ QuotaName: TypeAlias = Literal[
     "connection_creation_rate",
     "topics_max",
     "partitions_max",
+    "stored_bytes_max",
+    "usable_bytes_min",
+    "over_byte_rate",
 ]
 _ENTITY: Final = msgspec.Meta(
     min_length=1, extra_json_schema={"propertyNames": {"enum": list(get_args(EntityType))}}

@@ -26,6 +26,8 @@ def rate_text(rate: float, unit: RateUnit) -> str:
     """
     if unit == "bytes/s":
         return f"{size_text(rate)}/s"
+    if unit == "bytes":
+        return size_text(rate)
     return f"{number_text(rate)} {'%' if unit == 'percent' else unit}"
 
 

@@ -8,7 +8,7 @@ import { spark } from "./spark.js";
 
 const TYPES = ["user", "client-id", "client-id-prefix", "ip", "topic", "topic-prefix", "group"];
 const WITH_DEFAULT = ["user", "client-id", "ip"];
-const QUOTAS = ["producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate", "producer_byte_floor", "consumer_byte_floor", "old_read_byte_rate", "connection_creation_rate", "topics_max", "partitions_max"];
+const QUOTAS = ["producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate", "producer_byte_floor", "consumer_byte_floor", "old_read_byte_rate", "connection_creation_rate", "topics_max", "partitions_max", "stored_bytes_max", "usable_bytes_min", "over_byte_rate"];
 const FIELDS = ["mode", "scope", "pacing", "until"];
 const OPTIONS = { mode: ["enforce", "shadow"], scope: ["broker", "cluster"], pacing: ["default", "kafka", "smooth"] };
 const CHOICES = { "": "any", default: "default", named: "named" };
