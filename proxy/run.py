@@ -140,6 +140,7 @@ async def _main(
     manager = QuotaManager(chosen.store, registry, chosen.table, config.admins, state, server.supervisor)
     sharing = usage_sharing(config, registry, monotonic_ms)
     pool = _pool(config, server, manager, recorded, sharing)
+    server.storage_reader.on_change = manager.renew
     process = _Process(config, server, pool, manager, state, recorded, events, sharing)
     used_units = await _used_units_file(config, directory, registry, sharing, taken_over=taker is not None)
     broker_map = BrokerMap(directory, config.upstream, server.address_book)
@@ -253,7 +254,7 @@ class _Process(NamedTuple):
             self.sharing.join()
             server.health.sources.append(self.sharing.conditions)
             nursery.start_soon(keep_running, Task.SHARING, self.sharing.run)
-        reload = Reload(server, load, quota_manager.set_mode)
+        reload = Reload(server, load, quota_manager.renew)
         nursery.start_soon(_obey_hangup, [quota_manager.reload, reload.reload])
         if self.config.file is not None:
             watching = every(file_watch.LOOK_S, reload.look)

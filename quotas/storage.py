@@ -1,8 +1,8 @@
 """Storage budgets: how many bytes brokers store, or have left, and which topics are over a mark.
 
-While a budget is over, an ordinary produce rate limits its topics, or its group: the entry's `over_byte_rate`,
-unless a lower one is configured. `StorageBudgets.applied` adds these rates to a quota table. A budget ends to
-be over only `MARGIN` from its mark, so that a deleted segment does not switch it off and on.
+While a budget is over, an ordinary produce rate limits its topics, or its group: the `over_byte_rate` of its
+entry, unless a lower one is configured. `StorageBudgets.applied` adds these rates to a quota table. A budget
+is kept again only `MARGIN` from its mark, so that deleted segments do not switch it off and on.
 
 >>> payments = Entity(topic_prefix="pay.")
 >>> table = QuotaTable({(payments, QuotaKey.STORED_BYTES_MAX): 1000, (payments, QuotaKey.OVER_BYTE_RATE): 64})
@@ -35,7 +35,7 @@ MARGIN: Final = 0.05
 
 
 class BrokerStorage(NamedTuple):
-    """What one broker stores."""
+    """The storage of one broker."""
 
     stored: Mapping[str, int]
     """Topic → bytes of its replicas."""
@@ -171,7 +171,7 @@ def _number(mark: StorageMark, brokers: Iterable[BrokerStorage]) -> int | None:
     return sum(sums) if sums else None
 
 
-def _is_over(mark: StorageMark, number: int, was_over: bool) -> bool:  # noqa: FBT001
+def _is_over(mark: StorageMark, number: int, was_over: bool) -> bool:
     if mark.key is QuotaKey.USABLE_BYTES_MIN:
         return number < mark.value * (1 + MARGIN * was_over)
     return number > mark.value * (1 - MARGIN * was_over)

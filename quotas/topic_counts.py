@@ -290,15 +290,9 @@ def _ended(entries: Mapping[str, _Until], now_ms: int) -> list[str]:
 
 def _limits_of(table: QuotaTable) -> Iterator[CountLimit]:
     for is_shadow in (False, True):
-<<<<<<< HEAD
-        for key in OF_PREFIXES:
+        for key in COUNTS:
             for prefix, value in table.topics(key, shadow=is_shadow).items():
                 yield CountLimit(prefix, key, value, is_shadow)
-=======
-        for (entity, key), value in (table.shadow if is_shadow else table.values).items():
-            if key in COUNTS and entity.topic_prefix is not None:
-                yield CountLimit(entity.topic_prefix, key, value, is_shadow)
->>>>>>> d09f9a62 (quotas: read storage budgets, and decide which are over)
 
 
 def _reason(limit: CountLimit, total: int) -> str:

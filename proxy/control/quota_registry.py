@@ -57,7 +57,11 @@ class QuotaRegistry:
         self._pacing = pacing
         self._unnamed = unnamed
         self._request_time_scale = request_time_scale
-        self._table = table
+        self.derive: Callable[[QuotaTable], QuotaTable] = lambda table: table
+        """Function that adds rates to the configured ones, such as those of storage budgets that are over.
+        After its results have changed, call `use` with the table. Called from any thread.
+        """
+        self._table = self._derived = table
         self._in_force = self._modes(table)
         self._in_force.prepared()
         self._num_samples = num_samples
@@ -100,9 +104,14 @@ class QuotaRegistry:
         return self._table
 
     @property
+    def derived(self) -> QuotaTable:
+        """The configured table with the rates that `derive` has added: the `table` of the workers."""
+        return self._derived
+
+    @property
     def in_force(self) -> QuotaTable:
-        """The table that limiters apply: the configured entries, enforced or in shadow, with the default
-        pacing filled in.
+        """The table that limiters apply: the configured and derived entries, enforced or in shadow, with the
+        default pacing filled in.
         """
         return self._in_force
 
@@ -140,15 +149,15 @@ class QuotaRegistry:
         """Precompute the slow part of `use` for this table, so that `use` is fast. Callable from any thread,
         by one caller at a time.
         """
-        self._modes(table).prepared(self._in_force)
+        self._modes(table).prepared(self._in_force)  # first: `derive` changes what this has looked up
+        self._modes(self.derive(table)).prepared(self._in_force)
 
     def use(self, table: QuotaTable) -> None:
         """Put another table in force, for open connections too; usage before the change still counts. The
         caller must then run `refresh`.
         """
-        self.prepare(table)
-        self._table = table
-        self._in_force = self._modes(table)
+        self._table, self._derived = table, self.derive(table)
+        self._in_force = self._modes(self._derived).prepared(self._in_force)
         self.changes += 1
         self.mutations.use(self._in_force)
         self.cluster.use(self._in_force)

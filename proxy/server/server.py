@@ -38,6 +38,7 @@ from weir.proxy.control.scan import Scan
 from weir.proxy.control.snapshots.connections import ConnectionFilter
 from weir.proxy.control.snapshots.gauges import Gauges
 from weir.proxy.control.snapshots.records import Connections, WorkerRecord
+from weir.proxy.control.storage import StorageReader
 from weir.proxy.control.supervisor import Supervisor, Task, every, in_steps
 from weir.proxy.control.topic_counts import TopicCounter
 from weir.proxy.counters import Counters
@@ -139,6 +140,18 @@ class Server:
         quotas.on_update.append(self.topic_counter.use)
         self.topic_counter.use(quotas.in_force)
         self.health.sources.append(self.topic_counter.conditions)
+        self.storage_reader = StorageReader(
+            lambda: self.address_book.nodes,
+            Access.of(config),
+            config.settings.connect_timeout_s,
+            lambda: self.config.settings.refresh_s,
+            clock_ms,
+        )
+        """Reads the storage of brokers while there are storage budgets."""
+        quotas.derive = self.storage_reader.budgets.applied
+        quotas.on_update.append(self.storage_reader.use)
+        self.storage_reader.use(quotas.in_force)
+        self.health.sources.append(self.storage_reader.conditions)
         self.rate_limited_log = RateLimitedLog()
         self.supervisor = Supervisor(self.counters, self.rate_limited_log.note)
         """Restarts the tasks of the process after failures."""
@@ -209,6 +222,7 @@ class Server:
         start(Task.BROKERS, lambda: self._discovery.period_s, self._discovery.refresh)
         nursery.start_soon(self.supervisor.keep_running, Task.BROKERS, self._address_check.run)
         nursery.start_soon(self.supervisor.keep_running, Task.BROKERS, self.topic_counter.follow)
+        nursery.start_soon(self.supervisor.keep_running, Task.BROKERS, self.storage_reader.follow)
         for files in self.config.tls.files:
             start(Task.TLS_FILES, file_watch.LOOK_S, files.look)
         start(Task.EXPIRY, EXPIRY_S, lambda: in_steps(self.quotas.expire(self.now_ms)))

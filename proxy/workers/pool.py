@@ -197,8 +197,8 @@ class Pool:
             len(self.handles),
         )
         registry = self._server.quotas
-        self._told[number] = registry.table, registry.in_shadow
-        yield message_of(registry.table, in_shadow=registry.in_shadow)
+        self._told[number] = registry.derived, registry.in_shadow
+        yield message_of(registry.derived, in_shadow=registry.in_shadow)
 
     def _state(self, number: int) -> Iterator[messages.Message | None]:
         """Yield the messages to a worker's process that is ready, and None after each step. All that may
@@ -225,9 +225,9 @@ class Pool:
         """Yield the changes of the quotas in force since the latest call for this worker."""
         registry = self._server.quotas
         table, in_shadow = self._told[number]
-        if registry.table is not table or registry.in_shadow != in_shadow:
-            self._told[number] = registry.table, registry.in_shadow
-            yield from changes_of(registry.table.delta(table), in_shadow=registry.in_shadow)
+        if registry.derived is not table or registry.in_shadow != in_shadow:
+            self._told[number] = registry.derived, registry.in_shadow
+            yield from changes_of(registry.derived.delta(table), in_shadow=registry.in_shadow)
 
     def _brokers(self) -> messages.BrokerAddresses:
         addresses = self._server.address_book

@@ -15,8 +15,8 @@ from weir.quotas.table.ends import in_force_at
 from weir.quotas.table.entities import Entity, Prefix
 from weir.quotas.table.group_entry import GroupEntry, claimable_floors, floor_faults
 from weir.quotas.table.quota_entry import Entry, QuotaFileError, shown
-from weir.quotas.table.quota_kind import STORAGE_MARKS, QuotaKey
 from weir.quotas.table.quota_file import read, scan, table_of
+from weir.quotas.table.quota_kind import STORAGE_MARKS, QuotaKey
 from weir.quotas.table.replication_entry import Resource
 from weir.quotas.table.times import now_utc, written_time
 

@@ -266,7 +266,7 @@ OF_GROUPS: Final = tuple(key for key, kind in KINDS.items() if kind.is_of_groups
 FLOORS: Final = {kind.floor_of: key for key, kind in KINDS.items() if kind.floor_of is not None}
 """Quota → its floor."""
 OF_TOPICS: Final = tuple(key for key, kind in KINDS.items() if kind.is_of_topics)
-BYTE_RATES: Final = OF_TOPICS
+BYTE_RATES: Final = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
 """Kafka's own byte rates."""
 OF_IPS: Final = tuple(key for key, kind in KINDS.items() if kind.is_of_ips)
 STORAGE_MARKS: Final = (QuotaKey.STORED_BYTES_MAX, QuotaKey.USABLE_BYTES_MIN)

@@ -13,7 +13,7 @@ from weir.quotas.table.limits import NONE, Limits
 from weir.quotas.table.options import PLAIN, Options, Pacing
 from weir.quotas.table.quota_delta import NO_DELTA, QuotaDelta, QuotaValue, changed, difference
 from weir.quotas.table.quota_entries import QuotaEntries, topic_of
-from weir.quotas.table.quota_kind import OF_CLIENTS, OF_GROUPS, OF_IPS, OF_PREFIXES, OF_TOPICS
+from weir.quotas.table.quota_kind import BYTE_RATES, OF_CLIENTS, OF_GROUPS, OF_IPS, OF_PREFIXES, OF_TOPICS
 from weir.quotas.table.quota_kind import QuotaKey as QuotaKey
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ class QuotaTable:
             for key in QuotaKey:
                 self._limits[key] = _old_if_same(self.limits(key), former.limits(key))
                 self._shadow_limits[key] = _old_if_same(self.shadow_limits(key), former.shadow_limits(key))
-            for key in OF_TOPICS:
+            for key in BYTE_RATES:
                 self.topics(key)
                 self.topics(key, shadow=True)
             self.is_prepared = True

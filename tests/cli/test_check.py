@@ -97,10 +97,11 @@ def test_check_warns_of_storage_budgets_that_throttle_nobody_or_need_a_login(tmp
     entries = 'topic = "t"\nstored_bytes_max = "2TB"\n', 'group = "<all>"\nover_byte_rate = "64KB"\n'
     quotas.write_text("".join(f"[[quota]]\n{entry}" for entry in entries))
     half = [
-        f"{quotas}: [[quota]] entry 1 (line 1): stored_bytes_max is only told, and throttles nobody; "
-        "add over_byte_rate",
-        f"{quotas}: [[quota]] entry 2 (line 4): over_byte_rate has no effect alone; "
-        "add stored_bytes_max or usable_bytes_min",
+        f"{quotas}: [[quota]] entry {place}"
+        for place in (
+            "1 (line 1): stored_bytes_max is only told, and throttles nobody; add over_byte_rate",
+            "2 (line 4): over_byte_rate has no effect alone; add stored_bytes_max or usable_bytes_min",
+        )
     ]
     assert report(DONE, "--quotas", str(quotas))["warnings"] == half
     *first, login = report(DONE, "--quotas", str(quotas), "--upstream", "a:1")["warnings"]

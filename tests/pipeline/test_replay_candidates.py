@@ -83,23 +83,14 @@ def test_a_missing_replay_candidate_is_named(tmp_path: Path) -> None:
 def test_replay_reports_quotas_that_records_cannot_reproduce() -> None:
     text = SOME + (
         '[[quota]]\ntopic = "t"\nproducer_byte_rate = 1\n'
-<<<<<<< HEAD
-        '[[quota]]\ntopic_prefix = "p."\ntopics_max = 1\n'
-=======
-        '[[quota]]\ntopic_prefix = "p."\ntopics_max = 1\nstored_bytes_max = "2TB"\n[[quota]]\nuser = "al"\nold_read_byte_rate = 1\n'
->>>>>>> d09f9a62 (quotas: read storage budgets, and decide which are over)
+        '[[quota]]\ntopic_prefix = "p."\ntopics_max = 1\nstored_bytes_max = "2TB"\n'
         '[[quota]]\nip = "<default>"\nconnection_creation_rate = 1\n'
         '[[quota]]\nuser = "bob"\nmode = "shadow"\nproducer_byte_rate = 1\nconsumer_byte_rate = 1\n'
     )
     assert not_replayed(Candidate("q", text)) == [
         "q: 2 shadow entries (they throttle no client) left out",
         "q: 1 rates of topics (records have no topics) left out",
-<<<<<<< HEAD
-        "q: 1 limits on what exists (records have no topics) left out",
-=======
         "q: 2 limits on what exists (records have no topics) left out",
-        "q: 1 rates of old reads (records have no ages of batches) left out",
->>>>>>> d09f9a62 (quotas: read storage budgets, and decide which are over)
         "q: 1 rates of connections (records have no addresses) left out",
     ]
     assert not_replayed(Candidate("q", SOME)) == []

@@ -465,7 +465,7 @@ async def test_the_mode_of_all_quotas_can_change_while_weir_runs(scene: Scene) -
         return ledger.produce is not None, shadow
 
     assert alices() == (True, False)
-    await scene.quota_manager.set_mode(True)
+    await scene.quota_manager.renew(True)
     assert alices() == (False, True)
-    await scene.quota_manager.set_mode(False)
+    await scene.quota_manager.renew(False)
     assert alices() == (True, False)

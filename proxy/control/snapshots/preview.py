@@ -33,7 +33,7 @@ from weir.quotas import Entity, QuotaKey, QuotaTable, Tags
 from weir.quotas.table.entities import BELOW_FLOORS
 from weir.quotas.table.groups import ALL
 from weir.quotas.table.options import Scope
-from weir.quotas.table.quota_kind import KINDS
+from weir.quotas.table.quota_kind import COUNTS, KINDS
 from weir.quotas.topic_counts import TopicCounts
 
 ENTITIES_MAX: Final = 100
@@ -104,7 +104,7 @@ def _of_prefix(
 ) -> Iterator[PreviewedEntity]:
     """Yield the effect of limits on the number of topics or partitions: they delete nothing."""
     prefix = entity.topic_prefix
-    for key in keys if prefix is not None and counts.is_known else ():
+    for key in [key for key in keys if key in COUNTS] if prefix is not None and counts.is_known else ():
         number, limit = counts.number(prefix or "", key), after.rates_of(entity).get(key)
         rest = "has no limit of" if limit is None else f"may get {max(limit - number, 0):.0f} more under"
         name, unit = shortened(prefix or ""), KINDS[key].unit

@@ -151,9 +151,9 @@ class QuotaManager:
             finally:
                 self._nursery = None
 
-    async def set_mode(self, in_shadow: bool) -> None:
-        """Put all entries in shadow mode, or with False each entry in its own mode."""
-        await self._in_force.set_mode(in_shadow)
+    async def renew(self, in_shadow: bool | None = None) -> None:
+        """Put the same quotas in force again (`TableInForce.renew`)."""
+        await self._in_force.renew(in_shadow)
 
     async def reload(self) -> bool:
         """Read the store now and put its quotas in force. Return True if the store could be read. Never

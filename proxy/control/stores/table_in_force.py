@@ -80,11 +80,13 @@ class TableInForce:
                 await self.put()
                 works()
 
-    async def set_mode(self, in_shadow: bool) -> None:
-        """Put all entries in shadow mode, or with False each entry in its own mode."""
+    async def renew(self, in_shadow: bool | None = None) -> None:
+        """Put the same table in force again, because `QuotaRegistry.derive` returns another one now. If
+        `in_shadow` is given, put all entries in shadow mode, or with False each entry in its own mode.
+        """
         async with self._turn:
             registry = self._quota_registry
-            registry.in_shadow = in_shadow
+            registry.in_shadow = registry.in_shadow if in_shadow is None else in_shadow
             await trio.to_thread.run_sync(registry.prepare, self.table)
             registry.use(self.table)
             await in_steps(registry.refresh())
