@@ -36,7 +36,7 @@ demo: $(VENV)/installed-demo ## forty seconds of real producers and consumers, w
 	$(BIN)/weir demo
 
 pipeline-demo: $(VENV)/installed-pipeline-demo ## half a minute of clients, recorded, then all Spark jobs up to a report
-	$(BIN)/weir pipeline demo
+	$(BIN)/weir demo --pipeline
 
 LANES := $(BIN)/python -m tools.lanes
 

@@ -40,9 +40,6 @@ COMMANDS: Final = {
         "weir.cli.top.command:top", "Show who uses quotas and who is throttled, live in a terminal."
     ),
     "verify": LazyCommand("weir.cli.verify:verify", "Check captures against the rules of Kafka's protocol."),
-    "versions": LazyCommand(
-        "weir.cli.versions:versions", "Show what versions a broker speaks, and what Weir offers."
-    ),
 }
 
 

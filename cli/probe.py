@@ -52,6 +52,7 @@ EXAMPLES: Final = """\b
 Examples:
   weir probe --upstream kafka-1:9092
   weir probe --upstream kafka-1:9092 --list
+  weir probe --upstream kafka-1:9092 --versions
   weir probe --upstream kafka-1:9092 --only Metadata --only 'Fetch/v12/*'
   weir probe --upstream kafka-1:9092 --profile quotas
   weir probe --upstream kafka-1:9092 --profile quotas --measure --json > kafka.json
@@ -75,7 +76,7 @@ _FILE: Final = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command(epilog=EXAMPLES)
-@broker_options("The server to probe.")
+@broker_options("The server to probe.", "uplift")
 @config_file_option("A configuration of Weir: its upstream, and how Weir reaches that.")
 @click.option(
     "--profile",
@@ -101,6 +102,12 @@ _FILE: Final = click.Path(dir_okay=False, path_type=Path)
     help="Print the quotas that --quotas-set RUN needs, as options of kafka-configs.sh, and end.",
 )
 @click.option("--list", "lists", is_flag=True, help="Print the names of the cases, and end.")
+@click.option(
+    "--versions",
+    "of_versions",
+    is_flag=True,
+    help="Print the API versions of a broker, and those that Weir offers.",
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random requests.")
 @click.option(
     "--only",
@@ -155,6 +162,7 @@ def probe(
     quotas_set: str | None,
     list_quotas: str | None,
     lists: bool,
+    of_versions: bool,
     seed: int,
     only: Sequence[str],
     skip: Sequence[str],
@@ -175,6 +183,9 @@ def probe(
     and removes quotas for client-ids weir-probe-... It changes nothing else.
     """
     check_report_files(html_file, junit_file, sarif_file, write_expect)
+    if of_versions:
+        _show_versions(config_file, timeout_s, upstream, as_json=as_json)
+        return
     reach = partial(_target, config_file, timeout_s, upstream)
     if measures:
         if profile != "quotas":
@@ -231,6 +242,18 @@ def probe(
         click.echo(line, err=as_json)
     if wrong or (wrong is None and report.count(CaseVerdict.FAILED)):
         raise click.exceptions.Exit(FAILED)
+
+
+def _show_versions(
+    config_file: Path | None, timeout_s: float, upstream: Mapping[str, object], *, as_json: bool
+) -> None:
+    from weir.cli.versions import show_versions  # Trio and uplift, which probing does not need
+
+    try:
+        loaded = config.load(config_file, upstream)
+    except ConfigError as error:
+        raise CommandError(str(error)) from None
+    show_versions(loaded, timeout_s, as_json=as_json)
 
 
 def _write_reports(

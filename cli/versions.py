@@ -1,39 +1,27 @@
-"""`weir versions`: the versions of a broker, of Weir, and those offered to clients."""
+"""`weir probe --versions`: the versions of a broker, of Weir, and those offered to clients."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from itertools import groupby
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import click
 import msgspec
 import trio
 
-from weir.cli.exits import USAGE
-from weir.cli.quantity import Quantity
+from weir.cli.exits import CommandError
 from weir.cli.quotas.show import columns
-from weir.cli.settings.options import broker_options, config_file_option, one_broker
+from weir.cli.settings.options import one_broker
 from weir.protocol import schema
 from weir.protocol.api import versions as known_versions
 from weir.protocol.versions import VersionRange
-from weir.proxy.config import config
-from weir.proxy.config.config import ConfigError
+from weir.proxy.config.config import Config, ConfigError
 from weir.proxy.control.cluster.access import Access
 from weir.proxy.control.cluster.connection import QuestionError
 from weir.proxy.control.cluster.discovery import ask_versions
 from weir.proxy.handlers.plans import QUOTA_APIS
 from weir.proxy.handlers.uplift.uplift_rule import UpliftKind, offered, route
-
-EXAMPLES = """\b
-Examples:
-  weir versions --upstream kafka-1:9092
-  weir versions --upstream kafka-1:9092 --set uplift=false
-  weir versions --config weir.toml --upstream kafka-1:9093
-  weir versions --upstream kafka-1:9092 --json | jq '.apis[] | select(.uplift != [])'
-"""
 
 IN_WORDS: Final = {
     UpliftKind.PATCH: "renumbered",
@@ -75,7 +63,7 @@ class ApiJson(msgspec.Struct):
 
 
 class VersionsReport(msgspec.Struct):
-    """The JSON object that `weir versions --json` prints."""
+    """The JSON object that `weir probe --versions --json` prints."""
 
     upstream: str
     uplift: bool
@@ -83,7 +71,7 @@ class VersionsReport(msgspec.Struct):
 
 
 class VersionsRow(NamedTuple):
-    """Cells of one line in the table of APIs that `weir versions` prints."""
+    """Cells of one line in the table of APIs that `weir probe --versions` prints."""
 
     key: str
     api: str
@@ -96,32 +84,15 @@ class VersionsRow(NamedTuple):
 HEADINGS: Final = VersionsRow("key", "API", "broker", "Weir", "offered", "by uplift")
 
 
-@click.command(epilog=EXAMPLES)
-@broker_options("The broker to ask.", "uplift")
-@config_file_option("Weir's configuration: its upstream, and how Weir reaches that.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option(
-    "--timeout-s",
-    type=Quantity("s"),
-    default=10,
-    show_default=True,
-    help="How long connecting, logging in, and the answer may take, each.",
-)
-def versions(config_file: Path | None, as_json: bool, timeout_s: float, **options: object) -> None:
-    """Show each API's versions: the broker's, Weir's, those offered to clients, and those added by uplift.
-
-    "hidden" APIs are not offered to clients: Weir and the broker have no version in common. APIs "answered by
-    Weir" are forwarded if quota_store is broker.
+def show_versions(loaded: Config, timeout_s: float, *, as_json: bool) -> None:
+    """Ask the broker of `upstream` for its versions, and print them beside those that Weir offers. Raises
+    CommandError.
     """
     try:
-        loaded = config.load(config_file, options)
         address = one_broker(loaded)
-        if not timeout_s > 0:  # False for NaN
-            raise ConfigError(f"timeout_s is {timeout_s:g}, must be greater than 0")
         broker = trio.run(ask_versions, address, timeout_s, Access.of(loaded))
     except (ConfigError, QuestionError) as error:
-        click.echo(f"weir: {error}", err=True)
-        sys.exit(USAGE)
+        raise CommandError(str(error)) from None
     found = report(str(address), broker, uplift=loaded.settings.uplift)
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())

@@ -17,7 +17,6 @@ JOBS: Final = {
     "maintain": "Compact the tables, delete old rows, take rejected lines in again.",
     "nightly": "Run several of these jobs in one Spark.",
     "jars": "Print the jars for spark-submit.",
-    "demo": "Record real clients for half a minute, and run all jobs.",
 }
 """Jobs in the order in which they are run, and other commands. Each has a module in this package."""
 

@@ -1,84 +1,37 @@
-"""`weir pipeline demo`: half a minute of real clients, and all jobs over their usage records."""
+"""`weir demo --pipeline`: half a minute of real clients, and all jobs over their usage records."""
 
 from __future__ import annotations
 
 import shutil
-import signal
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 import click
 import msgspec
 
-from weir.cli.demo import json_option, upstream_option
-from weir.cli.exits import DONE, FAILED, USAGE
 from weir.cli.pipeline.run import NEEDED, in_session, show
 from weir.cli.progress import Bar
-from weir.cli.quantity import Quantity
 from weir.demo.errors import DemoError
-from weir.pipeline.outcome import Outcome, PipelineError
+from weir.pipeline.outcome import Outcome
 from weir.proxy.build import VERSION
 
 if TYPE_CHECKING:
     from weir.demo.pipeline_record import Files
     from weir.demo.pipeline_verdict import ReplayVerdict
 
-EXAMPLES: Final = """\b
-Examples:
-  weir pipeline demo
-  weir pipeline demo --upstream kafka-1:9092 --for 60 --directory demo
-  weir pipeline demo --json | jq .report
-"""
 MASTER: Final = "local[*]"
 
 
-@click.command(epilog=EXAMPLES)
-@upstream_option
-@click.option(
-    "--for",
-    "seconds",
-    metavar="DURATION",
-    type=Quantity("s", 15, 3600),
-    default=30,
-    show_default=True,
-    help="Duration of the clients' load; the first ten seconds at exactly their quotas.",
-)
-@click.option(
-    "--directory",
-    metavar="DIR",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Directory for all results, new or empty; it is kept. [default: a new one in the "
-    "system's directory for temporary files]",
-)
-@json_option
-def demo(upstream: str | None, seconds: float, directory: Path | None, as_json: bool) -> None:
-    """Record real clients behind Weir, and run all jobs over the records, from ingest to report.
-
-    Exit code 0 if a replay under the quotas in force computes the recorded throttle times within 2 %, 1 if
-    not, 2 if the demonstration cannot run.
+def run_jobs(upstream: str | None, seconds: float, directory: Path | None, *, is_json: bool) -> bool:
+    """Record real clients behind Weir for this time, and run all jobs over the records, up to the report.
+    Return True if a replay under the quotas in force computes the recorded throttle times within 2 %. Raises
+    DemoError and PipelineError.
     """
-    before = signal.signal(signal.SIGTERM, _interrupted)
-    try:
-        passed = _run(upstream, seconds, directory, is_json=as_json)
-    except (DemoError, PipelineError) as error:
-        click.echo(f"weir: {error}", err=True)
-        sys.exit(USAGE)
-    except KeyboardInterrupt:
-        click.echo("stopped; nothing is left running", err=True)
-        sys.exit(128 + signal.SIGINT)
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    sys.exit(DONE if passed else FAILED)
-
-
-def _run(upstream: str | None, seconds: float, directory: Path | None, *, is_json: bool) -> bool:
     missing = [module for module in ("confluent_kafka", "jinja2", *NEEDED) if find_spec(module) is None]
     if missing:
         raise DemoError(
@@ -175,10 +128,3 @@ def _as_json(files: Files, outcomes: list[Outcome], found: ReplayVerdict) -> byt
         "jobs": [asdict(outcome) for outcome in outcomes],
     }
     return msgspec.json.encode(summary)
-
-
-def _interrupted(_number: int, _frame: FrameType | None) -> None:
-    """Raise KeyboardInterrupt at a signal, so that the demonstration stops its processes and deletes its
-    topics as after Ctrl-C.
-    """
-    raise KeyboardInterrupt

@@ -10,14 +10,15 @@ from weir.cli.lazy import LazyCommand, LazyCommands
 
 COMMANDS: Final = {
     "delete": LazyCommand("weir.cli.quotas.change:delete", "Delete quotas of an entity, or all of them."),
-    "diff": LazyCommand("weir.cli.quotas.diff:diff", "Compare the quotas of two files."),
     "explain": LazyCommand(
         "weir.cli.quotas.explain:explain", "Tell which quota applies to a client, and why."
     ),
     "import": LazyCommand(
         "weir.cli.quotas.imports:import_", "Import quotas from ZooKeeper, brokers or a file."
     ),
-    "list": LazyCommand("weir.cli.quotas.listed:list_", "List every quota, and the replication throttles."),
+    "list": LazyCommand(
+        "weir.cli.quotas.listed:list_", "List or compare quotas, and the replication throttles."
+    ),
     "release": LazyCommand("weir.cli.quotas.release:release", "End the waits of a client's connections."),
     "set": LazyCommand("weir.cli.quotas.change:set_", "Set quotas of an entity; its other quotas stay."),
 }
@@ -28,7 +29,7 @@ Examples:
   weir quotas set --config weir.toml --user alice --client-id app producer_byte_rate=2MiB
   weir quotas delete --config weir.toml --user alice --client-id app producer_byte_rate
   weir quotas explain --config weir.toml --user alice --client-id app
-  weir quotas diff quotas.toml recommended.toml
+  weir quotas list --quotas recommended.toml --diff quotas.toml
   weir quotas import --zookeeper zk-1:2181/kafka --output quotas.toml
 """
 

@@ -1,11 +1,10 @@
-"""`weir quotas diff`: the changes from one quota file to another."""
+"""`weir quotas list --diff`: the changes from one quota file to another."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
 import click
 import msgspec
@@ -27,16 +26,8 @@ from weir.cli.quotas.show import (
 )
 from weir.cli.quotas.show_groups import group_changes
 from weir.cli.quotas.show_replication import ReplicationChange, resource_json, show_replication_changes
-from weir.cli.quotas.source import json_option
 from weir.quotas import Entity, QuotaTable
 from weir.quotas.table.replication_entry import Resource
-
-EXAMPLES: Final = """\b
-Examples:
-  weir quotas diff quotas.toml recommended.toml
-  weir quotas diff quotas.toml recommended.toml --json | jq '.changes[] | select(.after < .before)'
-"""
-_FILE: Final = click.Path(path_type=Path, dir_okay=False)
 
 
 class OptionsChange(msgspec.Struct):
@@ -49,7 +40,7 @@ class OptionsChange(msgspec.Struct):
 
 
 class Differences(msgspec.Struct):
-    """The JSON object that `weir quotas diff --json` prints."""
+    """The JSON object that `weir quotas list --diff FILE --json` prints."""
 
     old: str
     new: str
@@ -60,26 +51,18 @@ class Differences(msgspec.Struct):
     """Changes of groups and of their members, as text."""
 
 
-@click.command(epilog=EXAMPLES)
-@click.argument("old", type=_FILE)
-@click.argument("new", type=_FILE)
-@json_option
-def diff(old: Path, new: Path, as_json: bool) -> None:
-    """Compare the quotas of two files.
-
-    The files are quota files, or output of `weir quotas list --json`. The order of entries and comments do
-    not count. Exit code: 0 if the quotas are equal, 1 if they differ.
+def show_differences(old: Path, new: str, after: QuotaTable, *, as_json: bool) -> None:
+    """Print the changes from the quotas in the file `old` to `after`, the quotas of the source `new`. The
+    order of entries and comments do not count. Exit code: 0 if the quotas are equal, 1 if they differ.
     """
-    before, after = _table(old), _table(new)
+    before = _table(old)
     changes = list(_changes(before, after))
     options = list(_options(before, after))
     replication = list(_replication(before, after))
     groups = list(group_changes(before.groups, after.groups))
     if as_json:
         told = [each for _entity, each in options]
-        echo_json(
-            Differences(str(old), str(new), list(map(change_entry, changes)), told, replication, groups)
-        )
+        echo_json(Differences(str(old), new, list(map(change_entry, changes)), told, replication, groups))
     else:
         show_changes(changes)
         for entity, each in options:

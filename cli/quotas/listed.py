@@ -1,14 +1,16 @@
-"""`weir quotas list`."""
+"""`weir quotas list`: the quotas, or their changes from those of a file."""
 
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 
 import click
 import msgspec
 
 from weir.cli.exits import NothingThereError
 from weir.cli.quotas.admin_source import store_options
+from weir.cli.quotas.diff import show_differences
 from weir.cli.quotas.entity import entity_options
 from weir.cli.quotas.show import EntryJson, clean, echo_json, entries, show_table
 from weir.cli.quotas.show_groups import GroupJson, groups_json, show_groups
@@ -36,18 +38,31 @@ Examples:
   weir quotas list --config weir.toml --json > quotas.json    # weir quotas import reads it back
   weir quotas list --admin weir-1:9644 --admin-token-file token    # of a running Weir
   weir quotas list --quotas quotas.toml --user alice --client-id '<default>'
+  weir quotas list --quotas recommended.toml --diff quotas.toml
   weir quotas list --config weir.toml --json | jq '.quotas[] | select(.mode == "shadow")'
 """,
 )
 @store_options
 @partial(entity_options, needed=False)
+@click.option(
+    "--diff",
+    "old",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="List what differs from this quota file, or output of --json; exit code 1 if anything does.",
+)
 @json_option
-def list_(source: QuotaSource, entity: Entity | None, as_json: bool) -> None:
+def list_(source: QuotaSource, entity: Entity | None, old: Path | None, as_json: bool) -> None:
     """List every quota and the groups; without --admin also the replication throttles. Or list one entity's.
 
     Exit code 1 if the entity has none.
     """
     table = source.load()
+    if old is not None:
+        if entity is not None:
+            raise click.UsageError("--diff compares all quotas: leave out the entity")
+        show_differences(old, source.name, table, as_json=as_json)
+        return
     if entity is not None:
         table = _of_entity(table, entity)
     if entity is not None and not len(table) and not as_json:

@@ -97,9 +97,7 @@ def test_no_color_switches_colours_off(no_color: str, *, coloured: bool) -> None
     assert ("\x1b[" in result.stdout) == coloured
 
 
-@pytest.mark.parametrize(
-    "command", [["versions"], ["calibrate"], ["quotas", "import"], ["demo"], ["pipeline", "demo"]]
-)
+@pytest.mark.parametrize("command", [["probe"], ["calibrate"], ["quotas", "import"], ["demo"]])
 def test_the_variable_of_the_upstream_is_read_by_every_command_that_asks_a_cluster(
     monkeypatch: pytest.MonkeyPatch, command: list[str]
 ) -> None:

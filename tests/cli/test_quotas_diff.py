@@ -1,4 +1,4 @@
-"""`weir quotas diff`: the changes from one quota file to another."""
+"""`weir quotas list --diff`: the changes from one quota file to another."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def files(tmp_path: Path) -> tuple[str, str]:
 
 
 def test_quotas_diff_tells_values_options_and_throttles_that_differ(files: tuple[str, str]) -> None:
-    result = run("diff", *files)
+    result = run("list", "--diff", files[0], "--quotas", files[1])
     assert result.exit_code == FAILED
     assert result.stdout.splitlines() == [
         "user alice: producer_byte_rate 1000000 (976.6 KiB/s) -> 2000000 (1.907 MiB/s)",
@@ -89,4 +89,4 @@ def test_quotas_diff_of_equal_quotas_succeeds_in_any_order_and_format(
 ) -> None:
     listed = tmp_path / "old.json"
     listed.write_text(done("list", "--quotas", files[0], "--json"))
-    assert done("diff", files[0], str(listed)) == ""
+    assert done("list", "--diff", str(listed), "--quotas", files[0]) == ""

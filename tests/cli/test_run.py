@@ -251,7 +251,7 @@ def test_every_key_is_in_one_section() -> None:
 )
 def test_a_mistake_in_set_is_named(misused: Misused, text: str, said: str) -> None:
     assert misused("run", "--upstream", "a:1", "--set", text).startswith(said)
-    assert misused("versions", "--upstream", "a:1", "--set", "workers=2").startswith(
+    assert misused("probe", "--upstream", "a:1", "--set", "workers=2").startswith(
         "--set workers: this command does not read it"
     )
 

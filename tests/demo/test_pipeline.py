@@ -51,7 +51,7 @@ def test_pipeline_demo_gives_some_clients_a_quota() -> None:
 
 def test_pipeline_demo_refuses_a_directory_that_is_not_empty(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("precious")
-    outcome = CliRunner().invoke(weir, ["pipeline", "demo", "--directory", str(tmp_path)])
+    outcome = CliRunner().invoke(weir, ["demo", "--pipeline", "--directory", str(tmp_path)])
     assert outcome.exit_code == 2
     assert outcome.output == f"weir: {tmp_path} is not empty: name another --directory\n"
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
@@ -59,7 +59,7 @@ def test_pipeline_demo_refuses_a_directory_that_is_not_empty(tmp_path: Path) -> 
 
 def test_pipeline_demo_reports_a_missing_package_with_exit_code_2(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli_pipeline_demo, "find_spec", lambda name: None if name == "jinja2" else name)
-    outcome = CliRunner().invoke(weir, ["pipeline", "demo"])
+    outcome = CliRunner().invoke(weir, ["demo", "--pipeline"])
     assert outcome.exit_code == 2
     assert outcome.output == (
         "weir: the demonstration needs jinja2: pip install '.[demo,pipeline]' in a checkout, or use "
@@ -72,7 +72,7 @@ def test_pipeline_demo_without_its_upstream_leaves_no_directory(is_there: bool, 
     directory = tmp_path / "demo"
     if is_there:
         directory.mkdir()
-    command = ["pipeline", "demo", "--upstream", "127.0.0.1:1", "--directory", str(directory)]
+    command = ["demo", "--pipeline", "--upstream", "127.0.0.1:1", "--directory", str(directory)]
     outcome = CliRunner().invoke(weir, command)
     assert outcome.exit_code == 2
     assert outcome.stderr == (

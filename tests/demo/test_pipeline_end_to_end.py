@@ -1,4 +1,4 @@
-"""`weir pipeline demo` as users run it, with the mock cluster."""
+"""`weir demo --pipeline` as users run it, with the mock cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from tests.demo.process_table import start, stats
 from weir.quotas import parse
 
-DEMO = ("pipeline", "demo", "--for", "15")
+DEMO = ("demo", "--pipeline", "--for", "15")
 PATIENCE_S = 500.0
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]

@@ -155,7 +155,7 @@ def test_weirs_connections_to_the_quota_topic_authenticate(
             assert refusal.value.refused
     login = ["--set", "upstream_sasl_mechanism=PLAIN", "--set", f"upstream_sasl_username={WEIR.name}"]
     login += ["--set", f"upstream_sasl_password_file={password}"]
-    shown = CliRunner().invoke(weir, ["versions", "--upstream", cluster.sasl_bootstrap, *login])
+    shown = CliRunner().invoke(weir, ["probe", "--versions", "--upstream", cluster.sasl_bootstrap, *login])
     assert (shown.exit_code, "SaslHandshake" in shown.output) == (DONE, True), shown.output
     changes: dict[tuple[Entity, QuotaKey], float | None] = {(Entity(user="alice"), PRODUCE): 5.0}
     expected = QuotaTable({(Entity(user="alice"), PRODUCE): 5.0})

@@ -18,7 +18,7 @@ from weir.proxy.handlers.plans import Plans
 NODE: Final = 2
 OWN: Final = ("cluster", NODE)
 NEWEST_OF: Final = {"unknown": None, "0.10.2": 0, "2.8": 3, "3.9": 4, "4.4": 5}
-"""Newest version of ApiVersions, by release: `weir versions` at these brokers."""
+"""Newest version of ApiVersions, by release: `weir probe --versions` at these brokers."""
 
 
 def connected(newest: int | None, node_id: int | None = NODE) -> Playbook:
