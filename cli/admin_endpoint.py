@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from weir.cli.exits import CommandError
-from weir.cli.healthcheck import only_certificate
+from weir.cli.healthcheck import chain_of, only_certificate
 from weir.cli.quotas.show import clean
 from weir.cli.settings.options import ENVIRONMENT_PREFIX, F
 from weir.proxy.addresses import Address
@@ -92,16 +92,15 @@ def access_of(admin: str | None, token_file: Path | None, settings: Settings) ->
         token_file = Path(settings.admin_token_file)
     if admin is not None and admin.startswith(HTTPS):
         return EndpointAccess(token_file, ssl.create_default_context())
-    if not settings.admin_tls_cert:
+    chain = chain_of(settings.admin_tls_cert)
+    if not chain:
         return EndpointAccess(token_file)
     try:
-        read_bytes(Path(settings.admin_tls_cert), CERTIFICATES_BYTES_MAX)  # OpenSSL waits at a named pipe
-        return EndpointAccess(token_file, only_certificate(settings.admin_tls_cert))
+        read_bytes(Path(chain), CERTIFICATES_BYTES_MAX)  # OpenSSL waits at a named pipe
+        return EndpointAccess(token_file, only_certificate(chain))
     except OSError as error:  # SSLError is one
         reason = (error.strerror or str(error)).lower()
-        raise CommandError(
-            clean(f"admin_tls_cert {settings.admin_tls_cert}: cannot read it: {reason}")
-        ) from None
+        raise CommandError(clean(f"admin_tls_cert {chain}: cannot read it: {reason}")) from None
 
 
 def reachable(address: Address) -> Address:

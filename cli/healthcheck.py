@@ -46,12 +46,17 @@ def healthcheck(config_file: Path | None, admin: str | None, admin_tls_cert: str
     if not address:
         raise CommandError("which Weir? set WEIR_ADMIN, or admin in the file of WEIR_CONFIG")
     written = str(in_file.get("admin_tls_cert", ""))
-    beside = "" if config_file is None or not written else str(config_file.parent / written)
+    beside = "" if config_file is None or not written else str(config_file.parent / chain_of(written))
     try:
         host, port = parse_address(address, "admin", host_needed=False)
     except ConfigError as error:
         raise CommandError(str(error)) from None
-    _ask("localhost" if host in _ANY_HOST else host, port, admin_tls_cert or beside)
+    _ask("localhost" if host in _ANY_HOST else host, port, chain_of(admin_tls_cert or "") or beside)
+
+
+def chain_of(files: str) -> str:
+    """Return the certificate chain's path in a value of admin_tls_cert, CERTIFICATE[,KEY]."""
+    return files.partition(",")[0].strip()
 
 
 def _read(path: Path) -> dict[str, object]:

@@ -60,7 +60,7 @@ Examples:
   weir probe --upstream kafka-1:9092 --write-expect kafka.json
   weir probe --upstream weir-1:9092 --expect kafka.json
   weir probe --upstream kafka-1:9092 --expect kafka-3.9.1
-  weir probe --upstream kafka-1:9093 --set upstream_tls=true --set upstream_ca=ca.pem
+  weir probe --upstream kafka-1:9093 --set upstream_tls=ca.pem
 
 \b
 Exit codes:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from platform import python_version
-from typing import NamedTuple, assert_never
+from typing import NamedTuple
 
 import structlog
 import trio
@@ -106,11 +106,9 @@ def choose(config: Config, state: StateDirectory) -> Chosen:
     if settings.quota_store == "broker":
         store = LastKnown(broker_store(config), state)
         return Chosen(store, trio.run(store.start), snapshot=[store.snapshot])
-    if settings.quota_store == "topic":
-        topic = topic_store(config)
-        store = LastKnown(topic, state)
-        return Chosen(store, trio.run(store.start), lambda: topic.foreign, [store.snapshot])
-    assert_never(settings.quota_store)
+    topic = topic_store(config)
+    store = LastKnown(topic, state)
+    return Chosen(store, trio.run(store.start), lambda: topic.foreign, [store.snapshot])
 
 
 def single(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -61,7 +61,7 @@ def over_tls(name: str, tree: Path) -> Callable[[Surroundings], Running]:
 
     def start_it(surroundings: Surroundings) -> Running:
         made = certificate.make(surroundings.directory / f"{name}-tls")
-        options = "--set", f"tls_cert={made.chain}", "--set", f"tls_key={made.key}"
+        options = "--set", f"tls_cert={made.chain},{made.key}"
         return start(surroundings, name, tree, quota_file(), *options, entry=Entry(ca=str(made.ca)))
 
     return start_it

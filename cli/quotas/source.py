@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from difflib import unified_diff
 from functools import partial, wraps
 from pathlib import Path
-from typing import Final, Protocol, TypeVar, assert_never
+from typing import Final, Protocol, TypeVar
 
 import click
 import trio
@@ -211,15 +211,10 @@ class ClusterSource(ConfiguredSource):
         """Keep the configuration; the first method that needs the store connects. Raises ConfigError."""
         super().__init__(loaded.settings)
         self._store: TopicStore | BrokerStore
-        match loaded.settings.quota_store:
-            case "topic":
-                self._store, self._where = topic_store(loaded), loaded.settings.quota_topic
-            case "broker":
-                self._store, self._where = broker_store(loaded), loaded.settings.upstream
-            case "file":
-                raise AssertionError("a quota file is a FileSource")
-            case unknown:
-                assert_never(unknown)
+        if loaded.quota_topic:
+            self._store, self._where = topic_store(loaded), loaded.quota_topic
+        else:
+            self._store, self._where = broker_store(loaded), loaded.settings.upstream
 
     @property
     def name(self) -> str:

@@ -17,7 +17,7 @@ from click.core import ParameterSource
 from weir.cli.quantity import Quantity
 from weir.proxy.addresses import Address
 from weir.proxy.config.config import Config, ConfigError, Settings
-from weir.proxy.config.settings import FILES
+from weir.proxy.config.settings import FILES, KEY_PAIRS
 from weir.quotas.units import unit_of
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -224,6 +224,8 @@ def _attributes(field: msgspec.structs.FieldInfo) -> dict[str, Any]:
 
 def _metavar(name: str) -> str | None:
     """Return the word for the option's value in help; None for that of the option's type."""
+    if name in KEY_PAIRS:
+        return "FILE[,FILE]"
     if name in FILES:
         return "DIR" if name.endswith("_dir") else "FILE"
     return "HOST:PORT" if name in ADDRESSES else None

@@ -107,7 +107,7 @@ class ProbeLink:
                 f"the target answers {prefix.decode()!r}: does it speak HTTP? name a port for Kafka's clients"
             )
         if prefix.startswith(TLS_ALERT):
-            raise UnreadableError("the target speaks TLS: give --set upstream_tls=true")
+            raise UnreadableError("the target speaks TLS: give --set upstream_tls=FILE")
         (length,) = LENGTH.unpack(prefix)
         if not shortest <= length <= RESPONSE_MAX:
             raise UnreadableError(f"the response's length is {length}")

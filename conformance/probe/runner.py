@@ -197,7 +197,7 @@ class ProbeRun:
             return UnusableError(f"{place}: {text}")
         login = "" if self.options.login is not None else " or upstream_sasl_username"
         return UnusableError(
-            f"{place} closes the connection ({text}): does this listener need --set upstream_tls=true{login}?"
+            f"{place} closes the connection ({text}): does this listener need --set upstream_tls=FILE{login}?"
         )
 
     def _remove_groups(self, names: Names, cases: Iterable[Case]) -> None:

@@ -87,7 +87,7 @@ def read_secret(path: Path, setting: str, noun: str) -> str:
 
 
 def _tls(settings: Settings) -> ContextOfFiles | None:
-    pair = pair_of(settings.admin_tls_cert, settings.admin_tls_key, "admin_tls")
+    pair = pair_of(settings.admin_tls_cert, "admin_tls_cert")
     if pair is None:
         return None
     return ContextOfFiles(

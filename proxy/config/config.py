@@ -25,7 +25,7 @@ from weir.proxy.config.ports import broker_ports
 from weir.proxy.config.principals import Credentials, credentials_of, parse_principals
 from weir.proxy.config.replication import ReplicationRules, replication_rules
 from weir.proxy.config.request_costs import RequestTimeRules, request_time_rules
-from weir.proxy.config.settings import FILES
+from weir.proxy.config.settings import FILES, KEY_PAIRS, QUOTA_STORES, QUOTA_TOPIC, SYSTEM, TOPIC_NAME
 from weir.proxy.config.settings import ConfigError as ConfigError
 from weir.proxy.config.settings import ConfigMistakesError as ConfigMistakesError
 from weir.proxy.config.settings import Settings as Settings
@@ -44,6 +44,13 @@ NUMBER_MAX: Final = 2**63 - 1
 """Maximum of every number: Kafka's largest. Arithmetic with floats fails above 10^308."""
 
 
+class ConnectionsPerIp(NamedTuple):
+    """Maximum number of connections of an IP address, 0 for no limit; and other maxima by address."""
+
+    most: int
+    exceptions: dict[str, int]
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True):
     """Checked settings. Beside the settings as written, it has those that the proxy uses in another type,
     such as addresses.
@@ -60,10 +67,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     admin_access: AdminAccess
     proxies: Networks
     """Networks of the load balancers whose PROXY headers are believed."""
-    connections_per_ip: dict[str, int]
-    """Maximum number of connections by IP address, for addresses whose maximum is not
-    `max_connections_per_ip`.
-    """
+    connections_per_ip: ConnectionsPerIp
     replication: ReplicationRules
     credentials: Credentials | None
     """Credentials of Weir's own connections to brokers; None if Weir does not authenticate."""
@@ -104,12 +108,18 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.settings.usage_dir or self.settings.usage_topic)
 
     @property
+    def quota_topic(self) -> str:
+        """Name of the topic with the quotas; "" if they are elsewhere."""
+        kind, _colon, name = self.settings.quota_store.partition(":")
+        return (name or QUOTA_TOPIC) if kind == "topic" else ""
+
+    @property
     def own_topics(self) -> frozenset[str]:
         """Names of the cluster's topics in which Weir stores quotas, usage records, events and shared usage.
         Only Weir is to write to these topics.
         """
         settings = self.settings
-        quotas = {settings.quota_topic} if settings.quota_store == "topic" else set()
+        quotas = {self.quota_topic} - {""}
         usage = {settings.usage_topic, f"{settings.usage_topic}-trace"} if settings.usage_topic else set()
         others = {settings.events_topic, settings.usage_share_topic} - {""}
         return frozenset(quotas | usage | others)
@@ -151,10 +161,17 @@ def read(path: Path | None, options: Mapping[str, object]) -> Draft:
     mistakes: list[str] = []
     given = _usable("", {key: value for key, value in options.items() if value is not None}, mistakes)
     written = _usable(f"{path}: ", _read(path), mistakes) if path is not None else {}
-    for key in FILES:
-        if path is not None and written.get(key):
-            written[key] = str(path.parent / str(written[key]))
+    if path is not None:
+        written |= {key: _beside(path, key, str(written[key])) for key in FILES if written.get(key)}
     return Draft(msgspec.convert({**written, **given}, Settings), frozenset(written), mistakes)
+
+
+def _beside(file: Path, key: str, value: str) -> str:
+    """Return the paths in a value of the configuration file `file`, relative to its directory."""
+    if key == "upstream_tls" and value == SYSTEM:
+        return value
+    paths = value.split(",", 1) if key in KEY_PAIRS else [value]
+    return ",".join(str(file.parent / path.strip()) for path in paths)
 
 
 def all_mistakes(draft: Draft) -> list[str]:
@@ -200,6 +217,8 @@ def _checked(where: str, key: str, value: object) -> object:
         close = get_close_matches(key, _FIELDS, n=1)
         advice = f"did you mean {close[0]}?" if close else "weir config --new --all lists the keys"
         raise ConfigError(f"{where}unknown key {key}: {advice}")
+    if key == "max_connections_per_ip" and type(value) is int:
+        value = str(value)
     if key == "workers" and isinstance(value, str):
         value = 0 if value == "auto" else int(value) if value.isdecimal() else value
     unit = unit_of(key)
@@ -253,6 +272,7 @@ def checked(settings: Settings) -> Config:
     """Return the checked settings. Raises ConfigError for the first mistake."""
     _check_usage(settings)
     _check_sharing(settings)
+    _check_store(settings)
     listen = _listen(settings)
     ports = _ports(settings)
     return Config(
@@ -290,6 +310,15 @@ def share_key(settings: Settings) -> ReportKey | None:
     """Return the key that signs reports of usage, read from its file; None for none. Raises ConfigError."""
     path = settings.share_key_file
     return ReportKey(read_secret(Path(path), "share_key_file", "key")) if path else None
+
+
+def _check_store(settings: Settings) -> None:
+    kind, colon, name = settings.quota_store.partition(":")
+    if kind not in QUOTA_STORES or (colon and (kind != "topic" or not TOPIC_NAME.fullmatch(name))):
+        raise ConfigError(
+            f"quota_store is {settings.quota_store!r}, must be file, topic, topic:NAME or broker; a topic's name "
+            "has letters, digits, '.', '_' and '-'"
+        )
 
 
 def check_quota_store(settings: Settings) -> None:
@@ -347,9 +376,13 @@ def _replication(settings: Settings) -> ReplicationRules:
 _OVERRIDE: Final = re.compile(r"(?:\[(?P<v6>[^\]]+)\]|(?P<v4>[^:\[\]]+)):(?P<count>\d{1,9})", re.ASCII)
 
 
-def _connections_per_ip(settings: Settings) -> dict[str, int]:
-    texts = [text.strip() for text in settings.max_connections_per_ip_overrides.split(",")]
-    return dict(_override(text) for text in texts if text)
+def _connections_per_ip(settings: Settings) -> ConnectionsPerIp:
+    number, *texts = (text.strip() for text in settings.max_connections_per_ip.split(","))
+    if not (number.isascii() and number.isdecimal()) or len(number) > 9:
+        raise ConfigError(
+            f"max_connections_per_ip begins with {number!r}, must be a number of connections, 0 for no limit"
+        )
+    return ConnectionsPerIp(int(number), dict(map(_override, texts)))
 
 
 def _override(text: str) -> tuple[str, int]:
@@ -360,8 +393,7 @@ def _override(text: str) -> tuple[str, int]:
         return plain_ip(match["v6"] or match["v4"]), int(match["count"])
     except ValueError:
         raise ConfigError(
-            f"max_connections_per_ip_overrides has {text!r}, must be IP:NUMBER, "
-            "for example 10.0.0.1:100 or [::1]:100"
+            f"max_connections_per_ip has {text!r}, must be IP:NUMBER, for example 10.0.0.1:100 or [::1]:100"
         ) from None
 
 
@@ -387,6 +419,7 @@ _CHECKS: Final[tuple[Callable[[Settings], object], ...]] = (
     _connections_per_ip,
     _check_usage,
     _check_sharing,
+    _check_store,
     check_quota_store,
     _replication,
     credentials_of,

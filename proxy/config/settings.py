@@ -6,6 +6,7 @@ then has a function that makes an object of checked rules from `Settings`; `conf
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Annotated, Final, Literal
 
@@ -76,10 +77,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     ] = ""
     admin_tls_cert: Annotated[
         str,
-        _key("Certificate chain (PEM) of the admin endpoint, which enables TLS; reloaded."),
-    ] = ""
-    admin_tls_key: Annotated[
-        str, _key("Private key (PEM) of admin_tls_cert; empty: it is in the same file.")
+        _key("CERTIFICATE[,KEY]: chain and key (PEM) of the admin endpoint, which enables TLS; reloaded."),
     ] = ""
     state_dir: Annotated[
         str,
@@ -123,12 +121,12 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         ),
     ] = ""
     quota_store: Annotated[
-        Literal["file", "topic", "broker"],
-        _key("Where quotas are. file: the quota file; topic: a compacted topic; broker: the brokers' own."),
+        str,
+        _key(
+            "Where quotas are. file: the quota file; topic or topic:NAME: a compacted topic (__weir_quotas), "
+            "created if missing; broker: the brokers' own."
+        ),
     ] = "file"
-    quota_topic: Annotated[str, _key("The topic of quota_store = topic; created if missing.")] = (
-        "__weir_quotas"
-    )
     quota_mode: Annotated[
         Literal["enforce", "shadow"],
         _key("shadow: compute, count and log throttles, but delay and refuse nothing."),
@@ -166,9 +164,8 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     ] = "weir"
     tls_cert: Annotated[
         str,
-        _key("Certificate chain (PEM) of the listeners, which enables TLS; reloaded."),
+        _key("CERTIFICATE[,KEY]: chain and key (PEM) of the listeners, which enables TLS; reloaded."),
     ] = ""
-    tls_key: Annotated[str, _key("Private key (PEM) of tls_cert; empty: it is in the same file.")] = ""
     tls_client_auth: Annotated[
         Literal["none", "requested", "required"],
         _key("Whether clients must show a certificate (ssl.client.auth)."),
@@ -184,11 +181,14 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
             "empty: a port per broker."
         ),
     ] = ""
-    upstream_tls: Annotated[bool, _key("Use TLS towards brokers.")] = False
-    upstream_ca: Annotated[str, _key("Authorities (PEM) of brokers' certificates; empty: the system's.")] = ""
-    upstream_cert: Annotated[str, _key("Certificate chain (PEM) that Weir shows to brokers.")] = ""
-    upstream_key: Annotated[
-        str, _key("Private key (PEM) of upstream_cert; empty: it is in the same file.")
+    upstream_tls: Annotated[
+        str,
+        _key(
+            "TLS towards brokers: a file with authorities (PEM) of their certificates, or system; empty: off."
+        ),
+    ] = ""
+    upstream_cert: Annotated[
+        str, _key("CERTIFICATE[,KEY]: chain and key (PEM) that Weir shows to brokers.")
     ] = ""
     upstream_verify_host: Annotated[
         bool,
@@ -228,11 +228,12 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         _key("Load balancers that send PROXY headers (v2), IP or network[,...]; empty: none."),
     ] = ""
     max_connections_per_ip: Annotated[
-        int, AT_LEAST_0, _key("Client connections from one IP address at a time; 0: no limit.")
-    ] = 0
-    max_connections_per_ip_overrides: Annotated[
-        str, _key("Exceptions for some addresses, IP:NUMBER[,[IPV6]:NUMBER...].")
-    ] = ""
+        str,
+        _key(
+            "Client connections from one IP address at a time, NUMBER[,IP:NUMBER][,[IPV6]:NUMBER]...; "
+            "0: no limit."
+        ),
+    ] = "0"
     connections_max: Annotated[
         int, ABOVE_0, _key("Client connections at a time; each uses two descriptors.")
     ] = 20_000
@@ -316,6 +317,16 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     log_level: Annotated[Literal["debug", "info", "warning", "error"], _key("Lowest level to log.")] = "info"
 
 
+TOPIC_NAME: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
+QUOTA_STORES: Final = ("file", "topic", "broker")
+QUOTA_TOPIC: Final = "__weir_quotas"
+"""The topic of quota_store = topic, without a name."""
+SYSTEM: Final = "system"
+"""Value of upstream_tls for the authorities that the operating system trusts."""
+KEY_PAIRS: Final = ("tls_cert", "admin_tls_cert", "upstream_cert")
+"""Keys whose values are the path of a certificate chain and, behind a comma, of its private key. Without a
+comma the first file has both.
+"""
 FILES: Final = (
     "quotas",
     "request_costs",
@@ -323,14 +334,11 @@ FILES: Final = (
     "state_dir",
     "takeover_socket",
     "tls_cert",
-    "tls_key",
     "tls_client_ca",
     "admin_token_file",
     "admin_tls_cert",
-    "admin_tls_key",
-    "upstream_ca",
+    "upstream_tls",
     "upstream_cert",
-    "upstream_key",
     "upstream_sasl_password_file",
     "usage_dir",
 )

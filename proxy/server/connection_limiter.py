@@ -40,7 +40,7 @@ class ConnectionLimiter:
         self.quotas = quotas
         self._open = 0
         self._others = processes - 1
-        self._counts = ConnectionCounts(config.settings.max_connections_per_ip, config.connections_per_ip)
+        self._counts = ConnectionCounts(*config.connections_per_ip)
         self._now_ms = now_ms
         self.tell: Callable[[str, bool], None] | None = None
         """Function (address, True if opened) to call when a connection was opened or closed; None for none.
@@ -49,7 +49,7 @@ class ConnectionLimiter:
     def use(self, config: Config) -> None:
         """Use the configured rates, and maxima of connections per address, from now on."""
         limit_connections(self.quotas, config.settings)
-        self._counts.limit(config.settings.max_connections_per_ip, config.connections_per_ip)
+        self._counts.limit(*config.connections_per_ip)
 
     def delay_s(self, node_id: int | None) -> float:
         """Return the time (s) by which to delay accepting a connection at this listener, and the connections

@@ -34,7 +34,6 @@ RELOADED: Final = frozenset(
         "login_timeout_s",
         "max_connection_creation_rate",
         "max_connections_per_ip",
-        "max_connections_per_ip_overrides",
         "quota_mode",
         "throttle_ms_max",
     }

@@ -334,7 +334,6 @@ def of_worker(settings: Settings) -> Settings:
         admin="",
         admin_token_file="",
         admin_tls_cert="",
-        admin_tls_key="",
         share_key_file="",
         upstream_sasl_mechanism="",
         upstream_sasl_password_file="",

@@ -249,8 +249,8 @@ def test_a_missing_token_file_stops_the_start(tmp_path: Path) -> None:
 
 
 def test_an_admin_key_without_a_certificate_is_refused() -> None:
-    with pytest.raises(ConfigError, match="admin_tls_cert: set both"):
-        config.load(None, {"upstream": "a:1", "admin": "127.0.0.1:9644", "admin_tls_key": "file.pem"})
+    with pytest.raises(ConfigError, match="must be CERTIFICATE or CERTIFICATE,KEY"):
+        config.load(None, {"upstream": "a:1", "admin": "127.0.0.1:9644", "admin_tls_cert": ",file.pem"})
 
 
 def test_only_loopback_hosts_count_as_loopback() -> None:
@@ -265,8 +265,7 @@ def test_tls_needs_a_token_and_is_no_http(tmp_path: Path, token_file: Path) -> N
     cert, key = certificates.write_pair(tmp_path, HOST)
     foreign = certificates.write_ca(tmp_path, "others")
     options: dict[str, Any] = {
-        "admin_tls_cert": str(cert),
-        "admin_tls_key": str(key),
+        "admin_tls_cert": f"{cert},{key}",
         "admin_token_file": str(token_file),
         **OFF_LOOPBACK,
     }

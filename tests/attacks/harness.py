@@ -52,7 +52,7 @@ class WatchedWeir(Weir):
         options = [*attack.options, "--admin", f"{HOST}:{admin}", "--log-level", "error"]
         if attack.tls:
             cert, key = write_pair(directory, HOST)
-            options += ["--set", f"tls_cert={cert}", "--set", f"tls_key={key}"]
+            options += ["--set", f"tls_cert={cert},{key}"]
         super().__init__(upstream, attack.quotas, options=tuple(options))
         self._command[:3] = [sys.executable, "-m", "tests.attacks.weir"]
         self.admin = admin

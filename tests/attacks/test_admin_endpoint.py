@@ -314,7 +314,7 @@ def test_silent_tls_connections_that_are_replaced_leave_no_errors_in_the_log(
                 assert await _said_until_closed(stream) == b""
 
     with capture_logs() as logs:
-        play_with(script, admin_tls_cert=str(cert), admin_tls_key=str(key), **_rules(tmp_path))
+        play_with(script, admin_tls_cert=f"{cert},{key}", **_rules(tmp_path))
     assert [line["event"] for line in logs if line["log_level"] == "error"] == []
 
 

@@ -22,7 +22,7 @@ nonsense = 1
 quotas = "quotas.toml"
 usage_dir = "usage"
 usage_topic = "usage"
-upstream_ca = "ca.pem"
+upstream_cert = "cert.pem"
 quota_admins = "alice"
 """
 QUOTAS = """\
@@ -64,7 +64,7 @@ def test_check_reports_all_mistakes_of_all_files_at_once(tmp_path: Path) -> None
         "listen is '19092', must be HOST:PORT",
         "quota_admins has 'alice', must be User:NAME",
         "usage_dir and usage_topic are both set",
-        "upstream_ca is set, but brokers are spoken to in TLS only with upstream_tls",
+        "upstream_cert is set, but brokers are spoken to in TLS only with upstream_tls",
         f'{quotas}: [[quota]] entry 3 (line 11): unknown key "producer_byte_rat"',
         f"{quotas}: [[quota]] entry 4 (line 15): consumer_byte_rate must be a number of bytes",
     ]

@@ -131,12 +131,9 @@ def test_probe_cannot_run_without_a_server_a_case_or_right_options(stub: Brokers
     assert "fifo: cannot write it: it is no regular file" in probe(stub, "--sarif", tmp_path / "fifo").stderr
     measured = probe(stub, "--profile", "quotas", "--measure", "--sarif", tmp_path / "s", "--only", "Fetch")
     assert "--measure has no cases: leave out --only, --sarif" in measured.stderr
-    assert "Try 'weir probe --help'" in probe(stub, "--set", "upstream_tls=maybe").stderr
-    assert "--set upstream_tls: must be true or false" in probe(stub, "--set", "upstream_tls=").stderr
-    assert (
-        probe(stub, "--set", "upstream_tls=true", "--set", f"upstream_ca={tmp_path / 'missing'}").exit_code
-        == 2
-    )
+    assert "Try 'weir probe --help'" in probe(stub, "--set", "uplift=maybe").stderr
+    assert "--set uplift: must be true or false" in probe(stub, "--set", "uplift=").stderr
+    assert probe(stub, "--set", f"upstream_tls={tmp_path / 'missing'}").exit_code == 2
     other = tmp_path / "other"
     other.write_text("no JSON")
     assert probe(stub, "--expect", other).exit_code == 2
@@ -232,13 +229,11 @@ def test_probe_over_tls_trusts_the_given_authority_only(tmp_path: Path) -> None:
                 "--only",
                 "Metadata/v9/minimal",
                 "--set",
-                "upstream_tls=true",
-                "--set",
-                f"upstream_ca={files[0]}",
+                f"upstream_tls={files[0]}",
             ).exit_code
             == 0
         )
-        other = probe(stub, "--set", "upstream_tls=true", "--set", f"upstream_ca={files[1]}")
+        other = probe(stub, "--set", f"upstream_tls={files[1]}")
         assert (other.exit_code, "CERTIFICATE_VERIFY_FAILED" in other.stderr) == (2, True)
 
 

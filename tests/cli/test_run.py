@@ -129,8 +129,8 @@ def test_weir_run_reports_wrong_options_in_one_line(arguments: list[str], words:
         ("[quotas.controller]\n", "keys must not stand in tables: leave out [quotas]"),
         ("tls.cert = 'weir.pem'", "keys must not stand in tables: write tls.cert as tls_cert"),
         (
-            "[tls]\nkey = 'key.pem'\nnonsense = 1\nlisten = ':1'",
-            "keys must not stand in tables: write tls.key as tls_key",
+            "[tls]\nclient_ca = 'ca.pem'\nnonsense = 1\nlisten = ':1'",
+            "keys must not stand in tables: write tls.client_ca as tls_client_ca",
         ),
         ("quotas = {file = 'q'}", "keys must not stand in tables: leave out [quotas]"),
         ("[[quota]]\nuser = 'a'", "unknown key quota: did you mean quotas?"),
@@ -280,7 +280,10 @@ def test_the_version_tells_compiled_weir_from_plain_python() -> None:
         (["run", "--usage-dir", "a"], ["No such option '--usage-dir'", "use --set usage_dir=VALUE"]),
         (["check", "--no-uplift"], ["No such option '--no-uplift'", "use --set uplift=false"]),
         (["probe", "--no-uplift"], ["No such option '--no-uplift'", "see weir probe --help"]),
-        (["probe", "--upstream-ca", "a"], ["No such option '--upstream-ca'", "use --set upstream_ca=VALUE"]),
+        (
+            ["probe", "--upstream-tls", "a"],
+            ["No such option '--upstream-tls'", "use --set upstream_tls=VALUE"],
+        ),
         (["run", "--upstream"], ["'--upstream' requires an argument"]),
         (["run", "--quota-mode", "x"], ["'x' is not one of", "shadow"]),
         (["demo", "--for", "1"], ["1 is not in the range >= 5, <= 3600 (s)", "see weir demo --help"]),

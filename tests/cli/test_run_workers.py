@@ -186,7 +186,7 @@ def test_changed_quotas_and_settings_come_into_force_at_all_workers_on_sighup(tm
 @pytest.mark.slow
 def test_a_new_certificate_is_presented_by_all_workers(tmp_path: Path) -> None:
     path, key = write_pair(tmp_path, HOST)
-    with running_workers("2", "--set", f"tls_cert={path}", "--set", f"tls_key={key}") as (weir, ports):
+    with running_workers("2", "--set", f"tls_cert={path},{key}") as (weir, ports):
         weir.logged("listening")
         for _ in range(2):
             certificate = path.read_text("ascii")
@@ -201,7 +201,7 @@ def test_clients_that_name_their_broker_by_sni_reach_that_broker_through_any_wor
     port, admin = free_range(1), free_range(1)
     with cluster(BROKERS) as (upstream, *_):
         options = ["--upstream", f"{HOST}:{upstream}", "--listen", f"{HOST}:{port}", "--set", "workers=2"]
-        options += ["--set", "sni_domain=kafka.test", "--set", f"tls_cert={cert}", "--set", f"tls_key={key}"]
+        options += ["--set", "sni_domain=kafka.test", "--set", f"tls_cert={cert},{key}"]
         with running(*options, "--admin", f"{HOST}:{admin}") as weir:
             weir.logged("admin endpoint listening")
             names = [f"broker-{node}.kafka.test" for node in range(BROKERS)]

@@ -57,7 +57,7 @@ class Door:
         self.hosts.write_text("".join(f"{HOST} {name}\n" for name in names))
         cert, key = write_pair(directory, f"*.{DOMAIN}")
         options = (
-            *("--set", f"tls_cert={cert}", "--set", f"tls_key={key}"),
+            *("--set", f"tls_cert={cert},{key}"),
             *("--set", f"sni_domain={DOMAIN}", "--broker-ports", ""),
         )
         self.weir = start_weir(upstream, GENEROUS_TO_ALL, options=(*options, *self.admin.options))

@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.broker]
 class Front:
     def __init__(self, start_weir: StartWeir, upstream: str, topic: str, *options: str) -> None:
         self.admin = Admin()
-        store = ("--quotas", "", "--set", "quota_store=topic", "--set", f"quota_topic={topic}")
+        store = ("--quotas", "", "--set", f"quota_store=topic:{topic}")
         admins = ("--quota-admins", "User:ANONYMOUS")
         self.weir: Weir = start_weir(
             upstream, options=(*store, *admins, *self.admin.options, "--set", "refresh_s=1", *options)

@@ -141,9 +141,7 @@ def test_weir_quotas_manages_quotas_in_a_topic(
     kafka_cluster: StartCluster, topic: str, tmp_path: Path
 ) -> None:
     config = tmp_path / "weir.toml"
-    config.write_text(
-        f'upstream = "{kafka_cluster("3.9.1").bootstrap}"\nquota_store = "topic"\nquota_topic = "{topic}"\n'
-    )
+    config.write_text(f'upstream = "{kafka_cluster("3.9.1").bootstrap}"\nquota_store = "topic:{topic}"\n')
     prefix = ("--config", str(config), "--client-id-prefix", "etl-")
     quotas("set", *prefix, "producer_byte_rate=2MiB")
     quotas("set", *prefix, "--shadow", "producer_byte_rate=1MiB")

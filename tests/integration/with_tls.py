@@ -84,7 +84,7 @@ class Place:
 
     def listener(self) -> tuple[str, ...]:
         cert, key = write_pair(self._sub("listener"), HOST)
-        return ("--set", f"tls_cert={cert}", "--set", f"tls_key={key}")
+        return ("--set", f"tls_cert={cert},{key}")
 
     def mutual(self) -> tuple[str, ...]:
         rule = "RULE:^CN=([^,]+),OU=Apps$/$1/L"
@@ -94,7 +94,7 @@ class Place:
         )
 
     def trusting(self) -> tuple[str, ...]:
-        return ("--set", "upstream_tls=true", "--set", f"upstream_ca={self.ca}")
+        return ("--set", f"upstream_tls={self.ca}")
 
     def upstream(self) -> tuple[str, ...]:
         file = str(write_client(self._sub("weir"), "clients", "weir"))

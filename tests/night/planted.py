@@ -77,7 +77,7 @@ def _dead_broker(expected: Expected) -> Channels:
 
 def _expired_certificate(expected: Expected) -> Channels:
     """A certificate that expires 8 s after the start."""
-    with Scene({"tls_cert": "tls.crt", "tls_key": "tls.key"}) as scene:
+    with Scene({"tls_cert": "tls.crt,tls.key"}) as scene:
         ends = datetime.now(UTC) + timedelta(seconds=12)
         leaf = authority().issue_cert(HOST, not_after=ends)
         (scene.directory / "tls.crt").write_bytes(b"".join(pem.bytes() for pem in leaf.cert_chain_pems))
@@ -89,7 +89,7 @@ def _expired_certificate(expected: Expected) -> Channels:
 
 
 def _refused_certificate(expected: Expected) -> Channels:
-    with Scene({"tls_cert": "tls.crt", "tls_key": "tls.key"}) as scene:
+    with Scene({"tls_cert": "tls.crt,tls.key"}) as scene:
         write_pair(scene.directory, HOST)
         scene.start_brokers()
         scene.start_weir()

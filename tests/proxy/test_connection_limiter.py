@@ -51,7 +51,7 @@ def test_ip_addresses_are_normalized(written: str, meant: str) -> None:
 
 
 def test_a_connection_above_max_connections_per_ip_is_refused_by_that_name() -> None:
-    at = limiter(max_connections_per_ip=1, max_connections_per_ip_overrides="[::1]:2, 10.0.0.9:0")
+    at = limiter(max_connections_per_ip="1, [::1]:2, 10.0.0.9:0")
     assert at.enter(None, "10.0.0.1") is None
     rejection = at.enter(1, "10.0.0.1")
     assert rejection is not None
@@ -68,10 +68,10 @@ def test_a_connection_above_max_connections_per_ip_is_refused_by_that_name() -> 
         ("max_connection_creation_rate", -1),
         ("listener_max_connection_creation_rate", -1),
         ("max_connections_per_ip", -1),
-        ("max_connections_per_ip_overrides", "10.0.0.1"),
-        ("max_connections_per_ip_overrides", "kafka-1:5"),
-        ("max_connections_per_ip_overrides", "::1:5"),
-        ("max_connections_per_ip_overrides", "10.0.0.1:-5"),
+        ("max_connections_per_ip", "9,10.0.0.1"),
+        ("max_connections_per_ip", "9,kafka-1:5"),
+        ("max_connections_per_ip", "9,::1:5"),
+        ("max_connections_per_ip", "9,10.0.0.1:-5"),
     ],
 )
 def test_invalid_connection_limits_are_one_line_that_names_the_key(key: str, value: object) -> None:

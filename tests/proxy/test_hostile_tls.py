@@ -103,8 +103,7 @@ def mutual(tmp_path: Path) -> dict[str, Any]:
     cert, key = write_pair(tmp_path, HOST)
     ca = write_ca(tmp_path, "clients")
     return {
-        "tls_cert": str(cert),
-        "tls_key": str(key),
+        "tls_cert": f"{cert},{key}",
         "tls_client_auth": "required",
         "tls_client_ca": str(ca),
     }

@@ -48,7 +48,7 @@ def test_librdkafka_gets_properties_for_tls_with_one_file_for_certificate_and_ke
     ca, pair = str(tmp_path / "ca.pem"), str(tmp_path / "pair.pem")
     authority.cert_pem.write_to_path(ca)
     authority.issue_cert("weir").private_key_and_cert_chain_pem.write_to_path(pair)
-    assert told(upstream_tls=True, upstream_ca=ca, upstream_cert=pair) == {
+    assert told(upstream_tls=ca, upstream_cert=pair) == {
         "bootstrap.servers": "kafka-1:9092,[::1]:9093",
         "security.protocol": "SSL",
         "ssl.endpoint.identification.algorithm": "https",
@@ -60,7 +60,7 @@ def test_librdkafka_gets_properties_for_tls_with_one_file_for_certificate_and_ke
 
 def test_librdkafka_gets_properties_for_sasl_over_tls_without_hostname_check(tmp_path: Path) -> None:
     found = told(
-        upstream_tls=True,
+        upstream_tls="system",
         upstream_verify_host=False,
         upstream_sasl_mechanism="PLAIN",
         upstream_sasl_username="weir",

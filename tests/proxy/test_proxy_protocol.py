@@ -170,7 +170,7 @@ async def test_connections_that_wait_for_a_header_count_as_connections(stage: St
 @pytest.fixture
 def tls(tmp_path: Path) -> dict[str, Any]:
     cert, key = write_pair(tmp_path, NAME)
-    return {"tls_cert": str(cert), "tls_key": str(key), "proxy_protocol_from": LISTED}
+    return {"tls_cert": f"{cert},{key}", "proxy_protocol_from": LISTED}
 
 
 @staged("tls")
@@ -204,7 +204,7 @@ listen kafka
 
 
 @pytest.mark.skipif(shutil.which("haproxy") is None, reason="needs haproxy (Debian: apt-get install haproxy)")
-@staged(proxy_protocol_from=LISTED, max_connections_per_ip_overrides=f"{HOST}:9,127.0.0.77:1")
+@staged(proxy_protocol_from=LISTED, max_connections_per_ip=f"0,{HOST}:9,127.0.0.77:1")
 async def test_a_client_behind_haproxy_is_known_by_its_own_address(stage: Stage, tmp_path: Path) -> None:
     port, file = free_range(1), tmp_path / "haproxy.cfg"
     file.write_text(HAPROXY.format(port=port, weir=stage.port(0)))

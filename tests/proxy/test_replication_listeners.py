@@ -204,8 +204,7 @@ def test_certificates_tell_brokers_at_a_replication_listener_and_server_names_do
     play(
         script,
         brokers=(0, 1),
-        tls_cert=str(cert),
-        tls_key=str(key),
+        tls_cert=f"{cert},{key}",
         tls_client_auth="required",
         tls_client_ca=str(write_ca(tmp_path, "clients")),
         sni_domain=domain,

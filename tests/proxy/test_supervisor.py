@@ -197,7 +197,7 @@ def test_a_failure_of_housekeeping_leaves_connections_open_and_is_retried(
     options: dict[str, Any] = {"refresh_s": PERIODS_S[Task.BROKERS]}
     if task is Task.TLS_FILES:
         cert, key = write_pair(tmp_path, HOST)
-        options |= {"tls_cert": str(cert), "tls_key": str(key)}
+        options |= {"tls_cert": f"{cert},{key}"}
     path, call, at = CALLS[task]
     calls: list[float] = []
     monkeypatch.setattr(path, failing_once(call, calls, at))

@@ -24,7 +24,7 @@ def load(**options: Any) -> config.Config:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"tls_key": "k"}, "tls_key is set without tls_cert"),
+        ({"tls_cert": ",k"}, "tls_cert is ',k', must be CERTIFICATE or CERTIFICATE,KEY"),
         ({"tls_client_ca": "ca"}, "tls_client_ca is set, but listeners speak TLS only with tls_cert"),
         ({"sni_domain": "d"}, "sni_domain is set, but listeners speak TLS only with tls_cert"),
         ({"tls_client_auth": "required"}, "tls_client_auth is set, but"),
@@ -36,10 +36,9 @@ def load(**options: Any) -> config.Config:
         (CERT | {"sni_domain": "d", "broker_ports": "1-2"}, "broker_ports and sni_domain are two ways"),
         (CERT | {"sni_domain": "d", "advertised_host": "h"}, "advertised_host and sni_domain are two ways"),
         (
-            {"upstream_ca": "ca"},
-            "upstream_ca is set, but brokers are spoken to in TLS only with upstream_tls",
+            {"upstream_cert": "c"},
+            "upstream_cert is set, but brokers are spoken to in TLS only with upstream_tls",
         ),
-        ({"upstream_tls": True, "upstream_key": "k"}, "upstream_key is set without upstream_cert"),
     ],
 )
 def test_contradictory_tls_settings_stop_the_start(options: dict[str, Any], text: str) -> None:
@@ -79,13 +78,13 @@ def test_certificate_files_that_openssl_refuses_are_reported_in_words(tmp_path: 
     empty.touch()
     for pair, text in (
         ((cert, other), "the key is not that of the certificate"),
-        ((cert, cert), "it holds no private key: set tls_key, or add it"),
-        ((cert, gone), rf"^tls_key {gone} cannot be used: no such file"),
+        ((cert, cert), "it holds no private key: add it, or set tls_cert to CERTIFICATE,KEY"),
+        ((cert, gone), rf"^tls_cert {gone} cannot be used: no such file"),
         ((gone, key), rf"^tls_cert {gone} cannot be used: no such file"),
         ((key, key), rf"^tls_cert {key} cannot be used: it holds no certificate"),
         ((empty, key), rf"^tls_cert {empty} cannot be used: it holds no certificate"),
-        ((cert, empty), rf"^tls_key {empty} cannot be used: it holds no private key"),
-        ((cert, cert.parent), rf"^tls_key {cert.parent} cannot be used: it is a directory"),
+        ((cert, empty), rf"^tls_cert {empty} cannot be used: it holds no private key"),
+        ((cert, cert.parent), rf"^tls_cert {cert.parent} cannot be used: it is a directory"),
     ):
         with pytest.raises(ConfigError, match=text):
             server_context(KeyPair(*pair, "tls_cert"), ssl.CERT_NONE, None)

@@ -38,7 +38,7 @@ DOMAIN = "kafka.test"
 @pytest.fixture
 def listener(tmp_path: Path) -> dict[str, Any]:
     cert, key = write_pair(tmp_path, HOST, f"*.{DOMAIN}")
-    return {"tls_cert": str(cert), "tls_key": str(key)}
+    return {"tls_cert": f"{cert},{key}"}
 
 
 @pytest.fixture
@@ -295,7 +295,7 @@ def test_a_changed_certificate_is_reloaded_and_an_invalid_one_is_not(
         write_pair(tmp_path / name, HOST)
     (tmp_path / "bad" / "tls.key").write_bytes((tmp_path / "first" / "tls.key").read_bytes())
     (tmp_path / "data").symlink_to("first")
-    mounted = {"tls_cert": str(tmp_path / "data" / "tls.crt"), "tls_key": str(tmp_path / "data" / "tls.key")}
+    mounted = {"tls_cert": f"{tmp_path}/data/tls.crt,{tmp_path}/data/tls.key"}
 
     async def script(stage: Stage) -> None:
         (of_files,) = stage.server.config.tls.files
@@ -392,7 +392,7 @@ def test_upstream_brokers_are_reached_by_tls(play: Play, brokers_ca: str) -> Non
         await stage.closed(CloseReason.CLIENT_CLOSED)
 
     cluster = Cluster(tls=broker_context(HOST))
-    play(script, cluster=cluster, upstream_tls=True, upstream_ca=brokers_ca)
+    play(script, cluster=cluster, upstream_tls=brokers_ca)
 
 
 def test_tls_works_on_both_sides_with_a_client_certificate_for_brokers(
@@ -410,10 +410,8 @@ def test_tls_works_on_both_sides_with_a_client_certificate_for_brokers(
         script,
         cluster=Cluster(tls=broker_context(HOST, mutual=True)),
         **mutual,
-        upstream_tls=True,
-        upstream_ca=brokers_ca,
-        upstream_cert=str(cert),
-        upstream_key=str(key),
+        upstream_tls=brokers_ca,
+        upstream_cert=f"{cert},{key}",
     )
 
 
@@ -421,7 +419,7 @@ def test_tls_works_on_both_sides_with_a_client_certificate_for_brokers(
     ("tls", "options", "text"),
     [
         (("elsewhere.test",), {}, "its certificate is for other names"),
-        ((HOST,), {"upstream_ca": ""}, "its certificate is not trusted: .*: set upstream_ca"),
+        ((HOST,), {"upstream_tls": "system"}, "its certificate is not trusted: .*: set upstream_tls"),
         ((), {}, "it does not speak TLS|it closed the connection during the TLS handshake"),
     ],
     ids=["another name", "another authority", "plain"],
@@ -431,7 +429,7 @@ def test_unsuitable_upstream_tls_stops_the_start_and_names_the_setting(
 ) -> None:
     cluster = Cluster(tls=broker_context(*tls) if tls else None, garbage=b"" if tls else b"\0\0\0\1?")
     with pytest.raises(ConfigError, match=text) as refusal:
-        play(None, cluster=cluster, **{"upstream_tls": True, "upstream_ca": brokers_ca} | options)
+        play(None, cluster=cluster, **{"upstream_tls": brokers_ca} | options)
     assert str(refusal.value).startswith(f"cannot connect to the brokers: {HOST}:")
     assert "--upstream" not in str(refusal.value), "that broker was reached"
 
@@ -449,7 +447,7 @@ def test_a_broker_that_requires_a_certificate_is_reported_to_the_operator(
 
     with refusing_server(broker_context(HOST, mutual=True)) as port:
         cluster = Cluster(nodes={0: Address(HOST, port)})
-        play(script, brokers=(), cluster=cluster, upstream_tls=True, upstream_ca=brokers_ca)
+        play(script, brokers=(), cluster=cluster, upstream_tls=brokers_ca)
 
 
 @contextmanager
@@ -502,4 +500,4 @@ def test_a_broker_whose_certificate_becomes_invalid_is_refused(play: Play, broke
             await stage.closed(CloseReason.BROKER_HANDSHAKE_FAILED)
         assert "its certificate is for other names" in said(logged)
 
-    play(script, cluster=cluster, upstream_tls=True, upstream_ca=brokers_ca)
+    play(script, cluster=cluster, upstream_tls=brokers_ca)

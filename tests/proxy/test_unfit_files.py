@@ -51,7 +51,7 @@ READERS: Final[dict[str, Callable[[Path], object]]] = {
     ),
     "request_costs": read_costs,
     "state_dir": of_state,
-    "upstream_ca": lambda path: client_context(path, None, verify_host=True),
+    "upstream_tls": lambda path: client_context(path, None, verify_host=True),
     "tls_cert": lambda path: server_context(KeyPair(path, path, "tls_cert"), ssl.CERT_NONE, None),
 }
 
@@ -113,7 +113,7 @@ def test_commands_read_json_and_quota_files_with_a_byte_order_mark(tmp_path: Pat
     assert run.invoke(weir, ["check", "--upstream", "kafka:9092", "--quotas", str(quotas)]).exit_code == 0
 
 
-@pytest.mark.parametrize("name", sorted(READERS.keys() - {"upstream_ca", "tls_cert"}))
+@pytest.mark.parametrize("name", sorted(READERS.keys() - {"upstream_tls", "tls_cert"}))
 def test_a_file_in_utf_16_is_one_clear_line(name: str, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text(QUOTAS, "utf-16")

@@ -50,9 +50,8 @@ def test_a_worker_starts_although_every_file_was_broken_since_the_supervisor_rea
     ca, costs, password = write_ca(tmp_path), tmp_path / "costs.toml", tmp_path / "password"
     costs.write_text(COSTS)
     password.write_text("0123456789abcdef")
-    files = {"tls_cert": cert, "tls_key": key, "upstream_ca": ca, "request_costs": costs}
+    files = {"tls_cert": f"{cert},{key}", "upstream_tls": ca, "request_costs": costs}
     options = {key: str(path) for key, path in files.items()} | {
-        "upstream_tls": True,
         "upstream_sasl_mechanism": "PLAIN",
         "upstream_sasl_username": "weir",
         "upstream_sasl_password_file": str(password),
@@ -73,7 +72,7 @@ def test_a_worker_starts_although_every_file_was_broken_since_the_supervisor_rea
 
 def test_a_context_made_of_another_processs_files_follows_later_changes(tmp_path: Path) -> None:
     cert, key = write_pair(tmp_path, HOST)
-    given = config.load(None, {**UPSTREAM, "tls_cert": str(cert), "tls_key": str(key)})
+    given = config.load(None, {**UPSTREAM, "tls_cert": f"{cert},{key}"})
     start = start_of(given)
     key.write_text("broken")
     (files,) = config_of(start).tls.files
@@ -93,7 +92,7 @@ def test_a_context_made_of_another_processs_files_follows_later_changes(tmp_path
 
 def test_files_in_force_are_those_that_were_last_usable(tmp_path: Path) -> None:
     cert, key = write_pair(tmp_path, HOST)
-    (files,) = config.load(None, {**UPSTREAM, "tls_cert": str(cert), "tls_key": str(key)}).tls.files
+    (files,) = config.load(None, {**UPSTREAM, "tls_cert": f"{cert},{key}"}).tls.files
     files.keeps_contents = True
     files.load()
     assert files.in_force is not None
@@ -111,7 +110,7 @@ def test_files_in_force_are_those_that_were_last_usable(tmp_path: Path) -> None:
 
 def test_a_worker_gets_the_contents_of_key_files(tmp_path: Path) -> None:
     cert, key = write_pair(tmp_path, HOST)
-    options: dict[str, object] = {"tls_cert": str(cert), "tls_key": str(key)}
+    options: dict[str, object] = {"tls_cert": f"{cert},{key}"}
     pool = started(options)
     (start, _quotas) = pool._first(0)
     assert isinstance(start, Start)
@@ -126,7 +125,7 @@ def test_a_worker_reads_the_files_where_no_content_can_be_read_from_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cert, key = write_pair(tmp_path, HOST)
-    start = start_of(config.load(None, {**UPSTREAM, "tls_cert": str(cert), "tls_key": str(key)}))
+    start = start_of(config.load(None, {**UPSTREAM, "tls_cert": f"{cert},{key}"}))
 
     def fail(_name: str) -> int:
         raise OSError
@@ -141,7 +140,7 @@ def test_weir_does_not_start_with_a_broken_certificate(tmp_path: Path) -> None:
     cert, key = write_pair(tmp_path, HOST)
     cert.write_text("broken")
     with pytest.raises(ConfigError, match="tls_cert"):
-        started({"tls_cert": str(cert), "tls_key": str(key)})
+        started({"tls_cert": f"{cert},{key}"})
 
 
 @pytest.mark.trio

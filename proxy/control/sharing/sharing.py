@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import structlog
 import trio
 
-from weir.proxy.config.settings import ConfigError
+from weir.proxy.config.settings import TOPIC_NAME, ConfigError
 from weir.proxy.control.events.health import Condition, problem
 from weir.proxy.control.quota_registry import UNSEEN, QuotaRegistry
 from weir.proxy.control.sharing.problems import SharingProblems
 from weir.proxy.control.sharing.reader import News, OpenTopic, ReportReader
 from weir.proxy.control.stores.store import StoreError
-from weir.proxy.control.stores.topic import TOPIC_NAME
 from weir.proxy.outage import Outage
 from weir.quotas.sharing.blindness import Blindness, Sight
 from weir.quotas.sharing.others import OthersCharge

@@ -10,7 +10,6 @@ reaches the brokers past Weir can forge the header: only the brokers' ACLs can k
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
@@ -58,7 +57,6 @@ ALTER_S: Final = 15.0
 REPLICAS_MAX: Final = 3
 UNREAD: Final = "the quota topic was not read to its end"
 UNALTERED: Final = "the quota topic did not take the change, or did not give it back: describe it to see"
-TOPIC_NAME: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 """Pattern of the topic names that Kafka allows, as in Kafka's `Topic.validate`."""
 
 
@@ -412,20 +410,15 @@ def _bounded(seconds: float, what: str) -> Iterator[None]:
 
 def topic_store(config: Config) -> TopicStore:
     """Return a store of the quotas in the configured topic. It connects to the cluster at its first use.
-    Raises ConfigError if the topic's name is not valid, or confluent-kafka is not installed.
+    Raises ConfigError if confluent-kafka is not installed.
     """
-    topic = config.settings.quota_topic
-    if not TOPIC_NAME.fullmatch(topic):
-        raise ConfigError(
-            f"quota_topic is {topic!r}, must be a topic's name: letters, digits, '.', '_' and '-'"
-        )
     try:
         from weir.proxy.control.stores.topic_log import TopicLog, properties  # an optional library of 20 MB
     except ImportError:
         raise ConfigError(
             "quota_store = topic needs confluent-kafka: install it beside Weir, pip install confluent-kafka"
         ) from None
-    return TopicStore(TopicLog(topic, properties(config)), partial(cluster_facts, config))
+    return TopicStore(TopicLog(config.quota_topic, properties(config)), partial(cluster_facts, config))
 
 
 async def cluster_facts(config: Config) -> ClusterFacts:

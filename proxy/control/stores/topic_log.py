@@ -16,8 +16,10 @@ from confluent_kafka.admin._config import ConfigResource  # the types of both ar
 from confluent_kafka.cimpl import NewTopic
 
 from weir.proxy.addresses import Address
+from weir.proxy.config.settings import SYSTEM
 from weir.proxy.control.stores.record import ConsumerRecord, ConsumerRecords
 from weir.proxy.control.stores.store import StoreError, UnfitError
+from weir.proxy.net.tls.rules import pair_of
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -85,11 +87,12 @@ def properties(config: Config, brokers: Iterable[Address] = ()) -> Properties:
         }
     if settings.upstream_tls:
         found["ssl.endpoint.identification.algorithm"] = "https" if settings.upstream_verify_host else "none"
-        if settings.upstream_ca:
-            found["ssl.ca.location"] = settings.upstream_ca
-        if settings.upstream_cert:
-            found["ssl.certificate.location"] = settings.upstream_cert
-            found["ssl.key.location"] = settings.upstream_key or settings.upstream_cert
+        if settings.upstream_tls != SYSTEM:
+            found["ssl.ca.location"] = settings.upstream_tls
+        pair = pair_of(settings.upstream_cert, "upstream_cert")
+        if pair is not None:
+            found["ssl.certificate.location"] = str(pair.cert)
+            found["ssl.key.location"] = str(pair.key)
     return found
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import structlog
 import trio
 
-from weir.proxy.config.settings import ConfigError
-from weir.proxy.control.stores.topic import REPLICAS_MAX, TOPIC_NAME, cluster_facts
+from weir.proxy.config.settings import TOPIC_NAME, ConfigError
+from weir.proxy.control.stores.topic import REPLICAS_MAX, cluster_facts
 from weir.proxy.control.usage import directory
 from weir.proxy.control.usage.files import FileClocks, FileRules, UsageFiles
 from weir.proxy.control.usage.recorder import Clocks, Registries, UsageRecorder

@@ -241,7 +241,7 @@ def client_context(ca: Path | None, pair: KeyPair | None, *, verify_host: bool) 
     context = _plain(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
     context.check_hostname = verify_host
     if ca is not None:
-        _trust(context, ca, "upstream_ca")
+        _trust(context, ca, "upstream_tls")
     else:
         context.load_default_certs()
     if pair is not None:
@@ -299,9 +299,8 @@ def _plain(context: ssl.SSLContext) -> ssl.SSLContext:
 
 
 def _show(context: ssl.SSLContext, pair: KeyPair) -> None:
-    key_name = f"{pair.name.removesuffix('cert')}key"
     content = _read(pair.cert, pair.name)
-    key = content if pair.cert == pair.key else _read(pair.key, key_name)
+    key = content if pair.cert == pair.key else _read(pair.key, pair.name)
     try:
         context.load_cert_chain(pair.cert, pair.key, password=_no_password)
     except (OSError, ValueError) as error:
@@ -309,9 +308,9 @@ def _show(context: ssl.SSLContext, pair: KeyPair) -> None:
             if CERTIFICATE not in content:
                 _refuse(pair.name, str(pair.cert), ValueError("it holds no certificate (PEM)"))
             if PRIVATE_KEY not in key and pair.cert != pair.key:
-                _refuse(key_name, str(pair.key), ValueError("it holds no private key (PEM)"))
+                _refuse(pair.name, str(pair.key), ValueError("it holds no private key (PEM)"))
             if PRIVATE_KEY not in key:
-                error = ValueError(f"it holds no private key: set {key_name}, or add it")
+                error = ValueError(f"it holds no private key: add it, or set {pair.name} to CERTIFICATE,KEY")
         files = f"{pair.cert} with {pair.key}" if pair.cert != pair.key else str(pair.cert)
         _refuse(pair.name, files, error)
 

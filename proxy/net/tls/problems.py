@@ -59,7 +59,7 @@ def _of_brokers_certificate(error: ssl.SSLCertVerificationError) -> str:
         )
     if error.verify_code == EXPIRED:
         return f"its certificate is not accepted: {said}: renew it"
-    return f"its certificate is not trusted: {said}: set upstream_ca to the authority that signed it"
+    return f"its certificate is not trusted: {said}: set upstream_tls to the authority that signed it"
 
 
 def of_client(error: ssl.SSLError) -> tuple[CloseReason, str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from weir.proxy.addresses import ServerNames
-from weir.proxy.config.settings import ConfigError
+from weir.proxy.config.settings import SYSTEM, ConfigError
 from weir.proxy.net.tls.contexts import ContextOfFiles, KeyPair, client_context, server_context
 from weir.proxy.net.tls.principal_mapping import PrincipalMapping
 
@@ -54,7 +54,7 @@ class ListenerRules:
 def listener_rules(settings: Settings, listen: Address) -> ListenerRules | None:
     """Return the checked TLS settings for clients; None if listeners speak no TLS. Raises ConfigError."""
     mapping = PrincipalMapping.parse(settings.ssl_principal_mapping_rules)
-    pair = pair_of(settings.tls_cert, settings.tls_key, "tls")
+    pair = pair_of(settings.tls_cert, "tls_cert")
     ca = Path(settings.tls_client_ca) if settings.tls_client_ca else None
     if pair is None:
         for key in ("tls_client_ca", "sni_domain"):
@@ -87,14 +87,13 @@ def upstream_rules(settings: Settings) -> ContextOfFiles | None:
     ConfigError.
     """
     if not settings.upstream_tls:
-        for key in ("upstream_ca", "upstream_cert", "upstream_key"):
-            if getattr(settings, key):
-                raise ConfigError(
-                    f"{key} is set, but brokers are spoken to in TLS only with upstream_tls: set that"
-                )
+        if settings.upstream_cert:
+            raise ConfigError(
+                "upstream_cert is set, but brokers are spoken to in TLS only with upstream_tls: set that"
+            )
         return None
-    pair = pair_of(settings.upstream_cert, settings.upstream_key, "upstream")
-    ca = Path(settings.upstream_ca) if settings.upstream_ca else None
+    pair = pair_of(settings.upstream_cert, "upstream_cert")
+    ca = Path(settings.upstream_tls) if settings.upstream_tls != SYSTEM else None
     verify_host = settings.upstream_verify_host
     paths = [*dict.fromkeys([pair.cert, pair.key] if pair else []), *([ca] if ca else [])]
     return ContextOfFiles(
@@ -105,13 +104,14 @@ def upstream_rules(settings: Settings) -> ContextOfFiles | None:
     )
 
 
-def pair_of(cert: str, key: str, side: str) -> KeyPair | None:
-    """Return the certificate and the key of the settings `{side}_cert` and `{side}_key`; None if neither is
-    set. Raises ConfigError for a key without a certificate.
+def pair_of(files: str, name: str) -> KeyPair | None:
+    """Return the certificate and the key in CERTIFICATE[,KEY], the value of the setting `name`; None if it is
+    empty. Raises ConfigError.
     """
+    cert, _comma, key = (part.strip() for part in files.partition(","))
     if key and not cert:
-        raise ConfigError(f"{side}_key is set without {side}_cert: set both")
-    return KeyPair(Path(cert), Path(key or cert), f"{side}_cert") if cert else None
+        raise ConfigError(f"{name} is {files!r}, must be CERTIFICATE or CERTIFICATE,KEY")
+    return KeyPair(Path(cert), Path(key or cert), name) if cert else None
 
 
 def _names(settings: Settings, listen: Address) -> ServerNames | None:

@@ -317,7 +317,7 @@ def test_a_target_that_refuses_the_scratch_topic_cannot_be_probed(stub: Brokers)
 def test_a_server_that_closes_at_once_may_need_tls_or_a_user(stub: Brokers) -> None:
     stub.cluster.handlers[ApiKey.METADATA] = lambda *_: None
     with pytest.raises(
-        UnusableError, match="does this listener need --set upstream_tls=true or upstream_sasl_username"
+        UnusableError, match="does this listener need --set upstream_tls=FILE or upstream_sasl_username"
     ):
         results(stub)
 
