@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from weir.cli.exits import NothingThereError
-from weir.cli.quotas.admin_source import store_options
+from weir.cli.quotas.admin_source import AdminSource, store_options
 from weir.cli.quotas.diff import show_differences
 from weir.cli.quotas.entity import entity_options
 from weir.cli.quotas.show import EntryJson, clean, echo_json, entries, show_table
@@ -61,6 +61,8 @@ def list_(source: QuotaSource, entity: Entity | None, old: Path | None, as_json:
     if old is not None:
         if entity is not None:
             raise click.UsageError("--diff compares all quotas: leave out the entity")
+        if isinstance(source, AdminSource):
+            raise click.UsageError("--diff compares throttles, which --admin does not list: give --config")
         show_differences(old, source.name, table, as_json=as_json)
         return
     if entity is not None:

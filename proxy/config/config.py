@@ -316,8 +316,8 @@ def _check_store(settings: Settings) -> None:
     kind, colon, name = settings.quota_store.partition(":")
     if kind not in QUOTA_STORES or (colon and (kind != "topic" or not TOPIC_NAME.fullmatch(name))):
         raise ConfigError(
-            f"quota_store is {settings.quota_store!r}, must be file, topic, topic:NAME or broker; a topic's name "
-            "has letters, digits, '.', '_' and '-'"
+            f"quota_store is {settings.quota_store!r}, must be file, topic, topic:NAME or broker; the "
+            "name has letters, digits, '.', '_' and '-'"
         )
 
 
