@@ -110,34 +110,16 @@ def meanings(members: type[IntEnum]) -> str:
     return "\n".join(f"| {name} | {text} |" for name, text in rows)
 
 
-def written_table(
-    states: type[IntEnum], triggers: type[IntEnum], follows: Sequence[Sequence[int]], head: str
-) -> str:
-    """Return the transitions between states as a Markdown table: a row per state, a column per trigger.
-    `follows` has the next state by state and trigger.
-    """
-    rows = [[head, *(trigger.name for trigger in triggers)], ["---"] * (len(triggers) + 1)]
-    for state in states:
-        cells = (_cell(states, state, follows[state][trigger]) for trigger in triggers)
-        rows.append([state.name, *cells])
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
-
-
-def _cell(states: type[IntEnum], state: int, follower: int) -> str:
-    if follower == IMPOSSIBLE:
-        return ""
-    return "·" if follower == state else states(follower).name
-
-
 def documented() -> str:
-    parts = [BEGIN]
-    for states, triggers, follows, _first, _last in TABLES:
-        head = {State: "connection", RequestState: "request", ResponseState: "response"}[states]
-        parts += [f"### States of a {head}\n", f"{written_table(states, triggers, follows, head)}\n"]
-        if states is State:
-            parts.append(f"{meanings(states)}\n")
-            parts += ["### Waits of a side\n", f"{meanings(SideWait)}\n"]
-    return "\n".join([*parts, END])
+    """Return the transitions of a connection as a table, a row per state and a column per trigger; and the
+    meaning of each state.
+    """
+    rows = [["connection", *(trigger.name for trigger in Trigger)], ["---"] * (len(Trigger) + 1)]
+    for state in State:
+        followers = (after(state, trigger) for trigger in Trigger)
+        rows.append([state.name, *("·" if follower is state else follower.name for follower in followers)])
+    table = "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    return "\n".join([BEGIN, "### States of a connection\n", f"{table}\n", f"{meanings(State)}\n", END])
 
 
 def test_the_architecture_page_has_the_tables_of_the_code() -> None:
