@@ -279,7 +279,7 @@ def test_the_version_tells_compiled_weir_from_plain_python() -> None:
         (["run", "--upstreams", "a:1"], ["No such option '--upstreams'", "see weir run --help"]),
         (["run", "--usage-dir", "a"], ["No such option '--usage-dir'", "use --set usage_dir=VALUE"]),
         (["check", "--no-uplift"], ["No such option '--no-uplift'", "use --set uplift=false"]),
-        (["probe", "--no-uplift"], ["No such option '--no-uplift'", "see weir probe --help"]),
+        (["calibrate", "--no-uplift"], ["No such option '--no-uplift'", "see weir calibrate --help"]),
         (
             ["probe", "--upstream-tls", "a"],
             ["No such option '--upstream-tls'", "use --set upstream_tls=VALUE"],

@@ -61,7 +61,6 @@ def test_changing_one_quota_keeps_the_units_of_the_others(tmp_path: Path) -> Non
         ("ingest", "--batch-bytes", "256MiB", "batch_bytes", 256 << 20),
         ("rollup", "--window-seconds", "1m", "window_s", 60),
         ("replay", "--patience-s", "2m", "patience_s", 120),
-        ("demo", "--for", "1m", "seconds", 60),
     ],
 )
 def test_options_of_the_pipeline_may_have_units(

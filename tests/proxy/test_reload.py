@@ -78,7 +78,7 @@ async def test_a_worker_uses_changed_limits_for_new_connections() -> None:
     async with running_worker() as rig:
         limiter, settings = rig.worker.limiter, rig.worker.plane.config.settings
         assert limiter.enter(None, "10.0.0.1") is None
-        changed = msgspec.structs.replace(settings, max_connections_per_ip=1, buffered_bytes_max=1000)
+        changed = msgspec.structs.replace(settings, max_connections_per_ip="1", buffered_bytes_max=1000)
         rig.link.post(SettingsChanged(changed))
         rig.link.post(Flush(1))
         await rig.hear(Flushed)
