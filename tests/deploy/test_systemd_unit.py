@@ -51,6 +51,7 @@ SANDBOX = {
 def test_the_systemd_unit_waits_for_ready_and_restarts_a_weir_whose_event_loop_stops() -> None:
     unit = service()["Service"]
     assert (unit["Type"], unit["NotifyAccess"]) == ("notify", "main")
+    assert unit["ExecReload"] == "kill -HUP $MAINPID", "which reads quotas and configuration again"
     settings = Settings()
     assert int(unit["TimeoutStartSec"].removesuffix("s")) > settings.connect_timeout_s
     watchdog_s = int(unit["WatchdogSec"].removesuffix("s"))
