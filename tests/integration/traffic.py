@@ -7,6 +7,7 @@ were sent after it was called have arrived, `settle` when all have, and `assert_
 from __future__ import annotations
 
 import itertools
+import math
 import threading
 import time
 import warnings
@@ -112,6 +113,9 @@ class Sender(Talker):
         """How many numbers; each went to every partition."""
         self.errors: list[str] = []
         """Of records that were given up."""
+        self.pauses_s = [0.0] * partitions
+        """Longest time (s) between two acknowledgements, by partition."""
+        self._latest_s = [math.inf] * partitions
 
     def send_until_stopped(self, send: Callable[[int, bytes], object], serve: Callable[[], object]) -> None:
         """Call send(partition, value) for each record, `serve` in between. Raises ClientError."""
@@ -122,6 +126,11 @@ class Sender(Talker):
             serve()
             self.check_errors()
             self._stopped.wait(_PACE_S)  # the pace of the load; nothing is decided by it
+
+    def note_acknowledged(self, partition: int) -> None:
+        now_s = time.monotonic()
+        self.pauses_s[partition] = max(self.pauses_s[partition], now_s - self._latest_s[partition])
+        self._latest_s[partition] = now_s
 
     def check_errors(self) -> None:
         if self.errors:
@@ -154,9 +163,11 @@ class RdSender(Sender):
         if left:
             raise ClientError(f"{left} records unanswered after {PATIENCE_S:.0f} s")
 
-    def _delivered(self, error: KafkaError | None, _message: Message) -> None:
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
             self.errors.append(str(error))
+        elif (partition := message.partition()) is not None:
+            self.note_acknowledged(partition)
 
 
 class PySender(Sender):
@@ -173,8 +184,10 @@ class PySender(Sender):
         producer = KafkaProducer(**self._options)
         with closing(producer):
             self.send_until_stopped(
-                lambda partition, value: producer.send(self.topic, value, partition=partition).add_errback(
-                    lambda error: self.errors.append(repr(error))
+                lambda partition, value: (
+                    producer.send(self.topic, value, partition=partition)
+                    .add_callback(lambda record: self.note_acknowledged(record.partition))
+                    .add_errback(lambda error: self.errors.append(repr(error)))
                 ),
                 lambda: None,
             )
