@@ -132,9 +132,18 @@ def test_hostile_client_ids_stay_text_everywhere(tab: Browser, api: FakeApi, url
     assert tab.said == []
 
 
-def test_a_group_is_listed_with_its_members_and_its_parent(tab: Browser, url: str) -> None:
+def test_a_throttled_group_leads_to_its_members_and_its_parent(tab: Browser, api: FakeApi, url: str) -> None:
+    api.entities = (entity("g", user=None, client_id=None, group="payments"),)
     shown(tab, url)
-    chosen(tab, "groups")
+    tab.click("#throttled button")
+    buttons = "[...document.querySelectorAll('#detail-actions button')]"
+    assert tab.read(f"{buttons}.map((b) => b.textContent)") == [
+        "Its members",
+        "End its waits",
+        "Change its quota …",
+    ]
+    tab.click("#detail-actions button")
+    tab.until(f"document.querySelector('#list').className === 'groups' && {ROWS}.length")
     members = f"alice, svc-pay-*{HOSTILE}retail"
     assert tab.read("document.querySelector('#list tbody tr').textContent") == f"payments{members}"
 

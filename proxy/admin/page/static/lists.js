@@ -115,9 +115,9 @@ const QUOTA = [
 
 const GROUP = [
   ["group", (r) => ({ open: r.name })],
-  ["users", (r) => r.users.join(", "), "wide"],
-  ["client-ids", (r) => r.client_ids.join(", "), "wide"],
-  ["part of", (r) => r.parent],
+  ["users", (r) => r.users.join(", ") || "–", "wide"],
+  ["client-ids", (r) => r.client_ids.join(", ") || "–", "wide"],
+  ["part of", (r) => r.parent || "–"],
 ];
 
 export const unitOf = (key) => (/byte_(rate|floor)/.test(key) ? "bytes/s" : key === "request_percentage" ? "percent" : "");

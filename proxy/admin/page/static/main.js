@@ -277,7 +277,8 @@ function actions(record) {
   const found = [];
   const text = record.client_id ?? record.user ?? record.ip;
   if (record.sentence && text) found.push(h("button", { type: "button", click: () => look("connections", text) }, "Its connections"));
-  if (record.throttled && (record.user || record.client_id)) found.push(h("button", { type: "button", click: () => release(record) }, "End its waits"));
+  if (record.group) found.push(h("button", { type: "button", click: () => look("groups", record.group) }, "Its members"));
+  if (record.throttled && (record.user || record.client_id || record.group)) found.push(h("button", { type: "button", click: () => release(record) }, "End its waits"));
   if (record.entity) found.push(h("button", { type: "button", click: () => change(record.entity, ...Object.entries(record.quotas)[0], record.options.mode) }, "Change …"));
   else if (record.quota) found.push(h("button", { type: "button", click: () => change(names(record), record.quota, record.limit, record.shadow ? "shadow" : "enforce") }, "Change its quota …"));
   return found;
@@ -286,7 +287,7 @@ function actions(record) {
 // The waits of this client's connections, at all brokers.
 async function release(record) {
   try {
-    const { connections, waiting, wait_ms } = await post("api/connections/release", { user: record.user ?? "", client_id: record.client_id ?? "" });
+    const { connections, waiting, wait_ms } = await post("api/connections/release", { user: record.user ?? "", client_id: record.client_id ?? "", group: record.group ?? "" });
     put($("detail-said"), waiting ? `Still waiting: ${waiting}, for at most ${duration(wait_ms)}, because of the present quotas.`
       : connections ? `Connections released: ${connections}. A client that was told a throttle time waits by itself.` : "No connection waits.");
     poll();
