@@ -165,4 +165,3 @@ def test_the_systemd_unit_gives_weir_drain_time_and_descriptors() -> None:
     assert int(unit["LimitNOFILE"]) > 2 * settings.connections_max + 200
     assert int(unit["TimeoutStopSec"].removesuffix("s")) > settings.drain_timeout_s
     assert (unit["KillSignal"], unit["Restart"]) == ("SIGTERM", "always")
-    assert "ExecReload" not in unit, "it would seem to reload settings"
