@@ -93,6 +93,8 @@ def absorb(quotas: CarriedQuotas, taken: UsedUnits, now_ms: int, *, bounded: boo
         )
     for age_ms, units in zip(ages, charges, strict=True):
         limiter.absorb(units, now_ms - age_ms)
+    if isinstance(limiter, Budget) and limiter.has_line(now_ms):
+        return  # the units have lengthened the line; the time on the way would lengthen it each time
     until_ms = now_ms + min(max(taken.throttle_ms, 0), AGE_MS_MAX)
     limiter.throttled_until_ms = max(limiter.throttled_until_ms, until_ms)
 

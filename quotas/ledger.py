@@ -94,7 +94,12 @@ class ClientLedger:
         A broker charges the body plus 4, which is the frame length where the header is not flexible.
         """
         limiter = self._fetch
-        return 0 if limiter is None else limiter.charge(length, now_ms)
+        return 0 if limiter is None else limiter.charge_in_turn(length, now_ms)
+
+    def charge_share_fetch(self, length: int, now_ms: int) -> None:
+        """Charge a share fetch response of this frame length. `Budget.owe` says how long its client waits."""
+        if self._fetch is not None:
+            self._fetch.charge(length, now_ms)
 
     def charge_old_read(self, size: int, now_ms: int, *, told: bool) -> int:
         """Charge the bytes of old record batches in a fetch response; return the time (ms) that its client

@@ -72,6 +72,14 @@ class Chain(Chargeable):
             wait_ms = max(wait_ms, group.charge(value, now_ms))
         return wait_ms
 
+    def charge_in_turn(self, value: float, now_ms: int) -> int:
+        """Charge `value` units of a fetch response; return the longest throttle time (ms). A member with a
+        floor stands in no line, because the time of its turn would be that of its groups.
+        """
+        if self._floor is not None:
+            return self.charge(value, now_ms)
+        return max(limiter.charge_in_turn(value, now_ms) for limiter in self.limiters)
+
     def _charge_groups(self, floor: Budget, value: float, now_ms: int) -> int:
         if self._charges_floor:
             floor_ms = floor.charge(value, now_ms)
@@ -115,6 +123,14 @@ class Chain(Chargeable):
             until_ms = min(until_ms, self._floor.throttled_until_ms)
         return until_ms if self._own is None else max(until_ms, self._own.throttled_until_ms)
 
+    def closed_until_ms(self, *, in_line: bool) -> int:
+        """Return the time (ms) until which a connection's fetches bring no records, like
+        `Budget.closed_until_ms`.
+        """
+        if self._floor is not None:
+            return self.throttled_until_ms
+        return max(limiter.closed_until_ms(in_line=in_line) for limiter in self.limiters)
+
     @property
     def fetch_max_bytes(self) -> int:
         """Maximum `max_bytes` of a fetch: the least that a limiter allows after a long silence."""
@@ -122,6 +138,12 @@ class Chain(Chargeable):
         for limiter in self.limiters:
             most = min(most, limiter.fetch_max_bytes)
         return most
+
+    def fetch_max_bytes_at(self, now_ms: int, *, in_line: bool) -> int:
+        """Return the maximum `max_bytes` of a fetch now, like `Budget.fetch_max_bytes_at`."""
+        if self._floor is not None:
+            return self.fetch_max_bytes if self.throttled_until_ms <= now_ms else 0
+        return min(limiter.fetch_max_bytes_at(now_ms, in_line=in_line) for limiter in self.limiters)
 
     @property
     def near(self) -> bool:

@@ -24,6 +24,12 @@ class Chargeable:
         """Charge `value` units; return the throttle time (ms), 0 if the usage is within the limit."""
         raise NotImplementedError
 
+    def charge_in_turn(self, value: float, now_ms: int) -> int:
+        """Charge `value` units of a fetch response, whose connection waits behind others of the client;
+        return the throttle time (ms), 0 if the usage is within the limit.
+        """
+        return self.charge(value, now_ms)
+
     def charge_untold(self, value: float, now_ms: int) -> None:
         """Charge `value` units for a response that has no field for a throttle time, so that its client
         cannot be told to wait.

@@ -33,6 +33,13 @@ class Shadowed(Chargeable):
         self._shadow.charge(value, now_ms)
         return 0 if self._enforced is None else self._enforced.charge(value, now_ms)
 
+    def charge_in_turn(self, value: float, now_ms: int) -> int:
+        """Charge `value` units of a fetch response to both limiters; return the throttle time (ms) of the
+        enforced one, 0 if only the shadow limiter is present.
+        """
+        self._shadow.charge(value, now_ms)
+        return 0 if self._enforced is None else self._enforced.charge_in_turn(value, now_ms)
+
     def charge_untold(self, value: float, now_ms: int) -> None:
         """Charge `value` units to both limiters for a response that has no field for a throttle time. The
         shadow limiter still counts the request as throttled.

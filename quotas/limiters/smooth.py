@@ -125,6 +125,10 @@ class SmoothBudget(Budget):
         self._debt_ms = now_ms
         return 0 if debt <= 0 else self._owing(debt, now_ms)
 
+    def charge_in_turn(self, value: float, now_ms: int) -> int:
+        """Charge `value` units of a fetch response, like `charge`: a debt is a line."""
+        return self.charge(value, now_ms)
+
     def _owing(self, debt: float, now_ms: int) -> int:
         """Compute and count the throttle time of a client that owes `debt` units; return it (ms). Return 0 if
         there is no limit.

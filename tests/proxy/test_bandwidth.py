@@ -238,6 +238,28 @@ def test_a_response_without_records_tells_a_throttle_that_another_connection_has
         play.to_broker(fetch(2, max_bytes=10_000))
 
 
+def test_connections_of_a_client_get_equal_shares_though_some_are_always_faster() -> None:
+    """Ten connections fetch 970 bytes at a time for a minute, under 10,000 bytes/s, in the same order in each
+    ms. At brokers 3.9.1 the fastest got 1.54 of an equal share and the slowest 0.47 of it, in a fairness
+    (Jain) of 0.896.
+    """
+    quotas = new_connection(quota_table(fetch=10_000)).quotas
+    wires = [Wire(new_connection(quotas=quotas)) for _ in range(10)]
+    got, now_ms = [0] * len(wires), 0
+    while now_ms < 75_000:
+        for wire in wires:
+            wire.feed(now_ms, client=fetch(1) if wire.connection.throttled_until_ms <= now_ms else b"")
+        for number, wire in enumerate(wires):
+            if wire.to_broker:
+                wire.to_broker.clear()
+                wire.feed(now_ms, broker=fetched(1, 900))
+                got[number] += len(wire.to_client) if now_ms > 15_000 and len(wire.to_client) > 900 else 0
+                wire.to_client.clear()
+        now_ms = max(now_ms + 1, min(wire.connection.throttled_until_ms for wire in wires))
+    assert min(got) > 0.95 * sum(got) / len(got)
+    assert sum(got) == pytest.approx(600_000, rel=0.02)
+
+
 def test_a_fetch_request_of_a_throttled_client_asks_for_least_for_any_cut() -> None:
     asked, expected = fetch(1), least(1)
     for cut in range(1, len(asked)):

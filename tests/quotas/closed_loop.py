@@ -1,7 +1,8 @@
 """A closed loop in simulated time: clients at one limiter, as connections of Weir let them through.
 
 Produce is charged when it is taken, and mutes its connection. Fetches are charged when the response comes,
-and bring nothing while the limiter is over by what other connections have fetched. A polite client sends one
+and bring nothing while the limiter is over by what other connections have fetched, but a connection that has
+waited for them has its turn. A polite client sends one
 request at a time, and waits as it is told; a rude one always has the next request waiting.
 """
 
@@ -40,14 +41,17 @@ class Seen(NamedTuple):
 def run(loop: Loop, budget: Budget) -> Seen:
     chance = random.Random(loop.seed)
     seen = Seen([], [])
+    in_line: set[int] = set()
     ready = [(chance.randrange(50), number, False) for number in range(loop.connections)]
     heapq.heapify(ready)
     while ready and ready[0][0] < loop.duration_ms:
         now_ms, number, answered = heapq.heappop(ready)
-        if loop.fetches and not answered and budget.throttled_until_ms <= now_ms:
+        closed = loop.fetches and budget.closed_until_ms(in_line=number in in_line) > now_ms
+        if loop.fetches and not answered and not closed:
             heapq.heappush(ready, (now_ms + loop.service_ms, number, True))
             continue
-        wait_ms = _taken(loop, budget, seen, now_ms)
+        wait_ms = budget.tell_rest(now_ms) if closed else _taken(loop, budget, seen, now_ms)
+        in_line |= {number} if closed else set()
         if wait_ms:
             seen.waits_ms.append(wait_ms)
         pause_ms = max(wait_ms, 0 if loop.fetches else loop.service_ms)
@@ -57,11 +61,9 @@ def run(loop: Loop, budget: Budget) -> Seen:
 
 
 def _taken(loop: Loop, budget: Budget, seen: Seen, now_ms: int) -> int:
-    """A produce request, or a fetch response: charge it, unless it has no records."""
-    if loop.fetches and budget.throttled_until_ms > now_ms:
-        return budget.tell_rest(now_ms)
+    """Charge a produce request, or a fetch response."""
     seen.passed.append((now_ms, loop.size))
-    return budget.charge(loop.size, now_ms)
+    return (budget.charge_in_turn if loop.fetches else budget.charge)(loop.size, now_ms)
 
 
 def window_rates(seen: Seen, from_ms: int, to_ms: int, window_ms: int = 10_000) -> list[float]:

@@ -22,7 +22,7 @@ from tests.sim.frames import (
     session_id,
     share_records_at,
 )
-from tests.sim.model import HOLD_MS_MAX, SHARE_WAIT_MS_MAX, WINDOW_MS, Ledger
+from tests.sim.model import HOLD_MS_MAX, LINE_MS, SHARE_WAIT_MS_MAX, WINDOW_MS, Ledger
 from tests.sim.net import Pipe
 from tests.sim.requests import Question, Questions, Request
 from tests.sim.script import HOT, Ask, Open, Script, wire_name
@@ -67,6 +67,8 @@ class Conversation:
         """When all waits end that this connection has caused."""
         self._serial_until_ms = 0
         """When the last response came that may have held back later requests: its cost was not known."""
+        self._turn_ms = 0
+        """When the connection has its turn after a fetch without records, 0 before there was one."""
         self._firsts = {"produce", HOT}
         """APIs, and the topic with a rate, whose next request is the connection's first, and so may wait for
         others for a while.
@@ -169,15 +171,21 @@ class Conversation:
             self._session = session_id(kind, answer) or self._session
         if kind.api == "fetch":
             empty = emptied(kind, answer, request.topic, request.error)
-            until_ms = self._others_until_ms(request)
-            if length == len(empty) and (len(answer) > length or until_ms > now_ms):
+            until_ms, ledger = self._others_until_ms(request), self._ledger("fetch", self.opened.client_id)
+            others_ms = 0 if ledger is None else ledger.until_ms
+            in_line_ms = LINE_MS if 0 < self._turn_ms <= now_ms else 0
+            topics_ms = self._until_ms(request, self._topics(request))
+            if length == len(empty) and (
+                len(answer) > length or max(others_ms - in_line_ms, topics_ms) > now_ms
+            ):
                 self._caused(request, until_ms)
+                if others_ms > now_ms:
+                    self._turn_ms = others_ms
                 request.answer = empty
                 if until_ms <= request.forwarded_ms:
                     self._fail("fetch", "no records for a client that is not over its quota")
                 return
-            ledger = self._ledger("fetch", self.opened.client_id)
-            if ledger is not None and ledger.until_ms > now_ms and len(answer) > len(empty) and self._exact:
+            if others_ms - in_line_ms > now_ms and len(answer) > len(empty) and self._exact:
                 self._fail("fetch", "records for a client that is over its quota")
         if kind.has_session:  # Weir may also have learned an older session from its records
             self._session = session_id(kind, answer) or self._session
@@ -201,8 +209,8 @@ class Conversation:
         api = "fetch" if ask.kind.is_fetch else "produce"
         client, topic = self._ledger(api, self.opened.client_id), self._ledger(api, HOT)
         if client is not None:
-            charge = client.share if ask.kind.api == "share_fetch" else client.charge
-            self._caused(request, charge(size, now_ms))
+            charges = {"fetch": client.fetch, "share_fetch": client.share}
+            self._caused(request, charges.get(ask.kind.api, client.charge)(size, now_ms))
         if topic is not None and ask.topic == HOT and request.records_bytes and self._is_named(request):
             until_ms = topic.charge(request.records_bytes, now_ms)
             if ask.kind.api == "share_fetch":
@@ -217,8 +225,11 @@ class Conversation:
 
     def _others_until_ms(self, request: Request) -> int:
         """When the waits end that were caused for this client, or for the request's topics, anywhere."""
+        return self._until_ms(request, {self.opened.client_id, *self._topics(request)})
+
+    def _until_ms(self, request: Request, names: set[str]) -> int:
         api = "fetch" if request.ask.kind.is_fetch else "produce"
-        ledgers = (self._ledger(api, name) for name in {self.opened.client_id, *self._topics(request)})
+        ledgers = (self._ledger(api, name) for name in names)
         return max((ledger.until_ms for ledger in ledgers if ledger is not None), default=0)
 
     def _topics(self, request: Request) -> set[str]:

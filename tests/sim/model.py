@@ -14,6 +14,8 @@ HOLD_MS_MAX: Final = 5000
 """For how long the first produce of a connection may wait for others."""
 ASKED_AGAIN_MS: Final = 1000
 """For how long a broker is not asked again for a name that it did not give."""
+LINE_MS: Final = 10_000
+"""Up to this length of the line, a connection that has waited gets records in its turn."""
 SHARE_WAIT_MS_MAX: Final = 5000
 """How long a share fetch may be told to wait."""
 
@@ -28,6 +30,8 @@ class Ledger:
         """When the last wait ends that was caused here."""
         self._paid_ms = 0.0
         """When the limit has paid for all share fetches."""
+        self._line_ms = 0.0
+        """When it has paid for the fetches of all connections that wait in line."""
         self._samples: list[list[float]] = []
         """[start, last event, value] of each slot."""
         self._current = 0
@@ -50,6 +54,16 @@ class Ledger:
         wait_ms = min(math.floor((rate - self.limit) / self.limit * window_ms + 0.5), WAIT_MS_MAX)
         until_ms = now_ms + wait_ms if wait_ms > 0 else 0
         self.until_ms = max(self.until_ms, until_ms)
+        return until_ms
+
+    def fetch(self, size: int, now_ms: int) -> int:
+        """Charge a fetch; return when its connection's wait ends: behind the others that wait."""
+        others_ms, until_ms = self.until_ms, self.charge(size, now_ms)
+        if others_ms > now_ms:
+            from_ms = self._line_ms if math.ceil(self._line_ms) >= others_ms else others_ms
+            self._line_ms = min(from_ms + size * 1000 / self.limit, now_ms + WAIT_MS_MAX)
+            until_ms = max(until_ms, math.ceil(self._line_ms))
+            self.until_ms = max(self.until_ms, until_ms)
         return until_ms
 
     def share(self, size: int, now_ms: int) -> int:

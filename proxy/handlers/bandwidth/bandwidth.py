@@ -5,10 +5,12 @@ behind it wait for the throttle. A fetch is charged when its response begins to 
 client's next requests wait. A broker, too, handles one request of a connection at a time. Otherwise a client
 that pipelines fetches would get all responses before its first throttle.
 
-A fetch of a client over its quota, on any of its connections, gets the throttle time and no records, as from
+The first fetch of a connection whose client is over its quota gets the throttle time and no records, as from
 a broker. The request still goes to the broker, whose fetch session must learn of changed partitions, but it
 is changed to ask for as few bytes as possible. A response also loses its records if other connections of the
-client have exceeded the quota since the request.
+client have exceeded the quota since the request. From then on the connection stands in line: it waits as it
+was told, and its next fetch brings records whatever the others have fetched meanwhile: see
+`Budget.charge_in_turn`.
 
 A share fetch acquires its records, so its response is always delivered. While the client is over its quota,
 Weir asks for 0 records, and brokers then acquire none (`SharePartition.acquire`). Rejected: holding the
@@ -62,6 +64,20 @@ client, and True if the broker will send a response (False for acks=0).
 """
 
 
+class FetchTurns:
+    """State of a connection: when it has its turn in the line of its client's connections."""
+
+    __slots__ = ("from_ms",)
+
+    def __init__(self) -> None:
+        self.from_ms = 0
+        """Time (ms) at which the throttle ends that the latest fetch without records has met; 0 before."""
+
+    def in_line(self, now_ms: int) -> bool:
+        """Return True if the connection has waited for the others, so that it has its turn from now on."""
+        return 0 < self.from_ms <= now_ms
+
+
 def plan_produce(plan: Plan) -> None:
     """Charge the bytes of produce requests. Hold a connection's first produce request if its client is over
     the quota. With acks=0 the broker sends no response.
@@ -109,9 +125,10 @@ def plan_fetch(plan: Plan) -> None:
         budget = ledger.fetch
         if budget is None:
             return _unlimited(context, plan, data, frame, end)
-        if budget.throttled_until_ms > context.now_ms:
+        most = _most(context, budget)
+        if not most:
             return asked_least(plan, least, data, frame, end, complete)
-        return _capped(context, plan, max_bytes, budget, data, frame, end, complete)
+        return _capped(context, plan, max_bytes, most, data, frame, end, complete)
 
     plan.admit, plan.decide, plan.over, plan.tell = admit, _fetched, _over, _tell
     plan.on_response += (_charge_fetch_flexible if plan.flexible_response else ClientLedger.charge_fetch,)
@@ -170,24 +187,29 @@ def _fetched(context: Context, max_bytes: int) -> Forward | None:
     budget = ledger.fetch
     if budget is None:
         return CHARGED if ledger.charges_fetch else FORWARD
-    if max_bytes > budget.fetch_max_bytes or budget.throttled_until_ms > context.now_ms:
-        return None
-    return CHARGED_SERIAL
+    most = _most(context, budget)
+    return CHARGED_SERIAL if most and max_bytes <= most else None
+
+
+def _most(context: Context, budget: AnyBudget) -> int:
+    """Return the number of bytes that a fetch may ask for now; 0 if it must bring no records."""
+    if budget.throttled_until_ms <= context.now_ms:
+        return budget.fetch_max_bytes
+    in_line = context.state_of(FetchTurns).in_line(context.now_ms)
+    return budget.fetch_max_bytes_at(context.now_ms, in_line=in_line)
 
 
 def _capped(
     context: Context,
     plan: Plan,
     max_bytes: FieldOffset | None,
-    budget: AnyBudget,
+    most: int,
     data: bytearray,
     frame: int,
     end: int,
     complete: bool,
 ) -> Decision | Wait:
-    """Limit the field `max_bytes` of a fetch to the bytes that the quota allows in one window, and return the
-    decision to forward the fetch.
-    """
+    """Limit the field `max_bytes` of a fetch to `most`, and return the decision to forward the fetch."""
     if max_bytes is None:
         return CHARGED_SERIAL
     body = request_body(data, frame, end, flexible=plan.flexible_request)
@@ -197,8 +219,8 @@ def _capped(
     if position < 0:
         return _NOT_LOCATED[position]
     asked_bytes = max_bytes.read(data, position)
-    if asked_bytes > budget.fetch_max_bytes:
-        max_bytes.write(data, position, budget.fetch_max_bytes)
+    if asked_bytes > most:
+        max_bytes.write(data, position, most)
     else:
         context.client.cache_parse(plan, data, frame, position + max_bytes.size, asked_bytes)
     return CHARGED_SERIAL
@@ -219,14 +241,19 @@ def asked_least(
         return CHARGED_UNREAD
 
 
-def _over(_context: Context, ledger: ClientLedger) -> int:
+def _over(context: Context, ledger: ClientLedger) -> int:
     budget = ledger.fetch
-    return 0 if budget is None else budget.throttled_until_ms
+    if budget is None or budget.throttled_until_ms <= context.now_ms:
+        return 0
+    return budget.closed_until_ms(in_line=context.state_of(FetchTurns).in_line(context.now_ms))
 
 
 def _tell(context: Context, ledger: ClientLedger) -> tuple[int, int, int]:
     budget = ledger.fetch
-    return 0 if budget is None else budget.tell_rest(context.now_ms), 0, 0
+    rest_ms = 0 if budget is None else budget.tell_rest(context.now_ms)
+    if rest_ms:
+        context.state_of(FetchTurns).from_ms = context.now_ms + rest_ms
+    return rest_ms, 0, 0
 
 
 def _located(wanted: FieldOffset, data: bytearray, body: int, end: int, complete: bool) -> int:
@@ -264,7 +291,7 @@ def begin_share_fetch(ledger: ClientLedger, _length: int, _now_ms: int) -> int:
 
 def _charge_share_fetch(ledger: ClientLedger, length: int, now_ms: int) -> int:
     """Charge the response of a share fetch. Return the throttle time (ms) for the response."""
-    _charge_fetch_flexible(ledger, length, now_ms)
+    ledger.charge_share_fetch(length - 1, now_ms)
     budget = ledger.fetch
     if budget is None:  # only a quota in shadow mode
         return 0
