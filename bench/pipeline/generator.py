@@ -47,6 +47,8 @@ _RHYTHM: Final = 0.6
 _BROKERS_USED: Final = 3
 _QUARTER_US: Final = 0.25
 """Request times are multiples of this (µs), so that sums are exact in any order of addition."""
+_OLD: Final = 8
+"""Number of fetched bytes for each byte of old batches."""
 _FAST_BYTES: Final = 200_000
 """Number of charged bytes above which a record may be throttled, with a probability of one half."""
 
@@ -171,6 +173,7 @@ def _used(random: np.random.Generator, entity: Ints, api: Ints) -> Columns:
         "sessions": 1 + (entity % 8 == 0) * random.integers(0, 4, count),
         "charged_bytes": charged,
         "request_time_us": np.round((requests * 60 + payload / 100) / _QUARTER_US) * _QUARTER_US,
+        "old_bytes": np.where(fetches, charged // _OLD, 0),
         "mutations": np.where(changes, random.integers(1, 50, count), 0),
         "errors": (random.random(count) < 1e-4).astype(np.int64),
         **_throttled(random, charged, produces, changes),
@@ -188,12 +191,12 @@ def _throttled(
         "consumer_byte_rate": fast & ~produces,
         "request_percentage": chance > 0.9995,
         "controller_mutation_rate": changes & (chance < 0.2),
-        "topic_byte_rate": np.zeros(count, dtype=np.bool_),
     }
+    never = np.zeros(count, dtype=np.bool_)
     waits, times = random.integers(1, 3000, count), random.integers(1, 4, count)
     return {
-        **{f"throttle_ms.{quota}": np.where(who[quota], waits, 0) for quota in QUOTAS},
-        **{f"violations.{quota}": np.where(who[quota], times, 0) for quota in QUOTAS},
+        **{f"throttle_ms.{quota}": np.where(who.get(quota, never), waits, 0) for quota in QUOTAS},
+        **{f"violations.{quota}": np.where(who.get(quota, never), times, 0) for quota in QUOTAS},
     }
 
 

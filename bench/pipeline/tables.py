@@ -19,7 +19,7 @@ CLUSTER: Final = "default"
 
 _LEFT_OUT: Final = (
     *("requests", "bytes_in", "bytes_out", "sessions", "charged_bytes", "request_time_us", "mutations"),
-    "errors",
+    *("old_bytes", "errors"),
 )
 """Fields that JSON lines leave out if their value is 0."""
 _BY_QUOTA: Final = ("throttle_ms", "violations")
