@@ -20,7 +20,7 @@ from tests.java import paced
 from tests.kafka.fixtures import StartCluster
 from tests.kafka.releases import core_at
 from tests.kafka.sasl import ALICE, BOB, ODD, SCRAM_256, User
-from tests.raw import Behaviour, Pace, RawClient, broker_versions_of, drive, produce
+from tests.raw import Address, Behaviour, RawClient, broker_versions_of, drive, produce
 from tests.raw.client import Answer
 from tests.raw.rates import swing_rate
 from tests.raw.sasl import entrance
@@ -30,6 +30,10 @@ pytestmark = [pytest.mark.broker, pytest.mark.measured]
 LIMIT: Final = 600_000
 """Bytes per second of the group, and of all clients."""
 FLOOR: Final = 200_000
+CANARY: Final = 0.8 * FLOOR
+"""It pauses after each answer: after a stall of the machine, too, it never exceeds its floor to catch up."""
+SHARE_KEPT: Final = 0.5
+"""Of the rate of its twin, who sends to the broker itself: the machine's other work slows both."""
 QUOTAS: Final = f"""
 [[group]]
 name = "payments"
@@ -61,19 +65,20 @@ def test_users_of_a_group_share_its_limit_and_the_one_with_a_floor_never_waits(
     create_topic(cluster.bootstrap, topic)
     front = Front(start_weir, cluster, tmp_path, QUOTAS, "--set", "workers=2")
 
-    def client(user: User, connections: int = 4, pace: Pace | None = None) -> RawClient:
+    def client(user: User, behaviour: Behaviour, at: Address = front.broker) -> RawClient:
         request = produce(broker_versions_of(version), user.name, topic, SIZE)
-        behaviour = Behaviour(connections=connections)
         enter = entrance(SCRAM_256, *user, version=0)
-        return RawClient(user.name, front.broker, request, behaviour, pace, enter=enter)
+        return RawClient(user.name, at, request, behaviour, enter=enter)
 
-    greedy, canary = [client(ALICE), client(BOB)], client(ODD, 1, Pace(0.7 * FLOOR, UNTIL_S, SIZE))
+    greedy = [client(user, Behaviour(connections=4)) for user in (ALICE, BOB)]
+    calm, (host, _, port) = Behaviour(pause_s=SIZE / CANARY), cluster.sasl_bootstrap.partition(":")
+    canary, twin = client(ODD, calm), client(ODD, calm, (host, int(port)))
     stop, began_s = tmp_path / "stop", time.monotonic()
     with ThreadPoolExecutor() as others:
         of_java = others.submit(_by_java, front.bootstrap, topic, stop)
         of_librdkafka = others.submit(lambda: list(_by_librdkafka(front.bootstrap, topic, stop)))
         try:
-            drive([*greedy, canary], UNTIL_S)
+            drive([*greedy, canary, twin], UNTIL_S)
         finally:
             stop.touch()
         acked = [
@@ -82,12 +87,12 @@ def test_users_of_a_group_share_its_limit_and_the_one_with_a_floor_never_waits(
     members = [*acked, *(one.answers for one in greedy)]
     answers = sorted(chain.from_iterable(members), key=lambda answer: answer.at_s)
     each = [swing_rate(its, FROM_S, UNTIL_S) / LIMIT for its in members]
-    rates = [swing_rate(its, FROM_S, UNTIL_S) / LIMIT for its in (answers, canary.answers)]
-    print(f"{version}: the group {rates[0]:.3f}, the canary {rates[1]:.3f} of the limit; members {each}")
+    rates = [swing_rate(its, FROM_S, UNTIL_S) / LIMIT for its in (answers, canary.answers, twin.answers)]
+    print(f"{version}: the group, the canary, its twin {rates} of the limit; members {each}")
     assert {answer.throttle_ms for answer in canary.answers} == {0}
-    assert rates[1] == pytest.approx(0.7 * FLOOR / LIMIT, rel=0.1)
+    assert rates[1] > SHARE_KEPT * rates[2]
     assert min(each) > 0.02, "nobody starves"
-    assert 0.95 <= sum(rates) <= 1.05
+    assert 0.95 <= sum(rates[:2]) <= 1.05
     page = front.admin.metrics()
     assert page.value("weir_entity_bytes_total", group="payments", broker="0", quota="producer_byte_rate") > 0
     assert_untold(front, [])
