@@ -24,7 +24,6 @@ from bench.rows import ROWS
 from bench.run import PARTS, UPSTREAMS, Plan, run, total_steps
 from bench.targets import TARGETS, TargetError
 from bench.targets.weir import other_tree
-from bench.targets.weir_watched import WEIR_WATCHED
 from tests.kafka import ClusterError, JarError, JavaMissingError
 
 RESULTS: Final = Path(__file__).parent / "results"
@@ -53,11 +52,6 @@ FAILURES: Final = (
 )
 @click.option(
     "--tree", type=click.Path(path_type=Path), multiple=True, help="Also measure the Weir of this checkout."
-)
-@click.option(
-    "--watched",
-    is_flag=True,
-    help="Also measure Weir while the page, `weir top` and Prometheus read from it.",
 )
 @click.option("--seconds", default=2.0, show_default=True, help="Duration (s) of each measurement.")
 @click.option("--rounds", default=5, show_default=True, type=click.IntRange(1))
@@ -90,7 +84,6 @@ def main(
     rows: str,
     targets: str,
     tree: tuple[Path, ...],
-    watched: bool,
     seconds: float,
     rounds: int,
     behind: str,
@@ -102,7 +95,7 @@ def main(
     if page is not None:
         document.check(page)
     trees = [path.resolve() for path in tree]
-    others = [*map(other_tree, trees), *([WEIR_WATCHED] if watched else [])]
+    others = list(map(other_tree, trees))
     if len({target.name for target in others}) < len(others):
         raise click.BadParameter("two directories of the same name", param_hint="--tree")
     loads = command.chosen(rows, ROWS, "--rows", attrgetter("name"))

@@ -227,7 +227,7 @@ class _Process(NamedTuple):
             self.sharing,
             self.quota_manager,
         )
-        opened = await endpoint.listen(config.admin, config.settings.connect_timeout_s, inherited)
+        opened = await endpoint.listen(config.admin, config.connect_timeout_s, inherited)
         start = endpoint.prepare(config.admin, opened, sources, listening)
         return _Admin(opened, start, trio.CancelScope())
 

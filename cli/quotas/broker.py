@@ -32,7 +32,7 @@ async def read(config: Config) -> tuple[Address, Imported]:
 
 
 async def _describe(config: Config, address: Address) -> DescribeClientQuotasResponse:
-    timeout_s, access = config.settings.connect_timeout_s, Access.of(config)
+    timeout_s, access = config.connect_timeout_s, Access.of(config)
     if ApiKey.DESCRIBE_CLIENT_QUOTAS not in await ask_versions(address, timeout_s, access):
         raise _UnfitError(address, "brokers before 2.6 do not tell their quotas: use `weir quotas import`")
     answer = await access.ask(address, EVERYTHING, DescribeClientQuotasResponse, VERSION, timeout_s)

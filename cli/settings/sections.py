@@ -17,7 +17,6 @@ SECTIONS: Final = {
         "state_dir",
         "takeover_socket",
         "refresh_s",
-        "connect_timeout_s",
         "proxy_protocol_from",
         "workers",
     ),

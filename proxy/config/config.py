@@ -44,6 +44,10 @@ NUMBER_MAX: Final = 2**63 - 1
 """Maximum of every number: Kafka's largest. Arithmetic with floats fails above 10^308."""
 
 
+CONNECT_TIMEOUT_S: Final = 10.0
+"""Time (s) to connect to a broker: as long as clients wait (socket.connection.setup.timeout.ms)."""
+
+
 class ConnectionsPerIp(NamedTuple):
     """Maximum number of connections of an IP address, 0 for no limit; and other maxima by address."""
 
@@ -78,6 +82,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     request_time: RequestTimeRules
     file: Path | None = None
     """The configuration file; None if the configuration consists of options only."""
+    connect_timeout_s: float = CONNECT_TIMEOUT_S
     own_client_id: str = msgspec.field(default_factory=lambda: f"weir-{token_hex(16)}")
     """Client-id, which no other process knows, of the requests by which Weir finds out if an address of a
     broker leads back to Weir.

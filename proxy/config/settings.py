@@ -255,7 +255,6 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         WAIT_MS,
         _key("Longest time in ms that a connection's first request waits for others' throttles; 0: none."),
     ] = 5000
-    connect_timeout_s: Annotated[float, ABOVE_0, _key("Seconds to connect to a broker.")] = 10.0
     drain_timeout_s: Annotated[
         float, AT_LEAST_0, _key("Seconds for requests in flight to finish at SIGTERM.")
     ] = 10.0
@@ -327,6 +326,8 @@ KEY_PAIRS: Final = ("tls_cert", "admin_tls_cert", "upstream_cert")
 """Keys whose values are the path of a certificate chain and, behind a comma, of its private key. Without a
 comma the first file has both.
 """
+
+
 FILES: Final = (
     "quotas",
     "request_costs",

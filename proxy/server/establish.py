@@ -213,7 +213,7 @@ class Connector:
         and its target. Raises RefusalError.
         """
         race = Race(self._reached, RefusalError, RIVAL_S, _close)
-        timeout_s = self.config.settings.connect_timeout_s
+        timeout_s = self.config.connect_timeout_s
         won = None
         with trio.move_on_after(timeout_s):
             won = await race.run(self._bad.last(addresses, trio.current_time()))

@@ -23,7 +23,6 @@ log = structlog.get_logger("weir")
 RELOADED: Final = frozenset(
     {
         "buffered_bytes_max",
-        "connect_timeout_s",
         "connection_age_max_s",
         "connections_max",
         "drain_timeout_s",

@@ -132,7 +132,7 @@ class Server:
         self.topic_counter = TopicCounter(
             lambda: self.address_book.candidates(config.upstream),
             Access.of(config),
-            config.settings.connect_timeout_s,
+            config.connect_timeout_s,
             lambda: self.config.settings.refresh_s,
             clock_ms,
         )
@@ -143,7 +143,7 @@ class Server:
         self.storage_reader = StorageReader(
             lambda: self.address_book.nodes,
             Access.of(config),
-            config.settings.connect_timeout_s,
+            config.connect_timeout_s,
             lambda: self.config.settings.refresh_s,
             clock_ms,
         )
@@ -290,7 +290,7 @@ class Server:
         await self._listen_for_brokers()
         nodes, untold, _away = await self._discovery.first()
         with _listening_at(config.listen, "choose another --listen"):
-            self._ips = await sockets.ip_addresses(config.listen.host, config.settings.connect_timeout_s)
+            self._ips = await sockets.ip_addresses(config.listen.host, config.connect_timeout_s)
             self.listeners.open(self._ips, config.listen.port, BOOTSTRAP)
         for node_id in nodes if self._port_per_broker else ():
             port = self._broker_port(node_id)
@@ -324,7 +324,7 @@ class Server:
         """Open the replication listeners. Brokers may need each other before they answer clients. Raises
         ConfigError.
         """
-        rules, timeout_s = self.config.replication, self.config.settings.connect_timeout_s
+        rules, timeout_s = self.config.replication, self.config.connect_timeout_s
         for node_id, address in rules.listen.items():
             with _listening_at(address, "choose another replication_listen", node_id):
                 ips = await sockets.ip_addresses(address.host, timeout_s)

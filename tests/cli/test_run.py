@@ -75,7 +75,7 @@ def written(path: Path, text: str) -> str:
             ["--upstream", "a:1", "--set", "connections_max=0"],
             ["connections_max is 0, must be greater than 0"],
         ),
-        (["--upstream", "a:1", "--set", "connect_timeout_s=nan"], ["connect_timeout_s is nan"]),
+        (["--upstream", "a:1", "--set", "refresh_s=nan"], ["refresh_s is nan"]),
         (["--upstream", "a:1", "--set", "drain_timeout_s=-1"], ["drain_timeout_s is -1, must be at least 0"]),
         (["--upstream", "a:1", "--first-node-id", "-1"], ["first_node_id is -1, must be at least 0"]),
         (
@@ -323,7 +323,7 @@ def test_weir_run_serves_follows_its_quota_file_and_stops_on_a_signal(
         "--listen": f"{HOST}:{port}",
         "--broker-ports": f"{port + 1}-{port + 10}",
         "--quotas": str(quotas),
-        "--set": "connect_timeout_s=1",
+        "--set": "refresh_s=1",
     }
     with running(*(word for option in options.items() for word in option)) as weir_run:
         weir_run.logged("listening")
@@ -383,7 +383,7 @@ def used(directory: Path) -> dict[str, int]:
 @pytest.mark.slow
 def test_weir_run_loses_no_usage_record_on_a_signal_or_when_killed(broker: int, tmp_path: Path) -> None:
     port, directory = free_range(3), tmp_path / "usage"
-    options = ["--upstream", f"{HOST}:{broker}", "--listen", f"{HOST}:{port}", "--set", "connect_timeout_s=1"]
+    options = ["--upstream", f"{HOST}:{broker}", "--listen", f"{HOST}:{port}", "--set", "refresh_s=1"]
     options += ["--broker-ports", f"{port + 1}-{port + 2}", "--set", f"usage_dir={directory}"]
     options += ["--set", "usage_interval_ms=1000"]
     sizes = {
@@ -416,7 +416,7 @@ def test_weir_run_loses_no_usage_record_on_a_signal_or_when_killed(broker: int, 
 def test_weir_run_raises_its_descriptor_limit_to_the_hard_limit(broker: int) -> None:
     port = free_range(3)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    given = ("--upstream", f"{HOST}:{broker}", "--listen", f"{HOST}:{port}", "--set", "connect_timeout_s=1")
+    given = ("--upstream", f"{HOST}:{broker}", "--listen", f"{HOST}:{port}", "--set", "refresh_s=1")
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, hard), hard))
     try:

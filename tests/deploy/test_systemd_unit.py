@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.systemd_unit import UNIT, service
-from weir.proxy.config.settings import Settings
+from weir.proxy.config.config import CONNECT_TIMEOUT_S
 from weir.proxy.control.systemd import Systemd
 
 SYSTEMD_ANALYZE = shutil.which("systemd-analyze")
@@ -52,8 +52,7 @@ def test_the_systemd_unit_waits_for_ready_and_restarts_a_weir_whose_event_loop_s
     unit = service()["Service"]
     assert (unit["Type"], unit["NotifyAccess"]) == ("notify", "main")
     assert unit["ExecReload"] == "kill -HUP $MAINPID", "which reads quotas and configuration again"
-    settings = Settings()
-    assert int(unit["TimeoutStartSec"].removesuffix("s")) > settings.connect_timeout_s
+    assert int(unit["TimeoutStartSec"].removesuffix("s")) > CONNECT_TIMEOUT_S
     watchdog_s = int(unit["WatchdogSec"].removesuffix("s"))
     told = Systemd.of({"NOTIFY_SOCKET": "/run/notify", "WATCHDOG_USEC": str(watchdog_s * 1_000_000)}, 7)
     assert told.watchdog_s == watchdog_s >= 30

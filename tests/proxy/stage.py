@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import trio
 
 from tests.kafka.ports import free_range
@@ -130,7 +131,8 @@ async def set_stage(
                 "broker_ports": f"{first_port + 1}-{first_port + 10}",
                 **options,
             }
-            loaded = config.load(None, given)
+            timeout_s = given.pop("connect_timeout_s", config.CONNECT_TIMEOUT_S)
+            loaded = msgspec.structs.replace(config.load(None, given), connect_timeout_s=timeout_s)
             server = Server(
                 loaded, quota_registry(loaded, table), clock_ms=lambda: reactor.present_us() // 1000
             )

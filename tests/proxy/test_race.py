@@ -204,7 +204,7 @@ def test_a_silent_broker_delays_a_question_to_the_cluster_by_a_second(
     async def ask(_access: Access, address: Address, *_rest: object) -> MetadataResponse:
         asked.append(address)
         if address == silent:
-            await trio.sleep(config.load(None, {"upstream": "a:1"}).settings.connect_timeout_s)
+            await trio.sleep(config.CONNECT_TIMEOUT_S)
             raise QuestionError("silent", reachable=False, foreign=False)
         broker = MetadataResponse.MetadataResponseBroker
         return MetadataResponse(brokers=[broker(node_id=2, host="kafka-2", port=9092)])

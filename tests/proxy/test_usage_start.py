@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from tests.proxy.usage_rigs import usage_record
 from weir.proxy.config.config import ConfigError, load
@@ -59,7 +60,9 @@ def test_a_usage_topic_without_confluent_kafka_is_reported_in_one_line(
 
 
 def test_a_usage_topic_of_an_unreachable_cluster_is_a_failure_that_is_retried() -> None:
-    found = recording(load(None, {**UPSTREAM, "usage_topic": "usage", "connect_timeout_s": 1.0}))
+    found = recording(
+        structs.replace(load(None, {**UPSTREAM, "usage_topic": "usage"}), connect_timeout_s=1.0)
+    )
     assert found is not None
     found.writer.put(Kind.USAGE, [usage_record()])
     found.writer.turn()

@@ -100,7 +100,7 @@ async def first_brokers(config: Config, address_book: AddressBook) -> FirstBroke
     if there are too few ports for the brokers.
     """
     try:
-        nodes = await discover(config.upstream, config.settings.connect_timeout_s, Access.of(config))
+        nodes = await discover(config.upstream, config.connect_timeout_s, Access.of(config))
     except DiscoveryError as error:
         if not error.reachable and error.tls:
             raise ConfigError(f"cannot connect to the brokers: {error.tls}") from None
@@ -153,7 +153,7 @@ class Discovery:
         self._address_book.try_again()
         known = self._address_book.candidates(self._config.upstream)
         try:
-            nodes = await discover(known, self._config.settings.connect_timeout_s, Access.of(self._config))
+            nodes = await discover(known, self._config.connect_timeout_s, Access.of(self._config))
         except DiscoveryError as error:
             self._states.login_refused = str(error.first) if error.refused else ""
             misdirected = self._address_book.misdirected.items()

@@ -198,7 +198,7 @@ def replication_follower(
 ) -> ReplicationFollower:
     """Return a follower of the configured source. Raises ConfigError."""
     settings = config.settings
-    access, timeout_s = Access.of(config), settings.connect_timeout_s
+    access, timeout_s = Access.of(config), config.connect_timeout_s
     refresh_s = settings.refresh_s
 
     def brokers() -> Iterable[Address]:

@@ -286,4 +286,4 @@ def _shows(table: QuotaTable, changes: Changes) -> bool:
 
 def broker_store(config: Config) -> BrokerStore:
     """Return a store of the quotas of the configured cluster. It connects to a broker at its first use."""
-    return BrokerStore(config.upstream, Access.of(config), config.settings.connect_timeout_s)
+    return BrokerStore(config.upstream, Access.of(config), config.connect_timeout_s)

@@ -423,7 +423,7 @@ def topic_store(config: Config) -> TopicStore:
 
 async def cluster_facts(config: Config) -> ClusterFacts:
     """Ask the cluster for the facts that the topic store needs. Raises StoreError."""
-    access, timeout_s = Access.of(config), config.settings.connect_timeout_s
+    access, timeout_s = Access.of(config), config.connect_timeout_s
     failure: Exception | None = None
     try:
         nodes = await discover(config.upstream, timeout_s, access)
