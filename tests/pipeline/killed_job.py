@@ -4,7 +4,7 @@ PLACE is the name of a table, the first word of an SQL statement, or `file`: the
 the writes there. WHEN is `before` or `after` that write, or `during`: at a time chosen by SEED after the
 write of a table begins, or when a part of the file, chosen by SEED, is written. If PLACE is `job`, SEED
 chooses a time, at most WHEN CPU seconds of job and JVM after the job begins (so a busy machine does not
-move it), and two earlier times at which an executor of one of $WORKERS is killed. If PLACE is `executor`,
+move it), and three earlier times at which an executor of one of $WORKERS is killed. If PLACE is `executor`,
 only executors are.
 """
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrameWriter
 
 T = TypeVar("T")
-EXECUTORS = 2
+EXECUTORS = 3
 """Number of executors that are killed before a driver."""
 MOMENT_S = 3.0
 """Time (s), roughly, that a write takes."""
