@@ -196,6 +196,8 @@ def amount(rate: float, unit: RateUnit) -> str:
     """
     if unit == "bytes/s":
         return f"{size(rate)}/s"
+    if unit == "bytes":
+        return size(rate)
     ends = {"percent": "%", "topics": "", "partitions": ""}
     return f"{number_text(rate)}{ends.get(unit, '/s')}"
 

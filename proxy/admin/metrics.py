@@ -15,7 +15,14 @@ from typing import Final
 from prometheus_client.core import HistogramMetricFamily, InfoMetricFamily, Metric
 
 from weir.protocol import schema
-from weir.proxy.admin import quota_metrics, refusals, sharing_metrics, topic_count_metrics, worker_metrics
+from weir.proxy.admin import (
+    quota_metrics,
+    refusals,
+    sharing_metrics,
+    storage_metrics,
+    topic_count_metrics,
+    worker_metrics,
+)
 from weir.proxy.admin.entities import broker_label
 from weir.proxy.admin.exposition import WEIR, Row
 from weir.proxy.admin.replication import metrics as replication_metrics
@@ -81,6 +88,7 @@ def families(sources: Sources, *, ready: bool) -> Iterator[Metric | None]:
     for shadow in (False, True):
         yield from quota_metrics.families(registry, sources.now_ms(), shadow=shadow)
     yield from topic_count_metrics.families(server.topic_counter.counts)
+    yield from storage_metrics.families(server.storage_reader.budgets)
     yield from _connections(registry.connections)
     yield from authentications(server.counters)
     yield from _tls(server.config.tls.files)

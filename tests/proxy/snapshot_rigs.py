@@ -18,6 +18,7 @@ from weir.proxy.control.snapshots.preview import read_preview
 from weir.proxy.control.snapshots.records import Preview
 from weir.proxy.control.snapshots.sources import SnapshotSources
 from weir.quotas import DEFAULT, Budget, Entity, QuotaKey, QuotaTable
+from weir.quotas.storage import StorageBudgets
 from weir.quotas.topic_counts import TopicCounts
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
@@ -44,6 +45,7 @@ class World:
             lambda: self.now_ms,
             lambda: 1000.0,
             counts=TopicCounts(),
+            storage=StorageBudgets(),
         )
 
     def clients(self) -> list[Client]:

@@ -25,11 +25,12 @@ from weir.proxy.control.snapshots.gauges import Gauges
 from weir.proxy.control.snapshots.history import Key, Track
 from weir.proxy.control.snapshots.opened import READ_EVERY_MS
 from weir.proxy.control.snapshots.preview import effect
-from weir.proxy.control.snapshots.records import Entities, Status
+from weir.proxy.control.snapshots.records import Entities, EntityRecord, Status
 from weir.proxy.control.snapshots.traffic import SILENT_MS, TrafficRates, waits_for_broker
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.api_versions.api_versions import software
 from weir.quotas import Entity, QuotaKey, QuotaTable, Tags
+from weir.quotas.storage import BrokerStorage
 from weir.quotas.table.groups import Member, QuotaGroups
 
 TOPICS, PARTITIONS = QuotaKey.TOPICS_MAX, QuotaKey.PARTITIONS_MAX
@@ -83,6 +84,34 @@ def test_limits_on_topics_are_rows_of_the_api_and_of_weir_top_with_a_preview() -
         "topic prefix=pay. has 2 topics, and may get 3 more under topics_max 5",
         "topic prefix=pay. has 3 partitions, and has no limit of partitions_max",
     ]
+
+
+def test_storage_budgets_are_rows_and_the_entry_of_the_rates_that_they_set() -> None:
+    prefix, orders = Entity(topic_prefix="pay."), Entity(topic="orders")
+    values = {(prefix, QuotaKey.STORED_BYTES_MAX): 1000, (prefix, QuotaKey.OVER_BYTE_RATE): 64}
+    least = {(orders, QuotaKey.USABLE_BYTES_MIN): 1000}
+    world = World(table=QuotaTable(values, least))
+    budgets = world.sources.storage
+    assert budgets is not None
+    world.registry.derive = budgets.applied
+    budgets.use(world.registry.table)
+    budgets.read(1, BrokerStorage({"pay.a": 1500}, 4000), 0)
+    budgets.judge(0)
+    world.registry.use(world.registry.table)
+    world.registry.of(2)
+
+    def found(*, shadow: bool) -> tuple[EntityRecord, ...]:
+        wanted = SortedEntities(shadow=shadow)
+        return trio.run(read_entities, world.sources, world.history, wanted).entities
+
+    stored, rate = found(shadow=False)
+    assert (stored.topic_prefix, stored.rate, stored.usage, stored.entry) == ("pay.", 1500, 1.5, str(prefix))
+    assert stored.sentence == "topic prefix=pay. has 1.5 kB of stored_bytes_max 1 kB in the cluster"
+    assert (rate.topic, rate.limit, rate.quota) == ("pay.a", 64, "producer_byte_rate")
+    assert rate.entry == "topic pay.a, by stored_bytes_max of topic prefix pay."
+    (usable,) = found(shadow=True)
+    assert (usable.topic, usable.usage, usable.unit) == ("orders", 0.25, "bytes")
+    assert not world.preview(prefix, {QuotaKey.STORED_BYTES_MAX: 5.0}).entities
 
 
 def test_old_reads_have_rows_a_history_and_a_preview_like_other_byte_rates() -> None:

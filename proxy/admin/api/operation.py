@@ -118,6 +118,7 @@ def state_of(sources: Sources, readiness: Readiness) -> ApiState:
             sources.workers.read_peers,
             sources.now_ms,
             counts=server.topic_counter.counts,
+            storage=server.storage_reader.budgets,
         ),
         History(server.scan),
         traffic,

@@ -24,9 +24,10 @@ from weir.proxy.control.snapshots.history import SLICE, History, Key, is_throttl
 from weir.proxy.control.snapshots.names import shortened
 from weir.proxy.control.snapshots.records import Entities, EntityRecord, QuotaName, Rates
 from weir.proxy.control.snapshots.sources import SnapshotSources
-from weir.proxy.control.snapshots.values import read_values
+from weir.proxy.control.snapshots.values import Values, read_values
 from weir.proxy.control.supervisor import stepwise
-from weir.quotas import Entity, Tags
+from weir.quotas import Entity, QuotaKey, Tags
+from weir.quotas.storage import StorageBudgets
 from weir.quotas.table.quota_kind import KINDS
 from weir.quotas.topic_counts import CountLimit, CountReading, TopicCounts
 
@@ -80,6 +81,7 @@ async def read_entities(sources: SnapshotSources, history: History, wanted: Sort
     }
     listed = await _listed(sources, history, wanted, ranks[wanted.sort], lambda _budget: True)
     prefixes = [] if sources.counts is None else await stepwise(_prefixes(sources.counts, wanted))
+    prefixes += [] if sources.storage is None else _storage(sources.storage, wanted)
     if not prefixes:
         return listed
     by: dict[str, Callable[[EntityRecord], float]] = {
@@ -112,24 +114,47 @@ def _prefix_key(limit: CountLimit) -> Key:
 def prefix_record(reading: CountReading) -> EntityRecord:
     """Return the record of a limit on the number of topics or partitions with a prefix."""
     limit, number, refused = reading
-    name = shortened(limit.prefix)
-    text = sentences.entity_text(("", "", "", "", "", "", name))
+    entity = Entity(topic_prefix=limit.prefix)
     usage = sentences.usage_text(limit.key, number, limit.value)
-    nothing: dict[str, None] = dict.fromkeys(
-        ("user", "client_id", "client_id_prefix", "topic", "ip", "group")
-    )
+    return _existing(_prefix_key(limit), entity, number, limit.value, usage, refused)
+
+
+def _storage(budgets: StorageBudgets, wanted: EntityFilter) -> list[EntityRecord]:
+    """Return the records of storage budgets whose storage is known."""
+    found: list[EntityRecord] = []
+    for (entity, quota, mark), is_shadow, _rate, number, _is_over in budgets.readings():
+        names = Tags("", "", entity.topic_prefix or "", topic=entity.topic or "", group=entity.group or "")
+        key = Key(quota, names, CLUSTER, is_shadow)
+        if number is not None and is_shadow == wanted.shadow and wanted.has(key):
+            usage = f"has {sentences.size_text(number)} of {quota.value} {sentences.size_text(mark)}"
+            found.append(_existing(key, entity, number, mark, usage, 0))
+    return found
+
+
+def _existing(key: Key, entity: Entity, number: int, limit: float, usage: str, refused: int) -> EntityRecord:
+    """Return the record of a limit on what exists in the cluster. `usage` is its sentence's predicate."""
+    named = entity.topic, entity.group, entity.topic_prefix
+    topic, group, prefix = (name and shortened(name) for name in named)
+    text = sentences.entity_text(("", "", "", topic or "", "", group or "", prefix or ""))
+    is_least = key.quota is QuotaKey.USABLE_BYTES_MIN
+    share = usage_of(limit, number) if is_least else usage_of(number, limit)
     return EntityRecord(
-        id=identity(_prefix_key(limit)),
-        **nothing,
-        topic_prefix=name,
-        quota=limit.key.value,
-        unit=KINDS[limit.key].unit,
+        id=identity(key),
+        user=None,
+        client_id=None,
+        client_id_prefix=None,
+        topic=topic,
+        ip=None,
+        group=group,
+        topic_prefix=prefix,
+        quota=key.quota.value,
+        unit=KINDS[key.quota].unit,
         broker=CLUSTER,
-        shadow=limit.is_shadow,
-        entry=str(Entity(topic_prefix=name)),
-        limit=limit.value,
+        shadow=key.shadow,
+        entry=shortened(str(entity)),
+        limit=limit,
         rate=number,
-        usage=round(min(usage_of(number, limit.value), sentences.USAGE_MAX), 4),
+        usage=round(min(share, sentences.USAGE_MAX), 4),
         throttled=False,
         throttled_since_ms=None,
         throttle_ms=0,
@@ -243,7 +268,7 @@ def _entity(sources: SnapshotSources, history: History, found: _FoundBudget, pee
         unit=KINDS[key.quota].unit,
         broker=key.where,
         shadow=key.shadow,
-        entry=values.entry,
+        entry=_entry(sources, key, values),
         limit=limit,
         rate=round(rate, 2),
         usage=None if limit is None else round(min(usage_of(rate, limit), sentences.USAGE_MAX), 4),
@@ -259,6 +284,15 @@ def _entity(sources: SnapshotSources, history: History, found: _FoundBudget, pee
         history=NO_HISTORY if track is None else track.history(),
         sentence=", ".join(said),
     )
+
+
+def _entry(sources: SnapshotSources, key: Key, values: Values) -> str:
+    """Return the entry that sets the limit, and the storage budget that is its cause."""
+    if sources.storage is None or not (key.tags.topic or key.tags.group):
+        return values.entry
+    entity = Entity(topic=key.tags.topic or None, group=key.tags.group or None)
+    cause = sources.storage.cause(entity, key.quota, values.limit, shadow=key.shadow)
+    return values.entry if cause is None else f"{values.entry}, by {shortened(str(cause))}"
 
 
 def identity(key: Key) -> str:

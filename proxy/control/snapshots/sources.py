@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from weir.proxy.control.peers import ReadPeers
 from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.quotas.storage import StorageBudgets
 from weir.quotas.topic_counts import TopicCounts
 
 
@@ -23,6 +24,8 @@ class SnapshotSources:
     wall_clock_s: Callable[[], float] = time.time
     counts: TopicCounts | None = None
     """Numbers of topics by prefix; None in workers."""
+    storage: StorageBudgets | None = None
+    """Storage budgets; None in workers."""
 
     def unix_ms(self, at_ms: int | None = None) -> int:
         """Return the Unix time (ms) of a moment on the clock of budgets; of the present without a moment."""

@@ -21,6 +21,7 @@ export function rate(value, unit) {
   if (value === null || value === undefined) return "–";
   if (unit === "percent") return `${plain(value)} %`;
   if (unit === "bytes/s") return `${bytes(value)}/s`;
+  if (unit === "bytes") return bytes(value);
   return unit === "" ? scaled(value).join("") : `${plain(value)} ${unit}`;
 }
 

@@ -120,7 +120,7 @@ const GROUP = [
   ["part of", (r) => r.parent || "–"],
 ];
 
-export const unitOf = (key) => (/byte_(rate|floor)/.test(key) ? "bytes/s" : key === "request_percentage" ? "percent" : "");
+export const unitOf = (key) => (/byte_(rate|floor)/.test(key) ? "bytes/s" : key.includes("_bytes_") ? "bytes" : key === "request_percentage" ? "percent" : "");
 
 const EVENT = [
   ["at", (r) => ({ open: moment(r.at_ms) })],
