@@ -158,9 +158,7 @@ class Inbound:
             decision: Decision = FORWARD
             if timed or plan.admit is not None:
                 complete = stop <= end
-                decided = self._decide(
-                    record, data, position, stop if complete else end, length, complete, timed
-                )
+                decided = self._decide(record, data, position, stop if complete else end, length, timed)
                 if decided is None:
                     spare.append(record)
                     self._check_before_login(length)
@@ -231,14 +229,7 @@ class Inbound:
     # Deciding
 
     def _decide(  # noqa: C901  # a call per branch costs each timed frame
-        self,
-        record: RequestInFlight,
-        data: bytearray,
-        frame: int,
-        end: int,
-        length: int,
-        complete: bool,
-        timed: bool,
+        self, record: RequestInFlight, data: bytearray, frame: int, end: int, length: int, timed: bool
     ) -> Decision | None:
         """Return the decision about the request in `data[frame:end]` (forward it, reply, query the broker),
         and set the fields of its cost in `record`; None if the request must wait. `timed` is True if request
@@ -246,20 +237,18 @@ class Inbound:
         """
         connection, plan = self._connection, record.plan
         quotas, client = connection.quotas, connection.client
-        cache = client.parse_cache
+        cache, complete = client.parse_cache, end - frame == LENGTH_BYTES + length
+        head_end = frame + REQUEST_HEAD_BYTES + len(cache.head)
         decision: Decision | None = None
         # Recognized by its first bytes: what was parsed of the last such request holds for this one, too.
         if (
             cache.plan is plan
             and data.startswith(cache.head, frame + REQUEST_HEAD_BYTES)
-            and frame + REQUEST_HEAD_BYTES + len(cache.head) <= end
+            and head_end <= end
             and client.generation == quotas.generation
             and plan.decide is not None
             and (client.first_request_seen or not timed)
-            and (
-                cache.unless is None
-                or not cache.unless(data, frame + REQUEST_HEAD_BYTES + len(cache.head), end, complete)
-            )
+            and (cache.unless is None or not cache.unless(data, head_end, end, complete))
         ):
             decision = plan.decide(connection, cache.parsed)
         elif timed and not self._is_identified(plan, data, frame, end, complete):
