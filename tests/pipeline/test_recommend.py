@@ -133,6 +133,15 @@ def test_a_recommended_entry_is_a_percentile_times_headroom(run: Run) -> None:
     assert outcome.wrote == {"entries": 1, "proposals": 2}
 
 
+def test_a_rate_of_old_reads_is_recommended_if_it_is_named(run: Run) -> None:
+    """The p99 of the busiest hour, 2.7 MB/s, times a headroom of 1.5."""
+    old = QuotaKey.OLD_READ_BYTE_RATE
+    read = {"p50": MB, "p95": 2.5 * MB, "p99": 2.7 * MB, "max": 3 * MB}
+    rows = [{**hour("alice", "app", number=1), "old_bytes": 900_000_000, old.value: read}, hour("bob", "app")]
+    _outcome, text = run(rows, quotas=(old,))
+    assert parse(text) == QuotaTable({(EVERYBODY, old): MB, (Entity("alice", "app"), old): 4_050_000.0})
+
+
 HOSTILE = [
     "[[quota]]",
     "\n[[quota]]\nuser = 'x'",
