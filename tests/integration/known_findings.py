@@ -1,4 +1,4 @@
-"""Findings in real clients and brokers that docs/background/conformance-findings.md explains."""
+"""Findings in clients and brokers that docs/background/conformance-findings.md explains."""
 
 from __future__ import annotations
 
