@@ -78,12 +78,14 @@ def rank(asked: Asked) -> int:
 class ReplayedConnection:
     """Simulated state of one recorded connection: requests in flight, waiting requests, and the throttle."""
 
-    __slots__ = ("in_flight", "rules", "seen_ms", "serial", "until_ms", "waiting", "wake_ms")
+    __slots__ = ("in_flight", "rules", "seen_ms", "serial", "turn_ms", "until_ms", "waiting", "wake_ms")
 
     def __init__(self, rules: ChargeRules) -> None:
         self.rules = rules
         self.until_ms = 0
         """Time (ms) until which the connection is throttled; no request is taken before."""
+        self.turn_ms = 0
+        """Time (ms) at which the throttle ends that its latest fetch without records has met; 0 before."""
         self.serial = False
         """True while no other request is taken, because the request in flight must be answered first, or a
         fetch waits to be repeated.
@@ -290,11 +292,13 @@ class Replay:
         self._resume(connection, now_ms)
 
     def _wake_fetches(self, rules: ChargeRules, now_ms: int) -> None:
-        """Let the connections in `rules.again` repeat their fetches, one after the other, until one of them
-        exceeds a quota. The other connections are throttled again, all for the same time.
+        """Let the connections in `rules.again` repeat their fetches, one after the other, until their line is
+        longer than a window. The other connections are throttled again, all for the same time.
         """
         again, rules.again = rules.again, deque()
-        while again and (rules.over_until_ms <= now_ms or self._is_too_old(again[0].waiting[0], now_ms)):
+        while again and (
+            rules.closed_until_ms(in_line=True) <= now_ms or self._is_too_old(again[0].waiting[0], now_ms)
+        ):
             connection = again.popleft()
             connection.serial = False
             self._resume(connection, now_ms)

@@ -75,9 +75,14 @@ class ChargeRules:
 
     @property
     def over_until_ms(self) -> int:
-        """Time (ms) until which the limiters for fetched bytes are throttled: until then, responses of
-        fetches have no records and are not charged. 0 for other kinds of quotas.
+        """Time (ms) until which the limiters for fetched bytes are throttled; 0 for other kinds of quotas."""
+        return 0
+
+    def closed_until_ms(self, *, in_line: bool) -> int:
+        """Return the time (ms) until which responses of fetches have no records and are not charged
+        (`Budget.closed_until_ms`); 0 for other kinds of quotas.
         """
+        del in_line
         return 0
 
     @property
@@ -109,10 +114,13 @@ class _ProduceRules(ChargeRules):
         value = asked[2]
         replay.hours.count(value, now_ms)
         before_ms = self._counted.throttle_ms_total
-        wait_ms = self._budget.charge(value, now_ms)
+        wait_ms = self._charge(value, now_ms)
         if wait_ms:
             told_ms = self._counted.throttle_ms_total - before_ms
             replay.throttle(connection, wait_ms, now_ms, now_ms, told_ms or None)
+
+    def _charge(self, value: float, now_ms: int) -> int:
+        return self._budget.charge(value, now_ms)
 
     def answered(self, replay: Replay, connection: ReplayedConnection, asked: Asked, now_ms: int) -> None:
         _ProduceRules.begin(self, replay, connection, asked, now_ms)
@@ -130,17 +138,18 @@ class _OldReadRules(_ProduceRules):
 
 
 class _FetchRules(_OldReadRules):
-    """While the limiters are throttled, responses have no records and are not charged, and the client repeats
-    the fetch.
+    """While the limiters are throttled, the first response of a connection has no records and is not charged,
+    and the client repeats the fetch in its turn.
     """
 
     __slots__ = ()
 
     def answered(self, replay: Replay, connection: ReplayedConnection, asked: Asked, now_ms: int) -> None:
-        rest_ms = self.over_until_ms - now_ms
-        if asked[2] and rest_ms <= 0:
+        if asked[2] and self.closed_until_ms(in_line=0 < connection.turn_ms <= now_ms) <= now_ms:
             super().answered(replay, connection, asked, now_ms)
             return
+        rest_ms = self.over_until_ms - now_ms
+        connection.turn_ms = self.over_until_ms
         replay.hours.count(0.0, now_ms)
         if rest_ms > 0:
             told_ms = max(self.counted_until_ms - now_ms, 0)
@@ -148,9 +157,15 @@ class _FetchRules(_OldReadRules):
             if asked[2]:
                 replay.fetch_again(connection, asked)
 
+    def _charge(self, value: float, now_ms: int) -> int:
+        return self._budget.charge_in_turn(value, now_ms)
+
     @property
     def over_until_ms(self) -> int:
         return self._budget.throttled_until_ms
+
+    def closed_until_ms(self, *, in_line: bool) -> int:
+        return self._budget.closed_until_ms(in_line=in_line)
 
     @property
     def counted_until_ms(self) -> int:

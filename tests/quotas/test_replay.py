@@ -86,17 +86,16 @@ def test_a_fetch_without_records_is_not_charged_where_nobody_waits_any_more() ->
     assert (hour.violations, hour.charges) == (0, 3)
 
 
-def test_connections_that_fetch_again_are_delivered_one_after_the_other() -> None:
-    """15,000 bytes: 5 s, of which three others are told the rest. At 5 s one of them gets 1000 bytes, which
-    make 16 s, of which 10 have passed: 6 s more for the two others. At 11 s the first fetch counts no longer;
-    1000 bytes for each of the two are less than the quota.
+def test_connections_that_fetch_again_take_turns() -> None:
+    """15,000 bytes: 5 s, of which three others are told the rest. At 5 s they get 1000 bytes each: 16, 17 and
+    18 s, of which 10 have passed.
     """
     replay = Replay(FETCH, 1000)
     feed(replay, [(0, 0, 15_000.0, 0, 0, 1), *((i, 0, 1000.0, i, 0, 1) for i in (1, 2, 3))])
     (hour,) = replay.finish()
-    assert hour.throttle_ms == 5000 + (4999 + 4998 + 4997) + 6000 + 2 * 6000
-    assert (hour.violations, hour.charges, hour.charged) == (7, 9, 18_000)
-    assert (hour.throttled_ms, hour.last_ms) == (11_000, 5000)
+    assert hour.throttle_ms == 5000 + (4999 + 4998 + 4997) + 6000 + 7000 + 8000
+    assert (hour.violations, hour.charges, hour.charged) == (7, 7, 18_000)
+    assert (hour.throttled_ms, hour.last_ms) == (13_000, 5000)
 
 
 def test_a_fetch_that_is_told_less_than_the_rest_is_told_again() -> None:
@@ -116,7 +115,7 @@ def test_replay_work_does_not_grow_with_the_square_of_the_connections() -> None:
     feed(replay, rows)
     hours = replay.finish()
     assert sum(hour.charged for hour in hours) == 1_020_000
-    assert sum(hour.violations for hour in hours) > 100_000
+    assert sum(hour.violations for hour in hours) > 10_000
     assert replay._number < 3000
 
 
