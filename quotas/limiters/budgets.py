@@ -27,6 +27,8 @@ SHARE_OWED_MIN: Final = 0.02
 """Part of `fetch_max_bytes` for which share fetches always ask, so that a client at its limit does not need a
 request for each batch: 0.2 of ten seconds.
 """
+HAIR_MS: Final = 1e-6
+"""Wait (ms) that is ignored, because it can be due to rounding of floats."""
 KEPT_MAX: Final = 0.99
 """Maximum part of a group's limit that members use below their floors. All of it would leave nothing to the
 others, who would wait without end.
@@ -42,6 +44,7 @@ class Budget(CountingLimiter):
     """
 
     __slots__ = (
+        "_ahead_ms",
         "_is_shadow",
         "_num_samples",
         "_rate",
@@ -84,10 +87,12 @@ class Budget(CountingLimiter):
         """
         self._shared_until_ms = 0.0
         """Time (ms) at which the limit has paid for all responses of share fetches."""
-        self._turn_ms = 0.0
-        """Time (ms) at which the limit has paid for the responses of all connections in line. It has
-        fractions, which would add up if they were rounded; 0 before the first line.
+        self._turn_ms = 0
+        """Time (ms) at which the limit has paid for the responses of all connections in line; 0 before the
+        first line.
         """
+        self._ahead_ms = 0.0
+        """Time (ms, below 1) by which `_turn_ms` is rounded up."""
         self._rate = Rate(num_samples, 1000 * window_s)
         self._num_samples = num_samples
         self._window_s = window_s
@@ -118,10 +123,10 @@ class Budget(CountingLimiter):
         wait_ms = self.charge(value, now_ms)
         if before_ms <= now_ms:
             return wait_ms
-        if math.ceil(self._turn_ms) < before_ms:
-            self._turn_ms = float(before_ms)
+        if self._turn_ms < before_ms:
+            self._turn_ms, self._ahead_ms = before_ms, 0.0
         self._lengthen_line(value, now_ms)
-        turn_ms = math.ceil(self._turn_ms) - now_ms
+        turn_ms = self._turn_ms - now_ms
         if turn_ms <= wait_ms:
             return wait_ms
         if wait_ms:
@@ -134,7 +139,12 @@ class Budget(CountingLimiter):
         return self._turn_ms > now_ms
 
     def _lengthen_line(self, units: float, now_ms: int) -> None:
-        self._turn_ms = min(self._turn_ms + self._pay_ms(units), now_ms + self._throttle_ms_max)
+        # A fraction of a ms that is rounded up is left out the next time, or the fractions would add up. It
+        # is no part of a time, because a Unix time in ms leaves a float few digits for it.
+        pay_ms = min(self._pay_ms(units), self._throttle_ms_max) - self._ahead_ms
+        step_ms = math.ceil(pay_ms - HAIR_MS)
+        self._turn_ms = min(self._turn_ms + step_ms, now_ms + self._throttle_ms_max)
+        self._ahead_ms = step_ms - pay_ms
 
     def _pay_ms(self, value: float) -> float:
         """Return the time (ms) in which the limit pays for `value` units."""
@@ -244,7 +254,7 @@ class Budget(CountingLimiter):
         until_ms = now_ms + self._present_wait_ms(now_ms)
         self.throttled_until_ms = min(self.throttled_until_ms, until_ms)
         self._shared_until_ms = min(self._shared_until_ms, until_ms)
-        self._turn_ms = min(self._turn_ms, float(until_ms))
+        self._turn_ms = min(self._turn_ms, until_ms)
         return self.throttled_until_ms
 
     def _present_wait_ms(self, now_ms: int) -> int:
@@ -266,7 +276,7 @@ class Budget(CountingLimiter):
         self._rate.add(units, now_ms)
         if self.has_line(now_ms):
             self._lengthen_line(units, now_ms)
-            self.throttled_until_ms = max(self.throttled_until_ms, math.ceil(self._turn_ms))
+            self.throttled_until_ms = max(self.throttled_until_ms, self._turn_ms)
 
     @property
     def forgets_excess(self) -> bool:

@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from weir.quotas.limiters.budgets import Budget
+from weir.quotas.limiters.budgets import HAIR_MS, Budget
 from weir.quotas.limiters.limiter import UNLIMITED
 from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from weir.quotas.limiters.throttle import INT32_MAX
@@ -45,8 +45,6 @@ FETCH_BYTES_MIN: Final = 4096
 """Number of bytes that a fetch may always ask for. A lower number would not help, because a broker sends at
 least one batch of any size.
 """
-_HAIR_MS: Final = 1e-6
-"""Wait (ms) that is ignored, because it can be due to rounding of floats."""
 _PER_MS_MAX: Final = 1e30
 """Number of units per ms by which a debt shrinks if there is no limit. Finite, because infinity times 0 ms
 would be NaN.
@@ -143,7 +141,7 @@ class SmoothBudget(Budget):
             self._debt = owed_ms * self._per_ms
             left_per_ms = self._per_ms - self._kept(self.floors, now_ms) / 1000
             owed_ms = min(self._debt / left_per_ms, self._rate.span_ms)
-        wait_ms = math.ceil(min(owed_ms, self._throttle_ms_max) - _HAIR_MS)
+        wait_ms = math.ceil(min(owed_ms, self._throttle_ms_max) - HAIR_MS)
         return self._told(wait_ms, now_ms) if wait_ms > 0 else 0
 
     def _present_wait_ms(self, now_ms: int) -> int:

@@ -60,9 +60,9 @@ class Ledger:
         """Charge a fetch; return when its connection's wait ends: behind the others that wait."""
         others_ms, until_ms = self.until_ms, self.charge(size, now_ms)
         if others_ms > now_ms:
-            from_ms = self._line_ms if math.ceil(self._line_ms) >= others_ms else others_ms
+            from_ms = self._line_ms if self._line_ms > others_ms - 1 else others_ms
             self._line_ms = min(from_ms + size * 1000 / self.limit, now_ms + WAIT_MS_MAX)
-            until_ms = max(until_ms, math.ceil(self._line_ms))
+            until_ms = max(until_ms, math.ceil(self._line_ms - 1e-6))
             self.until_ms = max(self.until_ms, until_ms)
         return until_ms
 
