@@ -43,7 +43,7 @@ class ParseCache:
     ledger is known. `Plan.decide` decides about it.
     """
 
-    __slots__ = ("head", "parsed", "plan", "unless")
+    __slots__ = ("generation", "head", "parsed", "plan", "unless")
 
     def __init__(self) -> None:
         self.plan: Plan | None = None
@@ -51,17 +51,22 @@ class ParseCache:
         """Bytes of the request from its client-id to the last field that the decision depends on."""
         self.parsed = 0
         """Value of the field on which the decision depends; 0 if it depends on none."""
+        self.generation = -1
+        """Number of changes of the quotas (`BrokerQuotas.generation`) at the time when the request was
+        parsed. That of `Client` is older if no quota has made the connection look up the ledger.
+        """
         self.unless: NeedsLook | None = None
         """Function that returns True if a request that begins with `head` must be parsed nevertheless; None
         if none must.
         """
 
-    def fill(self, plan: Plan, head: bytes, parsed: int) -> None:
+    def fill(self, plan: Plan, head: bytes, parsed: int, generation: int) -> None:
         """Remember what was parsed from requests of this plan that begin with `head`. No effect if `head` is
         too long.
         """
         if len(head) <= HEAD_BYTES_MAX:
-            self.plan, self.head, self.parsed, self.unless = plan, head, parsed, None
+            self.plan, self.head, self.parsed = plan, head, parsed
+            self.generation, self.unless = generation, None
 
     def clear(self) -> None:
         """Forget the request."""
@@ -73,6 +78,7 @@ class Client:
 
     __slots__ = (
         "_cached_client_id",
+        "_generation",
         "_identities",
         "_in_flight_max",
         "_node_id",
@@ -83,7 +89,6 @@ class Client:
         "first_hold_end_ms",
         "first_produce_seen",
         "first_request_seen",
-        "generation",
         "in_flight_max",
         "is_broker",
         "ledger",
@@ -129,7 +134,7 @@ class Client:
         self._cached_client_id = b""
         """Client-id that `ledger` was looked up for, as on the wire: its length (two bytes), then the text.
         """
-        self.generation = -1
+        self._generation = -1
         """Number of changes of the quotas (`BrokerQuotas.generation`) at the time when `ledger` was looked
         up.
         """
@@ -171,7 +176,7 @@ class Client:
         start = frame + REQUEST_HEAD_BYTES
         known = self._cached_client_id
         if (
-            self.generation == self._quotas.generation
+            self._generation == self._quotas.generation
             and data.startswith(known, start)
             and start + len(known) <= end
         ):
@@ -182,13 +187,13 @@ class Client:
         found = bytes(data[start:stop])
         self._look_up(found[2:].decode("utf-8", "replace"), now_ms)  # Java replaces invalid bytes, too
         short = len(found) <= NAME_BYTES_MAX
-        self._cached_client_id, self.generation = (found, self._quotas.generation) if short else (b"", -1)
+        self._cached_client_id, self._generation = (found, self._quotas.generation) if short else (b"", -1)
         return self.ledger
 
     def identify_nameless(self, now_ms: int) -> None:
         """Look up the quotas for a request whose header has no client-id (ControlledShutdown v0)."""
         self._look_up("", now_ms)
-        self._cached_client_id, self.generation = b"", -1
+        self._cached_client_id, self._generation = b"", -1
 
     def _look_up(self, client_id: str, now_ms: int) -> None:
         self.parse_cache.clear()
@@ -236,7 +241,7 @@ class Client:
         self.authenticated = True
         self.is_broker = self._is_broker(user)
         self.parse_cache.clear()
-        self._cached_client_id, self.generation = b"", -1
+        self._cached_client_id, self._generation = b"", -1
 
     def _is_broker(self, user: str) -> bool:
         """Return True if `user` is the principal of a broker at this listener."""
@@ -255,9 +260,11 @@ class Client:
 
     def cache_parse(self, plan: Plan, data: bytearray, frame: int, stop: int, parsed: int = 0) -> None:
         """Remember what was parsed from `data[frame:stop]`, for all requests that begin with these bytes."""
-        if self.is_broker or self._quotas.topics is not None:
+        quotas = self._quotas
+        if self.is_broker or quotas.topics is not None:
             return  # the decision depends on fields behind these bytes: the replica id, or topics
-        self.parse_cache.fill(plan, bytes(data[frame + REQUEST_HEAD_BYTES : stop]), parsed)
+        head = bytes(data[frame + REQUEST_HEAD_BYTES : stop])
+        self.parse_cache.fill(plan, head, parsed, quotas.generation)
 
     def cache_unless(self, plan: Plan, needs_look: NeedsLook) -> None:
         """Have those requests parsed nevertheless, if the cache is for `plan`, for which `needs_look` returns

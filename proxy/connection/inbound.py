@@ -245,7 +245,7 @@ class Inbound:
             cache.plan is plan
             and data.startswith(cache.head, frame + REQUEST_HEAD_BYTES)
             and head_end <= end
-            and client.generation == quotas.generation
+            and cache.generation == quotas.generation
             and plan.decide is not None
             and (client.first_request_seen or not timed)
             and (cache.unless is None or not cache.unless(data, head_end, end, complete))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.proxy.playbook import Playbook
+from tests.proxy.wire import Wire, new_connection
 from tests.wire.frames import framed, header, request, response, unknown_request, unknown_response
 from tests.wire.messages import ping, pong
 from weir.protocol.api import ApiKey
@@ -13,6 +14,8 @@ from weir.protocol.messages import (
     ApiVersionsResponse,
     FetchRequest,
     FetchResponse,
+    MetadataRequest,
+    MetadataResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
@@ -106,3 +109,12 @@ def test_a_malformed_tail_of_a_streamed_fetch_response_is_the_brokers_violation(
         play.broker(answer[4000:], pong(9))
         play.to_client(answer[4000:5000])  # a buffer that was judged before the bad one
         play.violation(CloseReason.RESPONSE_MALFORMED)
+
+
+def test_without_quotas_an_equal_metadata_request_is_not_parsed_again() -> None:
+    connection = new_connection()
+    wire, asked = Wire(connection), request(MetadataRequest(topics=[]), 1)
+    wire.exchange(0, asked, response(MetadataResponse(), 1))
+    connection.plans[ApiKey.METADATA, 1].admit = lambda *_: pytest.fail("parsed again")
+    wire.feed(1, client=asked)
+    assert wire.to_broker == asked + asked
