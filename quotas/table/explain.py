@@ -168,7 +168,12 @@ def explain(
             if group in table.limits(key).groups | table.shadow_limits(key).groups
         ]
     if topic is not None:
-        charges += [_topic_charge(tables, key, topic) for key in OF_TOPICS if key in _VERBS or table.has(key)]
+        its = Entity(topic=topic)
+        charges += [
+            _topic_charge(tables, key, topic)
+            for key in OF_TOPICS
+            if key in _VERBS or (its, key) in table.values or (its, key) in table.shadow
+        ]
         charges += [_prefix_charge(tables, key, prefix) for prefix, key in _prefixes_of(table, topic)]
     if ip is not None:
         charges.append(_ip_charge(tables, ip))
@@ -257,13 +262,14 @@ def _prefixes_of(table: QuotaTable, topic: str) -> list[tuple[str, QuotaKey]]:
 
 def _prefix_charge(tables: _Tables, key: QuotaKey, prefix: str) -> QuotaExplanation:
     entity = Entity(topic_prefix=prefix)
+    what = "each topic that begins" if key is QuotaKey.OVER_BYTE_RATE else "all topics that begin"
     return _charge(
         tables,
         key,
         str(entity),
         [_Candidate(str(entity), entity)],
         lambda limits: limits.resolve_prefix(prefix),
-        lambda _tags: f"all topics that begin with {prefix}",
+        lambda _tags: f"{what} with {prefix}",
     )
 
 

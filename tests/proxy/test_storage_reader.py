@@ -25,7 +25,7 @@ from weir.proxy.control.storage import StorageReader
 from weir.proxy.server.server import Server
 from weir.proxy.workers.messages import QuotasChanged
 from weir.quotas import Entity, QuotaKey, QuotaTable
-from weir.quotas.storage import STALE_MS, BrokerStorage
+from weir.quotas.storage import STALE_MS, BrokerStorage, StorageBudgets
 
 PAY = Entity(topic_prefix="pay.")
 ALL = Entity(group="<all>")
@@ -169,3 +169,16 @@ async def test_the_rates_of_a_budget_reach_workers_and_limiters_but_not_the_conf
         assert registry.table is TABLE
         assert pool._manager.table is TABLE
     disconnect(pool, [one, other])
+
+
+def test_a_floor_holds_against_the_budget_of_a_group() -> None:
+    floor = Entity("canary"), QuotaKey.PRODUCER_BYTE_FLOOR
+    table = QuotaTable({(ALL, QuotaKey.USABLE_BYTES_MIN): 100, (ALL, QuotaKey.OVER_BYTE_RATE): 64, floor: 9})
+    registry, budgets = QuotaRegistry(table), StorageBudgets()
+    registry.derive = budgets.applied
+    budgets.use(table)
+    budgets.read(1, BrokerStorage({}, 99), 0)
+    assert budgets.judge(0)
+    registry.use(table)
+    assert registry.of(1).ledger("alice", "", 0).charge_produce(6400, 0) > 0
+    assert registry.of(1).ledger("canary", "", 0).charge_produce(80, 0) == 0
