@@ -111,16 +111,6 @@ def test_old_bytes_are_charged_and_nothing_is_scanned_without_a_rate() -> None:
     assert not free.quotas.ledger("u", "app", 0).counts_records
 
 
-@pytest.mark.parametrize("buffer_bytes", [300, 65536])
-def test_old_bytes_are_in_the_usage_records_of_a_client_with_a_rate(buffer_bytes: int) -> None:
-    readers = Readers(limited(mode_shadow=True), buffer_bytes)
-    taken, wire = Taken(UsageRegistries(trace_share=1.0)), readers.connect()
-    recorded(wire.connection, taken.registries)
-    for _answer in range(2):
-        readers.read(wire)
-    assert {record.api: record.old_bytes for record in taken.drain()} == {"fetch": 2 * len(OLD)}
-
-
 def test_usage_and_traces_tell_the_throttle_times_of_old_reads_apart() -> None:
     """The first fetch is told to wait; the second one, of a response larger than the buffer, at the third."""
     taken = Taken(UsageRegistries(trace_share=1.0))
@@ -141,8 +131,10 @@ def test_usage_and_traces_tell_the_throttle_times_of_old_reads_apart() -> None:
 
 def test_a_rate_in_shadow_counts_and_makes_nobody_wait() -> None:
     readers = Readers(limited(mode_shadow=True))
-    wire = readers.connect()
+    taken, wire = Taken(UsageRegistries(trace_share=1.0)), readers.connect()
+    recorded(wire.connection, taken.registries)
     assert [readers.read(wire) for _answer in range(3)] == [0, 0, 0]
+    assert [record.old_bytes for record in taken.drain()] == [3 * len(OLD)]
     shadow = readers.quotas.old_reads.shadow
     assert shadow is not None
     assert [budget.charged for budget in shadow] == [3 * len(OLD)]
