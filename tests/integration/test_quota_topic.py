@@ -130,7 +130,7 @@ def test_weirs_connections_to_the_quota_topic_authenticate(
                 "upstream_sasl_mechanism": mechanism,
                 "upstream_sasl_username": WEIR.name,
                 "upstream_sasl_password_file": str(file),
-                "quota_topic": f"{topic}-quotas",
+                "quota_store": f"topic:{topic}-quotas",
                 **more,
             },
         )
