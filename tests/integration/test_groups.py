@@ -126,14 +126,14 @@ def handled_once_while_members_join_and_leave(load: Load, join: Join) -> None:
     with ExitStack() as wanted:
         wanted.callback(load.want_no_more)  # also if no member can join: the other groups go on
         with join() as stays:
-            until(lambda: len(stays.handled) >= 50, "the first member", stays.turn)
+            until(lambda: len(stays.handled) >= 50, "the first member", load.check, stays.turn)
             with join() as leaves:
                 until(
                     lambda: (
                         stays.partitions == leaves.partitions == PARTITIONS // 2 and len(leaves.handled) >= 20
                     ),
                     "two members to share the partitions",
-                    *(stays.turn, leaves.turn),
+                    *(load.check, stays.turn, leaves.turn),  # without records nobody handles 20
                 )
             until(lambda: stays.partitions == PARTITIONS, "one to have them all again", stays.turn)
             wanted.close()
