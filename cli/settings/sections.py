@@ -26,6 +26,7 @@ SECTIONS: Final = {
         "quota_admins",
         "quota_mode",
         "quota_pacing",
+        "old_read_age_s",
         "empty_client_id",
         "quota_window_num",
         "quota_window_size_seconds",

@@ -135,6 +135,9 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         Literal["kafka", "smooth"],
         _key("Pacing of byte rates whose entry has none. kafka: bursts, as brokers; smooth: even rates."),
     ] = "kafka"
+    old_read_age_s: Annotated[
+        float, ABOVE_0, _key("Age in seconds from which fetched record batches count as old_read_byte_rate.")
+    ] = 900.0
     empty_client_id: Annotated[
         Literal["unlimited", "default"],
         _key("Clients without a client-id. unlimited: as in Kafka; default: default client-id quotas apply."),

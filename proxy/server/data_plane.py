@@ -91,7 +91,7 @@ class DataPlane:
             Plans,
             self.counters,
             cluster=ClusterState(
-                old_read_age=OldReadAge(unix_ms=_unix_ms),
+                old_read_age=OldReadAge(int(1000 * config.settings.old_read_age_s), _unix_ms),
             ),
             manages_quotas=config.settings.quota_store != "broker",
             costs=config.request_time.costs,

@@ -1,5 +1,5 @@
 """Rates of old reads (`old_read_byte_rate`): fetched bytes of record batches that are older than
-15 minutes, which brokers read from disk.
+`old_read_age_s`, which brokers read from disk.
 
 Old bytes are charged when a response has passed. Only a connection whose latest answer had old bytes waits:
 the throttle time is in that response or, if its head has been forwarded, in the response to the next fetch,

@@ -21,7 +21,6 @@ class OldReadAge:
     """The age of old reads."""
 
     age_ms: int = 900_000
-    """Age (ms) of batches that a consumer without a backlog has read: 15 min."""
     unix_ms: Callable[[], int] = int
     """Function that returns the present Unix time (ms); by default nothing is old."""
 
