@@ -167,22 +167,26 @@ def write() -> None:
     """Write the page from the kept runs. Raises DocumentError."""
     found = {target.name: sheets for target in TARGETS if (sheets := _runs(target))}
     sheets = [median_sheet(one) for one in found.values()]
-    numbers = ", ".join(f"{name}: {len(one)}" for name, one in found.items())
-    differ = ", ".join(f"{name}: {100 * spread(one):.1f} %" for name, one in found.items() if len(one) > 1)
+    numbers = ["runs (the figures are medians)", *(str(len(one)) for one in found.values())]
+    differ = [f"{100 * spread(one):.1f} %" if len(one) > 1 else "-" for one in found.values()]
+    further = [numbers, ["greatest difference of runs, 60 s", *differ]]
     late = max(sheet.late_ms for sheet in sheets)
     notes = [
         f"- Measured until {max(sheet.date for sheet in sheets)}, {machine()['cores']} cores.",
-        f"- Medians of runs: {numbers}.",
-        f"- Runs differ in the rate over 60 s by at most: {differ or 'there is one run of each'}.",
         f"- Sleeps of the measuring machine ended up to {late:.0f} ms too late.",
     ]
-    document.put(PAGE, render.markdown_table(_table(sheets)) + "\n\n" + "\n".join(notes))
+    document.put(PAGE, render.markdown_table(_table(sheets, further)) + "\n\n" + "\n".join(notes))
 
 
-def _table(sheets: Sequence[Datasheet]) -> Table:
+def _table(sheets: Sequence[Datasheet], further: Sequence[Sequence[str]]) -> Table:
     empty = [""] * len(sheets)
-    lines = [[row.name, *row.cells] if row.cells else [f"**{row.name}**", *empty] for row in rows(sheets)]
-    return Table("", ["", *(sheet.target for sheet in sheets)], lines)
+    lines = [
+        [row.name, *(cell.replace(" to ", "-") for cell in row.cells)]
+        if row.cells
+        else [f"**{row.name}**", *empty]
+        for row in rows(sheets)
+    ]
+    return Table("", ["", *(sheet.target for sheet in sheets)], [*lines, *further])
 
 
 @click.command(help=__doc__, context_settings={"max_content_width": 110})
