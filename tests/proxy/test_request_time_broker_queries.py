@@ -124,6 +124,14 @@ def test_a_local_response_without_broker_queries_costs_as_its_request() -> None:
         assert charged_us(connection) == LIMIT_US + 7
 
 
+def test_a_local_response_that_its_client_does_not_wait_for_is_charged_once() -> None:
+    connection = connection_of(0)
+    Wire(connection).feed(0, client=ping(6) + delete(7))
+    assert charged_us(connection) == 7
+    connection.end(0)
+    assert charged_us(connection) == 7 + EACH_US  # the ping, which the broker answers nevertheless
+
+
 def test_informative_broker_queries_are_charged_beside_the_request() -> None:
     connection = connection_of(1, again=True)
     with Playbook(connection=connection) as play:
