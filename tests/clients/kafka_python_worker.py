@@ -25,10 +25,9 @@ _START: dict[str, Any] = {_START_MS: 60_000}
 def produce(job: dict[str, Any]) -> dict[str, Any]:
     producer = KafkaProducer(
         bootstrap_servers=job["bootstrap"],
-        **_START,
         client_id=job["client_id"],
         acks=job["acks"],
-        **({"max_request_size": _MAX_BYTES} | job["config"]),
+        **(_START | {"max_request_size": _MAX_BYTES} | job["config"]),
     )
     transactional = "transactional_id" in job["config"]
     if transactional:
