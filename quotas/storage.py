@@ -99,7 +99,7 @@ class StorageBudgets:
 
     def judge(self, now_ms: int) -> bool:
         """Find the budgets that are over now. Return True if `applied` may return other rates than before."""
-        fresh = [storage for storage, read_ms in self._brokers.values() if now_ms - read_ms < STALE_MS]
+        fresh = self._fresh(now_ms)
         was_over, _topics = before = self._over
         numbers = {mark: _number(mark, fresh) for mark in self._marks}
         self._numbers = {mark: number for mark, number in numbers.items() if number is not None}
@@ -137,10 +137,21 @@ class StorageBudgets:
                 return mark
         return None
 
+    def forecast(
+        self, mark: StorageMark, over_rate: float | None, now_ms: int, *, shadow: bool
+    ) -> StorageReading:
+        """Return a budget that need not be in use as `judge` would find it now."""
+        number = _number(mark, self._fresh(now_ms))
+        is_over = number is not None and _is_over(mark, number, mark in self._over[0])
+        return StorageReading(mark, shadow, over_rate, number, is_over)
+
     def readings(self) -> Iterator[StorageReading]:
         """Yield all budgets with what exists."""
         for mark, (is_shadow, rate) in self._marks.items():
             yield StorageReading(mark, is_shadow, rate, self._numbers.get(mark), mark in self._over[0])
+
+    def _fresh(self, now_ms: int) -> list[BrokerStorage]:
+        return [storage for storage, read_ms in self._brokers.values() if now_ms - read_ms < STALE_MS]
 
 
 def _marks_of(table: QuotaTable) -> Iterator[tuple[StorageMark, tuple[bool, float | None]]]:

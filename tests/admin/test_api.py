@@ -368,6 +368,15 @@ async def test_errors_are_problem_details(stage: Stage, method: str, path: str, 
 
 
 @scripted(play)
+async def test_a_preview_is_of_the_entry_with_the_mode_of_the_request(stage: Stage) -> None:
+    """Storage is not read: a budget that is enforced may throttle somebody; one in shadow does not."""
+    for mode, upper_s in {"enforce": None, "shadow": 0}.items():
+        wanted = {"entity": {"topic": "a"}, "ops": {"stored_bytes_max": 9, "over_byte_rate": 1}}
+        _status, answer = await stage.post("/api/quotas/preview", {**wanted, "mode": mode})
+        assert [one["throttled_s_upper"] for one in answer["entities"]] == [upper_s]
+
+
+@scripted(play)
 async def test_a_bug_in_the_api_is_a_problem_with_status_500(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,9 +70,10 @@ class World:
         )
         return connection
 
-    def preview(self, entity: Entity, changes: dict[QuotaKey, float | None]) -> Preview:
-        after = self.registry.table.altered({(entity, key): value for key, value in changes.items()})
-        return done(read_preview(self.sources, self.history, entity, list(changes), after))
+    def preview(self, entity: Entity, ops: dict[QuotaKey, float | None], *, shadow: bool = False) -> Preview:
+        changes = {(entity, key): value for key, value in ops.items()}
+        after = self.registry.table.altered(changes, shadow=shadow)
+        return done(read_preview(self.sources, self.history, entity, list(ops), after, shadow=shadow))
 
     def look(self, seconds: Iterable[int]) -> None:
         """Let the history look once in each of these seconds."""

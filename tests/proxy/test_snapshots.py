@@ -34,6 +34,8 @@ from weir.quotas.storage import BrokerStorage
 from weir.quotas.table.groups import Member, QuotaGroups
 
 TOPICS, PARTITIONS = QuotaKey.TOPICS_MAX, QuotaKey.PARTITIONS_MAX
+STORED, USABLE, OVER = QuotaKey.STORED_BYTES_MAX, QuotaKey.USABLE_BYTES_MIN, QuotaKey.OVER_BYTE_RATE
+PAY, ALL = Entity(topic_prefix="pay."), Entity(group="<all>")
 
 
 def test_the_sentence_of_an_entity_has_usage_limit_throttle_addresses_and_libraries() -> None:
@@ -88,9 +90,7 @@ def test_limits_on_topics_are_rows_of_the_api_and_of_weir_top_with_a_preview() -
 
 def test_storage_budgets_are_rows_and_the_entry_of_the_rates_that_they_set() -> None:
     prefix, orders = Entity(topic_prefix="pay."), Entity(topic="orders")
-    values = {(prefix, QuotaKey.STORED_BYTES_MAX): 1000, (prefix, QuotaKey.OVER_BYTE_RATE): 64}
-    least = {(orders, QuotaKey.USABLE_BYTES_MIN): 1000}
-    world = World(table=QuotaTable(values, least))
+    world = World(table=QuotaTable({(prefix, STORED): 1000, (prefix, OVER): 64}, {(orders, USABLE): 1000}))
     budgets = world.sources.storage
     assert budgets is not None
     world.registry.derive = budgets.applied
@@ -111,7 +111,48 @@ def test_storage_budgets_are_rows_and_the_entry_of_the_rates_that_they_set() -> 
     assert rate.entry == "topic pay.a, by stored_bytes_max of topic prefix pay."
     (usable,) = found(shadow=True)
     assert (usable.topic, usable.usage, usable.unit) == ("orders", 0.25, "bytes")
-    assert not world.preview(prefix, {QuotaKey.STORED_BYTES_MAX: 5.0}).entities
+    assert usable.sentence == "topic=orders has 4 kB of usable_bytes_min 1 kB on the fullest volume"
+
+
+SLOW = ", so it would be over, and producers would get over_byte_rate 64 B/s"
+LOW = {STORED: 1e3, OVER: 64.0}
+
+
+@pytest.mark.parametrize(
+    ("entity", "changes", "mode", "text", "upper_s"),
+    [
+        (PAY, {OVER: 64}, "", f"pay. has 3 kB of stored_bytes_max 2 kB in the cluster{SLOW}", None),
+        (PAY, LOW, "", f"pay. has 3 kB of stored_bytes_max 1 kB in the cluster{SLOW}", None),
+        (PAY, LOW | {STORED: 3e3}, "", "3 kB in the cluster, so it would not be over", 0),
+        (PAY, {STORED: 1e3}, "", "would be over; without over_byte_rate, that throttles nobody", 0),
+        (PAY, LOW, "shadow", "would be over; in shadow, that throttles nobody", 0),
+        (PAY, LOW, "all in shadow", "would be over; in shadow, that throttles nobody", 0),
+        (ALL, LOW, "", f"has 2 kB of stored_bytes_max 1 kB on the fullest broker{SLOW}", None),
+        (
+            ALL,
+            {USABLE: 5e3, OVER: 64},
+            "",
+            f"4 kB of usable_bytes_min 5 kB on the fullest volume{SLOW}",
+            None,
+        ),
+        (PAY, LOW, "unread", "stored bytes: no broker has told it in the last 5 minutes", None),
+        (PAY, {STORED: None}, "", "topic prefix=pay. would have no stored_bytes_max", 0),
+    ],
+)
+def test_a_preview_tells_whether_a_storage_budget_would_be_over_and_slow_producers(
+    entity: Entity, changes: dict[QuotaKey, float | None], mode: str, text: str, upper_s: int | None
+) -> None:
+    """Two brokers store 1 kB and 2 kB, and have 9 kB and 4 kB left. The mark of `pay.` was 2 kB."""
+    world = World(table=QuotaTable({(PAY, STORED): 2e3}))
+    world.registry.in_shadow = mode == "all in shadow"
+    budgets = world.sources.storage
+    assert budgets is not None
+    for number in () if mode == "unread" else (1, 2):
+        budgets.read(number, BrokerStorage({"pay.a": 1000 * number}, 14_000 - 5000 * number), 0)
+    preview, is_over = world.preview(entity, changes, shadow=mode == "shadow"), "would be over" in text
+    (found,) = preview.entities
+    assert text in found.sentence
+    assert (found.share_over, found.throttled_s_upper, preview.hidden) == (is_over, upper_s, 0)
 
 
 def test_old_reads_have_rows_a_history_and_a_preview_like_other_byte_rates() -> None:

@@ -107,19 +107,22 @@ def _new_options(table: QuotaTable, change: QuotaChange, entity: Entity, changes
 
 
 async def _preview(call: Call) -> Preview:
-    entity, changes = _checked(call.body_of(QuotaOps))
-    state = call.state
+    wanted = call.body_of(QuotaOps)
+    entity, changes = _checked(wanted)
+    state, shadow = call.state, wanted.mode == "shadow"
     table, keys = state.sources.quota_registry.table, [key for _entity, key in changes]
 
     def altered() -> QuotaTable:
         after = table.altered(changes)
         _check_groups(after, changes)
+        after = after.altered(changes, shadow=True) if shadow else after
         for key in keys:
             after.limits(key)  # prepares the lookups
         return after
 
     after = await state.compute(altered)
-    return await state.read(read_preview(state.snapshots, state.history, entity, keys, after))
+    found = read_preview(state.snapshots, state.history, entity, keys, after, shadow=shadow)
+    return await state.read(found)
 
 
 def _checked(change: QuotaOps) -> tuple[Entity, Changes]:

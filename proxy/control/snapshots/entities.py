@@ -115,27 +115,39 @@ def prefix_record(reading: CountReading) -> EntityRecord:
     """Return the record of a limit on the number of topics or partitions with a prefix."""
     limit, number, refused = reading
     entity = Entity(topic_prefix=limit.prefix)
-    usage = sentences.usage_text(limit.key, number, limit.value)
+    usage = f"{sentences.usage_text(limit.key, number, limit.value)} {sentences.where_text(CLUSTER)}"
     return _existing(_prefix_key(limit), entity, number, limit.value, usage, refused)
 
 
 def _storage(budgets: StorageBudgets, wanted: EntityFilter) -> list[EntityRecord]:
     """Return the records of storage budgets whose storage is known."""
     found: list[EntityRecord] = []
-    for (entity, quota, mark), is_shadow, _rate, number, _is_over in budgets.readings():
-        names = Tags("", "", entity.topic_prefix or "", topic=entity.topic or "", group=entity.group or "")
-        key = Key(quota, names, CLUSTER, is_shadow)
+    for mark, is_shadow, _rate, number, _is_over in budgets.readings():
+        key = storage_key(mark.entity, mark.key, shadow=is_shadow)
         if number is not None and is_shadow == wanted.shadow and wanted.has(key):
-            usage = f"has {sentences.size_text(number)} of {quota.value} {sentences.size_text(mark)}"
-            found.append(_existing(key, entity, number, mark, usage, 0))
+            usage = sentences.storage_text(mark, number)
+            found.append(_existing(key, mark.entity, number, mark.value, usage, 0))
     return found
+
+
+def storage_key(entity: Entity, quota: QuotaKey, *, shadow: bool) -> Key:
+    """Return the key of a storage budget."""
+    names = Tags("", "", entity.topic_prefix or "", topic=entity.topic or "", group=entity.group or "")
+    return Key(quota, names, CLUSTER, shadow)
+
+
+def existing_text(entity: Entity) -> str:
+    """Return the name of an entity whose limit is one on what exists, such as `topic prefix=pay.`."""
+    topic, group, prefix = (
+        shortened(name or "") for name in (entity.topic, entity.group, entity.topic_prefix)
+    )
+    return sentences.entity_text(("", "", "", topic, "", group, prefix))
 
 
 def _existing(key: Key, entity: Entity, number: int, limit: float, usage: str, refused: int) -> EntityRecord:
     """Return the record of a limit on what exists in the cluster. `usage` is its sentence's predicate."""
     named = entity.topic, entity.group, entity.topic_prefix
     topic, group, prefix = (name and shortened(name) for name in named)
-    text = sentences.entity_text(("", "", "", topic or "", "", group or "", prefix or ""))
     is_least = key.quota is QuotaKey.USABLE_BYTES_MIN
     share = usage_of(limit, number) if is_least else usage_of(number, limit)
     return EntityRecord(
@@ -165,7 +177,7 @@ def _existing(key: Key, entity: Entity, number: int, limit: float, usage: str, r
         software=(),
         client_ids=(),
         history=NO_HISTORY,
-        sentence=f"{text} {usage} {sentences.where_text(CLUSTER)}",
+        sentence=f"{existing_text(entity)} {usage}",
     )
 
 

@@ -24,16 +24,17 @@ from typing import Final, NamedTuple
 
 from weir.proxy.control.budgets import CLUSTER
 from weir.proxy.control.snapshots import sentences
-from weir.proxy.control.snapshots.entities import NO_HISTORY, identity
+from weir.proxy.control.snapshots.entities import NO_HISTORY, existing_text, identity, storage_key
 from weir.proxy.control.snapshots.history import History, Key, Track, means
 from weir.proxy.control.snapshots.names import shortened
 from weir.proxy.control.snapshots.records import Preview, PreviewedEntity
 from weir.proxy.control.snapshots.sources import SnapshotSources
 from weir.quotas import Entity, QuotaKey, QuotaTable, Tags
+from weir.quotas.storage import StorageMark, StorageReading
 from weir.quotas.table.entities import BELOW_FLOORS
 from weir.quotas.table.groups import ALL
 from weir.quotas.table.options import Scope
-from weir.quotas.table.quota_kind import COUNTS, KINDS
+from weir.quotas.table.quota_kind import COUNTS, KINDS, STORAGE, STORAGE_MARKS
 from weir.quotas.topic_counts import TopicCounts
 
 ENTITIES_MAX: Final = 100
@@ -74,13 +75,22 @@ def effect(rates: Iterable[float], limit: float, below_floors: Iterable[float] =
 
 
 def read_preview(
-    sources: SnapshotSources, history: History, entity: Entity, keys: Collection[QuotaKey], after: QuotaTable
+    sources: SnapshotSources,
+    history: History,
+    entity: Entity,
+    keys: Collection[QuotaKey],
+    after: QuotaTable,
+    *,
+    shadow: bool = False,
 ) -> Generator[None, None, Preview]:
     """Return the effect that the table `after` would have had. It differs from the table in force by the
-    quotas `keys` of `entity`. Yield between steps of about a millisecond.
+    quotas `keys` of `entity`; with `shadow`, by those of its shadow entry, too. Yield between steps of about
+    a millisecond.
     """
     before = sources.registry.table
     found = [] if sources.counts is None else list(_of_prefix(sources.counts, entity, keys, after))
+    found += _of_storage(sources, entity, keys, after, shadow=shadow)
+    existing = len(found)
     sums = _GroupSums(
         entity.group, {key for key in keys if entity.group and (entity, key) not in before.values}
     )
@@ -93,7 +103,7 @@ def read_preview(
         sums.add(track, after)
         if index % SLICE == 0:
             yield
-    hidden = number - len(found)
+    hidden = number - (len(found) - existing)
     found += sums.previewed(after)
     found.sort(key=lambda one: one.share_over, reverse=True)
     return Preview(now_ms=sources.unix_ms(), hidden=hidden, entities=tuple(found))
@@ -118,6 +128,53 @@ def _of_prefix(
             history=NO_HISTORY,
             sentence=f"topic prefix={name} has {number} {unit}, and {rest} {what}",
         )
+
+
+def _of_storage(
+    sources: SnapshotSources, entity: Entity, keys: Collection[QuotaKey], after: QuotaTable, *, shadow: bool
+) -> Iterator[PreviewedEntity]:
+    """Yield the effect of storage budgets, from what brokers have told last."""
+    if sources.storage is None or set(STORAGE).isdisjoint(keys):
+        return
+    values = after.rates_of(entity, shadow=shadow)
+    is_shadow = shadow or sources.registry.in_shadow
+    for key in [key for key in STORAGE_MARKS if key in keys or key in values]:
+        limit = values.get(key)
+        upper_s: float | None = 0.0
+        what, is_over = f"would have no {key.value}", False
+        if limit is not None:
+            mark, rate = StorageMark(entity, key, limit), values.get(QuotaKey.OVER_BYTE_RATE)
+            reading = sources.storage.forecast(mark, rate, sources.now_ms(), shadow=is_shadow)
+            what, is_over = _storage_effect(reading), reading.is_over
+            if rate is not None and not is_shadow and (is_over or reading.number is None):
+                upper_s = None  # nobody was limited to this rate, nor is the demand known
+        yield PreviewedEntity(
+            id=identity(storage_key(entity, key, shadow=is_shadow)),
+            limit=limit,
+            throttled_s_lower=0.0,
+            throttled_s_upper=upper_s,
+            share_over=float(is_over),
+            history=NO_HISTORY,
+            sentence=f"{existing_text(entity)} {what}",
+        )
+
+
+def _storage_effect(reading: StorageReading) -> str:
+    mark, is_shadow, rate, number, is_over = reading
+    if number is None:
+        return (
+            f"has an unknown number of {KINDS[mark.key].limits}: no broker has told it in the last 5 minutes "
+            "(Weir asks while there are storage budgets)"
+        )
+    what = sentences.storage_text(mark, number)
+    if not is_over:
+        return f"{what}, so it would not be over"
+    if is_shadow or rate is None:
+        why = "in shadow" if is_shadow else "without over_byte_rate"
+        return f"{what}, so it would be over; {why}, that throttles nobody"
+    return (
+        f"{what}, so it would be over, and producers would get over_byte_rate {sentences.size_text(rate)}/s"
+    )
 
 
 def _concerns(track: Track, entity: Entity, before: QuotaTable, after: QuotaTable) -> bool:

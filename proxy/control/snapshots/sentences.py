@@ -7,6 +7,7 @@ from typing import Final
 
 from weir.proxy.control.snapshots.records import Where
 from weir.quotas import QuotaKey, Tags
+from weir.quotas.storage import StorageMark
 from weir.quotas.table.quota_kind import KINDS, RateUnit
 
 _POWERS: Final = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B"))
@@ -79,6 +80,14 @@ def usage_text(quota: QuotaKey, rate: float, limit: float | None) -> str:
     usage = rate / limit
     percent = f"{usage * 100:.0f}" if usage <= USAGE_MAX else f"more than {USAGE_MAX * 100:.0f}"
     return f"is at {percent} % of {quota.value} {rate_text(limit, unit)}"
+
+
+def storage_text(budget: StorageMark, number: int) -> str:
+    """Return what exists of the storage that a budget limits, and where."""
+    entity, key, mark = budget
+    of_cluster = "on the fullest broker" if entity.group else where_text("cluster")
+    where = "on the fullest volume" if key is QuotaKey.USABLE_BYTES_MIN else of_cluster
+    return f"has {size_text(number)} of {key.value} {size_text(mark)} {where}"
 
 
 def throttle_text(quota: QuotaKey, throttle_ms: int, *, shadow: bool) -> str:
