@@ -4,14 +4,14 @@ While a budget is over, an ordinary produce rate limits its topics, or its group
 entry, unless a lower one is configured. `StorageBudgets.applied` adds these rates to a quota table. A budget
 is kept again only `MARGIN` from its mark, so that deleted segments do not switch it off and on.
 
->>> payments = Entity(topic_prefix="pay.")
->>> table = QuotaTable({(payments, QuotaKey.STORED_BYTES_MAX): 1000, (payments, QuotaKey.OVER_BYTE_RATE): 64})
+>>> topics = Entity(topic_prefix="pay.")
+>>> table = QuotaTable({(topics, QuotaKey.STORED_BYTES_MAX): 1000, (topics, QuotaKey.OVER_BYTE_RATE): 64.0})
 >>> budgets = StorageBudgets()
 >>> budgets.use(table)
 >>> budgets.read(1, BrokerStorage({"pay.a": 700, "other": 5000}, None), now_ms=0)
 >>> budgets.read(2, BrokerStorage({"pay.a": 700}, None), now_ms=0)
 >>> budgets.judge(now_ms=0), dict(budgets.applied(table).topics(QuotaKey.PRODUCER_BYTE_RATE))
-(True, {'pay.a': 64})
+(True, {'pay.a': 64.0})
 """
 
 # mypyc: skip, because only the supervisor calls it; no request does.
