@@ -1,5 +1,5 @@
 """`python -m tests.others [servers]`: verify further clients at real brokers, send findings.toml's requests
-to other servers, and write what was found to docs/background/conformance-findings.md. Needs Go, and npm.
+to other servers, and write what was found to docs/background/conformance-findings.md. Needs Go, Rust, npm.
 """
 
 from __future__ import annotations
@@ -59,6 +59,8 @@ def build() -> dict[str, list[str]]:
     subprocess.run(
         ["go", "build", "-o", BUILD, "./session", "./kfake"], cwd=ROOT / "tests" / "go", check=True
     )
+    shutil.copytree(HERE / "rskafka", BUILD / "rskafka", dirs_exist_ok=True)
+    subprocess.run(["cargo", "build"], cwd=BUILD / "rskafka", check=True)
     packages = json.loads((HERE / "package.json").read_text())["dependencies"]
     modules = dict(re.findall(r"\t(\S+) v(\S+)", (ROOT / "tests" / "go" / "go.mod").read_text()))
     found = {
@@ -67,7 +69,7 @@ def build() -> dict[str, list[str]]:
     }
     for name, (_, module) in GO.items():
         found[f"{name} {modules[module]}"] = [str(BUILD / "session"), "{bootstrap}"]
-    return found
+    return found | {"rskafka 0.6.0": [str(BUILD / "rskafka/target/debug/rskafka-session"), "{bootstrap}"]}
 
 
 def limit_all(port: int) -> None:
