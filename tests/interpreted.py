@@ -1,4 +1,4 @@
-"""A mark for tests that replace or count functions of the data path: compiled classes allow neither."""
+"""A mark for tests that replace, count or read functions of the data path: compiled ones allow none of it."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ import pytest
 from weir.quotas.limiters import budgets
 
 interpreted = pytest.mark.skipif(
-    not str(budgets.__file__).endswith(".py"), reason="replaces or counts functions, compiled ones cannot be"
+    not str(budgets.__file__).endswith(".py"), reason="replaces, counts or reads functions"
 )

@@ -10,6 +10,7 @@ from itertools import pairwise, product
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from tests.interpreted import interpreted
 from weir.proxy.connection.in_flight import NEXT_OF_REQUEST, RequestState, RequestTrigger
 from weir.proxy.connection.response_in_progress import NEXT_OF_RESPONSE, ResponseState, ResponseTrigger
 from weir.proxy.connection.state import NEXT, State, Trigger
@@ -122,6 +123,7 @@ def documented() -> str:
     return "\n".join([BEGIN, "### States of a connection\n", f"{table}\n", f"{meanings(State)}\n", END])
 
 
+@interpreted
 def test_the_architecture_page_has_the_tables_of_the_code() -> None:
     """`python -m tests.proxy.test_connection_state` writes them anew."""
     assert documented() in ARCHITECTURE.read_text("utf-8")
