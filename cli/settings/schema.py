@@ -22,7 +22,7 @@ from weir.quotas.table.quota_entry import (
     SCOPE_KEY,
     UNTIL_KEY,
 )
-from weir.quotas.table.quota_kind import KINDS, UNLIMITED, QuotaKind
+from weir.quotas.table.quota_kind import IN_BYTES, KINDS, UNLIMITED, QuotaKey
 from weir.quotas.table.replication_entry import BROKER_KEY, REPLICATION, TOPIC_KEY
 from weir.quotas.table.times import EXAMPLE
 from weir.quotas.units import EXAMPLES, unit_of
@@ -100,9 +100,10 @@ def _list(properties: object) -> JsonSchema:
     return {"type": "array", "items": _object(properties)}
 
 
-def _rate(kind: QuotaKind) -> JsonSchema:
+def _rate(key: QuotaKey) -> JsonSchema:
+    kind = KINDS[key]
     bounds: JsonSchema = {"minimum": kind.least, "maximum": kind.most}
-    if kind.unit in ("bytes/s", "bytes"):
+    if key in IN_BYTES:
         return _either(kind.least, kind.most) | {"description": kind.value}
     number: JsonSchema = {"type": "number" if kind.type == "DOUBLE" else "integer"}
     return {"anyOf": [number | bounds, {"const": UNLIMITED}], "description": kind.value}
@@ -124,6 +125,6 @@ _ENTRY: Final[dict[str, JsonSchema]] = {
     PACING_KEY: {"enum": [pacing.value for pacing in Pacing]},
     SCOPE_KEY: {"enum": [scope.value for scope in Scope]},
     UNTIL_KEY: {"type": "string", "format": "date-time", "description": f"A time such as {EXAMPLE}."},
-    **{key.value: _rate(kind) for key, kind in KINDS.items()},
+    **{key.value: _rate(key) for key in KINDS},
 }
 """Key of a quota entry → its schema."""

@@ -17,7 +17,6 @@ from weir.quotas import units
 from weir.quotas.table.entities import DEFAULT, Default, Entity, Name, Prefix
 from weir.quotas.table.names import canonical_ip
 from weir.quotas.table.options import PLAIN, Options, Pacing, Scope
-from weir.quotas.table.quota_kind import BYTE_RATES as BYTE_RATES
 from weir.quotas.table.quota_kind import IN_BYTES, KINDS, UNLIMITED, QuotaKey
 from weir.quotas.table.quota_table import has_budgets, keys_of
 from weir.quotas.table.times import in_utc, written_time
