@@ -80,7 +80,7 @@ def _of_json(text: str) -> QuotaTable:
         if its_options != PLAIN:
             options[is_shadow].update({(entity, key): its_options for key in rates})
     table = QuotaTable(*values, *options, replication=_throttles(decoded.replication))
-    return regrouped(table, _groups(decoded.groups)) if decoded.groups else table  # a running Weir lists none
+    return regrouped(table, _groups(decoded.groups)) if decoded.groups else table  # none: of one entity
 
 
 def _groups(listed: list[GroupJson]) -> Iterator[GroupEntry]:
