@@ -184,7 +184,9 @@ def probe(
     """
     check_report_files(html_file, junit_file, sarif_file, write_expect)
     if of_versions:
-        _show_versions(config_file, timeout_s, upstream, as_json=as_json)
+        from weir.cli.versions import show_versions  # Trio and uplift, which probing does not need
+
+        show_versions(config_file, timeout_s, upstream, as_json=as_json)
         return
     reach = partial(_target, config_file, timeout_s, upstream)
     if measures:
@@ -242,18 +244,6 @@ def probe(
         click.echo(line, err=as_json)
     if wrong or (wrong is None and report.count(CaseVerdict.FAILED)):
         raise click.exceptions.Exit(FAILED)
-
-
-def _show_versions(
-    config_file: Path | None, timeout_s: float, upstream: Mapping[str, object], *, as_json: bool
-) -> None:
-    from weir.cli.versions import show_versions  # Trio and uplift, which probing does not need
-
-    try:
-        loaded = config.load(config_file, upstream)
-    except ConfigError as error:
-        raise CommandError(str(error)) from None
-    show_versions(loaded, timeout_s, as_json=as_json)
 
 
 def _write_reports(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import groupby
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import click
@@ -16,7 +17,8 @@ from weir.cli.settings.options import one_broker
 from weir.protocol import schema
 from weir.protocol.api import versions as known_versions
 from weir.protocol.versions import VersionRange
-from weir.proxy.config.config import Config, ConfigError
+from weir.proxy.config import config
+from weir.proxy.config.config import ConfigError
 from weir.proxy.control.cluster.access import Access
 from weir.proxy.control.cluster.connection import QuestionError
 from weir.proxy.control.cluster.discovery import ask_versions
@@ -84,11 +86,14 @@ class VersionsRow(NamedTuple):
 HEADINGS: Final = VersionsRow("key", "API", "broker", "Weir", "offered", "by uplift")
 
 
-def show_versions(loaded: Config, timeout_s: float, *, as_json: bool) -> None:
-    """Ask the broker of `upstream` for its versions, and print them beside those that Weir offers. Raises
-    CommandError.
+def show_versions(
+    config_file: Path | None, timeout_s: float, upstream: Mapping[str, object], *, as_json: bool
+) -> None:
+    """Ask the broker that the settings name for its versions, and print them beside those that Weir offers.
+    Raises CommandError.
     """
     try:
+        loaded = config.load(config_file, upstream)
         address = one_broker(loaded)
         broker = trio.run(ask_versions, address, timeout_s, Access.of(loaded))
     except (ConfigError, QuestionError) as error:
