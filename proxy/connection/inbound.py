@@ -154,7 +154,8 @@ class Inbound:
             plan = plans.get((api_key, version)) or plans.make(api_key, version)
             stop = position + LENGTH_BYTES + length
             record = spare.pop() if spare else RequestInFlight(plan)
-            record.plan = plan
+            record.plan, record.correlation_id = plan, correlation_id
+            record.state, record.until_ms, record.ledger = PLAIN, 0, None
             decision: Decision = FORWARD
             if timed or plan.admit is not None:
                 complete = stop <= end
@@ -176,8 +177,6 @@ class Inbound:
                 may_go = connection.may_take(now_ms) and len(in_flight) < most
                 position = stop
                 continue
-            record.correlation_id = correlation_id
-            record.state, record.until_ms, record.ledger = PLAIN, 0, None
             if timed:
                 record.state, record.arrived_us = CHARGED, connection.clock.now_us
                 if connection.unconfirmed_us and api_key == _PRODUCE and record.time_ledger is not None:
@@ -532,12 +531,7 @@ class Inbound:
             record.usage_counters.throttled(quota, until_ms - connection.now_ms)
 
     def _respond(
-        self,
-        record: RequestInFlight,
-        decision: Decision,
-        data: bytearray,
-        frame: int,
-        stop: int,
+        self, record: RequestInFlight, decision: Decision, data: bytearray, frame: int, stop: int
     ) -> int:
         """Carry out a decision other than forwarding (Reply or Query) for the request
         `data[frame:stop]`, whose cost is in `record`. Return the position up to which bytes are consumed:
@@ -547,7 +541,6 @@ class Inbound:
         again = isinstance(decision, Query) and decision.again
         if record.usage_counters is not None:
             self._count_not_forwarded(plan, data, frame, record.usage_counters, again=again)
-        record.until_ms, record.ledger = 0, None
         if isinstance(decision, Query):
             replies.begin_query(connection, record, RunningQuery(decision.query, data, frame, stop))
         elif isinstance(decision, Reply):
