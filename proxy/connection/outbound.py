@@ -289,11 +289,10 @@ class Outbound:
             response.byte_counter,
             response.stream_rewrite,
         )
-        elements_max = clock.elements_left()
+        elements_max = clock.elements_left()  # before the counter feeds: both visit the same elements
         counted_to = ready_to = stop
         if emptied is not None:
-            counted_to = ready_to = emptied.feed(data, start, stop, elements_max)
-            clock.note_scanned(elements_max - emptied.elements_left)
+            counted_to = ready_to = clock.feed(emptied, data, start, stop)
         elif byte_counter is not None:
             counted_to = ready_to = byte_counter.feed(data, start + response.counted_bytes, stop)
         if stream_rewrite is not None:
