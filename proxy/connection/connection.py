@@ -171,7 +171,7 @@ class Connection:
         self.now_ms = 0
         self._on_ready: Callable[[], None] = _nobody
         self.lifetime = Lifetime(self.clock.now_us // 1000, number)
-        """Age of the connection, and time since its latest progress."""
+        """Age of the connection, and whether its client need not log in any more."""
         # The state
         self.state = OPEN
         self.drain_reason: CloseReason | None = None
