@@ -394,8 +394,7 @@ def test_a_response_that_ends_within_a_field_is_malformed_when_its_records_are_t
         connection = throttled(buffer_bytes=buffer_bytes)
         wire = Wire(connection)
         wire.exchange(0, fetch(1, version), framed(head + body[:length]))
-        assert connection.effects.close_reason is not None, length
-        assert connection.effects.close_reason is CloseReason.RESPONSE_MALFORMED
+        assert connection.effects.close_reason is CloseReason.RESPONSE_MALFORMED, length
         assert (bytes(wire.to_client), charged(connection)) == (b"", 0)
         assert wire.closed(0) is CloseReason.RESPONSE_MALFORMED
 

@@ -393,8 +393,7 @@ def test_a_version_that_weir_does_not_know_closes_the_connection_while_topics_ar
     for api_key in CHANGES_OF_TOPICS:
         session = connection()
         Wire(session).feed(0, client=unknown_request(api_key, 99))
-        assert session.effects.close_reason is not None, api_key
-        assert session.effects.close_reason is CloseReason.REQUEST_VERSION_UNKNOWN
+        assert session.effects.close_reason is CloseReason.REQUEST_VERSION_UNKNOWN, api_key
 
 
 # Produce

@@ -249,7 +249,7 @@ def test_a_response_with_more_brokers_than_clusters_have_ends_its_connection(
         wire.feed(0, client=request(REQUESTS[message](), version, 1))
         nodes = {node_id: Address("b", 9092) for node_id in range(count)}
         wire.feed(0, broker=response(with_nodes(message, version, nodes), version, 1))
-        assert (connection.effects.close_reason and connection.effects.close_reason) == reason
+        assert connection.effects.close_reason is reason
 
 
 @pytest.mark.parametrize(
