@@ -37,7 +37,7 @@ from weir.proxy.handlers.mutations.topic_queries import broker_versions
 from weir.proxy.handlers.plan import Context, Plan
 from weir.proxy.handlers.topic_counts.counted_requests import QueryFor, plan_counted
 from weir.proxy.handlers.uplift.uplift import forward
-from weir.quotas.topic_counts import LATE, NEVER, TopicGrowth
+from weir.quotas.topic_counts import LATE, TopicGrowth
 
 M = TypeVar("M", bound=Message)
 
@@ -193,8 +193,7 @@ class _CountedMutation:
                 partitions = self._mutation.done(topic, result)
                 sizes[topic.name or ""] = _growth(topic).after if partitions is None else partitions
         if sizes:
-            self._counted.settle(sizes, self._context.now_ms, NEVER)
-            self._held.clear()
+            self._counted.settle_held(self._held, sizes, self._context.now_ms)
 
     def _note_deletions(self, results: Sequence[TopicResult], sent_ms: int) -> None:
         cluster, sizes = self._context.cluster, dict[str, int | None]()

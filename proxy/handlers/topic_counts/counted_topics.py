@@ -64,6 +64,11 @@ class CountedTopics:
             raise
         return reasons
 
+    def settle_held(self, held: set[str], sizes: Mapping[str, int | None], now_ms: int) -> None:
+        """Take the results of the changes of one request, and empty `held`, the set of its topics."""
+        self.settle(sizes, now_ms, NEVER)
+        held.clear()
+
     @contextmanager
     def held(self, context: Context) -> Iterator[set[str]]:
         """Yield a set for the topics that a request creates or grows: those that are still in it if the

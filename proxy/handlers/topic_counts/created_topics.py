@@ -32,7 +32,7 @@ from weir.proxy.handlers.mutations.streams_groups import (
 from weir.proxy.handlers.plan import Context, Plan
 from weir.proxy.handlers.topic_counts.counted_requests import plan_counted
 from weir.proxy.handlers.uplift.uplift import forward
-from weir.quotas.topic_counts import LATE, NEVER, TopicGrowth
+from weir.quotas.topic_counts import LATE, TopicGrowth
 
 _MAY_BE_DONE: Final = MISSING | {ErrorCode.NONE}
 _EMPTY_LIST: Final = 1
@@ -81,12 +81,8 @@ def _metadata_of(
         request = replace(request, topics=rest, unknown_tagged_fields=())
     answer = yield from _asked(context, plan, client_id, request)
     codes = {topic.name: topic.error_code for topic in answer.topics}
-    context.cluster.counted_topics.settle(
-        {name: LATE if codes.get(name, ErrorCode.NONE) in _MAY_BE_DONE else None for name in held},
-        context.now_ms,
-        NEVER,
-    )
-    held.clear()
+    sizes = {name: LATE if codes.get(name, ErrorCode.NONE) in _MAY_BE_DONE else None for name in held}
+    context.cluster.counted_topics.settle_held(held, sizes, context.now_ms)
     unknown = MetadataResponse.MetadataResponseTopic
     answer.topics += [unknown(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name) for name in refused]
     return answer
@@ -164,8 +160,7 @@ def _heartbeat_of(
 ) -> Asking[StreamsGroupHeartbeatResponse]:
     counted = context.cluster.counted_topics
     if refused:
-        counted.settle(dict.fromkeys(held), context.now_ms, NEVER)
-        held.clear()
+        counted.settle_held(held, dict.fromkeys(held), context.now_ms)
         return StreamsGroupHeartbeatResponse(
             error_code=ErrorCode.POLICY_VIOLATION,
             error_message=refused,
@@ -178,6 +173,5 @@ def _heartbeat_of(
     else:
         answer = yield from forward(plan, request, StreamsGroupHeartbeatResponse)
     creates = any(status.status_code == MISSING_INTERNAL_TOPICS for status in answer.status or ())
-    counted.settle(dict.fromkeys(held, LATE if creates else None), context.now_ms, NEVER)
-    held.clear()
+    counted.settle_held(held, dict.fromkeys(held, LATE if creates else None), context.now_ms)
     return answer
