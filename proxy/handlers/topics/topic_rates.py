@@ -294,8 +294,6 @@ def _rates_of_client(context: Context, data: bytearray, frame: int, end: int) ->
     """Return the topic rates that apply to the client of the fetch `data[frame:end]`; None without such
     rates, or if more bytes are needed.
     """
-    if context.quotas.topics is None:
-        return None
     ledger = context.client.identify(data, frame, end, context.now_ms)
     return None if ledger is None else _rates_of(ledger)
 
@@ -311,7 +309,7 @@ def plan_share_fetch(plan: Plan) -> None:
     max_records = field_offset(ShareFetchRequest, version, "max_records")
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        rates = _rates_of_client(context, data, frame, end)
+        rates = None if context.quotas.topics is None else _rates_of_client(context, data, frame, end)
         if rates is None:
             return inner(context, data, frame, end, complete)
         if not complete and end - frame < context.buffer_bytes:
