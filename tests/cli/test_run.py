@@ -323,7 +323,6 @@ def test_weir_run_serves_follows_its_quota_file_and_stops_on_a_signal(
         "--listen": f"{HOST}:{port}",
         "--broker-ports": f"{port + 1}-{port + 10}",
         "--quotas": str(quotas),
-        "--set": "refresh_s=1",
     }
     with running(*(word for option in options.items() for word in option)) as weir_run:
         weir_run.logged("listening")
@@ -383,7 +382,7 @@ def used(directory: Path) -> dict[str, int]:
 @pytest.mark.slow
 def test_weir_run_loses_no_usage_record_on_a_signal_or_when_killed(broker: int, tmp_path: Path) -> None:
     port, directory = free_range(3), tmp_path / "usage"
-    options = ["--upstream", f"{HOST}:{broker}", "--listen", f"{HOST}:{port}", "--set", "refresh_s=1"]
+    options = ["--upstream", f"{HOST}:{broker}", "--listen", f"{HOST}:{port}"]
     options += ["--broker-ports", f"{port + 1}-{port + 2}", "--set", f"usage_dir={directory}"]
     options += ["--set", "usage_interval_ms=1000"]
     sizes = {
@@ -416,7 +415,7 @@ def test_weir_run_loses_no_usage_record_on_a_signal_or_when_killed(broker: int, 
 def test_weir_run_raises_its_descriptor_limit_to_the_hard_limit(broker: int) -> None:
     port = free_range(3)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    given = ("--upstream", f"{HOST}:{broker}", "--listen", f"{HOST}:{port}", "--set", "refresh_s=1")
+    given = ("--upstream", f"{HOST}:{broker}", "--listen", f"{HOST}:{port}")
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, hard), hard))
     try:
