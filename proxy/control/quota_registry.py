@@ -62,6 +62,8 @@ class QuotaRegistry:
         After its results have changed, call `use` with the table. Called from any thread.
         """
         self._table = self._derived = table
+        self._prepared: tuple[QuotaTable, QuotaTable] | None = None
+        """The table of the latest `prepare`, and the one that was derived from it, until `use`."""
         self._in_force = self._modes(table)
         self._in_force.prepared()
         self._num_samples = num_samples
@@ -149,14 +151,23 @@ class QuotaRegistry:
         """Precompute the slow part of `use` for this table, so that `use` is fast. Callable from any thread,
         by one caller at a time.
         """
+        self._prepared = table, self._derive(table)
+
+    def _derive(self, table: QuotaTable) -> QuotaTable:
         self._modes(table).prepared(self._in_force)  # first: `derive` changes what this has looked up
-        self._modes(self.derive(table)).prepared(self._in_force)
+        derived = self.derive(table)
+        self._modes(derived).prepared(self._in_force)
+        derived.delta(self._derived)  # workers get it (`Pool`)
+        return derived
 
     def use(self, table: QuotaTable) -> None:
         """Put another table in force, for open connections too; usage before the change still counts. The
         caller must then run `refresh`.
         """
-        self._table, self._derived = table, self.derive(table)
+        prepared, self._prepared = self._prepared, None
+        if prepared is None or prepared[0] is not table:
+            prepared = table, self._derive(table)
+        self._table, self._derived = prepared
         self._in_force = self._modes(self._derived).prepared(self._in_force)
         self.changes += 1
         self.mutations.use(self._in_force)

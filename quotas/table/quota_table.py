@@ -70,7 +70,7 @@ class QuotaTable:
         "_paced",
         "_shadow",
         "_shadow_limits",
-        "_step",
+        "_steps",
         "_topics",
         "_version",
         "groups",
@@ -109,8 +109,8 @@ class QuotaTable:
         self._paced: QuotaTable | None = None
         self._version = next(_VERSIONS)
         """Number that only this table has, of those in this process."""
-        self._step = self._version, NO_DELTA
-        """Version of a former table, and the delta that leads from that table to this one."""
+        self._steps: tuple[tuple[int, QuotaDelta], ...] = ((self._version, NO_DELTA),)
+        """Versions of former tables, and the deltas that lead from those tables to this one."""
         self.is_prepared = False
         """True if `prepared` has run. Limits that are equal to those of the former table are then the same
         objects, so that a comparison by `is` finds the changed limits.
@@ -218,19 +218,19 @@ class QuotaTable:
 
     def delta(self, before: QuotaTable) -> QuotaDelta:
         """Return the delta that leads from `before` to this table. Compares both tables unless this one was
-        made from `before`, or `before` is the table of the first comparison.
+        made from `before`, or `before` is a table of the latest comparisons.
         """
-        version, delta = self._step
-        if version != before._version:
-            delta = QuotaDelta(
-                difference(before._enforced, self._enforced),
-                difference(before._shadow, self._shadow),
-                changed(before.replication.values, self.replication.values),
-                changed(before.groups.members, self.groups.members),
-                changed(before.groups.parents, self.groups.parents),
-            )
-            if version == self._version:
-                self._step = before._version, delta
+        for version, delta in self._steps:
+            if version == before._version:
+                return delta
+        delta = QuotaDelta(
+            difference(before._enforced, self._enforced),
+            difference(before._shadow, self._shadow),
+            changed(before.replication.values, self.replication.values),
+            changed(before.groups.members, self.groups.members),
+            changed(before.groups.parents, self.groups.parents),
+        )
+        self._steps = (*self._steps[-2:], (before._version, delta))  # of the store, limiters, workers
         return delta
 
     def applied(self, delta: QuotaDelta) -> QuotaTable:
@@ -247,7 +247,7 @@ class QuotaTable:
             made.replication = self.replication.altered(delta.replication)
         made._enforced = self._enforced.applied(delta.enforced)
         made._shadow = self._shadow.applied(delta.shadow)
-        made._step = self._version, delta
+        made._steps = ((self._version, delta),)
         made._take_lookups(self, delta)
         return made
 

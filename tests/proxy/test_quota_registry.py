@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import pytest
@@ -33,10 +34,8 @@ def test_mutations_at_any_broker_are_charged_to_one_budget() -> None:
     assert mutations_at(registry, 0).begin(strict=True).admit(30, 0)
     assert not mutations_at(registry, 1).begin(strict=True).admit(1, 0)
     assert not mutations_at(registry, None).begin(strict=True).admit(1, 0)
-    assert (
-        registry.of(0).ledger("alice", "app", 0).produce
-        is not registry.of(1).ledger("alice", "app", 0).produce
-    )
+    first, other = (registry.of(number).ledger("alice", "app", 0) for number in (0, 1))
+    assert first.produce is not other.produce
 
 
 def test_a_quota_change_reaches_mutation_budgets_before_any_broker_is_known() -> None:
@@ -47,6 +46,15 @@ def test_a_quota_change_reaches_mutation_budgets_before_any_broker_is_known() ->
     put_in_force(registry, table(3.0))
     assert budget is not None
     assert budget.limit == 3.0
+
+
+def test_use_takes_the_table_that_prepare_has_derived() -> None:
+    registry, calls, after = QuotaRegistry(QuotaTable()), itertools.count(1), table(2.0)
+    registry.derive = lambda table: table.altered({(APP, QuotaKey.PRODUCER_BYTE_RATE): float(next(calls))})
+    registry.prepare(after)
+    for number in (1.0, 2.0):
+        registry.use(after)
+        assert registry.derived.rates_of(APP)[QuotaKey.PRODUCER_BYTE_RATE] == number
 
 
 def test_mutation_budgets_use_the_controllers_window() -> None:

@@ -166,8 +166,7 @@ async def test_the_rates_of_a_budget_reach_workers_and_limiters_but_not_the_conf
         rates = registry.of(1).topics
         limits = [] if rates is None else [budget.limit for budget in rates.produce.budgets()]
         assert limits == [each for each in (expected,) if each]
-        assert registry.table is TABLE
-        assert pool._manager.table is TABLE
+        assert registry.table is pool._manager.table is TABLE
     disconnect(pool, [one, other])
 
 
