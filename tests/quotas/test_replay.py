@@ -87,9 +87,7 @@ def test_a_fetch_without_records_is_not_charged_where_nobody_waits_any_more() ->
 
 
 def test_connections_that_fetch_again_take_turns() -> None:
-    """15,000 bytes: 5 s, of which three others are told the rest. At 5 s they get 1000 bytes each: 16, 17 and
-    18 s, of which 10 have passed.
-    """
+    """15,000 bytes: 5 s. Then the others get 1000 bytes each: 16, 17 and 18 s, less the window of 10 s."""
     replay = Replay(FETCH, 1000)
     feed(replay, [(0, 0, 15_000.0, 0, 0, 1), *((i, 0, 1000.0, i, 0, 1) for i in (1, 2, 3))])
     (hour,) = replay.finish()

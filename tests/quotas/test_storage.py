@@ -44,8 +44,7 @@ def test_a_budget_is_over_above_its_mark_and_kept_again_five_percent_below() -> 
 
 def test_the_fullest_volume_of_any_broker_decides_about_usable_bytes() -> None:
     table = QuotaTable({(ALL, USABLE): 1000, (ALL, OVER): 64})
-    budgets = budgets_of(table, BrokerStorage({}, 5000), BrokerStorage({}, None))
-    seen = []
+    budgets, seen = budgets_of(table, BrokerStorage({}, 5000), BrokerStorage({}, None)), []
     for usable in (1000, 999, 1049, 1050):
         budgets.read(2, BrokerStorage({}, usable), 0)
         budgets.judge(0)
