@@ -156,6 +156,8 @@ class StorageBudgets:
 
 def _marks_of(table: QuotaTable) -> Iterator[tuple[StorageMark, tuple[bool, float | None]]]:
     """Yield the marks of a table; of equal marks the enforced one last."""
+    if not any(map(table.has, STORAGE_MARKS)):
+        return  # else 100,000 entries take 6 ms
     for is_shadow in (True, False):
         side = table.shadow if is_shadow else table.values
         for (entity, key), value in side.items():
