@@ -34,6 +34,7 @@ LATE: Final = -1
 LOST: Final = -2
 """Result of a creation or growth whose connection ended before the broker's answer."""
 NEVER: Final = 2**62
+"""Time (ms) of a request that was sent after all changes."""
 LATE_MAX: Final = 10_000
 """Maximum number of changes that metadata may not show, and of creations under way; the oldest are dropped
 first.
@@ -145,13 +146,14 @@ class TopicCounts:
         as refused.
         """
         self._expire(now_ms)
+        if not validate_only:
+            return [self._admit(growth, now_ms) for growth in wanted]
         under_way, refused = dict(self._under_way), self._refused.copy()
         reasons = [self._admit(growth, now_ms) for growth in wanted]
-        if validate_only:
-            tried = {growth.name: self._size(growth.name) for growth in wanted}
-            self._under_way, self._refused = under_way, refused
-            for name, was in tried.items():
-                self._recount(name, was)
+        tried = {growth.name: self._size(growth.name) for growth in wanted}
+        self._under_way, self._refused = under_way, refused
+        for name, was in tried.items():
+            self._recount(name, was)
         return reasons
 
     def settle(self, sizes: Mapping[str, int | None], now_ms: int, sent_ms: int = NEVER) -> None:
@@ -168,7 +170,7 @@ class TopicCounts:
                 continue
             was = self._size(name)
             if partitions == LOST:
-                partitions = self._size(name) if name in self._under_way else None
+                partitions = was if name in self._under_way else None
             self._leave(name, partitions)
             if partitions is not None and partitions != LATE:
                 self._changed.pop(name, None)
