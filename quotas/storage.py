@@ -115,14 +115,9 @@ class StorageBudgets:
         No rate is higher than in `table`.
         """
         over, topics = self._over
-        sides: tuple[dict[Entity, float], dict[Entity, float]] = ({}, {})
-        for mark in over:
-            for is_shadow, rates in enumerate(sides):
-                rate = _over_rate(table, mark, is_shadow=bool(is_shadow))
-                for target in () if rate is None else _targets(mark.entity, topics):
-                    rates[target] = min(rates.get(target, math.inf), rate or math.inf)
         enforced, shadow = (
-            dict(_lowered(table, rates, is_shadow=bool(is_shadow))) for is_shadow, rates in enumerate(sides)
+            dict(_lowered(table, _rates_over(table, over, topics, is_shadow=side), is_shadow=side))
+            for side in (False, True)
         )
         return table.applied(QuotaDelta(enforced, shadow))
 
@@ -195,6 +190,18 @@ def _over_rate(table: QuotaTable, mark: StorageMark, *, is_shadow: bool) -> floa
     its = table.get((mark.entity, mark.key), shadow=is_shadow)
     rate = table.get((mark.entity, QuotaKey.OVER_BYTE_RATE), shadow=is_shadow)
     return rate.value if its is not None and its.value == mark.value and rate is not None else None
+
+
+def _rates_over(
+    table: QuotaTable, over: Iterable[StorageMark], topics: frozenset[str], *, is_shadow: bool
+) -> dict[Entity, float]:
+    """Return topic or group → lowest rate of the entries of `table` whose marks are exceeded."""
+    rates: dict[Entity, float] = {}
+    for mark in over:
+        rate = _over_rate(table, mark, is_shadow=is_shadow)
+        if rate is not None:
+            rates |= {to: min(rates.get(to, rate), rate) for to in _targets(mark.entity, topics)}
+    return rates
 
 
 def _targets(entity: Entity, topics: frozenset[str]) -> Iterable[Entity]:
