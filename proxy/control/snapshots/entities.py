@@ -80,9 +80,9 @@ async def read_entities(sources: SnapshotSources, history: History, wanted: Sort
         "throttled": lambda found: -_left_ms(found.budget, now_ms),
     }
     listed = await _listed(sources, history, wanted, ranks[wanted.sort], lambda _budget: True)
-    prefixes = [] if sources.counts is None else await stepwise(_prefixes(sources.counts, wanted))
-    prefixes += [] if sources.storage is None else _storage(sources.storage, wanted)
-    if not prefixes:
+    existing = [] if sources.counts is None else await stepwise(_prefixes(sources.counts, wanted))
+    existing += [] if sources.storage is None else _storage(sources.storage, wanted)
+    if not existing:
         return listed
     by: dict[str, Callable[[EntityRecord], float]] = {
         "usage": lambda record: -(record.usage or 0),
@@ -90,7 +90,7 @@ async def read_entities(sources: SnapshotSources, history: History, wanted: Sort
         "name": lambda _record: 0,
         "throttled": lambda record: -record.throttle_ms,
     }
-    records = sorted([*listed.entities, *prefixes], key=by[wanted.sort])
+    records = sorted([*listed.entities, *existing], key=by[wanted.sort])
     hidden = listed.hidden + max(len(records) - wanted.limit, 0)
     return msgspec.structs.replace(listed, entities=tuple(records[: wanted.limit]), hidden=hidden)
 
@@ -108,7 +108,7 @@ def _prefixes(counts: TopicCounts, wanted: EntityFilter) -> Generator[None, None
 
 
 def _prefix_key(limit: CountLimit) -> Key:
-    return Key(limit.key, Tags("", "", limit.prefix), CLUSTER, limit.is_shadow)
+    return existing_key(Entity(topic_prefix=limit.prefix), limit.key, shadow=limit.is_shadow)
 
 
 def prefix_record(reading: CountReading) -> EntityRecord:
@@ -123,15 +123,15 @@ def _storage(budgets: StorageBudgets, wanted: EntityFilter) -> list[EntityRecord
     """Return the records of storage budgets whose storage is known."""
     found: list[EntityRecord] = []
     for mark, is_shadow, _rate, number, _is_over in budgets.readings():
-        key = storage_key(mark.entity, mark.key, shadow=is_shadow)
+        key = existing_key(mark.entity, mark.key, shadow=is_shadow)
         if number is not None and is_shadow == wanted.shadow and wanted.has(key):
             usage = sentences.storage_text(mark, number)
             found.append(_existing(key, mark.entity, number, mark.value, usage, 0))
     return found
 
 
-def storage_key(entity: Entity, quota: QuotaKey, *, shadow: bool) -> Key:
-    """Return the key of a storage budget."""
+def existing_key(entity: Entity, quota: QuotaKey, *, shadow: bool) -> Key:
+    """Return the key of a limit on what exists in the cluster."""
     names = Tags("", "", entity.topic_prefix or "", topic=entity.topic or "", group=entity.group or "")
     return Key(quota, names, CLUSTER, shadow)
 

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 
 from weir.proxy.control.budgets import CLUSTER
 from weir.proxy.control.snapshots import sentences
-from weir.proxy.control.snapshots.entities import NO_HISTORY, existing_text, identity, storage_key
+from weir.proxy.control.snapshots.entities import NO_HISTORY, existing_key, existing_text, identity
 from weir.proxy.control.snapshots.history import History, Key, Track, means
 from weir.proxy.control.snapshots.names import shortened
 from weir.proxy.control.snapshots.records import Preview, PreviewedEntity
@@ -114,20 +114,15 @@ def _of_prefix(
 ) -> Iterator[PreviewedEntity]:
     """Yield the effect of limits on the number of topics or partitions: they delete nothing."""
     prefix = entity.topic_prefix
-    for key in [key for key in keys if key in COUNTS] if prefix is not None and counts.is_known else ():
-        number, limit = counts.number(prefix or "", key), after.rates_of(entity).get(key)
+    if prefix is None or not counts.is_known:
+        return
+    for key in [key for key in keys if key in COUNTS]:
+        number, limit = counts.number(prefix, key), after.rates_of(entity).get(key)
         rest = "has no limit of" if limit is None else f"may get {max(limit - number, 0):.0f} more under"
-        name, unit = shortened(prefix or ""), KINDS[key].unit
         what = key.value if limit is None else f"{key.value} {limit:.0f}"
-        yield PreviewedEntity(
-            id=identity(Key(key, Tags("", "", prefix or ""), CLUSTER, shadow=False)),
-            limit=limit,
-            throttled_s_lower=0.0,
-            throttled_s_upper=0.0,
-            share_over=float(limit is not None and number >= limit),
-            history=NO_HISTORY,
-            sentence=f"topic prefix={name} has {number} {unit}, and {rest} {what}",
-        )
+        text = f"has {number} {KINDS[key].unit}, and {rest} {what}"
+        is_full = limit is not None and number >= limit
+        yield _existing(entity, existing_key(entity, key, shadow=False), limit, text, is_over=is_full)
 
 
 def _of_storage(
@@ -148,15 +143,24 @@ def _of_storage(
             what, is_over = _storage_effect(reading), reading.is_over
             if rate is not None and not is_shadow and (is_over or reading.number is None):
                 upper_s = None  # nobody was limited to this rate, nor is the demand known
-        yield PreviewedEntity(
-            id=identity(storage_key(entity, key, shadow=is_shadow)),
-            limit=limit,
-            throttled_s_lower=0.0,
-            throttled_s_upper=upper_s,
-            share_over=float(is_over),
-            history=NO_HISTORY,
-            sentence=f"{existing_text(entity)} {what}",
+        yield _existing(
+            entity, existing_key(entity, key, shadow=is_shadow), limit, what, is_over=is_over, upper_s=upper_s
         )
+
+
+def _existing(
+    entity: Entity, key: Key, limit: float | None, what: str, *, is_over: bool, upper_s: float | None = 0.0
+) -> PreviewedEntity:
+    """Return the effect of a limit on what exists in the cluster. `what` is its sentence's predicate."""
+    return PreviewedEntity(
+        id=identity(key),
+        limit=limit,
+        throttled_s_lower=0.0,
+        throttled_s_upper=upper_s,
+        share_over=float(is_over),
+        history=NO_HISTORY,
+        sentence=f"{existing_text(entity)} {what}",
+    )
 
 
 def _storage_effect(reading: StorageReading) -> str:
