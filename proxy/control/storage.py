@@ -130,10 +130,7 @@ class StorageReader:
         if node_id not in self._connections:
             self._connections[node_id] = self._connect(lambda: [self._brokers()[node_id]])
         try:
-            with trio.fail_after(READ_S):
-                storage = await self._connections[node_id].ask(_describe)
-        except trio.TooSlowError:
-            self._failures[node_id] = f"broker {node_id}: no answer within {READ_S:g} s"
+            storage = await self._connections[node_id].ask(_describe, READ_S)
         except QuestionError as error:
             self._failures[node_id] = f"broker {node_id}: {error}"
         else:

@@ -117,10 +117,7 @@ class TopicCounter:
     async def _read(self) -> None:
         began_s = trio.current_time()
         try:
-            with trio.fail_after(READ_S):
-                answer = await self._cluster.ask(_metadata)
-        except trio.TooSlowError:
-            self._outage.failed(reason=f"no answer within {READ_S:g} s")
+            answer = await self._cluster.ask(_metadata, READ_S)
         except QuestionError as error:
             self._outage.failed(reason=str(error))
         else:

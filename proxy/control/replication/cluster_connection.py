@@ -76,11 +76,18 @@ class ClusterConnection:
         self._failures: dict[Address, float] = {}
         """Time (s) of each broker's last failure, for those that have failed."""
 
-    async def ask(self, work: Callable[[QueriedBroker], Awaitable[T]]) -> T:
+    async def ask(self, work: Callable[[QueriedBroker], Awaitable[T]], within_s: float = math.inf) -> T:
         """Await `work` with the open connection, or with a new one if there is no connection or the broker
         has closed it: brokers close connections that are idle, or whose login has expired. Raises
-        QuestionError.
+        QuestionError, at the latest after `within_s`.
         """
+        try:
+            with trio.fail_after(within_s):
+                return await self._ask(work)
+        except trio.TooSlowError:
+            raise QuestionError(f"no answer within {within_s:g} s", reachable=True, foreign=False) from None
+
+    async def _ask(self, work: Callable[[QueriedBroker], Awaitable[T]]) -> T:
         if self._open is not None:
             try:
                 return await self._work(self._open, work)
