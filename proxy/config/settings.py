@@ -320,6 +320,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
 
 
 TOPIC_NAME: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
+"""Pattern of the topic names that Kafka allows, as in Kafka's `Topic.validate`."""
 QUOTA_STORES: Final = ("file", "topic", "broker")
 QUOTA_TOPIC: Final = "__weir_quotas"
 """The topic of quota_store = topic, without a name."""

@@ -57,7 +57,6 @@ ALTER_S: Final = 15.0
 REPLICAS_MAX: Final = 3
 UNREAD: Final = "the quota topic was not read to its end"
 UNALTERED: Final = "the quota topic did not take the change, or did not give it back: describe it to see"
-"""Pattern of the topic names that Kafka allows, as in Kafka's `Topic.validate`."""
 
 
 class ClusterFacts(NamedTuple):
