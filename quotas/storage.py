@@ -8,6 +8,7 @@ is kept again only `MARGIN` from its mark, so that deleted segments do not switc
 >>> table = QuotaTable({(topics, QuotaKey.STORED_BYTES_MAX): 1000, (topics, QuotaKey.OVER_BYTE_RATE): 64.0})
 >>> budgets = StorageBudgets()
 >>> budgets.use(table)
+True
 >>> budgets.read(1, BrokerStorage({"pay.a": 700, "other": 5000}, None), now_ms=0)
 >>> budgets.read(2, BrokerStorage({"pay.a": 700}, None), now_ms=0)
 >>> budgets.judge(now_ms=0), dict(budgets.applied(table).topics(QuotaKey.PRODUCER_BYTE_RATE))
@@ -84,9 +85,10 @@ class StorageBudgets:
         """True if there are storage budgets, enforced or in shadow."""
         return bool(self._marks)
 
-    def use(self, table: QuotaTable) -> None:
-        """Use the budgets of `table` from now on."""
-        self._marks = dict(_marks_of(table))
+    def use(self, table: QuotaTable) -> bool:
+        """Use the budgets of `table` from now on. Return True if they are others than before."""
+        before, self._marks = self._marks, dict(_marks_of(table))
+        return self._marks != before
 
     def read(self, node_id: int, storage: BrokerStorage, now_ms: int) -> None:
         """Take what a broker stores now."""

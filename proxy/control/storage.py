@@ -71,9 +71,7 @@ class StorageReader:
 
     def use(self, table: QuotaTable) -> None:
         """Use the budgets of the table in force from now on."""
-        before = list(self.budgets.readings())
-        self.budgets.use(table)
-        if [_entry(each) for each in before] != [_entry(each) for each in self.budgets.readings()]:
+        if self.budgets.use(table):
             self._wanted.set()
 
     async def follow(self, works: Works) -> None:
@@ -166,10 +164,6 @@ def _added_up(answer: DescribeLogDirsResponse) -> BrokerStorage:
             stored[topic.name] = stored.get(topic.name, 0) + max(size, 0)
     usable = [each.usable_bytes for each in answer.results if not each.error_code and each.usable_bytes >= 0]
     return BrokerStorage(stored, min(usable, default=None))
-
-
-def _entry(reading: StorageReading) -> tuple[object, ...]:
-    return reading.mark, reading.is_shadow, reading.over_rate
 
 
 def _compared(reading: StorageReading) -> str:
