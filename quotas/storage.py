@@ -18,7 +18,6 @@ True
 # mypyc: skip, because only the supervisor calls it; no request does.
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from weir.quotas.table.entities import Entity
@@ -94,10 +93,9 @@ class StorageBudgets:
         """Take what a broker stores now."""
         self._brokers[node_id] = storage, now_ms
 
-    def age_ms(self, node_id: int, now_ms: int) -> float:
-        """Return the time (ms) since a broker has told what it stores; infinite if it never has."""
-        found = self._brokers.get(node_id)
-        return math.inf if found is None else now_ms - found[1]
+    def is_known(self, now_ms: int) -> bool:
+        """Return True if a broker has told what it stores, and that counts still."""
+        return bool(self._fresh(now_ms))
 
     def judge(self, now_ms: int) -> bool:
         """Find the budgets that are over now. Return True if `applied` may return other rates than before."""

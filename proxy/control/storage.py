@@ -102,16 +102,14 @@ class StorageReader:
         if self._outage.failing:
             what = f"Storage is not read: {self._outage.reason}. What was read in the last 5 minutes counts."
             yield problem("storage_not_read", what, _UNREAD)
+        is_known = self.budgets.is_known(self._now_ms())
         for each in self.budgets.readings():
             if each.is_over and not each.is_shadow:
                 rate = "" if each.over_rate is None else f", so producers get {size_text(each.over_rate)}/s"
                 yield problem(f"storage_over {each.mark}", f"{_compared(each)}{rate}.", _OVER)
-            elif each.number is None and each.mark.key is QuotaKey.USABLE_BYTES_MIN and self._has_told():
+            elif each.number is None and each.mark.key is QuotaKey.USABLE_BYTES_MIN and is_known:
                 what = f"{each.mark} has no effect: no broker tells the usable bytes of its volumes."
                 yield problem(f"storage_unknown {each.mark}", what, "Use stored_bytes_max before Kafka 3.3.")
-
-    def _has_told(self) -> bool:
-        return any(self.budgets.age_ms(node_id, self._now_ms()) < STALE_MS for node_id in self._brokers())
 
     async def _read(self) -> None:
         self._failures.clear()
