@@ -164,6 +164,8 @@ def _end_java(spark: SparkSession) -> None:
     # PySpark has no public handle of the process that it starts, and any other way asks the JVM itself.
     process = getattr(spark.sparkContext._gateway, "proc", None)
     if process is not None:
+        # PySpark's server of accumulators prints a traceback if Java's connection ends first.
+        spark.sparkContext._accumulatorServer.shutdown()
         process.terminate()
         process.wait()
 

@@ -39,7 +39,7 @@ def test_pipeline_demo_runs_all_jobs_and_replays_the_recorded_throttle_time(tmp_
 
 @pytest.mark.parametrize(
     ("when", "number"),
-    [("real clients for", signal.SIGTERM), ("now Spark", signal.SIGTERM), ("ingest: done", signal.SIGINT)],
+    [("real clients for", signal.SIGTERM), ("now Spark", signal.SIGTERM), ("rollup: done", signal.SIGINT)],
 )
 def test_an_interrupted_pipeline_demo_leaves_no_process_and_no_file(
     when: str, number: signal.Signals, tmp_path: Path
