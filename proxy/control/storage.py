@@ -52,9 +52,9 @@ class StorageReader:
         refresh_s: Callable[[], float],
         now_ms: Callable[[], int],
     ) -> None:
-        """Begin without budgets. `brokers` returns the address of each broker by node id; each response may
-        take `timeout_s`. Brokers are asked every `refresh_s`, and before their data are too old to count.
-        `now_ms` is the clock of budgets.
+        """Begin without budgets. `brokers` returns the addresses of the cluster's present brokers by node id;
+        each response may take `timeout_s`. Brokers are asked every `refresh_s`, and before their data are too
+        old to count. `now_ms` is the clock of budgets.
         """
         self.budgets = StorageBudgets()
         self.on_change: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
@@ -113,8 +113,11 @@ class StorageReader:
 
     async def _read(self) -> None:
         self._failures.clear()
+        brokers = self._brokers()
+        for node_id in self._connections.keys() - brokers.keys():
+            await self._connections.pop(node_id).aclose()
         async with trio.open_nursery() as nursery:
-            for node_id in self._brokers():
+            for node_id in brokers:
                 nursery.start_soon(self._read_broker, node_id)
         if self._failures:
             reasons = [self._failures[node_id] for node_id in sorted(self._failures)]
@@ -124,7 +127,7 @@ class StorageReader:
 
     async def _read_broker(self, node_id: int) -> None:
         if node_id not in self._connections:
-            self._connections[node_id] = self._connect(lambda: [self._brokers()[node_id]])
+            self._connections[node_id] = self._connect(lambda: filter(None, [self._brokers().get(node_id)]))
         try:
             storage = await self._connections[node_id].ask(_describe, READ_S)
         except QuestionError as error:

@@ -141,7 +141,7 @@ class Server:
         self.topic_counter.use(quotas.in_force)
         self.health.sources.append(self.topic_counter.conditions)
         self.storage_reader = StorageReader(
-            lambda: self.address_book.nodes,
+            self._listed_brokers,
             Access.of(config),
             config.connect_timeout_s,
             lambda: self.config.settings.refresh_s,
@@ -337,6 +337,11 @@ class Server:
         port = self.address_book.port(node_id)
         assert port is not None  # checked before the first listener was opened
         return port
+
+    def _listed_brokers(self) -> dict[int, Address]:
+        """Return the known brokers without those that have left the cluster, or are down."""
+        is_listed = self.broker_states.is_listed
+        return {node_id: at for node_id, at in self.address_book.nodes.items() if is_listed(node_id)}
 
     def _open_broker_listener(self, node_id: int, port: int) -> None:
         if self._port_per_broker:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from weir.proxy.addresses import Address, AddressBook, PortRange
 
 A, B = Address("kafka", 9092), Address("kafka", 9093)
@@ -14,17 +16,15 @@ def registry(*nodes: tuple[int, Address]) -> AddressBook:
     return made
 
 
-def test_an_address_belongs_to_its_broker() -> None:
-    assert [registry((0, A), (1, B)).node_at(address) for address in (A, B)] == [0, 1]
-
-
-def test_an_address_taken_over_by_a_new_broker_belongs_to_the_new_broker() -> None:
-    assert registry((0, A), (1, B), (2, B)).node_at(B) == 2
-
-
-def test_an_address_belongs_to_the_known_broker_that_moved_there() -> None:
-    assert registry((0, A), (1, B), (0, B)).node_at(B) == 0
-
-
-def test_an_address_that_its_broker_left_belongs_to_no_broker() -> None:
-    assert registry((0, A), (0, B)).node_at(A) is None
+@pytest.mark.parametrize(
+    ("seen", "owners"),
+    [
+        (((0, A), (1, B)), [0, 1]),
+        (((0, A), (1, B), (2, B)), [0, 2]),  # taken over by a new broker
+        (((0, A), (1, B), (0, B)), [None, 0]),  # a known broker has moved there
+    ],
+)
+def test_an_address_belongs_to_the_broker_seen_there_last(
+    seen: tuple[tuple[int, Address], ...], owners: list[int | None]
+) -> None:
+    assert [registry(*seen).node_at(address) for address in (A, B)] == owners

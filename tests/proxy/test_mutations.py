@@ -388,32 +388,23 @@ def test_partition_counts_are_found_at_brokers_of_every_release(newest: int, *, 
 # Whose quota
 
 
-def test_a_quota_change_during_a_mutation_applies_afterwards() -> None:
+@pytest.mark.parametrize("is_forgotten", [False, True])
+def test_a_mutation_goes_on_if_its_quota_changes_or_its_budget_is_forgotten(is_forgotten: bool) -> None:
     cluster = Cluster(sizes={"t": 4})
     wire = Wire(new_connection(quotas=cluster.quotas, plans=cluster.plans, node_id=NODE))
     asked = Delete(("t",))
     wire.feed(0, client=asked.frame("app"))
-    put_in_force(cluster.quotas, limited(None))
-    while wire.to_broker:
-        (frame,) = split(bytes(wire.to_broker))
-        wire.to_broker.clear()
-        wire.feed(0, broker=cluster.controller.answer(frame))
-    assert asked.answer(bytes(wire.to_client)).error_codes == (OK,)
-    put_in_force(cluster.quotas, limited(RATE))
-    assert cluster.quotas.mutations.budget("ANONYMOUS", "app", 0) is not None
-
-
-def test_a_mutation_budget_forgotten_during_a_request_causes_no_error() -> None:
-    cluster = Cluster(sizes={"t": 4})
-    wire = Wire(new_connection(quotas=cluster.quotas, plans=cluster.plans, node_id=NODE))
-    asked = Delete(("t",))
-    wire.feed(0, client=asked.frame("app"))
-    assert sum(cluster.quotas.expire(10_000_000)) == 1
+    if is_forgotten:
+        assert sum(cluster.quotas.expire(10_000_000)) == 1
+    else:
+        put_in_force(cluster.quotas, limited(None))
     while wire.to_broker:
         (frame,) = split(bytes(wire.to_broker))
         wire.to_broker.clear()
         wire.feed(10_000_000, broker=cluster.controller.answer(frame))
     assert asked.answer(bytes(wire.to_client)).error_codes == (OK,)
+    put_in_force(cluster.quotas, limited(RATE))
+    assert cluster.quotas.mutations.budget("ANONYMOUS", "app", 0) is not None
 
 
 @pytest.mark.parametrize("release", [(0, 10, 2), (1, 1), (2, 8)], ids=str)

@@ -149,6 +149,26 @@ async def test_what_a_broker_told_counts_for_five_minutes_after_it_went_away() -
 
 
 @pytest.mark.trio
+async def test_a_broker_that_has_left_the_cluster_is_not_asked_and_no_problem_of_storage() -> None:
+    cluster = Disks()
+    with trio.fail_after(LONG_S):
+        async with trio.open_nursery() as nursery:
+            _stays, leaves = [await nursery.start(serve, cluster, node_id) for node_id in (0, 1)]
+            settings = {"upstream": str(cluster.nodes[0]), "refresh_s": 0.001}
+            server = Server(config.load(None, settings), QuotaRegistry(TABLE))
+            await server._discovery.refresh()
+            reader = server.storage_reader
+            nursery.start_soon(reader.follow, lambda: None)
+            await until(lambda: [each.what for each in reader.conditions()] == [OVER])
+            leaves.cancel()
+            await until(lambda: any("broker 1: " in each.what for each in reader.conditions()))
+            del cluster.nodes[1]
+            await server._discovery.refresh()
+            await until(lambda: [each.what for each in reader.conditions()] == [OVER])
+            nursery.cancel_scope.cancel()
+
+
+@pytest.mark.trio
 async def test_the_rates_of_a_budget_reach_workers_and_limiters_but_not_the_configured_table() -> None:
     server = Server(config.load(None, {"upstream": f"{HOST}:1"}), QuotaRegistry(TABLE))
     pool = new_pool(server)

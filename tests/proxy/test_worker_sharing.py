@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import trio
 
 from tests.proxy.shared_topic import TABLE, Clock, Topic, clock_on, ignore, sharing_of, throttle, until
@@ -51,18 +52,23 @@ class Worker:
         return limiter.limit
 
 
-def test_usage_at_one_weir_throttles_clients_of_a_worker_of_another_weir() -> None:
+@pytest.mark.parametrize("is_used_at_worker", [False, True])
+def test_usage_at_one_weir_throttles_clients_of_another_weir(is_used_at_worker: bool) -> None:
     async def story() -> None:
         topic, clock = Topic(), Clock()
-        (one, _supervisor), (other, there) = (sharing_of(topic, clock, name) for name in ("one", "other"))
+        (one, supervisor), (other, there) = (sharing_of(topic, clock, name) for name in ("one", "other"))
         worker = Worker(one, clock)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(one.run, ignore)
             nursery.start_soon(other.run, ignore)
             await until(lambda: worker.look() and other.weirs == 2 and one.weirs == 2)
-            throttle(there, "shared", 20_000, clock.now_ms)
-            await until(lambda: worker.look() and worker.units == 20_000)
-            assert throttle(worker.registry, "shared", 1_000, clock.now_ms) > 0
+            used, throttled = (worker.registry, there) if is_used_at_worker else (there, worker.registry)
+            assert throttle(throttled, "shared", 1, clock.now_ms) == 0
+            throttle(used, "shared", 20_000, clock.now_ms)
+            if is_used_at_worker:
+                worker.report(supervisor)
+            await until(lambda: worker.look() and max(worker.units, other.limiters.others_units) >= 9_000)
+            assert throttle(throttled, "shared", 1_000, clock.now_ms) > 0
             nursery.cancel_scope.cancel()
 
     trio.run(story)
@@ -82,25 +88,6 @@ def test_usage_that_a_former_worker_has_told_is_no_usage_of_now() -> None:
         worker.sharing.note([LimiterCharge(used)], clock.now_ms)
         totals = [own for _name, _tags, own, _others in worker.sharing._limiters.usages("shared", "app")]
         assert sum(totals) == expected
-
-
-def test_usage_at_a_worker_throttles_clients_of_another_weir() -> None:
-    async def story() -> None:
-        topic, clock = Topic(), Clock()
-        (one, supervisor), (other, there) = (sharing_of(topic, clock, name) for name in ("one", "other"))
-        worker = Worker(one, clock)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(one.run, ignore)
-            nursery.start_soon(other.run, ignore)
-            await until(lambda: worker.look() and other.weirs == 2 and one.weirs == 2)
-            assert throttle(there, "shared", 1, clock.now_ms) == 0
-            throttle(worker.registry, "shared", 20_000, clock.now_ms)
-            worker.report(supervisor)
-            await until(lambda: worker.look() and other.limiters.others_units >= 9_000)
-            assert throttle(there, "shared", 1_000, clock.now_ms) > 0
-            nursery.cancel_scope.cancel()
-
-    trio.run(story)
 
 
 def test_a_worker_uses_half_a_limit_until_its_weir_has_heard_the_others() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -76,36 +78,27 @@ def test_byte_rates_throttle_after_a_handover_as_without_one(
         assert new.of(1).ledger(user, "c", later_ms).charge_produce(units, later_ms) == expected
 
 
+def charge_smooth(registry: QuotaRegistry, units: int, now_ms: int) -> int:
+    return registry.of(1).ledger("even", "c", now_ms).charge_produce(units, now_ms)
+
+
+def charge_request_time(registry: QuotaRegistry, units: int, now_ms: int) -> int:
+    return registry.of(1).ledger("someone", "c", now_ms).charge_request(3, 100 * units, now_ms)
+
+
+@pytest.mark.parametrize("charge", [charge_smooth, charge_request_time])
 @given(Steps, st.integers(0, 3000), st.integers(0, 30_000))
-def test_smooth_rates_throttle_after_a_handover_as_without_one(
-    before: list[tuple[int, int]], wait_ms: int, units: int
+def test_smooth_rates_and_request_time_throttle_after_a_handover_as_without_one(
+    charge: Callable[[QuotaRegistry, int, int], int], before: list[tuple[int, int]], wait_ms: int, units: int
 ) -> None:
     old, now_ms = QuotaRegistry(TABLE), 0
     for waited_ms, charged in before:
         now_ms += waited_ms
-        old.of(1).ledger("even", "c", now_ms).charge_produce(charged, now_ms)
+        charge(old, charged, now_ms)
     new = passed_on(old, now_ms)
     now_ms += wait_ms
-    expected = old.of(1).ledger("even", "c", now_ms).charge_produce(units, now_ms)
-    later_ms = now_ms + LATER_MS
-    found = new.of(1).ledger("even", "c", later_ms).charge_produce(units, later_ms)
-    assert abs(found - expected) <= 1, "sums of floats in another order"
-
-
-@given(Steps, st.integers(0, 3000), st.integers(1, 30_000))
-def test_request_time_throttles_after_a_handover_as_without_one(
-    before: list[tuple[int, int]], wait_ms: int, us: int
-) -> None:
-    old, now_ms = QuotaRegistry(TABLE), 0
-    for waited_ms, charged in before:
-        now_ms += waited_ms
-        old.of(1).ledger("someone", "c", now_ms).charge_request(3, 100 * charged, now_ms)
-    new = passed_on(old, now_ms)
-    now_ms += wait_ms
-    expected = old.of(1).ledger("someone", "c", now_ms).charge_request(3, 100 * us, now_ms)
-    later_ms = now_ms + LATER_MS
-    found = new.of(1).ledger("someone", "c", later_ms).charge_request(3, 100 * us, later_ms)
-    assert abs(found - expected) <= 1, "sums of floats in another order"
+    found = charge(new, units, now_ms + LATER_MS)
+    assert abs(found - charge(old, units, now_ms)) <= 1, "sums of floats in another order"
 
 
 @pytest.mark.parametrize("charged", [1, 50, 55, 600])

@@ -35,6 +35,12 @@ class BrokerStates:
         """Return True unless the broker is known to be down."""
         return node_id not in self.outages or not self.outages[node_id].failing
 
+    def is_listed(self, node_id: int) -> bool:
+        """Return True unless the cluster's latest metadata leaves out the broker: it is down, or has left the
+        cluster.
+        """
+        return node_id not in self._unlisted
+
     def reached(self, node_id: int | None) -> None:
         """Record a successful connection to a broker. `node_id` is None for a broker whose node id is
         unknown; such a connection is ignored.
