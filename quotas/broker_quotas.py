@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from weir.quotas.client_quotas import ClientQuotas, byte_floors, byte_rates, mutation_rates, request_times
-from weir.quotas.cluster_quotas import ClusterQuotas
+from weir.quotas.client_quotas import ClientQuotas, mutation_rates
+from weir.quotas.cluster_quotas import ClusterQuotas, SampledQuotas
 from weir.quotas.ledger import ClientLedger
 from weir.quotas.limiters.budgets import Budget
 from weir.quotas.limiters.chain import Chain
@@ -27,7 +27,7 @@ A = TypeVar("A", bound=Limiter)
 B = TypeVar("B", bound=Budget)
 
 
-class BrokerQuotas:
+class BrokerQuotas(SampledQuotas):
     """All quotas of one broker. Change the quotas only through this object, because otherwise `generation`
     does not grow and connections keep outdated limiters.
     """
@@ -42,16 +42,10 @@ class BrokerQuotas:
         "_in_shadow",
         "_reads_old",
         "_topics",
-        "fetch",
-        "fetch_floor",
         "forwarded_us",
         "generation",
         "mutations",
-        "old_reads",
         "percent_per_us",
-        "produce",
-        "produce_floor",
-        "request",
         "timed",
         "topics",
         "unnamed",
@@ -59,28 +53,20 @@ class BrokerQuotas:
 
     def __init__(
         self,
-        produce: ClientQuotas[Budget],
-        fetch: ClientQuotas[Budget],
+        num_samples: int,
+        window_s: int,
         mutations: ClientQuotas[MutationBudget],
-        request: ClientQuotas[RequestBudget],
-        unnamed: str = "",
-        topics: TopicQuotas | None = None,
-        request_time_scale: float = 1.0,
-        cluster: ClusterQuotas | None = None,
-        floors: tuple[ClientQuotas[Budget], ClientQuotas[Budget]] | None = None,
-        old_reads: ClientQuotas[Budget] | None = None,
+        unnamed: str,
+        request_time_scale: float,
+        cluster: ClusterQuotas,
     ) -> None:
-        """Bundle the quotas of one broker. All brokers of a cluster share the same `mutations` and `cluster`.
-        If `cluster` is None, entries with cluster scope apply to this broker alone.
+        """Begin without limits. All brokers of a cluster share the same `mutations` and `cluster`.
 
         `unnamed`: client-id used for clients without a client-id. `request_time_scale`: factor by which
-        requests cost this broker more than the cost model says. `topics`: None for no topic rates. `floors`:
-        those of `produce` and `fetch`; None for Kafka's default windows, like `old_reads`.
+        requests cost this broker more than the cost model says.
         """
-        self.produce = produce
-        self.fetch = fetch
+        super().__init__(num_samples, window_s)
         self.mutations = mutations
-        self.request = request
         self.percent_per_us = request_time_scale / US_PER_PERCENT
         """Request time (percent-seconds of a thread) charged per microsecond of the cost model."""
         self.timed = False
@@ -90,21 +76,16 @@ class BrokerQuotas:
         is False.
         """
         self.unnamed = unnamed
-        self._topics = TopicQuotas() if topics is None else topics
+        self._topics = TopicQuotas(num_samples, window_s, cluster=cluster.topics)
         self.topics: TopicQuotas | None = None
         """Per-topic rates; None while no topic has a rate."""
-        if floors is None:
-            floors = byte_floors(QuotaKey.PRODUCER_BYTE_FLOOR), byte_floors(QuotaKey.CONSUMER_BYTE_FLOOR)
-        self.produce_floor, self.fetch_floor = floors
-        self.old_reads = byte_rates(QuotaKey.OLD_READ_BYTE_RATE) if old_reads is None else old_reads
         self._reads_old = False
         """True if the table has rates of old reads, enforced or shadow."""
-        self._all: tuple[ClientQuotas[Limiter], ...] = (*self.carried, mutations)
+        self._all: tuple[ClientQuotas[Limiter], ...] = (*self.sampled, mutations)
         self._cluster = cluster
-        if cluster is not None:
-            for own, shared in zip(self.carried, cluster.all, strict=True):
-                own.share(shared)
-            cluster.on_change.append(self._note_generation)
+        for own, shared in zip(self.sampled, cluster.sampled, strict=True):
+            own.share(shared)
+        cluster.on_change.append(self._note_generation)
         self._changes = 0
         """Number of times that the table began or ceased to have topic rates (`topics` became an object or
         None) or limits on the number of topics, or that the members of groups changed.
@@ -137,21 +118,13 @@ class BrokerQuotas:
         `num_samples` and `window_s` are Kafka's `quota.window.num` and `quota.window.size.seconds`.
         `mutations` and `cluster` are shared by the brokers of a cluster; None if this broker is alone.
         """
-        cluster = ClusterQuotas(num_samples, window_s) if cluster is None else cluster
         quotas = cls(
-            byte_rates(QuotaKey.PRODUCER_BYTE_RATE, num_samples, window_s),
-            byte_rates(QuotaKey.CONSUMER_BYTE_RATE, num_samples, window_s),
+            num_samples,
+            window_s,
             mutation_rates() if mutations is None else mutations,
-            request_times(num_samples, window_s),
             unnamed,
-            TopicQuotas(num_samples, window_s, cluster=cluster.topics),
             request_time_scale,
-            cluster,
-            (
-                byte_floors(QuotaKey.PRODUCER_BYTE_FLOOR, num_samples, window_s),
-                byte_floors(QuotaKey.CONSUMER_BYTE_FLOOR, num_samples, window_s),
-            ),
-            byte_rates(QuotaKey.OLD_READ_BYTE_RATE, num_samples, window_s),
+            ClusterQuotas(num_samples, window_s) if cluster is None else cluster,
         )
         quotas.use(table)
         return quotas
@@ -172,8 +145,7 @@ class BrokerQuotas:
             percent_per_us=self.percent_per_us,
         )
         self._note_generation()  # creating a limiter may have removed idle limiters, to make room
-        if self._cluster is not None:
-            self._cluster.note()
+        self._cluster.note()
         return ledger
 
     def _shadow_ledger(self, user: str, client_id: str, groups: tuple[str, ...], now_ms: int) -> ClientLedger:
@@ -204,11 +176,6 @@ class BrokerQuotas:
         shadow = None if shadows is None else _mutation_limiter(shadows, user, name, groups, now_ms)
         return None if budget is None and shadow is None else MutationLedger(budget, shadow)
 
-    @property
-    def carried(self) -> tuple[ClientQuotas[Limiter], ...]:
-        """Quotas that this broker has for itself, in the order of `ClusterQuotas.all`."""
-        return self.produce, self.fetch, self.request, self.produce_floor, self.fetch_floor, self.old_reads
-
     def use(self, table: QuotaTable) -> None:
         """Make later look-ups of limits use `table`. The caller must run `refresh` after this, which gives
         the new limits to existing limiters.
@@ -217,8 +184,7 @@ class BrokerQuotas:
         self.timed = table.has(QuotaKey.REQUEST_PERCENTAGE)
         self._reads_old = table.has(QuotaKey.OLD_READ_BYTE_RATE)
         # For the first broker of a cluster; the shared quotas ignore the calls of the others.
-        if self._cluster is not None:
-            self._cluster.use(table)
+        self._cluster.use(table)
         for quotas in self._all:
             quotas.use(table)
         if table.groups is not self._groups:  # comparing 100,000 members takes 5 ms, looking up again 20 us
@@ -240,8 +206,7 @@ class BrokerQuotas:
         """Give all existing limiters the limits of the table that was last passed to `use`; yield after each
         step of about a millisecond.
         """
-        if self._cluster is not None:
-            yield from self._cluster.refresh()
+        yield from self._cluster.refresh()
         for quotas in self._all:
             yield from quotas.refresh()
 
@@ -256,12 +221,10 @@ class BrokerQuotas:
         self._note_generation()  # other brokers of the cluster may have removed shared limiters
 
     def _note_generation(self) -> None:
-        self.generation = self._changes + sum(
-            quotas.generation + (quotas.shadow.generation if quotas.shadow is not None else 0)
-            for quotas in self._all
-        )
-        if self._cluster is not None:
-            self.generation += self._cluster.generation
+        self.generation = self._changes + self._cluster.generation
+        for quotas in self._all:
+            shadow = quotas.shadow
+            self.generation += quotas.generation + (0 if shadow is None else shadow.generation)
 
 
 def _limiter(

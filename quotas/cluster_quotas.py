@@ -1,4 +1,6 @@
-"""ClusterQuotas: the budgets of entries with `scope = "cluster"`, which all brokers of a cluster share."""
+"""`SampledQuotas`: the quotas of clients whose use is sampled. `ClusterQuotas`: those of entries with
+`scope = "cluster"`, which all brokers of a cluster share.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ from weir.quotas.limiters.budgets import Budget
 from weir.quotas.limiters.request_time import RequestBudget
 from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from weir.quotas.table.options import Scope
-from weir.quotas.table.quota_table import QuotaKey, QuotaTable
+from weir.quotas.table.quota_kind import BYTE_RATES, FLOORS, QuotaKey
+from weir.quotas.table.quota_table import QuotaTable
 from weir.quotas.topics import TopicQuotas
 
 if TYPE_CHECKING:
@@ -19,33 +22,43 @@ if TYPE_CHECKING:
     from weir.quotas.table.entities import Tags
 
 
-class ClusterQuotas:
+class SampledQuotas:
+    """One object for each kind of quota of clients, except for mutations, which is limited only in the whole
+    cluster. The order is that of `quota_kind.KINDS`.
+    """
+
+    __slots__ = ("fetch", "fetch_floor", "old_reads", "produce", "produce_floor", "request")
+
+    def __init__(self, num_samples: int, window_s: int) -> None:
+        """Begin without limits. `num_samples` and `window_s` are Kafka's `quota.window.num` and
+        `quota.window.size.seconds`.
+        """
+        produce, fetch = BYTE_RATES
+        self.produce: ClientQuotas[Budget] = byte_rates(produce, num_samples, window_s)
+        self.fetch: ClientQuotas[Budget] = byte_rates(fetch, num_samples, window_s)
+        self.request: ClientQuotas[RequestBudget] = request_times(num_samples, window_s)
+        self.produce_floor = byte_floors(FLOORS[produce], num_samples, window_s)
+        self.fetch_floor = byte_floors(FLOORS[fetch], num_samples, window_s)
+        self.old_reads: ClientQuotas[Budget] = byte_rates(QuotaKey.OLD_READ_BYTE_RATE, num_samples, window_s)
+
+    @property
+    def sampled(self) -> tuple[ClientQuotas[Limiter], ...]:
+        """All of them, in order."""
+        return self.produce, self.fetch, self.request, self.produce_floor, self.fetch_floor, self.old_reads
+
+
+class ClusterQuotas(SampledQuotas):
     """Limits and budgets of the byte rates, request time and topic rates that all brokers of one cluster
     share. The brokers' `BrokerQuotas` look these budgets up here.
     """
 
-    __slots__ = (
-        "_noted",
-        "fetch",
-        "fetch_floor",
-        "old_reads",
-        "on_change",
-        "produce",
-        "produce_floor",
-        "request",
-        "topics",
-    )
+    __slots__ = ("_noted", "on_change", "topics")
 
     def __init__(self, num_samples: int = NUM_SAMPLES_DEFAULT, window_s: int = WINDOW_S_DEFAULT) -> None:
         """Begin without limits. `num_samples` and `window_s` are Kafka's `quota.window.num` and
         `quota.window.size.seconds`.
         """
-        self.produce: ClientQuotas[Budget] = byte_rates(QuotaKey.PRODUCER_BYTE_RATE, num_samples, window_s)
-        self.fetch: ClientQuotas[Budget] = byte_rates(QuotaKey.CONSUMER_BYTE_RATE, num_samples, window_s)
-        self.request: ClientQuotas[RequestBudget] = request_times(num_samples, window_s)
-        self.produce_floor = byte_floors(QuotaKey.PRODUCER_BYTE_FLOOR, num_samples, window_s)
-        self.fetch_floor = byte_floors(QuotaKey.CONSUMER_BYTE_FLOOR, num_samples, window_s)
-        self.old_reads: ClientQuotas[Budget] = byte_rates(QuotaKey.OLD_READ_BYTE_RATE, num_samples, window_s)
+        super().__init__(num_samples, window_s)
         self.topics = TopicQuotas(num_samples, window_s, scope=Scope.CLUSTER)
         self.on_change: list[Callable[[], None]] = []
         """Functions to call when brokers must look up their budgets again, because limits changed or budgets
@@ -53,17 +66,12 @@ class ClusterQuotas:
         """
         self._noted = 0
 
-    @property
-    def all(self) -> tuple[ClientQuotas[Limiter], ...]:
-        """Quotas of clients in this cluster: byte rates, request time, floors, and old reads."""
-        return self.produce, self.fetch, self.request, self.produce_floor, self.fetch_floor, self.old_reads
-
     def use(self, table: QuotaTable) -> None:
         """Make later look-ups of limits use `table`. Call this before `BrokerQuotas.use`, which copies topic
         rates from this object. The caller must then run `refresh`, which gives the new limits to existing
         limiters.
         """
-        for quotas in self.all:
+        for quotas in self.sampled:
             quotas.use(table)
         self.topics.update(table)
 
@@ -71,14 +79,14 @@ class ClusterQuotas:
         """Give all existing limiters the limits of the table that was last passed to `use`; yield after each
         step of about a millisecond.
         """
-        for quotas in self.all:
+        for quotas in self.sampled:
             yield from quotas.refresh()
 
     def expire(self, now_ms: int) -> Iterator[int]:
         """Remove limiters that were not charged for an hour; yield after each step (about a millisecond) the
         number of limiters removed.
         """
-        for quotas in self.all:
+        for quotas in self.sampled:
             for forgotten in quotas.expire(now_ms):
                 self.note()
                 yield forgotten
@@ -89,7 +97,7 @@ class ClusterQuotas:
         """A number that grows when limiters that brokers have looked up in this object may be outdated."""
         return sum(
             quotas.generation + (quotas.shadow.generation if quotas.shadow is not None else 0)
-            for quotas in self.all
+            for quotas in self.sampled
         )
 
     def request_budgets(self, tags: Tags) -> tuple[RequestBudget | None, RequestBudget | None]:

@@ -18,7 +18,7 @@ from weir.quotas.limiters.smooth import paced
 from weir.quotas.mutations import MutationBudget, MutationChain
 from weir.quotas.table.entities import Tags
 from weir.quotas.table.options import Pacing
-from weir.quotas.table.quota_table import QuotaKey
+from weir.quotas.table.quota_kind import KINDS, QuotaKey
 
 if TYPE_CHECKING:
     from weir.quotas.replay import Asked, Replay, ReplayedConnection
@@ -231,7 +231,7 @@ class ReplayedLimiters:
         """Begin without usage. `limit` is in the unit of `key`. Raises KeyError if `key` is no quota of
         clients.
         """
-        self._of_member = _MEMBERS[key]
+        self._of_member = _rules_of(key)
         self.num_samples, self.window_s = num_samples, window_s
         self.counted = ReplayedLimit(_ALL_CLIENTS, limit, pacing)
         """The limit whose waits the hours count."""
@@ -328,10 +328,17 @@ def _mutating(limiters: ReplayedLimiters, member: ReplayedMember) -> ChargeRules
     return _MutationRules(chain if lower else counted, counted)
 
 
-_MEMBERS: Final[dict[QuotaKey, Callable[[ReplayedLimiters, ReplayedMember], ChargeRules]]] = {
-    QuotaKey.PRODUCER_BYTE_RATE: _produced,
-    QuotaKey.CONSUMER_BYTE_RATE: _fetched,
-    QuotaKey.REQUEST_PERCENTAGE: _timed,
-    QuotaKey.CONTROLLER_MUTATION_RATE: _mutating,
-    QuotaKey.OLD_READ_BYTE_RATE: _read_old,
+def _rules_of(key: QuotaKey) -> Callable[[ReplayedLimiters, ReplayedMember], ChargeRules]:
+    kind = KINDS[key]
+    if kind.is_of_controller:
+        return _mutating
+    if kind.unit == "percent":
+        return _timed
+    return _BY_MOMENT[kind.charged]
+
+
+_BY_MOMENT: Final[dict[str | None, Callable[[ReplayedLimiters, ReplayedMember], ChargeRules]]] = {
+    "arrival": _produced,
+    "in turn": _fetched,
+    "response": _read_old,
 }

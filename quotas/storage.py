@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from weir.quotas.table.entities import Entity
 from weir.quotas.table.quota_delta import QuotaDelta, QuotaValue
-from weir.quotas.table.quota_kind import STORAGE_MARKS, QuotaKey
+from weir.quotas.table.quota_kind import STAND_INS, STORAGE_MARKS, QuotaKey
 from weir.quotas.table.quota_table import QuotaTable
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ STALE_MS: Final = 300_000
 """Age (ms) from which on what a broker has told does not count."""
 MARGIN: Final = 0.05
 """Part of the mark by which storage must be on the good side before a budget is kept again."""
+((_LIMITED, _OVER),) = STAND_INS.items()
 
 
 class BrokerStorage(NamedTuple):
@@ -123,7 +124,7 @@ class StorageBudgets:
 
     def cause(self, entity: Entity, key: QuotaKey, limit: float, *, shadow: bool) -> StorageMark | None:
         """Return the budget that has set the produce rate `limit` of a topic or group; None if none has."""
-        if key is not QuotaKey.PRODUCER_BYTE_RATE:
+        if key is not _LIMITED:
             return None
         for mark in sorted(self._over[0] & self._marks.keys(), key=str):
             prefix = mark.entity.topic_prefix
@@ -159,7 +160,7 @@ def _marks_of(table: QuotaTable) -> Iterator[tuple[StorageMark, tuple[bool, floa
             if key in STORAGE_MARKS:
                 yield (
                     StorageMark(entity, key, value),
-                    (is_shadow, side.get((entity, QuotaKey.OVER_BYTE_RATE))),
+                    (is_shadow, side.get((entity, _OVER))),
                 )
 
 
@@ -188,7 +189,7 @@ def _is_over(mark: StorageMark, number: int, was_over: bool) -> bool:
 def _over_rate(table: QuotaTable, mark: StorageMark, *, is_shadow: bool) -> float | None:
     """Return the rate of the entry that has this mark; None if no such entry has a rate."""
     its = table.get((mark.entity, mark.key), shadow=is_shadow)
-    rate = table.get((mark.entity, QuotaKey.OVER_BYTE_RATE), shadow=is_shadow)
+    rate = table.get((mark.entity, _OVER), shadow=is_shadow)
     return rate.value if its is not None and its.value == mark.value and rate is not None else None
 
 
@@ -217,7 +218,7 @@ def _lowered(
     the enforced one of the same entity, so the lower of the two counts.
     """
     for entity, rate in rates.items():
-        quota = entity, QuotaKey.PRODUCER_BYTE_RATE
+        quota = entity, _LIMITED
         own = [table.get(quota, shadow=side) for side in {False, is_shadow}]
         least = min([rate, *(each.value for each in own if each is not None)])
         yield quota, QuotaValue(least, table.options_of(entity, shadow=is_shadow))

@@ -23,7 +23,8 @@ from weir.quotas.limiters.smooth import paced
 from weir.quotas.registry import SLICE
 from weir.quotas.table.entities import Entity, Tags
 from weir.quotas.table.options import Scope
-from weir.quotas.table.quota_table import QuotaKey, QuotaTable
+from weir.quotas.table.quota_kind import BYTE_RATES, QuotaKey
+from weir.quotas.table.quota_table import QuotaTable
 
 
 class TopicRates:
@@ -306,12 +307,9 @@ class TopicQuotas:
         shared: tuple[TopicRates | None, TopicRates | None] = (None, None)
         if cluster is not None:
             shared = cluster.produce, cluster.fetch
-        self.produce: TopicRates = TopicRates(
-            QuotaKey.PRODUCER_BYTE_RATE, num_samples, window_s, scope, shared[0]
-        )
-        self.fetch: TopicRates = TopicRates(
-            QuotaKey.CONSUMER_BYTE_RATE, num_samples, window_s, scope, shared[1]
-        )
+        produce, fetch = BYTE_RATES
+        self.produce: TopicRates = TopicRates(produce, num_samples, window_s, scope, shared[0])
+        self.fetch: TopicRates = TopicRates(fetch, num_samples, window_s, scope, shared[1])
 
     def update(self, table: QuotaTable) -> None:
         """Use the rates of `table` from now on."""

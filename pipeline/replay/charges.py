@@ -17,12 +17,12 @@ from pyspark.sql import functions as fn
 
 from weir.pipeline.lake import filled
 from weir.pipeline.replay.candidates import KEYS, Drawn
+from weir.pipeline.rollup.columns import CHARGED
 from weir.pipeline.tables import BY_QUOTA, CLIENT
 from weir.quotas import QuotaKey
 from weir.quotas.limiters.request_time import US_PER_PERCENT
 from weir.quotas.replay_hours import HOUR_MS
 from weir.quotas.table.quota_kind import KINDS
-from weir.usage.groups import ApiGroup
 
 CHARGES_PER_RECORD: Final = 10
 """Maximum number of charges per usage record with few sessions. More charges take longer and are hardly more
@@ -120,18 +120,17 @@ def _of_quota(records: pl.DataFrame, key: QuotaKey) -> pl.DataFrame:
         return pl.col(name).list.get(_QUOTAS.index(quota), null_on_oob=True).fill_null(0)
 
     told, violated, api = of("told", key.value), of("violated", key.value), pl.col("api")
-    value, note, is_charge = pl.col("percent"), pl.col("api_key"), pl.lit(value=False)
-    match key:
-        case QuotaKey.PRODUCER_BYTE_RATE:
-            value, note = pl.when(api == ApiGroup.PRODUCE).then("charged_bytes").otherwise(0), pl.lit(0)
-        case QuotaKey.CONSUMER_BYTE_RATE:
-            value = pl.when(api == ApiGroup.FETCH).then("charged_bytes").otherwise(0)
-            is_charge = (api == ApiGroup.FETCH) & (told > 0)  # got an empty response
-        case QuotaKey.OLD_READ_BYTE_RATE:
-            value = pl.col("old_bytes")
-        case QuotaKey.CONTROLLER_MUTATION_RATE:
-            value, note, is_charge = pl.col("mutations"), pl.col("strict"), violated > 0
-    is_produce = key is QuotaKey.PRODUCER_BYTE_RATE
+    kind, its_api = KINDS[key], CHARGED.get(KINDS[key].recorded)
+    value = pl.col("percent" if kind.unit == "percent" else kind.recorded)
+    if its_api is not None:
+        value = pl.when(api == its_api).then("charged_bytes").otherwise(0)
+    is_charge = pl.lit(value=False)
+    if kind.is_of_controller:
+        is_charge = violated > 0
+    elif kind.charged == "in turn":
+        is_charge = (api == its_api) & (told > 0)  # got an empty response
+    is_done_at_once = kind.charged == "arrival" and not kind.is_of_controller
+    note = pl.lit(0) if is_done_at_once else pl.col("strict" if kind.is_of_controller else "api_key")
     found = records.select(
         *("cluster", "instance", "client", "broker", "connection", "time_ms", "interval_ms", "answer_ms"),
         *("requests", "sessions"),
@@ -140,10 +139,10 @@ def _of_quota(records: pl.DataFrame, key: QuotaKey) -> pl.DataFrame:
         told_ms=told,
         violated=violated,
         waited_ms=pl.max_horizontal(of("told", quota) for quota in _QUOTAS),
-        service_ms=pl.lit(0, pl.Int64) if is_produce else pl.col("answer_ms"),
+        service_ms=pl.lit(0, pl.Int64) if is_done_at_once else pl.col("answer_ms"),
         note=note.cast(pl.Int64),
         is_charge=is_charge | (value > 0),
-        is_mutation=pl.lit(KINDS[key].is_of_controller),
+        is_mutation=pl.lit(kind.is_of_controller),
     )
     return found.filter(pl.col("is_charge") | (pl.col("told_ms") > 0) | (pl.col("violated") > 0))
 

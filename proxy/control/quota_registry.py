@@ -19,6 +19,7 @@ from weir.quotas.handover import AnyQuotas, CarriedQuotas, Quotas, QuotasName, U
 from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from weir.quotas.replication.replication_quotas import REPLICATION_RATES, ReplicationQuotas, role_of
 from weir.quotas.table.options import Pacing
+from weir.quotas.table.quota_kind import KINDS
 from weir.quotas.topics import TopicBudgets, TopicQuotas
 
 EXPIRY_S: Final = 30.0
@@ -250,15 +251,15 @@ class QuotaRegistry:
 
     def named_of_cluster(self) -> Iterator[tuple[QuotasName, AnyQuotas]]:
         """Yield the quotas that all brokers share: mutations, and entries with cluster scope."""
-        yield from _both(None, "mutations", self.mutations)
-        for name, shared in zip(BROKER_QUOTAS, self.cluster.all, strict=True):
+        yield from _both(None, KINDS[self.mutations.key].limiters, self.mutations)
+        for name, shared in zip(BROKER_QUOTAS, self.cluster.sampled, strict=True):
             yield from _both(None, f"{OF_CLUSTER}{name}", shared)
         yield from _topics(None, OF_CLUSTER, self.cluster.topics)
 
     def named_of_brokers(self) -> Iterator[tuple[QuotasName, AnyQuotas]]:
         """Yield the quotas that each broker has for itself."""
         for node_id, broker in self._brokers.items():
-            for name, quotas in zip(BROKER_QUOTAS, broker.carried, strict=True):
+            for name, quotas in zip(BROKER_QUOTAS, broker.sampled, strict=True):
                 yield from _both(node_id, name, quotas)
             if broker.topics is not None:
                 yield from _topics(node_id, "", broker.topics)
@@ -275,8 +276,10 @@ class QuotaRegistry:
 
 UNSEEN: Final = -1, -1
 """A `QuotaRegistry.stamp` of no registry."""
-BROKER_QUOTAS: Final = ("produce", "fetch", "request", "produce-floor", "fetch-floor", "old-read")
-"""Names of the quotas of clients that each broker has, in the order of `ClusterQuotas.all`."""
+BROKER_QUOTAS: Final = tuple(
+    kind.limiters for kind in KINDS.values() if kind.limiters and not kind.is_of_controller
+)
+"""Names of the quotas of clients that each broker has, in the order of `SampledQuotas`."""
 OF_CLUSTER: Final = "cluster "
 """Beginning of the names of quotas that all brokers share, except for mutations."""
 TOPIC_RATES: Final = ("topic produce", "topic fetch")

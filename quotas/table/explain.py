@@ -16,13 +16,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import chain
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from weir.quotas.table.ends import in_force_at
 from weir.quotas.table.entities import DEFAULT, LEVELS, Entity, Name, Part, Prefix, Tags
 from weir.quotas.table.groups import ALL
 from weir.quotas.table.options import Scope
-from weir.quotas.table.quota_kind import IN_BYTES_PER_S, KINDS, OF_GROUPS, OF_TOPICS, PACED
+from weir.quotas.table.quota_kind import IN_BYTES_PER_S, KINDS, OF_GROUPS, OF_IPS, OF_TOPICS, PACED
 from weir.quotas.table.quota_table import QuotaKey, QuotaTable, keys_of
 from weir.quotas.table.times import now_utc, written_time
 
@@ -116,7 +116,7 @@ class QuotaExplanation:
     @property
     def is_scoped(self) -> bool:
         """True if the quota has a scope (byte rates and request time)."""
-        return self.key in IN_BYTES_PER_S or self.key is QuotaKey.REQUEST_PERCENTAGE
+        return self.key in IN_BYTES_PER_S or KINDS[self.key].unit == "percent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ def explain(
         charges += [
             _topic_charge(tables, key, topic)
             for key in OF_TOPICS
-            if key in _VERBS or (its, key) in table.values or (its, key) in table.shadow
+            if KINDS[key].charged or (its, key) in table.values or (its, key) in table.shadow
         ]
         charges += [_prefix_charge(tables, key, prefix) for prefix, key in _prefixes_of(table, topic)]
     if ip is not None:
@@ -195,12 +195,6 @@ def _decided(charges: Sequence[QuotaExplanation]) -> Iterator[QuotaExplanation]:
             if floor is not None:
                 reason += f". At or below the floor of {floor.value:.0f} bytes/s no group decides"
         yield replace(charge, decides=reason)
-
-
-_VERBS: Final = {
-    QuotaKey.PRODUCER_BYTE_RATE: "produce to",
-    QuotaKey.CONSUMER_BYTE_RATE: "fetch from",
-}
 
 
 def _reach(key: QuotaKey, limit: Limit) -> str:
@@ -246,7 +240,7 @@ def _topic_charge(tables: _Tables, key: QuotaKey, topic: str) -> QuotaExplanatio
         "topic",
         [_Candidate(str(entity), entity)],
         lambda limits: limits.resolve_topic(topic),
-        lambda tags: f"all clients that {_VERBS.get(key, 'produce to')} topic {tags.topic}",
+        lambda tags: f"all clients that {KINDS[key].with_topic} topic {tags.topic}",
     )
 
 
@@ -290,7 +284,7 @@ def _group_charge(tables: _Tables, key: QuotaKey, group: str, member: Member | N
 def _ip_charge(tables: _Tables, ip: str) -> QuotaExplanation:
     return _charge(
         tables,
-        QuotaKey.CONNECTION_CREATION_RATE,
+        OF_IPS[0],
         "ip",
         [_Candidate(str(entity), entity) for entity in (Entity(ip=ip), Entity(ip=DEFAULT))],
         lambda limits: limits.resolve_ip(ip),

@@ -1,9 +1,8 @@
 """The kinds of quotas, each declared once: name, unit, bounds, what it limits and where.
 
-A kind is a row of `KINDS`. File format, quota API, metrics, page, `weir top`, explanations, recommendations
-and the report are driven by these rows. Besides, a new kind needs a limiter (`quotas.client_quotas`), a
-package that charges it (`proxy.handlers`), a field in usage records (`usage.records.ByQuota`), and a replay
-(`quotas.replay`).
+A kind is a row of `KINDS`. File format, quota API, metrics, page, `weir top`, explanations, recommendations,
+replay and report are driven by these rows. Besides, a new kind needs a limiter (`quotas.client_quotas`), a
+package that charges it (`proxy.handlers`), and a field in usage records (`usage.records.ByQuota`).
 """
 # mypyc: skip, because no request reads it.
 
@@ -88,6 +87,10 @@ class QuotaKind(NamedTuple):
     """Smallest value."""
     most: int = RATE_MAX
     """Largest value."""
+    charged: Literal["arrival", "response", "in turn"] | None = None
+    """Moment at which a request is charged: its arrival, or its response. `in turn`: its response, which has
+    no records while a throttle lasts. None if requests are not charged, or are charged to another kind, too.
+    """
     is_of_topics: bool = False
     """True if a topic can have it (Weir's own quotas)."""
     is_of_groups: bool = True
@@ -100,6 +103,10 @@ class QuotaKind(NamedTuple):
     """True if topic prefixes have it, and no client: a number that may exist, or storage (Weir's own
     quotas).
     """
+    instead_of: QuotaKey | None = None
+    """Quota of topics that it takes the place of while a storage budget is over; None for other kinds."""
+    with_topic: str = "produce to"
+    """Verb and preposition for clients of a topic that has it."""
     where: str = ""
     """Text about the budget's extent, if that is not each broker."""
     is_of_controller: bool = False
@@ -122,6 +129,7 @@ KINDS: Final[Mapping[QuotaKey, QuotaKind]] = MappingProxyType(
             limits="produce",
             column="produce",
             type="LONG",
+            charged="arrival",
             is_of_topics=True,
             limiters="produce",
             recorded="produced_bytes",
@@ -133,7 +141,9 @@ KINDS: Final[Mapping[QuotaKey, QuotaKind]] = MappingProxyType(
             limits="fetch",
             column="consume",
             type="LONG",
+            charged="in turn",
             is_of_topics=True,
+            with_topic="fetch from",
             limiters="fetch",
             recorded="fetched_bytes",
             least_proposed=1_000_000.0,
@@ -144,6 +154,7 @@ KINDS: Final[Mapping[QuotaKey, QuotaKind]] = MappingProxyType(
             limits="request time",
             column="request",
             type="DOUBLE",
+            charged="response",
             least=PERCENTAGE_MIN,
             limiters="request",
             recorded="request_time_us",
@@ -156,6 +167,7 @@ KINDS: Final[Mapping[QuotaKey, QuotaKind]] = MappingProxyType(
             limits="mutations",
             column="mutation",
             type="DOUBLE",
+            charged="arrival",
             least=MUTATION_RATE_MIN,
             where="in the whole cluster",
             is_of_controller=True,
@@ -189,6 +201,7 @@ KINDS: Final[Mapping[QuotaKey, QuotaKind]] = MappingProxyType(
             limits="old reads",
             column="old",
             type="LONG",
+            charged="response",
             limiters="old-read",
             recorded="old_bytes",
             least_proposed=1_000_000.0,
@@ -253,6 +266,7 @@ KINDS: Final[Mapping[QuotaKey, QuotaKind]] = MappingProxyType(
             type="LONG",
             is_of_topics=True,
             is_of_prefixes=True,
+            instead_of=QuotaKey.PRODUCER_BYTE_RATE,
         ),
     }
 )
@@ -265,6 +279,8 @@ OF_CLIENTS: Final = tuple(
 OF_GROUPS: Final = tuple(key for key, kind in KINDS.items() if kind.is_of_groups)
 FLOORS: Final = {kind.floor_of: key for key, kind in KINDS.items() if kind.floor_of is not None}
 """Quota → its floor."""
+STAND_INS: Final = {kind.instead_of: key for key, kind in KINDS.items() if kind.instead_of is not None}
+"""Quota of topics → the quota that takes its place while a storage budget is over."""
 OF_TOPICS: Final = tuple(key for key, kind in KINDS.items() if kind.is_of_topics)
 BYTE_RATES: Final = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
 """Kafka's own byte rates."""

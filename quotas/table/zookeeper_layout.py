@@ -26,7 +26,7 @@ import msgspec
 from weir.quotas.table.entities import DEFAULT, Entity, Name
 from weir.quotas.table.imported import Imported
 from weir.quotas.table.names import canonical_ip, sanitize
-from weir.quotas.table.quota_table import QuotaKey
+from weir.quotas.table.quota_kind import OF_IPS, QuotaKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -87,7 +87,7 @@ class ZooKeeperQuotas(Imported):
             self.credentials += 1
         elif key not in _QUOTA_KEYS:
             self.skip(path, _shown(key), "no quota that Weir knows")
-        elif (key == QuotaKey.CONNECTION_CREATION_RATE.value) != (entity.ip is not None):
+        elif (QuotaKey(key) in OF_IPS) != (entity.ip is not None):
             self.skip(
                 path, key, f"no quota of {'an ip' if entity.ip is not None else 'users and client-ids'}"
             )
