@@ -67,7 +67,6 @@ SECTIONS: Final = {
         "frame_bytes_max",
         "buffered_bytes_max",
         "throttle_ms_max",
-        "first_request_hold_ms_max",
         "drain_timeout_s",
         "connection_age_max_s",
         "login_timeout_s",

@@ -253,11 +253,6 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         WAIT_MS,
         _key("Longest throttle time in ms sent to clients; longer ones stay charged. 0: no limit."),
     ] = 0
-    first_request_hold_ms_max: Annotated[
-        int,
-        WAIT_MS,
-        _key("Longest time in ms that a connection's first request waits for others' throttles; 0: none."),
-    ] = 5000
     drain_timeout_s: Annotated[
         float, AT_LEAST_0, _key("Seconds for requests in flight to finish at SIGTERM.")
     ] = 10.0

@@ -92,7 +92,7 @@ class ConnectionLimits:
     """
     first_hold_ms_max: int = 5_000
     """Maximum time (ms) for which a new connection's first request is held for throttles that other
-    connections of its client have caused; 0 for no hold, as at a broker.
+    connections of its client have caused; 0 for no hold, as at a broker. Clients' timeouts are longer.
     """
     throttle_ms_max: int = INT32_MAX
     """Maximum throttle time (ms) in a response. A longer throttle is cut to this time, but the usage

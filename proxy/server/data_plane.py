@@ -300,7 +300,6 @@ def _unix_ms() -> int:
 def _connection_limits(settings: Settings) -> ConnectionLimits:
     return ConnectionLimits(
         frame_bytes_max=settings.frame_bytes_max,
-        first_hold_ms_max=settings.first_request_hold_ms_max,
         throttle_ms_max=settings.throttle_ms_max or INT32_MAX,
         stream_above_bytes=BUFFER_BYTES,
     )

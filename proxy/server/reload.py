@@ -26,7 +26,6 @@ RELOADED: Final = frozenset(
         "connection_age_max_s",
         "connections_max",
         "drain_timeout_s",
-        "first_request_hold_ms_max",
         "frame_bytes_max",
         "listener_max_connection_creation_rate",
         "log_level",

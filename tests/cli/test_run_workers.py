@@ -98,7 +98,6 @@ def test_a_restart_gives_no_client_its_quota_again_with_any_number_of_workers(
         '[[quota]]\nclient_id = "whole"\nproducer_byte_rate = 1\nscope = "cluster"\n'
     )
     options = ["--quotas", str(quotas), "--set", f"state_dir={tmp_path / 'state'}"]
-    options += ["--set", "first_request_hold_ms_max=0"]
     options += [
         "--set",
         "quota_window_size_seconds=3600",
@@ -161,13 +160,13 @@ def test_the_log_says_how_many_connections_ended_and_were_cut_when_weir_stopped(
 def test_changed_quotas_and_settings_come_into_force_at_all_workers_on_sighup(tmp_path: Path) -> None:
     quotas, configuration = tmp_path / "quotas.toml", tmp_path / "weir.toml"
     quotas.write_text("")
-    configuration.write_text("first_request_hold_ms_max = 0\n")
+    configuration.write_text("")
     with running_workers("2", "--quotas", str(quotas), "--config", str(configuration)) as (weir, ports):
         weir.logged("listening")
         assert [told(port, "before", 20_000) for port in ports] == [0] * BROKERS
         members = '[[group]]\nname = "late"\nclient_ids = ["aft*"]\n'
         quotas.write_text(f'{members}[[quota]]\ngroup = "late"\nproducer_byte_rate = 100\n')
-        configuration.write_text("first_request_hold_ms_max = 0\nthrottle_ms_max = 7000\n")
+        configuration.write_text("throttle_ms_max = 7000\n")
         weir.process.send_signal(signal.SIGHUP)
         missing = {"quotas loaded", "configuration loaded"}
         while missing:

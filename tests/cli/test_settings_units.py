@@ -19,12 +19,12 @@ FILE = '[[quota]]\nuser = "alice"\nproducer_byte_rate = "1MB"  # hers\nconsumer_
 def test_a_configuration_file_may_give_sizes_and_durations_with_units(tmp_path: Path) -> None:
     file = tmp_path / "weir.toml"
     file.write_text(
-        'upstream = "a:1"\ndrain_timeout_s = "5m"\nrefresh_s = "500ms"\nfirst_request_hold_ms_max = "2s"\n'
+        'upstream = "a:1"\ndrain_timeout_s = "5m"\nrefresh_s = "500ms"\nthrottle_ms_max = "2s"\n'
         'frame_bytes_max = "1MB"\nusage_keep_bytes = "1GiB"\nquota_window_size_seconds = "2s"\n'
     )
     settings = config.load(file, {}).settings
     assert (settings.drain_timeout_s, settings.refresh_s) == (300.0, 0.5)
-    assert settings.first_request_hold_ms_max == 2000
+    assert settings.throttle_ms_max == 2000
     assert (settings.frame_bytes_max, settings.usage_keep_bytes) == (1_000_000, 1 << 30)
     assert settings.quota_window_size_seconds == 2
 

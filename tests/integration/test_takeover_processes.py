@@ -61,7 +61,7 @@ def test_a_weir_that_takes_over_knows_the_usage_of_clients_and_no_record_is_lost
 
 
 def test_workers_of_a_weir_that_takes_over_know_the_usage_of_a_quota_that_brokers_share() -> None:
-    options = (*HOURS, "--set", "workers=2", "--set", "first_request_hold_ms_max=0")
+    options = (*HOURS, "--set", "workers=2")
     with cluster(3) as (upstream, *_), Generations(f"{HOST}:{upstream}", SHARED, options) as weirs:
         assert told_ms(weirs.port + 1) == 0
         weirs.start()

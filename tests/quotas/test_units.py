@@ -69,7 +69,7 @@ def test_text_that_is_no_quantity_is_refused_with_examples(text: str, unit: str)
         ("usage_keep_bytes", "bytes"),
         ("drain_timeout_s", "s"),
         ("quota_window_size_seconds", "s"),
-        ("first_request_hold_ms_max", "ms"),
+        ("throttle_ms_max", "ms"),
         ("connections_max", None),
         ("quotas", None),
     ],
