@@ -42,7 +42,7 @@ def test_the_defaults_of_the_security_page_are_those_of_the_settings() -> None:
     rows = re.findall(r"^\| `(\w+)` \| `?([^|`]+)`? \| ", PAGE[PAGE.index("## Defaults") :], re.MULTILINE)
     said = {name: default.strip() for name, default in rows}
     defaults = Settings()
-    assert len(said) >= 10
+    assert len(said) >= 9
     assert said == {name: shown(getattr(defaults, name)) for name in said}
 
 
