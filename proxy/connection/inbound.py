@@ -48,7 +48,7 @@ from weir.proxy.connection.tokens import from_client
 from weir.proxy.connection.usage_counters import CONSUMER, PRODUCER, TOPIC, UsageCounters
 from weir.proxy.handlers.broker_query import RunningQuery
 from weir.proxy.handlers.decisions import FORWARD, Decision, Forward, Hold, Query, Reply, Wait
-from weir.proxy.handlers.plan import ByteCounter, Plan, RequestByteCounter
+from weir.proxy.handlers.plan import ARRIVAL_QUOTA, RESPONSE_QUOTA, ByteCounter, Plan, RequestByteCounter
 from weir.proxy.handlers.request_time.request_features import known_us
 from weir.proxy.handlers.sasl.authentication import SASL_APIS, TOKEN_BYTES_MAX
 from weir.proxy.handlers.unread import count_unread
@@ -385,7 +385,7 @@ class Inbound:
             return None
         if isinstance(decision, Hold):
             if decision.first:
-                connection.hold_first(decision.hold_ms, QuotaKey.PRODUCER_BYTE_RATE)
+                connection.hold_first(decision.hold_ms, ARRIVAL_QUOTA)
             else:
                 connection.pause(decision.hold_ms)
             return None
@@ -502,13 +502,13 @@ class Inbound:
             for charge in plan.on_arrival:
                 throttle_ms = charge(ledger, length, connection.now_ms)
                 if throttle_ms > 0:
-                    self._throttle(record, throttle_ms, PRODUCER)
+                    self._throttle(record, throttle_ms, ARRIVAL_QUOTA, PRODUCER)
         if forward.byte_counter is not None:
             throttle_ms = forward.byte_counter.charge(connection.now_ms)
             if throttle_ms > 0:
-                self._throttle(record, throttle_ms, TOPIC)
+                self._throttle(record, throttle_ms, forward.byte_counter.quota, TOPIC)
         if forward.throttle_ms:
-            self._throttle(record, forward.throttle_ms, CONSUMER)
+            self._throttle(record, forward.throttle_ms, RESPONSE_QUOTA, CONSUMER)
         if record.until_ms and (plan.throttle is None or not forward.answered):
             connection.tell_next(record.until_ms)
         if not forward.answered:
@@ -522,13 +522,12 @@ class Inbound:
         if serial:
             connection.state = NEXT[connection.state][SASL_REQUEST if forward.sasl else SERIAL_REQUEST]
 
-    def _throttle(self, record: RequestInFlight, throttle_ms: int, quota: int) -> None:
+    def _throttle(self, record: RequestInFlight, throttle_ms: int, quota: QuotaKey, counted_as: int) -> None:
         connection = self._connection
-        key = QuotaKey.CONSUMER_BYTE_RATE if quota == CONSUMER else QuotaKey.PRODUCER_BYTE_RATE
-        until_ms = connection.mute(throttle_ms, key)
+        until_ms = connection.mute(throttle_ms, quota)
         record.until_ms = max(record.until_ms, until_ms)
         if record.usage_counters is not None:
-            record.usage_counters.throttled(quota, until_ms - connection.now_ms)
+            record.usage_counters.throttled(counted_as, until_ms - connection.now_ms)
 
     def _respond(
         self, record: RequestInFlight, decision: Decision, data: bytearray, frame: int, stop: int

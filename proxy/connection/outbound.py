@@ -36,7 +36,7 @@ from weir.proxy.connection.tokens import from_broker
 from weir.proxy.connection.usage_counters import CONSUMER, OLD_READ, TOPIC
 from weir.proxy.handlers.api_versions.api_versions import refused
 from weir.proxy.handlers.decisions import WAIT, Wait
-from weir.proxy.handlers.plan import IN_PARTS, ByteCounter, Plan, ResponseEdit
+from weir.proxy.handlers.plan import IN_PARTS, RESPONSE_QUOTA, ByteCounter, Plan, ResponseEdit
 from weir.quotas import QuotaKey
 
 if TYPE_CHECKING:
@@ -44,6 +44,12 @@ if TYPE_CHECKING:
 
 _unpack = RESPONSE_HEAD.unpack_from
 _API_VERSIONS: Final = ApiKey.API_VERSIONS.value
+_TOLD_BY: Final = (
+    (RESPONSE_QUOTA, CONSUMER),
+    (RESPONSE_QUOTA, TOPIC),
+    (QuotaKey.OLD_READ_BYTE_RATE, OLD_READ),
+)
+"""For each wait that `Plan.tell` returns, its quota, and the index under which usage counts it."""
 
 
 class Outbound:
@@ -191,9 +197,9 @@ class Outbound:
             if record.cost_us or record.time_ledger is not None or record.usage_counters is not None:
                 record.begin_response(connection, end - LENGTH_BYTES, charged=False)
             until_ms, rests_ms = record.until_ms, record.plan.tell(connection, record.ledger)
-            for quota, rest_ms in zip((CONSUMER, TOPIC, OLD_READ), rests_ms, strict=True):
+            for (quota, counted_as), rest_ms in zip(_TOLD_BY, rests_ms, strict=True):
                 if rest_ms:
-                    until_ms = max(until_ms, self._mute(quota, rest_ms))
+                    until_ms = max(until_ms, self._mute(quota, rest_ms, counted_as))
             if until_ms > connection.now_ms:
                 response.report_ms = until_ms - connection.now_ms
             if record.plan.on_emptied is not None:
@@ -424,7 +430,7 @@ class Outbound:
             for charge in plan.on_response:
                 throttle_ms = charge(ledger, length, now_ms)
                 if throttle_ms > 0:
-                    until_ms = max(until_ms, self._mute(CONSUMER, throttle_ms))
+                    until_ms = max(until_ms, self._mute(RESPONSE_QUOTA, throttle_ms, CONSUMER))
             record.ledger = None
         if until_ms > now_ms:
             response.report_ms = until_ms - now_ms
@@ -482,22 +488,24 @@ class Outbound:
         """Charge the counted bytes; return the time (ms) until which the throttle lasts, 0 for none."""
         connection = self._connection
         throttle_ms = byte_counter.charge(connection.now_ms)
-        quota = OLD_READ if byte_counter.quota is QuotaKey.OLD_READ_BYTE_RATE else TOPIC
-        until_ms = self._mute(quota, throttle_ms) if throttle_ms > 0 else 0
+        until_ms = 0
+        if throttle_ms > 0:
+            quota = byte_counter.quota
+            until_ms = self._mute(
+                quota, throttle_ms, OLD_READ if quota is QuotaKey.OLD_READ_BYTE_RATE else TOPIC
+            )
         if connection.client.usage is not None:
             connection.client.usage.measured(under_way=False)
         return until_ms
 
-    def _mute(self, quota: int, throttle_ms: int) -> int:
+    def _mute(self, quota: QuotaKey, throttle_ms: int, counted_as: int) -> int:
         """Take no requests from the client for `throttle_ms`, because the current response exceeds a quota.
         Record the throttle time as usage. Return the time (ms) at which the throttle ends.
         """
         connection = self._connection
-        is_old = quota == OLD_READ
-        key = QuotaKey.OLD_READ_BYTE_RATE if is_old else QuotaKey.CONSUMER_BYTE_RATE
-        until_ms = connection.mute(throttle_ms, key)
+        until_ms = connection.mute(throttle_ms, quota)
         if connection.client.usage is not None:
-            connection.client.usage.throttled(quota, until_ms - connection.now_ms)
+            connection.client.usage.throttled(counted_as, until_ms - connection.now_ms)
         return until_ms
 
     def _report(self, plan: Plan, data: bytearray, body: int, end: int, complete: bool) -> bool:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from weir.proxy.handlers.decisions import FORWARD, Decision, Forward, Wait
+from weir.quotas.table.quota_kind import BYTE_RATES
 
 if TYPE_CHECKING:
     from weir.protocol.messages import Message
@@ -36,7 +37,10 @@ if TYPE_CHECKING:
     from weir.proxy.handlers.sasl.identity import Identities
     from weir.quotas import BrokerQuotas, ClientLedger, Cost, QuotaKey
 
-
+ARRIVAL_QUOTA: Final = BYTE_RATES[0]
+"""Quota that `Plan.on_arrival` charges."""
+RESPONSE_QUOTA: Final = BYTE_RATES[1]
+"""Quota that `Plan.on_response` charges."""
 S = TypeVar("S")
 
 

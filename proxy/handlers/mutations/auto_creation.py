@@ -28,6 +28,7 @@ from weir.proxy.handlers.addresses.rewrite import edit_metadata
 from weir.proxy.handlers.broker_query import Asking
 from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Forward, Query, Wait
 from weir.proxy.handlers.mutations import topic_queries
+from weir.proxy.handlers.mutations.charged_mutation import throttle
 from weir.proxy.handlers.mutations.cluster_state import HARMLESS_BYTES_MAX, Asked
 from weir.proxy.handlers.mutations.decoded_requests import ChargedRequests
 from weir.proxy.handlers.mutations.pending_creations import Counted
@@ -40,7 +41,7 @@ from weir.proxy.handlers.mutations.topic_queries import (
 )
 from weir.proxy.handlers.plan import Context, Plan
 from weir.proxy.handlers.uplift.uplift import forward
-from weir.quotas import LateCharge, MutationLedger, QuotaKey
+from weir.quotas import LateCharge, MutationLedger
 
 MISSING: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE})
 """Error codes with which a broker answers for a topic that it is about to create: the first with KRaft, the
@@ -147,10 +148,7 @@ def watched(
             cluster.harmless_requests.add(asked, now_ms)
     if counted is not None:
         cluster.pending_creations.answered(counted)
-    throttle_ms = charge.finish(context.now_ms)
-    if throttle_ms:
-        throttle_ms = context.mute(throttle_ms, QuotaKey.CONTROLLER_MUTATION_RATE) - context.now_ms
-    context.note_mutations(int(charge.taken), 0, throttle_ms)
+    throttle_ms = throttle(context, charge.finish(context.now_ms), int(charge.taken), 0)
     answer.throttle_time_ms = max(answer.throttle_time_ms, throttle_ms)
     edit_metadata(answer, context.addresses)
     return answer

@@ -40,6 +40,16 @@ succeed, so it is not refunded.
 """
 
 
+def throttle(context: Context, throttle_ms: int, partitions: int, refused: int) -> int:
+    """Let the client wait for `throttle_ms`; count the throttle time, and the changed partitions and refused
+    topics that have led to it. Return the time (ms) that the response must tell.
+    """
+    if throttle_ms:
+        throttle_ms = context.mute(throttle_ms, QuotaKey.CONTROLLER_MUTATION_RATE) - context.now_ms
+    context.note_mutations(partitions, refused, throttle_ms)
+    return throttle_ms
+
+
 class ChargedMutation(ABC, Generic[M]):
     """One CreateTopics, CreatePartitions or DeleteTopics request and its charges."""
 
@@ -93,15 +103,10 @@ class ChargedMutation(ABC, Generic[M]):
             throttle_ms = self.finish()
             self.context.note_mutations(self._done + self.asked + int(self.late.taken), 0, throttle_ms)
             raise
-        throttle_ms = self.finish()
-        if throttle_ms:
-            throttle_ms = (
-                self.context.mute(throttle_ms, QuotaKey.CONTROLLER_MUTATION_RATE) - self.context.now_ms
-            )
-        answer.throttle_time_ms = max(answer.throttle_time_ms, throttle_ms)
         results = self.mutation.results(answer)
         refused = sum(result.error_code == _QUOTA for result in results)
-        self.context.note_mutations(self._done + int(self.late.taken), refused, throttle_ms)
+        throttle_ms = throttle(self.context, self.finish(), self._done + int(self.late.taken), refused)
+        answer.throttle_time_ms = max(answer.throttle_time_ms, throttle_ms)
         self._say(len(results), refused, throttle_ms)
         return answer
 

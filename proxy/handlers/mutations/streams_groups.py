@@ -33,11 +33,12 @@ from weir.proxy.handlers.broker_query import Asking, ask
 from weir.proxy.handlers.decisions import WAIT, Decision, Query, Wait
 from weir.proxy.handlers.mutations import topic_queries
 from weir.proxy.handlers.mutations.auto_creation import charge_created
+from weir.proxy.handlers.mutations.charged_mutation import throttle
 from weir.proxy.handlers.mutations.decoded_requests import ChargedRequests
 from weir.proxy.handlers.mutations.topic_queries import Topics, broker_versions
 from weir.proxy.handlers.plan import Context, Plan
 from weir.proxy.handlers.uplift.uplift import forward
-from weir.quotas import MutationLedger, QuotaKey
+from weir.quotas import MutationLedger
 
 MISSING_INTERNAL_TOPICS: Final = 3
 """Status code of missing internal topics (`StreamsGroupHeartbeatResponse.Status`)."""
@@ -98,10 +99,8 @@ class ChargedHeartbeat:
             self._finish()
             raise
         throttle_ms = self._finish()
-        if throttle_ms:
-            throttle_ms = context.mute(throttle_ms, QuotaKey.CONTROLLER_MUTATION_RATE) - context.now_ms
         partitions = int(self._late.taken) + sum(self._charged.values())
-        context.note_mutations(partitions, int(answer is None), throttle_ms)
+        throttle_ms = throttle(context, throttle_ms, partitions, int(answer is None))
         response = self._refusal() if answer is None else answer
         response.throttle_time_ms = max(response.throttle_time_ms, throttle_ms)
         return response

@@ -12,7 +12,7 @@ from weir.protocol.scanning.old_batches import OldBatches
 from weir.protocol.values import schema_of
 from weir.proxy.handlers.bandwidth.bandwidth import asked_least
 from weir.proxy.handlers.decisions import Decision, Wait
-from weir.proxy.handlers.plan import ByteCounter, Context, Plan
+from weir.proxy.handlers.plan import RESPONSE_QUOTA, ByteCounter, Context, Plan
 from weir.quotas import ClientLedger, QuotaKey
 
 
@@ -85,7 +85,7 @@ class BothCounters:
 
     def __init__(self, *counters: ByteCounter) -> None:
         self._counters = counters
-        self.quota = QuotaKey.CONSUMER_BYTE_RATE
+        self.quota = RESPONSE_QUOTA
         self._ahead = [0] * len(counters)
         """Number of bytes by which each counter is ahead of the slowest."""
 

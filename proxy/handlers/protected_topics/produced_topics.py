@@ -27,6 +27,7 @@ from weir.protocol.scanning.topic_names import topics_in
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.handlers.broker_query import response_frame
 from weir.proxy.handlers.decisions import WAIT, Decision, Forward, Reply, Wait
+from weir.proxy.handlers.plan import ARRIVAL_QUOTA
 from weir.proxy.handlers.protected_topics.only_topic import (
     MANY,
     SEARCHED_BYTES_MAX,
@@ -34,7 +35,6 @@ from weir.proxy.handlers.protected_topics.only_topic import (
     only_topic,
 )
 from weir.proxy.handlers.topics.asked_names import ask_first
-from weir.quotas import QuotaKey
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -258,7 +258,7 @@ def _refuse(
     length, _key, _version, correlation_id = REQUEST_HEAD.unpack_from(data, frame)
     throttle_ms = max((charge(ledger, length, context.now_ms) for charge in plan.on_arrival), default=0)
     if throttle_ms > 0:
-        throttle_ms = context.mute(throttle_ms, QuotaKey.PRODUCER_BYTE_RATE) - context.now_ms
+        throttle_ms = context.mute(throttle_ms, ARRIVAL_QUOTA) - context.now_ms
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if names else ErrorCode.UNKNOWN_TOPIC_ID
     answer = _refusal(request, code, throttle_ms)
     return Reply(response_frame(plan.api_key, plan.version, correlation_id, answer))
@@ -320,7 +320,7 @@ class _Watch:
     """
 
     __slots__ = ("_context", "_counter", "_protected", "_scan")
-    quota: Final = QuotaKey.PRODUCER_BYTE_RATE
+    quota: Final = ARRIVAL_QUOTA
 
     def __init__(
         self,

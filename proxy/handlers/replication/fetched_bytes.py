@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from weir.protocol.scanning.fetched_partitions import FetchedPartitions
+from weir.proxy.handlers.plan import RESPONSE_QUOTA
 from weir.proxy.handlers.replication.replica_session import ReplicaSession
-from weir.quotas import QuotaKey
 
 if TYPE_CHECKING:
     from weir.proxy.handlers.plan import Context
@@ -24,7 +24,7 @@ class FetchedBytes:
     """A `ByteCounter` of one response to a replica fetch. Records are charged when their length arrives."""
 
     __slots__ = ("_answered", "_context", "_partitions", "_session")
-    quota: Final = QuotaKey.CONSUMER_BYTE_RATE
+    quota: Final = RESPONSE_QUOTA
 
     def __init__(self, context: Context, session: ReplicaSession, answered: Answered) -> None:
         """Begin before the response. `session` has the throttled replicas of the fetch."""

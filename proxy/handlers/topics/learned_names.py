@@ -13,7 +13,7 @@ from weir.protocol.codec import response_type
 from weir.protocol.errors import ProtocolError
 from weir.protocol.scanning.topic_identities import TopicIdentities, has_identities
 from weir.proxy.handlers.decisions import FORWARD, Decision, Forward, Wait
-from weir.quotas import QuotaKey
+from weir.proxy.handlers.plan import RESPONSE_QUOTA
 
 if TYPE_CHECKING:
     from weir.protocol.messages import Message
@@ -27,7 +27,7 @@ class NameLearner:
     """A `ByteCounter` that learns the names of the topics in one response, and charges nothing."""
 
     __slots__ = ("_clock", "_scan")
-    quota: Final = QuotaKey.CONSUMER_BYTE_RATE
+    quota: Final = RESPONSE_QUOTA
 
     def __init__(self, context: Context, message: type[Message], version: int) -> None:
         """Begin before the response."""

@@ -45,7 +45,7 @@ from weir.proxy.handlers.plan import ByteCounter, Context, Plan, Tell
 from weir.proxy.handlers.topics.asked_names import ask_first
 from weir.proxy.handlers.topics.fetch_sessions import FetchSession, Track, tracker
 from weir.proxy.handlers.unread import passed_unread
-from weir.quotas import ClientLedger, QuotaKey
+from weir.quotas import ClientLedger
 from weir.quotas.topics import TopicRates
 
 METERED_FETCH: Final = Forward(charged=True, serial=True)
@@ -59,13 +59,13 @@ METERED_UNREAD: Final = Forward(charged=True, serial=True, unread=True)
 class TopicByteCounter:
     """A `ByteCounter` that counts and charges the bytes of one frame by topic."""
 
-    __slots__ = ("_clock", "_context", "_is_request", "_rates", "counted")
-    quota: Final = QuotaKey.CONSUMER_BYTE_RATE
+    __slots__ = ("_clock", "_context", "_is_request", "_rates", "counted", "quota")
 
     def __init__(self, context: Context, rates: TopicRates, message: type[Message], version: int) -> None:
         """Begin to count the bytes of topics that have a rate, in a frame of this message and version."""
         self._context = context
         self._rates = rates
+        self.quota = rates.key
         self._clock = context.clock
         self._is_request = message is ProduceRequest
         self.counted = TopicBytes(message, version, rates.names, context.cluster.names_by_id.recent)
