@@ -1,21 +1,21 @@
 """Connection quotas: limits on new connections per second (KIP-612), and on open connections.
 
-Three rates are measured over the window of the client quotas. No wait is longer than one window.
+Two rates are measured over the window of the client quotas. No wait is longer than one window.
 
-* The rates of the whole process and of each listener: a connection above a rate is accepted late, after the
-  longer of the two waits. Later connections wait in the kernel's backlog.
+* The rate of each listener: a connection above it is accepted late. Later connections wait in the kernel's
+  backlog.
 * The rate of an IP address at a listener (`connection_creation_rate` of the address, or the default): a
-  connection above this rate is rejected, and counts in none of the three rates. The caller keeps its socket
+  connection above this rate is rejected, and counts in neither rate. The caller keeps its socket
   open for the computed wait, so that the client cannot connect again at once.
 
 With the default window a limit of 5 per second lets 50 pass at once from cold:
 
->>> quotas = ConnectionQuotas(total_rate=5)
+>>> quotas = ConnectionQuotas(listener_rate=5)
 >>> [quotas.arrive(None, now_ms=0) for _ in range(51)][-2:]
 [0, 200]
 
-Kafka's `ConnectionQuotas` is the reference. In Kafka an IP rate applies to a broker with all its listeners.
-In Weir it applies to a listener, because each listener stands for one broker.
+Kafka's `ConnectionQuotas` is the reference. In Kafka `max.connection.creation.rate` and an IP rate apply to a
+broker with all its listeners. In Weir they apply to a listener, because each listener stands for one broker.
 """
 
 from __future__ import annotations
@@ -36,15 +36,14 @@ from weir.quotas.table.entities import Tags
 from weir.quotas.table.quota_table import QuotaKey, QuotaTable
 
 KEY: Final = QuotaKey.CONNECTION_CREATION_RATE
-OF_PROCESS: Final = "connections"
 OF_LISTENER: Final = "connections of listener"
 OF_ADDRESSES: Final = "connections of address"
-CONNECTION_RATES: Final = (OF_PROCESS, OF_LISTENER, OF_ADDRESSES)
+CONNECTION_RATES: Final = (OF_LISTENER, OF_ADDRESSES)
 """Names of the quotas of connections (`ConnectionQuotas.named`)."""
 
 
 class ConnectionBudget(CountingLimiter):
-    """Limiter of the connections per second of the process, a listener or an IP address (in `tags`)."""
+    """Limiter of the connections per second of a listener or an IP address (in `tags`)."""
 
     __slots__ = (
         "_lifetime_ms",
@@ -120,7 +119,7 @@ class ConnectionBudget(CountingLimiter):
 
 
 SingleRate: TypeAlias = SingleLimiter[ConnectionBudget]
-"""The rate of the process, or of a listener."""
+"""The rate of a listener."""
 
 
 class _Listener:
@@ -134,7 +133,7 @@ class _Listener:
 
 
 class ConnectionQuotas:
-    """Connection rates of one process, its listeners and their clients' addresses.
+    """Connection rates of the listeners and of their clients' addresses.
 
     A listener is identified by its broker's node id, None for the bootstrap listener.
     """
@@ -143,30 +142,25 @@ class ConnectionQuotas:
         self,
         table: QuotaTable | None = None,
         *,
-        total_rate: int = 0,
         listener_rate: int = 0,
         num_samples: int = NUM_SAMPLES_DEFAULT,
         window_s: int = WINDOW_S_DEFAULT,
     ) -> None:
-        """Begin without connections. `total_rate` (of the process) and `listener_rate` (of each listener) are
-        in connections/s, 0 for no limit. `table` has the rates of IP addresses.
+        """Begin without connections. `listener_rate` (of each listener) is in connections/s, 0 for no limit.
+        `table` has the rates of IP addresses.
         """
         self._num_samples = num_samples
         self._window_s = window_s
-        self._total: SingleRate = SingleLimiter(lambda now_ms: self._made(NO_TAGS, self._total_limit, now_ms))
-        self._total_limit = total_rate or UNLIMITED
         self._listener_limit = listener_rate or UNLIMITED
         self._listeners: dict[int | None, _Listener] = {}
         self._table = table or QuotaTable()
 
-    def limit(self, total_rate: int, listener_rate: int) -> None:
-        """Use other rates of the process and of each listener from now on; 0 for no limit. Connections of the
-        latest window count against the new rates, also those from before there was a rate, as in Kafka. A
-        connection that waits already waits for the time that was computed.
+    def limit(self, listener_rate: int) -> None:
+        """Use another rate of each listener from now on; 0 for no limit. Connections of the latest window
+        count against the new rate, also those from before there was a rate, as in Kafka. A connection that
+        waits already waits for the time that was computed.
         """
-        self._total_limit, self._listener_limit = total_rate or UNLIMITED, listener_rate or UNLIMITED
-        if self._total.limiter is not None:
-            self._total.limiter.set_limit(self._total_limit)
+        self._listener_limit = listener_rate or UNLIMITED
         for listener in self._listeners.values():
             if listener.rate.limiter is not None:
                 listener.rate.limiter.set_limit(self._listener_limit)
@@ -184,14 +178,12 @@ class ConnectionQuotas:
         """Count a new connection at a listener; return the time (ms) that the caller must wait to
         accept it.
         """
-        wait_ms = self._total.at(now_ms).charge(1, now_ms)
-        return max(wait_ms, self._of(listener).rate.at(now_ms).charge(1, now_ms))
+        return self._of(listener).rate.at(now_ms).charge(1, now_ms)
 
     def admit(self, listener: int | None, ip: str, now_ms: int) -> int:
         """Count an accepted connection from an IP address. Return 0 if the address may open this connection.
-        Otherwise remove the connection from all rates, also from those of the process and the listener, and
-        return a time (ms). The caller keeps the socket open for that time, without reading from it, and then
-        closes it.
+        Otherwise remove the connection from the rates of the address and the listener, and return a time
+        (ms). The caller keeps the socket open for that time, without reading from it, and then closes it.
         """
         found = self._of(listener)
         quotas = found.ips
@@ -201,7 +193,7 @@ class ConnectionQuotas:
         wait_ms = budget.charge(1, now_ms) if budget is not None else 0
         if budget is None or not wait_ms:
             return 0
-        for counted in (budget, self._total.at(now_ms), found.rate.at(now_ms)):
+        for counted in (budget, found.rate.at(now_ms)):
             counted.take_back(now_ms)
         return wait_ms
 
@@ -213,7 +205,6 @@ class ConnectionQuotas:
         self,
     ) -> Iterator[tuple[tuple[int | None, str, bool], ClientQuotas[ConnectionBudget] | SingleRate]]:
         """Yield all quotas by their names: (listener, one of `CONNECTION_RATES`, True for shadow entries)."""
-        yield (None, OF_PROCESS, False), self._total
         for node_id, listener in self._listeners.items():
             yield (node_id, OF_LISTENER, False), listener.rate
             yield (node_id, OF_ADDRESSES, False), listener.ips
@@ -240,12 +231,6 @@ class ConnectionQuotas:
         for node_id, listener in self._listeners.items():
             if listener.rate.limiter is not None and listener.rate.limiter.limit != UNLIMITED:
                 yield node_id, listener.rate.limiter
-
-    @property
-    def total(self) -> ConnectionBudget | None:
-        """Budget of the whole process; None before the first connection, or if the process has no limit."""
-        total = self._total.limiter
-        return None if total is None or total.limit == UNLIMITED else total
 
     @property
     def addresses(self) -> int:

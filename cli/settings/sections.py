@@ -62,7 +62,6 @@ SECTIONS: Final = {
     "Limits": (
         "connections_max",
         "max_connection_creation_rate",
-        "listener_max_connection_creation_rate",
         "max_connections_per_ip",
         "frame_bytes_max",
         "buffered_bytes_max",

@@ -41,13 +41,12 @@ from weir.proxy.net.latency import Histogram, Latencies
 from weir.proxy.net.reactor import TURN_BOUNDS_US, Turns
 from weir.proxy.net.tls.contexts import ContextOfFiles
 from weir.proxy.server.server import Server, Workers
-from weir.quotas.connections import ConnectionBudget, ConnectionQuotas
+from weir.quotas.connections import ConnectionQuotas
 from weir.quotas.replication.replication_quotas import ReplicationQuotas
 from weir.quotas.table.quota_kind import RECORDED
 
 THROTTLING: Final = [*RECORDED]
 """Quotas that throttle connections."""
-PROCESS = "all"
 """Label value for the limit on new connections per second that applies to all listeners together."""
 
 
@@ -331,7 +330,10 @@ def _connections(quotas: ConnectionQuotas) -> Iterator[Metric]:
     """Yield the metrics of connection quotas (KIP-612). Refused connections are in
     `weir_sessions_closed_total`.
     """
-    limited = dict(_limited(quotas))
+    limited = {
+        "bootstrap" if node_id is None else broker_label(node_id): budget
+        for node_id, budget in quotas.listeners()
+    }
     yield WEIR.counter(
         "connections_late",
         "Connections accepted late.",
@@ -345,13 +347,6 @@ def _connections(quotas: ConnectionQuotas) -> Iterator[Metric]:
         "listener",
     )
     yield WEIR.gauge("connection_addresses", "IP addresses whose connection rate is kept.", quotas.addresses)
-
-
-def _limited(quotas: ConnectionQuotas) -> Iterator[tuple[str, ConnectionBudget]]:
-    if quotas.total is not None:
-        yield PROCESS, quotas.total
-    for node_id, budget in quotas.listeners():
-        yield "bootstrap" if node_id is None else broker_label(node_id), budget
 
 
 def authentications(counters: Counters) -> Iterator[Metric]:

@@ -219,12 +219,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         str, _key("OAUTHBEARER: SASL extensions (KIP-342), as name=value,name=value.")
     ] = ""
     max_connection_creation_rate: Annotated[
-        int,
-        AT_LEAST_0,
-        _key("Connections per second that all listeners together accept (KIP-612); 0: no limit."),
-    ] = 0
-    listener_max_connection_creation_rate: Annotated[
-        int, AT_LEAST_0, _key("Connections per second that each listener accepts; 0: no limit.")
+        int, AT_LEAST_0, _key("Connections per second that each listener accepts (KIP-612); 0: no limit.")
     ] = 0
     proxy_protocol_from: Annotated[
         str,

@@ -25,8 +25,7 @@ def quota_registry(config: Config, table: QuotaTable) -> QuotaRegistry:
         unnamed=EMPTY if settings.empty_client_id == "default" else "",
         request_time_scale=config.request_time.scale_of,
         connections=ConnectionQuotas(
-            total_rate=settings.max_connection_creation_rate,
-            listener_rate=settings.listener_max_connection_creation_rate,
+            listener_rate=settings.max_connection_creation_rate,
             num_samples=settings.quota_window_num,
             window_s=settings.quota_window_size_seconds,
         ),

@@ -102,4 +102,4 @@ class ConnectionLimiter:
 
 def limit_connections(quotas: ConnectionQuotas, settings: Settings) -> None:
     """Put the configured rates of new connections in force."""
-    quotas.limit(settings.max_connection_creation_rate, settings.listener_max_connection_creation_rate)
+    quotas.limit(settings.max_connection_creation_rate)

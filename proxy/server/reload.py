@@ -27,7 +27,6 @@ RELOADED: Final = frozenset(
         "connections_max",
         "drain_timeout_s",
         "frame_bytes_max",
-        "listener_max_connection_creation_rate",
         "log_level",
         "login_timeout_s",
         "max_connection_creation_rate",

@@ -66,7 +66,6 @@ def test_a_connection_above_max_connections_per_ip_is_refused_by_that_name() -> 
     ("key", "value"),
     [
         ("max_connection_creation_rate", -1),
-        ("listener_max_connection_creation_rate", -1),
         ("max_connections_per_ip", -1),
         ("max_connections_per_ip", "9,10.0.0.1"),
         ("max_connections_per_ip", "9,kafka-1:5"),
@@ -92,7 +91,7 @@ async def test_a_connection_above_its_addresss_rate_is_held_unread_and_closed(st
     assert await other.ask(PING) == PONG  # the bootstrap listener has a rate of its own
 
 
-@staged(listener_max_connection_creation_rate=1)
+@staged(max_connection_creation_rate=1)
 async def test_a_listener_above_its_rate_accepts_every_connection_late(stage: Stage) -> None:
     for _ in range(11):
         assert await (await stage.connect(0)).ask(PING) == PONG

@@ -148,7 +148,6 @@ def test_limits_of_connections_do_not_apply_to_replication_listeners(play: Play)
         script,
         max_connections_per_ip=1,
         max_connection_creation_rate=1,
-        listener_max_connection_creation_rate=1,
         quota_window_num=2,
         **cluster.options,
     )
