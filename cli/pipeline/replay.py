@@ -99,8 +99,6 @@ def replay(
         settings = BudgetSettings(
             configured.quota_window_num,
             configured.quota_window_size_seconds,
-            configured.controller_quota_window_num,
-            configured.controller_quota_window_size_seconds,
             patience_ms=1000 * patience_s,
             throttle_ms_max=configured.throttle_ms_max or INT32_MAX,
             charges_per_record=charges_per_record,

@@ -30,8 +30,6 @@ SECTIONS: Final = {
         "empty_client_id",
         "quota_window_num",
         "quota_window_size_seconds",
-        "controller_quota_window_num",
-        "controller_quota_window_size_seconds",
         "request_costs",
         "request_time_scale",
         "uplift",

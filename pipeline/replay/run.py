@@ -66,8 +66,6 @@ class BudgetSettings:
 
     num_samples: int = NUM_SAMPLES_DEFAULT
     window_s: int = WINDOW_S_DEFAULT
-    controller_num_samples: int = NUM_SAMPLES_DEFAULT
-    controller_window_s: int = WINDOW_S_DEFAULT
     patience_ms: int = PATIENCE_MS
     throttle_ms_max: int = INT32_MAX
     """Maximum throttle time (ms) in a response to a client."""
@@ -88,13 +86,11 @@ class BudgetSettings:
         """Return a replay of a budget (a row of `candidates.Drawn.budgets`), without charges so far. For
         `members` see `Replay`.
         """
-        key = QuotaKey(budget["quota"])
-        of_controller = KINDS[key].is_of_controller
         return kind(
-            key,
+            QuotaKey(budget["quota"]),
             budget["limit"],
-            num_samples=self.controller_num_samples if of_controller else self.num_samples,
-            window_s=self.controller_window_s if of_controller else self.window_s,
+            num_samples=self.num_samples,
+            window_s=self.window_s,
             patience_ms=self.patience_ms,
             throttle_ms_max=self.throttle_ms_max,
             pacing=Pacing(budget["pacing"]),

@@ -88,18 +88,15 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         _key("Unix socket at which a new Weir takes over the listeners of a running one; empty: none."),
     ] = ""
     quota_window_num: Annotated[
-        int, msgspec.Meta(ge=2, le=SAMPLES_MAX), _key("Samples a rate is measured over (quota.window.num).")
+        int,
+        msgspec.Meta(ge=2, le=SAMPLES_MAX),
+        _key(
+            "Samples a rate is measured over (quota.window.num); the burst of mutations is "
+            "rate * samples * seconds."
+        ),
     ] = NUM_SAMPLES_DEFAULT
     quota_window_size_seconds: Annotated[
         int, SAMPLE_S, _key("Seconds of each sample (quota.window.size.seconds).")
-    ] = WINDOW_S_DEFAULT
-    controller_quota_window_num: Annotated[
-        int,
-        msgspec.Meta(ge=1, le=SAMPLES_MAX),
-        _key("The burst of mutations is rate * samples * seconds (controller.quota.window.num)."),
-    ] = NUM_SAMPLES_DEFAULT
-    controller_quota_window_size_seconds: Annotated[
-        int, SAMPLE_S, _key("Seconds of each sample (controller.quota.window.size.seconds).")
     ] = WINDOW_S_DEFAULT
     request_costs: Annotated[
         str,

@@ -18,8 +18,6 @@ def quota_registry(config: Config, table: QuotaTable) -> QuotaRegistry:
         table,
         settings.quota_window_num,
         settings.quota_window_size_seconds,
-        settings.controller_quota_window_num,
-        settings.controller_quota_window_size_seconds,
         in_shadow=settings.quota_mode == "shadow",
         pacing=Pacing(settings.quota_pacing),
         unnamed=EMPTY if settings.empty_client_id == "default" else "",

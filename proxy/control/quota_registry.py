@@ -34,8 +34,6 @@ class QuotaRegistry:
         table: QuotaTable,
         num_samples: int = NUM_SAMPLES_DEFAULT,
         window_s: int = WINDOW_S_DEFAULT,
-        controller_num_samples: int = NUM_SAMPLES_DEFAULT,
-        controller_window_s: int = WINDOW_S_DEFAULT,
         *,
         in_shadow: bool = False,
         pacing: Pacing = Pacing.KAFKA,
@@ -46,12 +44,12 @@ class QuotaRegistry:
     ) -> None:
         """Begin with `table` in force.
 
-        `num_samples` and `window_s` are Kafka's `quota.window.num` and `quota.window.size.seconds`;
-        `controller_num_samples` and `controller_window_s` are `controller.quota.window.*`. With `in_shadow`,
-        every entry is a shadow entry. `pacing` applies to byte rates whose entry has no pacing. `unnamed` is
-        the client-id assumed for clients without one. `request_time_scale` returns the factor for estimates
-        of a broker's request time, by node id. `connections` and `replication` are quotas of connections
-        and replication; None for quotas with Kafka's default windows, without rates beside those of `table`.
+        `num_samples` and `window_s` are Kafka's `quota.window.num` and `quota.window.size.seconds`, and those
+        of `controller.quota.window`. With `in_shadow`, every entry is a shadow entry. `pacing` applies to
+        byte rates whose entry has no pacing. `unnamed` is the client-id assumed for clients without one.
+        `request_time_scale` returns the factor for estimates of a broker's request time, by node id.
+        `connections` and `replication` are quotas of connections and replication; None for quotas with
+        Kafka's default windows, without rates beside those of `table`.
         """
         self.in_shadow = in_shadow
         """True if every entry is a shadow entry. After a change, call `use` with the table."""
@@ -73,16 +71,13 @@ class QuotaRegistry:
         """Length (ms) of a sample. A limiter that was charged is noted in the list of `ClientQuotas.watch`
         after this time at the latest.
         """
-        self._controller_window_s = controller_num_samples * controller_window_s
         self._brokers: dict[int | None, BrokerQuotas] = {}
         self._by_name: dict[QuotasName, CarriedQuotas] = {}
         """All quotas by their names, as of `_named_stamp`."""
         self._named_stamp = UNSEEN
-        self.memory_ms: Final = 1000 * max(
-            num_samples * window_s, controller_num_samples * controller_window_s
-        )
+        self.memory_ms: Final = 1000 * num_samples * window_s
         """Time (ms) for which a charge counts; for one that was throttled, after the end of the throttle."""
-        self.mutations = mutation_rates(controller_num_samples, controller_window_s)
+        self.mutations = mutation_rates(num_samples, window_s)
         """Budgets of partition mutations, shared by all brokers."""
         self.mutations.use(self._in_force)
         self.cluster = ClusterQuotas(num_samples, window_s)
@@ -236,9 +231,8 @@ class QuotaRegistry:
         """
         for name, quotas in chain(self.named_of_cluster(), self.named_of_brokers()):
             if is_shareable(name, every_broker=every_broker):
-                is_burst = name[1] == "mutations"
-                window_s = (self._num_samples - 1) * self._window_s
-                yield name, quotas, self._controller_window_s if is_burst else window_s
+                counted = self._num_samples if name[1] == "mutations" else self._num_samples - 1
+                yield name, quotas, counted * self._window_s
 
     def named(self) -> Iterator[tuple[QuotasName, CarriedQuotas]]:
         """Yield all quotas of clients, connections and replication, and rates of topics, enforced and shadow,

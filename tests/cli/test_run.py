@@ -79,12 +79,12 @@ def written(path: Path, text: str) -> str:
         (["--upstream", "a:1", "--set", "drain_timeout_s=-1"], ["drain_timeout_s is -1, must be at least 0"]),
         (["--upstream", "a:1", "--first-node-id", "-1"], ["first_node_id is -1, must be at least 0"]),
         (
-            ["--upstream", "a:1", "--set", "controller_quota_window_num=0"],
-            ["controller_quota_window_num is 0", "1"],
+            ["--upstream", "a:1", "--set", "quota_window_num=1"],
+            ["quota_window_num is 1", "2"],
         ),
         (
-            ["--upstream", "a:1", "--set", "controller_quota_window_size_seconds=-1"],
-            ["controller_quota_window_size_seconds is -1, must be 1 to 86400"],
+            ["--upstream", "a:1", "--set", "quota_window_size_seconds=-1"],
+            ["quota_window_size_seconds is -1, must be 1 to 86400"],
         ),
         (["--upstream", "a:1", "--listen", ":65535"], ["broker_ports", "65535"]),
         (["--config", "no/such/file"], ["no/such/file: cannot read the configuration: No such file"]),
@@ -118,7 +118,7 @@ def test_weir_run_reports_wrong_options_in_one_line(arguments: list[str], words:
             "connections_max is too large, must be at most 9223372036854775807",
         ),
         ("quota_window_num = 1_000_000_000", "quota_window_num is 1000000000, must be 2 to 10000"),
-        ("controller_quota_window_size_seconds = 100_000", "must be 1 to 86400"),
+        ("quota_window_size_seconds = 100_000", "must be 1 to 86400"),
         ('workers = "two"', "workers is 'two', must be a whole number or \"auto\""),
         ("refresh_s = inf", "refresh_s is too large, must be at most 9223372036854775807"),
         ("refresh_s = '\N{ARABIC-INDIC DIGIT THREE}s'", "must be a number of seconds, or a duration"),
@@ -168,8 +168,8 @@ def test_the_window_of_rates_reaches_the_budgets() -> None:
 def test_the_window_of_mutations_reaches_the_budgets() -> None:
     options = {
         "upstream": "a:1",
-        "controller_quota_window_num": 100,
-        "controller_quota_window_size_seconds": 2,
+        "quota_window_num": 100,
+        "quota_window_size_seconds": 2,
     }
     limit = QuotaTable({(Entity(client_id="app"), QuotaKey.CONTROLLER_MUTATION_RATE): 5.0})
     registry = quota_registry(config.load(None, options), limit)
@@ -185,7 +185,7 @@ def test_an_almost_empty_configuration_keeps_the_defaults(tmp_path: Path) -> Non
     assert loaded.quota_file is None
     assert loaded.settings == config.load(None, {"upstream": "a:1"}).settings
     settings = loaded.settings
-    assert (settings.controller_quota_window_num, settings.controller_quota_window_size_seconds) == (11, 1)
+    assert (settings.quota_window_num, settings.quota_window_size_seconds) == (11, 1)
     assert settings.uplift
 
 

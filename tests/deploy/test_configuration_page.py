@@ -58,7 +58,7 @@ def test_every_configuration_in_the_documentation_has_keys_and_values_that_are_a
 def test_keys_in_comments_of_the_shipped_configuration_are_accepted() -> None:
     shipped = (ROOT / "deploy" / "config" / "weir.toml").read_text("utf-8")
     uncommented, count = re.subn(r"^# (\w+ = )", r"\1", shipped, flags=re.MULTILINE)
-    assert count >= 7
+    assert count >= 5
     msgspec.convert(tomllib.loads(uncommented), Settings)
 
 

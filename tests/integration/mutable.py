@@ -42,7 +42,7 @@ def quota(rate: float, client_id: str | None = "<default>") -> str:
 
 def burst(samples: int) -> tuple[str, ...]:
     """Options of `weir run`: so many seconds' worth at once."""
-    return ("--set", f"controller_quota_window_num={samples}")
+    return ("--set", f"quota_window_num={samples}")
 
 
 def listener(weir: Weir, node_id: int) -> Address:

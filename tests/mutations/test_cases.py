@@ -32,7 +32,7 @@ def test_weir_charges_mutations_as_the_table_of_cases_says(
     fresh_cluster: StartCluster, start_weir: StartWeir
 ) -> None:
     cluster = fresh_cluster("3.9.1", settings=SETTINGS)
-    weir = start_weir(cluster.bootstrap, QUOTAS, options=("--set", f"controller_quota_window_num={SAMPLES}"))
+    weir = start_weir(cluster.bootstrap, QUOTAS, options=("--set", f"quota_window_num={SAMPLES}"))
     stage = Stage(("127.0.0.1", weir.port), ("127.0.0.1", cluster.ports[0]))
     check(stage, weir=True)
 

@@ -175,7 +175,7 @@ def mutate(
 @pytest.mark.parametrize("accept", PARSERS)
 def test_metrics_of_a_mutating_entity_equal_its_cluster_wide_budget(server: Server, accept: str) -> None:
     """The example of KIP-599: 560 partitions at 5/s, of a burst of 500, leave 12 s to wait."""
-    registry = QuotaRegistry(parse(MUTATORS), controller_num_samples=100)
+    registry = QuotaRegistry(parse(MUTATORS), num_samples=100)
     assert mutate(registry, "app", 560, node_id=0) == 0
     assert mutate(registry, "app", 1, 1, node_id=1) == 12_000
     mutate(registry, "other", 7)

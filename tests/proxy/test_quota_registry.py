@@ -57,11 +57,6 @@ def test_use_takes_the_table_that_prepare_has_derived() -> None:
         assert registry.derived.rates_of(APP)[QuotaKey.PRODUCER_BYTE_RATE] == number
 
 
-def test_mutation_budgets_use_the_controllers_window() -> None:
-    registry = QuotaRegistry(table(2.0), num_samples=3, controller_num_samples=100, controller_window_s=2)
-    assert mutations_at(registry, 0).tokens(0) == 400
-
-
 def test_a_budget_that_all_brokers_share_is_forgotten_once() -> None:
     registry = QuotaRegistry(table(2.0))
     for node_id in range(3):
