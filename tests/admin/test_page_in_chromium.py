@@ -18,6 +18,7 @@ from tests.kfake.cluster import HOST
 from tests.kfake.in_trio import Connection
 from tools.pictures.browser import CHROMIUM, Browser, browser
 from weir.proxy.control.snapshots.records import QuotaChange
+from weir.quotas.table.quota_kind import BYTE_RATES, QuotaKey
 
 pytestmark = [
     pytest.mark.slow,
@@ -291,7 +292,7 @@ def test_a_quota_is_previewed_before_it_can_be_applied_with_the_token(
     assert "at least 3 min 4 s" in tab.text("#previewed")
     assert tab.read(disabled) is False
     wanted = QuotaChange(
-        entity={"user": "alice"}, ops={"producer_byte_rate": 1_500_000.0}, mode="shadow", until="never"
+        entity={"user": "alice"}, ops={QuotaKey.PRODUCER_BYTE_RATE: 1_500_000.0}, mode="shadow", until="never"
     )
     assert api.bodies == [wanted]
     tab.type("0")
@@ -333,7 +334,7 @@ def test_a_first_end_is_given_to_all_quotas_of_an_entry(tab: Browser, api: FakeA
     tab.type(TOKEN)
     tab.press("Enter")
     tab.until("document.querySelector('#change-said').textContent === 'Applied.'")
-    assert api.bodies[-1].ops == {"producer_byte_rate": 3_000_000.0, "consumer_byte_rate": 5_000_000.0}
+    assert api.bodies[-1].ops == dict(zip(BYTE_RATES, (3_000_000.0, 5_000_000.0), strict=True))
 
 
 @pytest.mark.parametrize("token", [None, TOKEN])

@@ -1,4 +1,5 @@
-"""The page on `/`: HTML, styles and scripts in `static`, served as they are. No build step.
+"""The page on `/`: HTML, styles and scripts in `static`, served as they are, and a script with the units of
+quotas (`routes`). No build step.
 
 `routes` serves the files. The scripts read only the API (`/api/…`) and its stream of events:
 

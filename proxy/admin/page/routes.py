@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Awaitable, Callable
 from importlib.resources import files
 from typing import Final
@@ -10,6 +11,8 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+
+from weir.quotas.table.quota_kind import KINDS
 
 MEDIA_TYPES: Final = {
     "html": "text/html; charset=utf-8",
@@ -44,10 +47,14 @@ HEADERS: Final = {
 
 
 def contents() -> dict[str, bytes]:
-    """Return the contents of the files by path: `/` for the page, `/page/NAME` for the other files."""
+    """Return the contents of the files by path: `/` for the page, `/page/NAME` for the other files. The file
+    `quota_kinds.js` is made from the declarations of the kinds.
+    """
     static = files(__package__).joinpath("static")
     names = [file.name for file in static.iterdir() if file.name.rpartition(".")[2] in MEDIA_TYPES]
-    return {path_of(name): static.joinpath(name).read_bytes() for name in sorted(names)}
+    units = json.dumps({key.value: kind.unit for key, kind in KINDS.items()})
+    made = {path_of("quota_kinds.js"): f"export const UNITS = {units};\n".encode()}
+    return made | {path_of(name): static.joinpath(name).read_bytes() for name in sorted(names)}
 
 
 def path_of(name: str) -> str:

@@ -43,7 +43,7 @@ class OfEntity(Event, frozen=True, kw_only=True):
     """Something that has happened to one entity under one quota."""
 
     quota: str
-    """Kafka's name of the quota, such as `producer_byte_rate`."""
+    """Kafka's name of the quota, a `QuotaKey`."""
     user: str | None = None
     client_id: str | None = None
     client_id_prefix: str | None = None

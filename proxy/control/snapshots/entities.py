@@ -11,7 +11,7 @@ import hashlib
 import math
 from collections.abc import Callable, Generator, Iterator, Sequence
 from operator import itemgetter
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -22,7 +22,7 @@ from weir.proxy.control.snapshots import sentences
 from weir.proxy.control.snapshots.filters import BrokerName, Filter, broker_name
 from weir.proxy.control.snapshots.history import SLICE, History, Key, is_throttled, throttled_lately
 from weir.proxy.control.snapshots.names import shortened
-from weir.proxy.control.snapshots.records import Entities, EntityRecord, QuotaName, Rates
+from weir.proxy.control.snapshots.records import Entities, EntityRecord, Rates
 from weir.proxy.control.snapshots.sources import SnapshotSources
 from weir.proxy.control.snapshots.values import Values, read_values
 from weir.proxy.control.supervisor import stepwise
@@ -31,17 +31,23 @@ from weir.quotas.storage import StorageBudgets
 from weir.quotas.table.quota_kind import KINDS
 from weir.quotas.topic_counts import CountLimit, CountReading, TopicCounts
 
+_QUOTA: Final = msgspec.Meta(extra_json_schema={"enum": ["", *(key.value for key in QuotaKey)]})
 NO_HISTORY: Final[Rates] = (None,) * 60
 
 
 class EntityFilter(Filter, frozen=True):
     """Choice of entities, and their order."""
 
-    quota: QuotaName | Literal[""] = ""
+    quota: Annotated[str, _QUOTA] = ""
     """Kafka's name of the quota; empty for all."""
     broker: BrokerName = ""
     shadow: bool = False
     """True for shadow quotas instead of enforced ones."""
+
+    def __post_init__(self) -> None:
+        """Raise ValueError, which is msgspec's error then, if no quota has this name."""
+        if self.quota:
+            QuotaKey(self.quota)
 
     def has(self, key: Key) -> bool:
         """Return True if the entity is chosen."""

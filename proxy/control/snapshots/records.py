@@ -146,7 +146,7 @@ class EntityRecord(Record, frozen=True):
     topic_prefix: str | None
     """Prefix of topics whose number is limited: `rate` is the number that exists, `throttles` of refusals."""
     quota: str
-    """Kafka's name of the quota, such as `producer_byte_rate`."""
+    """Kafka's name of the quota, a `QuotaKey`."""
     unit: RateUnit
     broker: Where
     shadow: bool
@@ -352,26 +352,11 @@ class ClientGroups(Record, frozen=True):
 EntityType: TypeAlias = Literal[
     "user", "client-id", "client-id-prefix", "ip", "topic", "topic-prefix", "group"
 ]
-QuotaName: TypeAlias = Literal[
-    "producer_byte_rate",
-    "consumer_byte_rate",
-    "request_percentage",
-    "controller_mutation_rate",
-    "producer_byte_floor",
-    "consumer_byte_floor",
-    "old_read_byte_rate",
-    "connection_creation_rate",
-    "topics_max",
-    "partitions_max",
-    "stored_bytes_max",
-    "usable_bytes_min",
-    "over_byte_rate",
-]
 _ENTITY: Final = msgspec.Meta(
     min_length=1, extra_json_schema={"propertyNames": {"enum": list(get_args(EntityType))}}
 )
 _OPS: Final = msgspec.Meta(
-    min_length=1, extra_json_schema={"propertyNames": {"enum": list(get_args(QuotaName))}}
+    min_length=1, extra_json_schema={"propertyNames": {"enum": [key.value for key in QuotaKey]}}
 )
 """Not empty; msgspec leaves the keys out of its descriptions of dictionaries."""
 EntityName: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=32_767)]
@@ -382,7 +367,7 @@ class QuotaOps(Record, frozen=True, forbid_unknown_fields=True):
 
     entity: Annotated[dict[EntityType, EntityName | None], _ENTITY]
     """Names by entity type; null for the type's default entity."""
-    ops: Annotated[dict[QuotaName, float | Literal["unlimited"] | None], _OPS]
+    ops: Annotated[dict[QuotaKey, float | Literal["unlimited"] | None], _OPS]
     """New values by Kafka's name of the quota. `unlimited` exempts from less specific entries; null
     removes the quota.
     """
@@ -398,8 +383,7 @@ class QuotaOps(Record, frozen=True, forbid_unknown_fields=True):
     @property
     def rates(self) -> dict[QuotaKey, float | None]:
         """New values by quota, `unlimited` as the largest value."""
-        ops = ((QuotaKey(name), value) for name, value in self.ops.items())
-        return {key: float(most(key)) if value == UNLIMITED else value for key, value in ops}
+        return {key: float(most(key)) if value == UNLIMITED else value for key, value in self.ops.items()}
 
 
 class QuotaChange(QuotaOps, frozen=True, forbid_unknown_fields=True):

@@ -2,6 +2,7 @@
 
 import { h, name } from "./dom.js";
 import { clock, duration, moment, plain, rate, share } from "./format.js";
+import { UNITS } from "./quota_kinds.js";
 import { spark } from "./spark.js";
 
 const NAMES = [["user", "user"], ["client_id", "client-id"], ["client_id_prefix", "client-id prefix"], ["topic", "topic"], ["ip", "ip"], ["group", "group"], ["topic_prefix", "topic prefix"]];
@@ -120,7 +121,7 @@ const GROUP = [
   ["part of", (r) => r.parent || "–"],
 ];
 
-export const unitOf = (key) => (/byte_(rate|floor)/.test(key) ? "bytes/s" : key.includes("_bytes_") ? "bytes" : key === "request_percentage" ? "percent" : "");
+export const unitOf = (key) => UNITS[key] ?? "";
 
 const EVENT = [
   ["at", (r) => ({ open: moment(r.at_ms) })],

@@ -4,11 +4,11 @@ import { get, post } from "./api.js";
 import { $, h, keyed, name, put } from "./dom.js";
 import { duration, parsed, rate, share } from "./format.js";
 import { unitOf } from "./lists.js";
+import { UNITS } from "./quota_kinds.js";
 import { spark } from "./spark.js";
 
 const TYPES = ["user", "client-id", "client-id-prefix", "ip", "topic", "topic-prefix", "group"];
 const WITH_DEFAULT = ["user", "client-id", "ip"];
-const QUOTAS = ["producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate", "producer_byte_floor", "consumer_byte_floor", "old_read_byte_rate", "connection_creation_rate", "topics_max", "partitions_max", "stored_bytes_max", "usable_bytes_min", "over_byte_rate"];
 const FIELDS = ["mode", "scope", "pacing", "until"];
 const OPTIONS = { mode: ["enforce", "shadow"], scope: ["broker", "cluster"], pacing: ["default", "kafka", "smooth"] };
 const CHOICES = { "": "any", default: "default", named: "named" };
@@ -27,7 +27,7 @@ export function setUp(refused, applied) {
       input: () => { choice.value = input.value ? "named" : ""; } });
     $("names").append(h("div", { class: "entity" }, h("span", {}, type), choice, input));
   }
-  $("quota-key").append(...QUOTAS.map((key) => h("option", {}, key)));
+  $("quota-key").append(...Object.keys(UNITS).map((key) => h("option", {}, key)));
   for (const [option, values] of Object.entries(OPTIONS)) {
     const kept = option === "mode" ? [] : [h("option", { value: "" }, "as it is")];
     $(`quota-${option}`).append(...kept, ...values.map((value) => h("option", {}, value)));
@@ -49,7 +49,7 @@ export function begin(entity, key, value, mode) {
     field(type, "choice").value = its === undefined ? "" : its === null ? "default" : "named";
     field(type, "name").value = its ?? "";
   }
-  if (QUOTAS.includes(key)) $("quota-key").value = key;
+  if (key in UNITS) $("quota-key").value = key;
   $("quota-value").value = value ?? "";
   for (const option of FIELDS) $(`quota-${option}`).value = option === "mode" ? mode : "";
   edited();
