@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable, render
+from weir.quotas import DEFAULT, Entity, QuotaTable, render
 from weir.quotas.table.options import Options, Pacing
+from weir.quotas.table.quota_kind import BYTE_RATES
 
 Role: TypeAlias = Literal["producer", "consumer"]
 
-KEYS: Final = {"producer": QuotaKey.PRODUCER_BYTE_RATE, "consumer": QuotaKey.CONSUMER_BYTE_RATE}
+KEYS: Final = dict(zip(("producer", "consumer"), BYTE_RATES, strict=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ class ApiGroup(StrEnum):
     """Consumer and share groups: membership, commits."""
     TRANSACTIONS = "transactions"
     MUTATIONS = "mutations"
-    """Creation and deletion of topics and partitions, which controller_mutation_rate limits."""
+    """Creation and deletion of topics and partitions."""
     ADMIN = "admin"
     """Configuration, ACLs, quotas, reassignment: requests of operators' tools."""
     SECURITY = "security"

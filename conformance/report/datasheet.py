@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
+from weir.conformance.quota_names import FETCH, PRODUCE, REQUEST
 from weir.conformance.report.page import render_template
 from weir.conformance.report.text import visible
 
@@ -30,9 +31,9 @@ class SheetRow(msgspec.Struct, frozen=True):
 def rows(sheets: Sequence[Datasheet]) -> list[SheetRow]:
     """Return a row for each figure, with a cell for each sheet."""
     parts: list[tuple[str, dict[str, list[str]]]] = [
-        ("Produce: producer_byte_rate", _table([one.produce for one in sheets], _byte_cells)),
-        ("Fetch: consumer_byte_rate", _table([one.fetch for one in sheets], _byte_cells)),
-        ("Metadata: request_percentage", _table([one.request_time for one in sheets], _time_cells)),
+        (f"Produce: {PRODUCE}", _table([one.produce for one in sheets], _byte_cells)),
+        (f"Fetch: {FETCH}", _table([one.fetch for one in sheets], _byte_cells)),
+        (f"Metadata: {REQUEST}", _table([one.request_time for one in sheets], _time_cells)),
         ("CreatePartitions, refused with error 89", _table([one.strict for one in sheets], _mutation_cells)),
         ("CreatePartitions, older version", _table([one.lax for one in sheets], _mutation_cells)),
         ("Error 89 in versions", _table([one.error_89 or None for one in sheets], dict)),

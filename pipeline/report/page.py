@@ -19,6 +19,7 @@ from weir.pipeline.report.model import Findings
 from weir.pipeline.report.names import SHORT, label, named
 from weir.pipeline.report.plot import area, thin
 from weir.pipeline.report.units import OF_QUOTA, number, plural, share, text
+from weir.quotas.table.quota_kind import BYTE_RATES
 
 _HERE: Final = Path(__file__).parent
 
@@ -45,6 +46,7 @@ def render(found: Findings, *, made: datetime, version: str) -> str:
         made=f"{made.astimezone(UTC):%Y-%m-%d %H:%M}",
         version=version,
         units=OF_QUOTA,
+        byte_rates=[key.value for key in BYTE_RATES],
         short=SHORT,
         style=Markup(style),  # noqa: S704  # a file of this package
         script=Markup(script),  # noqa: S704  # likewise

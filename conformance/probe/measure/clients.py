@@ -14,6 +14,7 @@ from weir.conformance.probe.quotas.jobs import ClientQuota, Stage
 from weir.conformance.probe.quotas.load import Driver, GreedyLoad, MeasuredAnswer
 from weir.conformance.probe.quotas.rates import BYTE_QUOTAS, charge
 from weir.conformance.probe.quotas.table import STRICT_CREATE, THROTTLED_METADATA
+from weir.conformance.quota_names import MUTATION, REQUEST
 from weir.protocol.api import ApiKey
 from weir.protocol.error_codes import ErrorCode
 
@@ -124,17 +125,16 @@ def _time_clients(stage: Stage) -> Iterator[MeasuredClient]:
     version = stage.of(ApiKey.METADATA).max
     if version >= THROTTLED_METADATA:
         load = GreedyLoad(1.0, 0.0, SETTLED_S, LASTS_S)
-        yield MeasuredClient("time", load, ApiKey.METADATA, version, "request_percentage", PERCENT)
+        yield MeasuredClient("time", load, ApiKey.METADATA, version, REQUEST, PERCENT)
 
 
 def _mutation_clients(stage: Stage) -> Iterator[MeasuredClient]:
     offered = stage.of(ApiKey.CREATE_PARTITIONS)
     if stage.of(ApiKey.CREATE_TOPICS).max < STRICT_CREATE:
-        return  # brokers before 2.7, which lack controller_mutation_rate
+        return  # brokers before 2.7, which have no such quota
     load = GreedyLoad(MUTATIONS, 0.0, SETTLED_S, LASTS_S)
     for name, version in _versions(offered):
-        key = "controller_mutation_rate"
-        yield MeasuredClient(name, load, ApiKey.CREATE_PARTITIONS, version, key, MUTATIONS)
+        yield MeasuredClient(name, load, ApiKey.CREATE_PARTITIONS, version, MUTATION, MUTATIONS)
 
 
 def _versions(offered: VersionRange) -> Iterator[tuple[str, int]]:

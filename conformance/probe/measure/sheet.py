@@ -8,7 +8,7 @@ from weir.conformance.probe.measure.figures import SharedFigures, StartFigures, 
 
 
 class ByteSheet(msgspec.Struct, frozen=True):
-    """Figures under producer_byte_rate or consumer_byte_rate."""
+    """Figures under a byte rate."""
 
     steady: SteadyFigures
     start: StartFigures
@@ -29,7 +29,7 @@ class TimeSheet(msgspec.Struct, frozen=True):
 
 
 class MutationSheet(msgspec.Struct, frozen=True):
-    """Figures under controller_mutation_rate, with CreatePartitions."""
+    """Figures under a quota of mutations, with CreatePartitions."""
 
     version: int
     steady: SteadyFigures

@@ -8,7 +8,7 @@ The profile sets small quotas for client-ids of its own (KIP-546), and removes t
 - `bandwidth`: Produce and Fetch (KIP-13, KIP-219). `rates`: the rate over ten seconds.
 - `load`: a client's load, driven by a clock that is an argument.
 - `request_time`: request_percentage, with every API that has a throttle time (KIP-124). `harmless`: requests.
-- `mutations`: controller_mutation_rate, and error 89 (KIP-599).
+- `mutations`: the quota of mutations, and error 89 (KIP-599).
 - `table`: quotas set, described and removed (KIP-546).
 - `judgement`: pure functions from measured answers to a sentence, and the tolerances.
 - `client`, `requests`, `waiting`: a connection under a quota, and the bytes for it.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from weir.conformance.probe.quotas import judgement, requests
 from weir.conformance.probe.quotas.client import ProbeClient
 from weir.conformance.probe.quotas.jobs import ClientQuota, Job, QuotaFinding, checks_of, has_throttle_field
+from weir.conformance.quota_names import FETCH, PRODUCE
 from weir.protocol.api import ApiKey
 from weir.protocol.messages import FetchResponse, ProduceResponse
 
@@ -35,9 +36,9 @@ METADATA_VERSION: Final = 1
 def jobs(stage: Stage) -> Iterator[Job]:
     """Return a job for each version of Produce and Fetch, and one for acks=0."""
     for version in stage.of(ApiKey.PRODUCE):
-        yield _job(stage, "produce", ApiKey.PRODUCE, version, "producer_byte_rate")
+        yield _job(stage, "produce", ApiKey.PRODUCE, version, PRODUCE)
     for version in stage.of(ApiKey.FETCH):
-        yield _job(stage, "fetch", ApiKey.FETCH, version, "consumer_byte_rate")
+        yield _job(stage, "fetch", ApiKey.FETCH, version, FETCH)
     if stage.of(ApiKey.PRODUCE):
         yield _unanswered_job(stage, stage.of(ApiKey.PRODUCE).max)
 
@@ -165,7 +166,7 @@ def _unanswered_job(stage: Stage, version: int) -> Job:
     name = f"quotas/produce/v{version}/acks-0-mute"
     return Job(
         checks=checks_of("quotas/produce", ApiKey.PRODUCE, version, ["acks-0-mute"]),
-        quotas=(ClientQuota(client_id, "producer_byte_rate", RATE),),
+        quotas=(ClientQuota(client_id, PRODUCE, RATE),),
         run=partial(_run_unanswered, client_id=client_id, name=name, version=version),
     )
 

@@ -45,7 +45,7 @@ class ClientQuota(msgspec.Struct, frozen=True):
 
     client_id: str
     key: str
-    """"producer_byte_rate", "consumer_byte_rate", "request_percentage" or "controller_mutation_rate"."""
+    """One of `quota_names`."""
     value: float
     """Bytes/s, percent of a thread, or partitions/s."""
 

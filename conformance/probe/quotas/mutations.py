@@ -1,4 +1,4 @@
-"""controller_mutation_rate (KIP-599): CreateTopics, CreatePartitions and DeleteTopics, version by version.
+"""The quota of mutations (KIP-599): CreateTopics, CreatePartitions and DeleteTopics, version by version.
 
 The bucket of an idle client has 2.2 tokens. Three partitions are admitted and leave 0.8 tokens missing, which
 take 4 s. Then strict versions refuse a topic, and older versions admit it.
@@ -20,6 +20,7 @@ from weir.conformance.probe.quotas import judgement, requests
 from weir.conformance.probe.quotas.bandwidth import METADATA_VERSION
 from weir.conformance.probe.quotas.client import ProbeClient
 from weir.conformance.probe.quotas.jobs import ClientQuota, Job, QuotaFinding, checks_of, has_throttle_field
+from weir.conformance.quota_names import MUTATION
 from weir.protocol.api import ApiKey
 from weir.protocol.messages import (
     CreatePartitionsResponse,
@@ -135,7 +136,7 @@ def _job(stage: Stage, api: MutationApi, version: int) -> Job:
     client_id = _stem(stage, api, version)
     return Job(
         checks=checks_of(f"quotas/{api.kind}", api.api_key, version, names),
-        quotas=(ClientQuota(client_id, "controller_mutation_rate", RATE),),
+        quotas=(ClientQuota(client_id, MUTATION, RATE),),
         run=partial(_run, api=api, version=version),
     )
 

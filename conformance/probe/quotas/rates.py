@@ -15,6 +15,7 @@ from weir.conformance.probe.quotas import judgement, requests
 from weir.conformance.probe.quotas.client import ProbeClient
 from weir.conformance.probe.quotas.jobs import Check, ClientQuota, Job, QuotaFinding
 from weir.conformance.probe.quotas.load import Driver, GreedyLoad, MeasuredAnswer
+from weir.conformance.quota_names import FETCH, PRODUCE
 from weir.protocol.api import ApiKey
 from weir.protocol.messages import FetchResponse
 
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from weir.conformance.probe.quotas.jobs import Stage
 
 BYTE_QUOTAS: Final = (
-    ("produce", ApiKey.PRODUCE, "producer_byte_rate"),
-    ("fetch", ApiKey.FETCH, "consumer_byte_rate"),
+    ("produce", ApiKey.PRODUCE, PRODUCE),
+    ("fetch", ApiKey.FETCH, FETCH),
 )
 """Names in cases, APIs and keys of the quotas of bytes."""
 RATE: Final = 20_000.0

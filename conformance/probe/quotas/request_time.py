@@ -14,6 +14,7 @@ from weir.conformance.probe.quotas import harmless, judgement, requests
 from weir.conformance.probe.quotas.bandwidth import METADATA_VERSION, UNLIMITED
 from weir.conformance.probe.quotas.client import ProbeClient
 from weir.conformance.probe.quotas.jobs import ClientQuota, Job, QuotaFinding, checks_of, has_throttle_field
+from weir.conformance.quota_names import REQUEST
 from weir.protocol import schema
 from weir.protocol.api import ApiKey
 
@@ -46,7 +47,7 @@ def _job(stage: Stage, api_key: int, versions: Sequence[int]) -> Job:
     stem = f"quotas/request-time/{name}"
     return Job(
         checks=tuple(check for version in versions for check in checks_of(stem, api_key, version, _NAMES)),
-        quotas=(ClientQuota(client_id, "request_percentage", PERCENT),),
+        quotas=(ClientQuota(client_id, REQUEST, PERCENT),),
         run=partial(_run, client_id=client_id, stem=stem, api_key=api_key, versions=versions),
     )
 

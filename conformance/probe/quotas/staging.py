@@ -13,6 +13,7 @@ from weir.conformance.probe.quotas.client import ProbeClient
 from weir.conformance.probe.quotas.jobs import ClientQuota
 from weir.conformance.probe.quotas.waiting import until
 from weir.conformance.probe.scratch import UnusableError
+from weir.conformance.quota_names import MUTATION, REQUEST
 from weir.protocol.api import ApiKey
 from weir.protocol.messages import MetadataResponse
 from weir.protocol.values import ZERO_UUID
@@ -52,8 +53,8 @@ def prepared(
     quotas. `notes`: gets lines about what could not be done. `further_topics`: besides those of the jobs.
     Raises UnusableError, ConversationError.
     """
-    mutates = any(quota.key == "controller_mutation_rate" for quota in quotas)
-    canary = ClientQuota(stage.prefix + "canary", "request_percentage", request_time.PERCENT)
+    mutates = any(quota.key == MUTATION for quota in quotas)
+    canary = ClientQuota(stage.prefix + "canary", REQUEST, request_time.PERCENT)
     with ProbeClient(stage.leader, stage.prefix + "fill") as client:
         _fill(client, stage)
     try:

@@ -9,6 +9,7 @@ from weir.conformance.probe.quotas import judgement, requests
 from weir.conformance.probe.quotas.client import ProbeClient
 from weir.conformance.probe.quotas.jobs import Check, ClientQuota, Job, QuotaFinding
 from weir.conformance.probe.quotas.waiting import until
+from weir.conformance.quota_names import FETCH, MUTATION, PRODUCE, REQUEST
 from weir.protocol.api import ApiKey
 from weir.protocol.messages import (
     AlterClientQuotasRequest,
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
     from weir.conformance.probe.quotas.jobs import Stage
 
 KEYS: Final = {
-    "producer_byte_rate": 1234.0,
-    "consumer_byte_rate": 5678.0,
-    "request_percentage": 12.5,
-    "controller_mutation_rate": 0.5,
+    PRODUCE: 1234.0,
+    FETCH: 5678.0,
+    REQUEST: 12.5,
+    MUTATION: 0.5,
 }
 """Quotas that are set and described: a long or a fraction, as the key permits."""
-BEFORE_MUTATIONS: Final = ("producer_byte_rate", "consumer_byte_rate", "request_percentage")
-"""Keys of brokers before 2.7, which lack controller_mutation_rate: they advertise CreateTopics up to v5."""
+BEFORE_MUTATIONS: Final = (PRODUCE, FETCH, REQUEST)
+"""Keys of brokers before 2.7."""
 STRICT_CREATE: Final = 6
 _CLIENT: Final = "client-id"
 _EXACT: Final = 0
@@ -95,7 +96,7 @@ def jobs(stage: Stage) -> Iterator[Job]:
         client_id = f"{stage.prefix}removed"
         yield Job(
             checks=(Check(name, ApiKey.ALTER_CLIENT_QUOTAS, version),),
-            quotas=(ClientQuota(client_id, "request_percentage", 0.00001),),
+            quotas=(ClientQuota(client_id, REQUEST, 0.00001),),
             run=partial(_run_removed, client_id=client_id, version=version, name=name),
             alters=True,
         )
@@ -147,7 +148,7 @@ def _run_removed(stage: Stage, client_id: str, version: int, name: str) -> Itera
             yield QuotaFinding(name, "the quota was not in force before it was removed (KIP-546)")
             return
         try:
-            alter(admin, version, [ClientQuota(client_id, "request_percentage", 0.00001)], remove=True)
+            alter(admin, version, [ClientQuota(client_id, REQUEST, 0.00001)], remove=True)
         except AlterError as error:
             yield QuotaFinding(name, f"the target refused: {error} (KIP-546)")
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from weir.conformance.probe.requests.recipes.common import TOPIC, USER
+from weir.conformance.quota_names import FETCH, PRODUCE
 from weir.protocol.api import ApiKey
 from weir.protocol.values import ZERO_UUID
 
@@ -148,7 +149,7 @@ def _alter_quotas(names: Names) -> Recipe:
         "entity_type": ("client-id", "user"),
         "entity_name": (names.topic, names.absent_topic),
         "entity[]": (1, 2),
-        "key": ("producer_byte_rate", "consumer_byte_rate"),
+        "key": (PRODUCE, FETCH),
         "value": (1024.0,),
         "entries[]": (0, 1),
     }
