@@ -21,15 +21,12 @@ COMMANDS: Final = {
         "weir.cli.capture:capture", "Record what clients and brokers send, and convert records."
     ),
     "check": LazyCommand(
-        "weir.cli.settings.check:check", "Check settings, quotas and TLS files, without a broker."
+        "weir.cli.settings.check:check", "Check settings, quotas and TLS files, or a running Weir."
     ),
     "config": LazyCommand(
         "weir.cli.settings.config:config_", "Write a configuration file, or show the settings in effect."
     ),
     "demo": LazyCommand("weir.cli.demo:demo", "Run real clients through Weir, and compare their rates."),
-    "healthcheck": LazyCommand(
-        "weir.cli.healthcheck:healthcheck", "Ask whether this host's Weir is well, for containers."
-    ),
     "pipeline": LazyCommand(
         "weir.cli.pipeline.command:pipeline", "Turn recorded usage into quotas and reports, with Spark."
     ),

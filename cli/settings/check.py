@@ -24,6 +24,7 @@ Examples:
   weir check --config weir.toml
   weir check --quotas quotas.toml
   weir check --config weir.toml --json | jq -r '.mistakes[]'
+  weir check --config weir.toml --running
 """
 
 
@@ -40,12 +41,22 @@ class CheckReport(msgspec.Struct):
 @config_option
 @setting_options(*FLAGS)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def check(config_file: Path | None, as_json: bool, **options: object) -> None:
+@click.option(
+    "--running", "is_running", is_flag=True, help="Ask this host's Weir whether it is well (/healthz)."
+)
+def check(config_file: Path | None, as_json: bool, is_running: bool, **options: object) -> None:
     """Check the settings, the quota file and the TLS files, without a broker.
 
     All mistakes are printed, and warnings about quotas that match no client. Given --quotas alone, only that
     file is checked. Exit code 0 without mistakes, also with warnings; 2 with mistakes.
+
+    With --running, check only that the Weir with these settings runs, for the health check of a container.
+    Exit code 0 if it is well, 1 if not, 2 if the settings have no admin endpoint.
     """
+    if is_running:
+        from weir.cli.health import check_health  # not needed by the other checks
+
+        return check_health(config_file, options)
     report = CheckReport([], list(_misspelt(os.environ)))
     inspect(config_file, options, report)
     if as_json:
@@ -53,7 +64,8 @@ def check(config_file: Path | None, as_json: bool, **options: object) -> None:
     else:
         _show(report, config_file)
     if report.mistakes:
-        click.get_current_context().exit(USAGE)
+        raise click.exceptions.Exit(USAGE)
+    return None
 
 
 def inspect(config_file: Path | None, options: Mapping[str, object], report: CheckReport) -> None:

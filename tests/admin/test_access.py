@@ -284,7 +284,7 @@ def test_tls_needs_a_token_and_is_no_http(tmp_path: Path, token_file: Path) -> N
 
         async def health(cert: Path | str) -> int:
             variables = {"WEIR_ADMIN": f":{stage.admin}", "WEIR_ADMIN_TLS_CERT": str(cert)}
-            command = partial(CliRunner().invoke, weir, ["healthcheck"], env=variables)
+            command = partial(CliRunner().invoke, weir, ["check", "--running"], env=variables)
             return (await trio.to_thread.run_sync(command)).exit_code
 
         assert [await health(cert) for cert in (cert, foreign, "")] == [0, 1, 1]

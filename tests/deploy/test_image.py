@@ -131,12 +131,14 @@ def serves_confined(engine: Engine, upstream: str, tag: str, *command: str) -> N
     ]
     often = ["--health-interval=1s", f"--env=WEIR_ADMIN=127.0.0.1:{port + 4}"]
     if command:
-        often += ["--health-cmd=weir healthcheck", f"--user={USER}:{USER}"]
+        often += ["--health-cmd=weir check --running", f"--user={USER}:{USER}"]
     weir = engine.docker("run", "--detach", *CONFINED, *often, tag, *command, "run", *options)
     try:
         until(lambda: engine.docker("inspect", "--format={{.State.Health.Status}}", weir) == "healthy")
         is_confined(engine, weir)
-        nobody = engine.tried("exec", f"--env=WEIR_ADMIN=127.0.0.1:{port + 5}", weir, "weir", "healthcheck")
+        nobody = engine.tried(
+            "exec", f"--env=WEIR_ADMIN=127.0.0.1:{port + 5}", weir, "weir", "check", "--running"
+        )
         assert nobody.returncode == 1
         carries_records(f"127.0.0.1:{port}", tag.replace(":", "-"))
         engine.docker("stop", "--time=60", weir)
