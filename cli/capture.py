@@ -1,4 +1,4 @@
-"""`weir capture`: record what clients and brokers send, and convert records."""
+"""`weir capture`: record what clients and brokers send."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import click
 import trio
 from rich.console import Console
 
-from weir.cli.capture_client import CLIENT, CapturedClient, CaptureGroup, with_free_ports
-from weir.cli.capture_convert import convert
+from weir.cli.capture_client import CLIENT, CaptureCommand, CapturedClient, with_free_ports
+from weir.cli.capture_pcap import capture_pcap
 from weir.cli.exits import INCOMPLETE, CommandError
 from weir.cli.progress import Progress
 from weir.cli.quantity import Quantity
@@ -35,8 +35,7 @@ Examples:
   weir capture --upstream kafka-1:9092 --output session.weircap --blank-records --for 60
   weir capture --upstream kafka-1:9092 -- pytest tests
   weir capture --upstream kafka-1:9092 -- kcat -b {bootstrap} -L
-  weir capture convert session.weircap --to jsonl
-  weir capture convert --from pcap traffic.pcap --output session.weircap
+  weir capture --pcap traffic.pcap --broker-port 9092 --output session.weircap
 
 \b
 Exit codes with a CLIENT:
@@ -59,9 +58,7 @@ PREFIXES: Final = (
 )
 
 
-@click.group(
-    cls=CaptureGroup, invoke_without_command=True, epilog=EXAMPLES, subcommand_metavar="[-- CLIENT [ARG]...]"
-)
+@click.command(cls=CaptureCommand, epilog=EXAMPLES, options_metavar="[OPTIONS] [-- CLIENT [ARG]...]")
 @click.option(
     "--output",
     "out",
@@ -81,6 +78,19 @@ PREFIXES: Final = (
     show_default=True,
     help="Bytes that may wait to be written; more are dropped and counted.",
 )
+@click.option(
+    "--pcap",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Make the capture from a pcap or pcapng file, and relay nothing.",
+)
+@click.option(
+    "--broker-port",
+    "ports",
+    type=click.IntRange(1, 65535),
+    multiple=True,
+    help="With --pcap: a port of brokers, repeatable; default: those that connections were opened to.",
+)
 @setting_options("upstream", "listen", prefixes=PREFIXES)
 @click.pass_context
 def capture(
@@ -91,6 +101,8 @@ def capture(
     with_credentials: bool,
     for_s: float | None,
     queue_bytes: int,
+    pcap: Path | None,
+    ports: tuple[int, ...],
     **options: object,
 ) -> None:
     """Relay without quotas, and record both directions, until SIGTERM, SIGINT or SIGHUP, or CLIENT's end.
@@ -101,12 +113,15 @@ def capture(
     CLIENT is a program that is run, with free ports unless --listen names one. It gets the bootstrap address
     in place of {bootstrap} in its arguments, and in the variable KAFKA_BOOTSTRAP_SERVERS. Then `weir verify`
     checks the capture, with the options in its variables, such as WEIR_VERIFY_JUNIT.
+
+    With --pcap, the exit code is 3 if the file is cut or damaged.
     """
-    if context.invoked_subcommand is not None:
-        return
     program: list[str] = context.meta.get(CLIENT, [])
-    if out is None and not program:
+    if out is None and (pcap is not None or not program):
         raise click.UsageError("Missing option '--output'.", context)
+    if pcap is not None and out is not None:
+        capture_pcap(pcap, out, ports, blank_records=blank_records, with_credentials=with_credentials)
+        return
     with ExitStack() as stack:
         if out is None:
             out = Path(stack.enter_context(tempfile.TemporaryDirectory("weir-capture"))) / "client.weircap"
@@ -124,9 +139,6 @@ def capture(
             raise CommandError(f"{recorder.error}: the capture lacks all that came after")
         if client is not None:
             _check(context, out, client)
-
-
-capture.add_command(convert)
 
 
 def _record(

@@ -27,13 +27,13 @@ FREE: Final = ":0"
 LOOPBACK: Final = "127.0.0.1"
 
 
-class CaptureGroup(click.Group):
-    """The group `weir capture`, whose words behind `--` are a client's."""
+class CaptureCommand(click.Command):
+    """The command `weir capture`, whose words behind `--` are a client's."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Set the client's words aside, and parse those before `--`."""
         before = args[: args.index("--")] if "--" in args else args
-        if len(before) < len(args) and not self.commands.keys() & set(before):
+        if len(before) < len(args):
             ctx.meta[CLIENT] = args[len(before) + 1 :]
             args = before
             if not ctx.meta[CLIENT]:

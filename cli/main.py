@@ -17,9 +17,7 @@ COMMANDS: Final = {
     "calibrate": LazyCommand(
         "weir.cli.calibrate:calibrate", "Measure what requests cost a broker, for request quotas."
     ),
-    "capture": LazyCommand(
-        "weir.cli.capture:capture", "Record what clients and brokers send, and convert records."
-    ),
+    "capture": LazyCommand("weir.cli.capture:capture", "Record what clients and brokers send."),
     "check": LazyCommand(
         "weir.cli.settings.check:check", "Check settings, quotas and TLS files, or a running Weir."
     ),

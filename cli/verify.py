@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
+from weir.cli.capture_pcap import end_with
 from weir.cli.exits import FAILED, USAGE, CommandError
 from weir.cli.progress import Progress
 from weir.cli.report_files import check_report_files, read_report, write_report
@@ -35,6 +37,7 @@ Examples:
   weir verify capture.weircap --without batch-timestamps --junit junit.xml
   weir verify capture.weircap --json > known.json
   weir verify capture.weircap --baseline known.json
+  weir verify capture.weircap --frames | jq 'select(.api == "Fetch")'
 """
 _FILE: Final = click.Path(dir_okay=False, path_type=Path)
 _EVENTS_PER_UPDATE: Final = 1024
@@ -79,6 +82,9 @@ _EVENTS_PER_UPDATE: Final = 1024
 @click.option(
     "--baseline", type=_FILE, metavar="FILE", help="Fail only for findings that this output of --json lacks."
 )
+@click.option(
+    "--frames", "as_frames", is_flag=True, help="Print each frame, decoded, as a line of JSON; check nothing."
+)
 def verify(
     files: Sequence[str],
     as_json: bool,
@@ -87,12 +93,17 @@ def verify(
     sarif_file: Path | None,
     without: Sequence[str],
     baseline: Path | None,
+    as_frames: bool,
 ) -> None:
     """Check that the clients and servers of captures keep to Kafka's protocol.
 
     FILE is a capture of `weir capture`; - reads standard input. Exit code 1: errors or warnings were found;
-    2: otherwise, if a capture has no frame, or is no capture.
+    2: otherwise, if a capture has no frame, or is no capture; 3 with --frames: a capture is damaged, and the
+    lines are those before the damage.
     """
+    if as_frames:
+        _print_frames(files)
+        return
     check_report_files(html_file, junit_file, sarif_file)
     known = [] if baseline is None else read_report(baseline, parse_report, "weir verify --json")
     groups, traffic = Groups(known), Traffic()
@@ -114,6 +125,26 @@ def verify(
         raise click.exceptions.Exit(FAILED)
     if empty:
         raise click.exceptions.Exit(USAGE)
+
+
+def _print_frames(files: Sequence[str]) -> None:
+    """Print the frames and other events of captures. Exit with INCOMPLETE if a capture is damaged."""
+    from weir.conformance.capture.json_lines import json_lines  # the checks do not need it
+
+    damages: list[str] = []
+    try:
+        for file in files:
+            for line in json_lines(iter(CaptureReader(file, damages.append))):
+                sys.stdout.write(line.decode() + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader, such as head, wants no more
+        sys.stderr.close()
+        sys.exit(0)
+    except (OSError, CaptureError) as error:
+        raise CommandError(
+            f"{file}: {error.strerror}" if isinstance(error, OSError) else str(error)
+        ) from None
+    end_with(damages)
 
 
 def _verify(file: str, without: Sequence[str], groups: Groups, traffic: Traffic) -> bool:

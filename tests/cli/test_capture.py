@@ -1,4 +1,4 @@
-"""`weir capture` and `weir capture convert`, as a user runs them."""
+"""`weir capture` and `weir verify --frames`, as a user runs them."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ EVENTS: list[Event] = [
 ]
 
 
-def convert(*arguments: str, stdin: bytes = b"") -> Result:
-    return CliRunner().invoke(weir, ["capture", "convert", *arguments], input=stdin)
+def ran(*arguments: str) -> Result:
+    return CliRunner().invoke(weir, arguments)
 
 
 def capture_file(path: Path) -> Path:
@@ -60,7 +60,7 @@ def capture_file(path: Path) -> Path:
 
 
 def test_a_capture_becomes_json_lines_on_stdout(tmp_path: Path) -> None:
-    result = convert(str(capture_file(tmp_path / "c")), "--to", "jsonl")
+    result = ran("verify", str(capture_file(tmp_path / "c")), "--frames")
     assert result.exit_code == DONE
     found = [json.loads(line) for line in result.stdout.splitlines()]
     assert [line["event"] for line in found] == ["opened", "request", "response", "closed", "closed"]
@@ -70,7 +70,7 @@ def test_a_capture_becomes_json_lines_on_stdout(tmp_path: Path) -> None:
 def test_a_damaged_capture_is_told_after_the_lines_before(tmp_path: Path) -> None:
     path = capture_file(tmp_path / "c")
     path.write_bytes(path.read_bytes()[:-3])
-    result = convert(str(path), "--to", "jsonl")
+    result = ran("verify", str(path), "--frames")
     assert result.exit_code == INCOMPLETE
     assert len(result.stdout.splitlines()) == len(EVENTS)
     assert result.stderr.startswith(f"weir: {path}: damaged at byte ")
@@ -88,7 +88,7 @@ def test_a_pcap_file_becomes_a_capture_without_credentials(tmp_path: Path) -> No
     )
     out = tmp_path / "c"
     for _ in range(2):  # the second time it continues the file
-        result = convert(str(tmp_path / "p"), "--from", "pcap", "--output", str(out))
+        result = ran("capture", "--pcap", str(tmp_path / "p"), "--output", str(out))
         assert result.exit_code == DONE, result.output
     events = list(read(out))
     assert [event.connection for event in events if isinstance(event, Opened)] == [0, 1]
@@ -96,19 +96,17 @@ def test_a_pcap_file_becomes_a_capture_without_credentials(tmp_path: Path) -> No
     assert len(data) == 2 * (len(ASK) + len(LOGIN))
     assert SECRET not in data
     kept = tmp_path / "kept"
-    assert (
-        convert(str(tmp_path / "p"), "--from", "pcap", "--output", str(kept), "--with-credentials").exit_code
-        == DONE
-    )
+    options = ["--output", str(kept), "--with-credentials"]
+    assert ran("capture", "--pcap", str(tmp_path / "p"), *options).exit_code == DONE
     assert LOGIN in b"".join(event.data for event in read(kept) if isinstance(event, Bytes))
-    nothing = convert(str(tmp_path / "p"), "--from", "pcap", "--broker-port", "1", "--output", str(out))
+    nothing = ran("capture", "--pcap", str(tmp_path / "p"), "--broker-port", "1", "--output", str(out))
     assert "no TCP connections of brokers" in error_line(nothing)
 
 
 def test_a_pcap_file_without_a_packet_before_its_damage_says_what_is_damaged(tmp_path: Path) -> None:
     head = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
     (tmp_path / "p").write_bytes(head + struct.pack("<IIII", 1, 0, 0xFFFFFFFF, 60))
-    result = convert(str(tmp_path / "p"), "--from", "pcap", "--output", str(tmp_path / "c"))
+    result = ran("capture", "--pcap", str(tmp_path / "p"), "--output", str(tmp_path / "c"))
     assert "cut or damaged at byte 40: a packet of 4294967295 bytes" in error_line(result)
     assert not (tmp_path / "c").exists()
 

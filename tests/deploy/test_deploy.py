@@ -112,7 +112,7 @@ def test_the_image_records_and_verifies_with_its_variables(tmp_path: Path) -> No
         return CliRunner().invoke(weir, [*arguments], env=image)
 
     assert ran("verify", str(file)).exit_code == 0
-    lines = ran("capture", "convert", str(file), "--to", "jsonl").stdout.splitlines()
+    lines = ran("verify", str(file), "--frames").stdout.splitlines()
     assert [json.loads(line)["api"] for line in lines] == ["Metadata", "Metadata"]
     refused = ran("capture", "--output", str(file), "--upstream", "a:1", "--listen", "nonsense")
     assert refused.exit_code == 2
