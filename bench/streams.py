@@ -21,7 +21,6 @@ from typing import Final, NamedTuple
 from confluent_kafka import Consumer
 
 from bench import jars
-from bench.targets.kroxylicious import COMPILE_S
 from tests.clients import Librdkafka, create_topic
 from tests.integration.weir import Weir
 from tests.kafka import Cluster
@@ -67,7 +66,7 @@ def main() -> None:
         set_quotas(("127.0.0.1", cluster.ports[0]), {f"broker-{client}": QUOTAS for client in CLIENTS})
         for name in ("broker", "weir"):
             write(cluster.bootstrap, name, lines)
-        classpath = compiled(Path(directory))
+        classpath = jars.compiled(SOURCE, Path(directory), "streams")
         with Weir(cluster.bootstrap, f'[[quota]]\nclient_id = "<default>"\n{set_at_weir}') as weir:
             at = {"broker": cluster.bootstrap, "weir": weir.bootstrap}
             with ThreadPoolExecutor() as pool:
@@ -89,15 +88,6 @@ def write(bootstrap: str, name: str, lines: list[str]) -> None:
     for partition in range(PARTITIONS):
         some = [line.encode() for line in lines[partition::PARTITIONS]]
         Librdkafka().produce(bootstrap, f"{name}-input", some, partition=partition)
-
-
-def compiled(directory: Path) -> str:
-    """Compile the application into `directory`; return its class path."""
-    needed = ":".join(map(str, jars.classpath("streams")))
-    (compiler,) = jars.classpath("ecj")
-    command = [java_command(), "-jar", str(compiler), "-17", "-cp", needed, "-d", str(directory), str(SOURCE)]
-    subprocess.run(command, timeout=COMPILE_S, check=True)
-    return f"{directory}:{needed}"
 
 
 def run(

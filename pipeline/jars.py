@@ -5,7 +5,7 @@ authorities, and finds no token provider of the connector's release. Therefore `
 only, `jars_s3.txt` lock their versions. Python downloads the jars from a Maven repository, with its own
 certificate authorities and proxy settings, verifies them, and keeps them in a cache.
 
-A lock file has one `group:artifact:version sha256 bytes` per line; `#` starts a comment.
+A lock file has one `group:artifact:version[:classifier] sha256 bytes` per line; `#` starts a comment.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ JARS: Final = "spark.jars"
 """Name of the Spark setting with the jars to load."""
 _MAVEN_CENTRAL: Final = "https://repo1.maven.org/maven2"
 _LINE: Final = re.compile(
-    r"(?P<coordinates>[\w.-]+:[\w.-]+:[\w.-]+) (?P<sha256>[0-9a-f]{64}) (?P<size>[0-9]+)"
+    r"(?P<coordinates>[\w.-]+(?::[\w.-]+){2,3}) (?P<sha256>[0-9a-f]{64}) (?P<size>[0-9]+)"
 )
 _ATTEMPTS: Final = 3
 _TIMEOUT_S: Final = 30.0
@@ -48,7 +48,7 @@ class JarError(PipelineError):
 
 @dataclass(frozen=True, slots=True)
 class Jar:
-    """One jar of a lock file. `coordinates` is `group:artifact:version`, `size` is in bytes."""
+    """One jar of a lock file. `coordinates` is `group:artifact:version[:classifier]`, `size` is in bytes."""
 
     coordinates: str
     sha256: str
@@ -57,8 +57,9 @@ class Jar:
     @property
     def path(self) -> str:
         """Path of the jar below a Maven repository, and below the cache."""
-        group, artifact, version = self.coordinates.split(":")
-        return f"{group.replace('.', '/')}/{artifact}/{version}/{artifact}-{version}.jar"
+        group, artifact, version, *classifier = self.coordinates.split(":")
+        name = "-".join([artifact, version, *classifier])
+        return f"{group.replace('.', '/')}/{artifact}/{version}/{name}.jar"
 
     def __str__(self) -> str:
         return f"{self.coordinates} {self.sha256} {self.size}"
@@ -83,7 +84,8 @@ def parse_lock(text: str, where: str) -> list[Jar]:
             jars.append(Jar(match["coordinates"], match["sha256"], int(match["size"])))
         elif content:
             raise JarError(
-                f"{where}:{number}: expected `group:artifact:version sha256 bytes`, found {content!r}"
+                f"{where}:{number}: expected `group:artifact:version[:classifier] sha256 bytes`, "
+                f"found {content!r}"
             )
     if not jars:
         raise JarError(f"{where}: no jar in it; write the lock file again")

@@ -1,0 +1,1 @@
+"""Compare the request time that Weir charges with the request time that real brokers measure (JMX)."""

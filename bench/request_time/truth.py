@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 from bench import jars
-from bench.targets.kroxylicious import COMPILE_S
+from tests.kafka import Cluster
+from tests.kafka.jars import version_tuple
 from tests.kafka.java import java_command
 
 WINDOW_S: Final = 3600
 SETTINGS: Final = {"quota.window.num": "2", "quota.window.size.seconds": str(WINDOW_S)}
 """Broker settings that make the window of quotas long enough: an hour."""
 SOURCE: Final = Path(jars.__file__).parent.parent / "java" / "RequestTimes.java"
+QUOTA: Final = f"request_percentage={10**9}"
+"""Quota of every client-id, too high to throttle: a broker measures only clients that have one."""
 _US_PER_PERCENT: Final = 10_000.0
 
 
@@ -27,90 +32,53 @@ class TruthError(Exception):
 
 
 class Truth:
-    """Reads the broker's request time by client-id, with a Java subprocess. Call `close` at the end, or use
-    this as a context manager.
-    """
+    """Reads the broker's request time by client-id, with a Java subprocess."""
 
-    def __init__(self, where: str, directory: Path) -> None:
-        """Compile and start the Java program that reads the broker's JMX. `where` is the JMX address,
-        HOST:PORT; the class files are written to `directory`. Raises TruthError.
+    def __init__(self, java: subprocess.Popen[str]) -> None:
+        self._java = java
+
+    def us(self, client_id: str, began_s: float) -> float:
+        """Return the request time (µs of one thread) of a client-id so far. `began_s` is the time (s,
+        monotonic) of its first request, at most an hour ago. Raises TruthError.
+
+        Kafka's `Rate` divides by the elapsed time plus one window: it counts the older of its two windows as
+        full.
         """
-        classes = _compiled(directory)
-        self._began_s: dict[str, float] = {}
-        self._child = subprocess.Popen(
-            [java_command(), "-Xmx64m", "-XX:+UseSerialGC", "-cp", str(classes), SOURCE.stem, where],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        elapsed_s = time.monotonic() - began_s
+        return self._percents().get(client_id, 0.0) * _US_PER_PERCENT * (WINDOW_S + elapsed_s)
 
-    def begin(self, client_id: str, at_s: float | None = None) -> None:
-        """Note that this client-id has sent its first request, now or at the time `at_s` (s, monotonic).
-        Later calls for the same client-id have no effect.
-        """
-        self._began_s.setdefault(client_id, time.monotonic() if at_s is None else at_s)
-
-    def read(self) -> dict[str, float]:
-        """Return the total request time (µs of one thread) so far of each client-id for which `begin` was
-        called. Raises TruthError.
-        """
-        now_s, rates = time.monotonic(), self.percents()
-        return {
-            client_id: total_us(rates.get(client_id, 0.0), now_s - began_s)
-            for client_id, began_s in self._began_s.items()
-        }
-
-    def percents(self) -> dict[str, float]:
-        """Return the broker's current rate (percent of one thread) of every client-id. Raises TruthError."""
-        assert self._child.stdin is not None
-        assert self._child.stdout is not None
+    def _percents(self) -> dict[str, float]:
+        """Return the broker's rate (percent of one thread) of every client-id."""
+        assert self._java.stdin is not None
+        assert self._java.stdout is not None
+        rates = {}
         try:
-            self._child.stdin.write("\n")
-            self._child.stdin.flush()
-        except BrokenPipeError as error:
-            raise TruthError("what reads JMX has ended: is the broker alive?") from error
-        found = list[str]()
-        while (line := self._child.stdout.readline()) not in {"", "\n"}:
-            found.append(line)
-        if not line:
-            raise TruthError("what reads JMX has ended: is the broker alive?")
-        return parse("".join(found))
-
-    def close(self) -> None:
-        """End the Java program that reads JMX."""
-        self._child.kill()
-        self._child.communicate()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+            print(file=self._java.stdin, flush=True)
+            while line := self._java.stdout.readline().strip():
+                client_id, _, rate = line.rpartition("=")
+                rates[client_id] = float(rate)
+        except (BrokenPipeError, ValueError) as error:
+            raise TruthError(f"JMX of the broker cannot be read: {error}") from error
+        return rates
 
 
-def parse(text: str) -> dict[str, float]:
-    """Parse lines CLIENT-ID=RATE into rates (percent of a thread) by client-id. Raises TruthError."""
-    rates = {}
-    for line in text.splitlines():
-        client_id, equals, rate = line.rpartition("=")
-        if not equals:
-            raise TruthError(f"not a client's rate: {line!r}")
-        rates[client_id] = float(rate)
-    return rates
-
-
-def total_us(percent: float, elapsed_s: float) -> float:
-    """Return the request time (µs) that a rate (percent of a thread) means at `elapsed_s` seconds (at most an
-    hour) after the client's first request. Kafka's `Rate` divides by the elapsed time plus one window,
-    because it counts the older of its two windows as full.
+@contextmanager
+def reading(cluster: Cluster) -> Iterator[Truth]:
+    """Give every client-id of a cluster of one broker a quota, and read request times until the block ends.
+    Raises TruthError, JarError.
     """
-    return percent * _US_PER_PERCENT * (WINDOW_S + elapsed_s)
-
-
-def _compiled(directory: Path) -> Path:
-    (compiler,) = jars.classpath("ecj")
-    command = [java_command(), "-jar", str(compiler), "-17", "-d", str(directory), str(SOURCE)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_S, check=False)
+    where = ("--bootstrap-server", cluster.bootstrap)
+    if version_tuple(cluster.version) < (2, 6):
+        where = ("--zookeeper", cluster.zookeeper)
+    everybody = ("--entity-type", "clients", "--entity-default")
+    done = cluster.run("kafka.admin.ConfigCommand", *where, "--alter", *everybody, "--add-config", QUOTA)
     if done.returncode:
-        raise TruthError(f"{SOURCE.name} did not compile: {done.stderr.strip()}")
-    return directory
+        raise TruthError(f"no quota could be set: {done.stderr.strip() or done.stdout.strip()}")
+    classes = jars.compiled(SOURCE, cluster.directory / "classes")
+    command = [java_command(), "-Xmx64m", "-XX:+UseSerialGC", "-cp", str(classes), SOURCE.stem]
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*command, cluster.jmx(0)], stdin=pipe, stdout=pipe, text=True) as java:
+        try:
+            yield Truth(java)
+        finally:
+            java.kill()

@@ -2,25 +2,23 @@
 too.
 
 Maven Central has Kroxylicious' runtime but not its application. `bench/java/KroxyliciousLauncher.java` starts
-the runtime. A Java runtime suffices to compile the launcher, because the compiler (ecj) is also a jar.
+the runtime.
 """
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from bench import certificate, jars
 from bench.entry import PLAIN, Entry
-from bench.targets.target import Running, Surroundings, Target, TargetError, start_process
+from bench.targets.target import Running, Surroundings, Target, start_process
 from tests.kafka.java import java_command, java_version
 from tests.kafka.ports import free_range
 from tests.kafka.settings import HOST
 
 HEAP: Final = "512m"
-COMPILE_S: Final = 60.0
 WARM_UP_S: Final = 15.0
 """Warm-up (s) of each load. Measured: the first load took 15 s until its rate was steady, later loads less.
 """
@@ -59,32 +57,11 @@ def _start_with(surroundings: Surroundings, tls: str, entry: Entry) -> Running:
     config = surroundings.directory / "kroxylicious.yaml"
     config.write_text(_CONFIG.format(host=HOST, port=port, broker_port=surroundings.broker_port) + tls)
     classes = surroundings.directory / "kroxylicious"
-    path = [*jars.classpath("kroxylicious"), classes]
-    _compile(path, classes)
     command = [
         *(java_command(), f"-Xmx{HEAP}", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"),
-        *("-cp", ":".join(map(str, path)), SOURCE.stem, str(config)),
+        *("-cp", jars.compiled(SOURCE, classes, "kroxylicious"), SOURCE.stem, str(config)),
     ]
     return start_process(surroundings, "kroxylicious", command, port, entry)
-
-
-def _compile(path: list[Path], classes: Path) -> None:
-    (compiler,) = jars.classpath("ecj")
-    command = [
-        java_command(),
-        "-jar",
-        str(compiler),
-        "-17",
-        "-cp",
-        ":".join(map(str, path)),
-        "-d",
-        str(classes),
-    ]
-    done = subprocess.run(
-        [*command, str(SOURCE)], capture_output=True, text=True, timeout=COMPILE_S, check=False
-    )
-    if done.returncode:
-        raise TargetError(f"{SOURCE.name} did not compile: {done.stderr.strip()}")
 
 
 def version() -> str:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from weir.pipeline.jars import Jar, JarError, fetch_jar, fetched, parse_lock
+from weir.pipeline.jars import Jar, JarError, fetched, parse_lock
 
 __all__ = [
     "LOCK_FILES",
@@ -18,7 +18,7 @@ __all__ = [
     "JarError",
     "cache_directory",
     "classpath",
-    "fetch_jar",
+    "fetched",
     "locked_versions",
     "parse_lock",
     "read_lock",

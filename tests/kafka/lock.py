@@ -26,14 +26,27 @@ _UNNEEDED = re.compile(
 
 def write_lock(version: str) -> Path:
     """Resolve a Kafka version and write its lock file. Raises JarError if Maven is missing or fails."""
-    if shutil.which("mvn") is None:
-        raise JarError("adding a Kafka version needs Maven's `mvn` (3.6 or newer) on the PATH")
-    with tempfile.TemporaryDirectory(prefix="weir-lock-") as directory:
-        jars = _resolve(Path(directory), _roots(version))
     path = LOCK_FILES / f"{version}.txt"
-    lines = [f"# Kafka {version}: written by `python -m tests.kafka lock {version}`", *map(str, jars)]
-    path.write_text("\n".join(lines) + "\n")
+    head = f"Kafka {version}: written by `python -m tests.kafka lock {version}`"
+    write(path, head, _roots(version), _UNNEEDED)
     return path
+
+
+def write(path: Path, head: str, roots: Iterable[str], unneeded: re.Pattern[str]) -> None:
+    """Write the jars that these artifacts need. Raises JarError."""
+    if shutil.which("mvn") is None:
+        raise JarError("adding a version needs Maven's `mvn` (3.6 or newer) on the PATH")
+    with tempfile.TemporaryDirectory(prefix="weir-lock-") as directory:
+        Path(directory, "pom.xml").write_text(pom(roots))
+        target = Path(directory, "jars")
+        command = ["mvn", "-B", "-q", "dependency:copy-dependencies", "-DincludeScope=runtime"]
+        command += ["-Dmdep.useRepositoryLayout=true", f"-DoutputDirectory={target}"]
+        done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise JarError(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
+        jars = [_jar(path, target) for path in sorted(target.rglob("*.jar"))]
+    lines = [f"# {head}", *(str(jar) for jar in jars if not unneeded.fullmatch(jar.coordinates))]
+    path.write_text("\n".join(lines) + "\n")
 
 
 def _roots(version: str) -> list[str]:
@@ -46,18 +59,6 @@ def _roots(version: str) -> list[str]:
     if number >= (4, 0):
         roots.append("org.slf4j:slf4j-simple:1.7.36")  # older tools bring a binding
     return roots
-
-
-def _resolve(directory: Path, roots: list[str]) -> list[Jar]:
-    (directory / "pom.xml").write_text(pom(roots))
-    target = directory / "jars"
-    command = ["mvn", "-B", "-q", "dependency:copy-dependencies", "-DincludeScope=runtime"]
-    command += ["-Dmdep.useRepositoryLayout=true", f"-DoutputDirectory={target}"]
-    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise JarError(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
-    found = (_jar(path, target) for path in sorted(target.rglob("*.jar")))
-    return [jar for jar in found if not _UNNEEDED.fullmatch(jar.coordinates)]
 
 
 def pom(roots: Iterable[str]) -> str:
@@ -77,7 +78,10 @@ def pom(roots: Iterable[str]) -> str:
 
 def _jar(path: Path, repository: Path) -> Jar:
     *group, artifact, version, name = path.relative_to(repository).parts
-    if name != f"{artifact}-{version}.jar":
-        raise JarError(f"{name}: a jar with a classifier; the lock format has no place for one")
+    classifier = name.removeprefix(f"{artifact}-{version}").removesuffix(".jar").replace("-", ":", 1)
     content = path.read_bytes()
-    return Jar(f"{'.'.join(group)}:{artifact}:{version}", hashlib.sha256(content).hexdigest(), len(content))
+    return Jar(
+        f"{'.'.join(group)}:{artifact}:{version}{classifier}",
+        hashlib.sha256(content).hexdigest(),
+        len(content),
+    )
