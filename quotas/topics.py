@@ -20,6 +20,7 @@ from weir.quotas.client_quotas import Sharing
 from weir.quotas.limiters.budgets import Budget
 from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from weir.quotas.limiters.smooth import paced
+from weir.quotas.limiters.throttle import INT32_MAX
 from weir.quotas.registry import SLICE
 from weir.quotas.table.entities import Entity, Tags
 from weir.quotas.table.options import Scope
@@ -105,12 +106,16 @@ class TopicRates:
         self._shadow = shadow if cluster is None else {**shadow, **cluster._shadow}
         self.names = frozenset(self._enforced) | frozenset(self._shadow)
 
-    def charge(self, counted: Mapping[bytes, int], now_ms: int, *, told: bool = True) -> int:
+    def charge(
+        self, counted: Mapping[bytes, int], now_ms: int, *, told: bool = True, in_turn: bool = False
+    ) -> int:
         """Charge the bytes of a request to the budgets of its topics (`counted`: topic in UTF-8 → bytes).
         Return the longest of their throttle times (ms).
 
         `told`: False if the response has no field for a throttle time. The return value is then 0, and the
-        next request for these topics is told the rest of the throttle time (`tell_rest`).
+        next request for these topics is told the rest of the throttle time (`tell_rest`). `in_turn`: True for
+        the response of a fetch, whose connection goes to the end of each topic's line
+        (`Budget.charge_in_turn`).
         """
         wait_ms = 0
         for name, size in counted.items():
@@ -118,10 +123,14 @@ class TopicRates:
             if shadow is not None:
                 shadow.charge(size, now_ms)
             budget = self._enforced.get(name)
-            if budget is not None and told:
+            if budget is None:
+                continue
+            if not told:
+                budget.charge_untold(size, now_ms, in_turn=in_turn)
+            elif in_turn:
+                wait_ms = max(wait_ms, budget.charge_in_turn(size, now_ms))
+            else:
                 wait_ms = max(wait_ms, budget.charge(size, now_ms))
-            elif budget is not None:
-                budget.charge_untold(size, now_ms)
         return wait_ms
 
     def throttled_until_ms(self, topics: Iterable[str] | None = None) -> int:
@@ -130,12 +139,25 @@ class TopicRates:
         """
         return max((budget.throttled_until_ms for budget in self._of(topics)), default=0)
 
-    def tell_rest(self, topics: Iterable[str] | None, now_ms: int) -> int:
-        """Return the time (ms) for which the longest throttle of these topics still lasts; 0 if no throttle
-        lasts. The caller tells this time to a request that was not charged, so count that request as
-        throttled. `topics`: None for all topics with a rate.
+    def closed_until_ms(self, topics: Iterable[str] | None, *, in_line: bool) -> int:
+        """Return the time (ms) until which a connection's fetches of these topics bring no records, like
+        `Budget.closed_until_ms`.
         """
-        return max((budget.tell_rest(now_ms) for budget in self._of(topics)), default=0)
+        return max((budget.closed_until_ms(in_line=in_line) for budget in self._of(topics)), default=0)
+
+    def fetch_max_bytes_at(self, topics: Iterable[str] | None, now_ms: int, *, in_line: bool) -> int:
+        """Return the maximum `max_bytes` of a fetch of these topics, like `Budget.fetch_max_bytes_at`. Only
+        topics over their rates bound the fetch, because it may ask for others, too.
+        """
+        over = (budget for budget in self._of(topics) if budget.throttled_until_ms > now_ms)
+        return min((budget.fetch_max_bytes_at(now_ms, in_line=in_line) for budget in over), default=INT32_MAX)
+
+    def tell_rest(self, topics: Iterable[str] | None, now_ms: int, most_ms: int = INT32_MAX) -> int:
+        """Return the time (ms, at most `most_ms`) for which the longest throttle of these topics still lasts;
+        0 if no throttle lasts. The caller tells this time to a request that was not charged, so count that
+        request as throttled. `topics`: None for all topics with a rate.
+        """
+        return max((budget.tell_rest(now_ms, most_ms) for budget in self._of(topics)), default=0)
 
     def _of(self, topics: Iterable[str] | None) -> list[Budget]:
         names = self._enforced.keys() if topics is None else {topic.encode() for topic in topics}

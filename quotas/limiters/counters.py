@@ -76,12 +76,13 @@ class CountingLimiter(Chargeable):
         self._reported: float = 0.0
         """Value of `charged` at the previous call of `delta`."""
 
-    def charge_untold(self, value: float, now_ms: int) -> None:
+    def charge_untold(self, value: float, now_ms: int, *, in_turn: bool = False) -> None:
         """Charge `value` units for a response that can tell no throttle time. Does not count the request as
         throttled: the caller tells the throttle time to the client's next request (`Budget.tell_rest`).
+        `in_turn`: True for a fetch, whose connection waits behind others (`charge_in_turn`).
         """
         counted = self.throttled, self.throttle_ms_total
-        self.charge(value, now_ms)
+        (self.charge_in_turn if in_turn else self.charge)(value, now_ms)
         self.throttled, self.throttle_ms_total = counted
 
     def watch(self, note: Callable[[Tags], None]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.proxy import wire as wires
-from tests.proxy.wire import APP, BUFFER_BYTES, Wire, in_turns
+from tests.proxy.wire import APP, BUFFER_BYTES, Wire, fetch_a_minute, in_turns
 from tests.quotas.changes import put_in_force
 from tests.wire import messages
 from tests.wire.frames import body_of, request, response
@@ -166,6 +166,15 @@ def test_a_fetch_of_a_throttled_topic_gets_no_records_on_a_new_connection() -> N
     assert wire.waiting_bytes == len(fetch(3, "a"))
     wire.feed(20_000)
     assert bytes(wire.to_broker).endswith(fetch(3, "a"))
+
+
+@pytest.mark.parametrize("size", [900, 5000])  # the second is charged when its head was forwarded
+def test_connections_that_fetch_a_topic_get_equal_shares_though_some_are_always_faster(size: int) -> None:
+    quotas = new_connection(QuotaTable({(A, FETCH): 10 * size})).quotas
+    wires = [Wire(new_connection(quotas=quotas, buffer_bytes=SMALL_BUFFER)) for _ in range(10)]
+    got = fetch_a_minute(wires, fetch(1, "a"), fetched_from(1, a=size))
+    assert min(got) > 0.95 * sum(got) / len(got)
+    assert sum(got) == pytest.approx(600, rel=0.02)
 
 
 def test_shadow_topic_rates_throttle_no_client() -> None:

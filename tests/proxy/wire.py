@@ -197,6 +197,24 @@ class Wire:
         effects.to_broker, effects.to_client = [], []
 
 
+def fetch_a_minute(wires: list[Wire], asked: bytes, answer: bytes) -> list[int]:
+    """Fetch over all connections, in the same order in each ms. Return how many responses with records each
+    got in a minute, after 15 s.
+    """
+    got, now_ms = [0] * len(wires), 0
+    while now_ms < 75_000:
+        for wire in wires:
+            wire.feed(now_ms, client=asked if wire.connection.throttled_until_ms <= now_ms else b"")
+        for number, wire in enumerate(wires):
+            if wire.to_broker:
+                wire.to_broker.clear()
+                wire.feed(now_ms, broker=answer)
+                got[number] += now_ms > 15_000 and len(wire.to_client) > len(answer) // 2
+                wire.to_client.clear()
+        now_ms = max(now_ms + 1, min(wire.connection.throttled_until_ms for wire in wires))
+    return got
+
+
 def in_turns(connection: Connection, end: End, sent: bytes) -> list[int]:
     """Present a buffer full of what was sent; in each later turn also the bytes that were left. Return the
     number of bytes that each turn consumed.

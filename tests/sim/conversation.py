@@ -171,21 +171,20 @@ class Conversation:
             self._session = session_id(kind, answer) or self._session
         if kind.api == "fetch":
             empty = emptied(kind, answer, request.topic, request.error)
-            until_ms, ledger = self._others_until_ms(request), self._ledger("fetch", self.opened.client_id)
-            others_ms = 0 if ledger is None else ledger.until_ms
-            in_line_ms = LINE_MS if 0 < self._turn_ms <= now_ms else 0
-            topics_ms = self._until_ms(request, self._topics(request))
-            if length == len(empty) and (
-                len(answer) > length or max(others_ms - in_line_ms, topics_ms) > now_ms
-            ):
+            until_ms = self._others_until_ms(request)
+            closed_ms, had_closed_ms = (
+                until_ms - (LINE_MS if 0 < self._turn_ms <= at_ms else 0)
+                for at_ms in (now_ms, request.forwarded_ms)
+            )
+            if length == len(empty) and (len(answer) > length or closed_ms > now_ms):
                 self._caused(request, until_ms)
-                if others_ms > now_ms:
-                    self._turn_ms = others_ms
+                if until_ms > now_ms:
+                    self._turn_ms = until_ms
                 request.answer = empty
-                if until_ms <= request.forwarded_ms:
-                    self._fail("fetch", "no records for a client that is not over its quota")
+                if had_closed_ms <= request.forwarded_ms:
+                    self._fail("fetch", "no records for a client that is not over its quota, or has its turn")
                 return
-            if others_ms - in_line_ms > now_ms and len(answer) > len(empty) and self._exact:
+            if closed_ms > now_ms and len(answer) > len(empty) and self._exact:
                 self._fail("fetch", "records for a client that is over its quota")
         if kind.has_session:  # Weir may also have learned an older session from its records
             self._session = session_id(kind, answer) or self._session
@@ -212,7 +211,8 @@ class Conversation:
             charges = {"fetch": client.fetch, "share_fetch": client.share}
             self._caused(request, charges.get(ask.kind.api, client.charge)(size, now_ms))
         if topic is not None and ask.topic == HOT and request.records_bytes and self._is_named(request):
-            until_ms = topic.charge(request.records_bytes, now_ms)
+            charge = topic.fetch if ask.kind.api == "fetch" else topic.charge
+            until_ms = charge(request.records_bytes, now_ms)
             if ask.kind.api == "share_fetch":
                 until_ms = min(until_ms, now_ms + SHARE_WAIT_MS_MAX)
             elif ask.kind.has_session:
@@ -225,11 +225,8 @@ class Conversation:
 
     def _others_until_ms(self, request: Request) -> int:
         """When the waits end that were caused for this client, or for the request's topics, anywhere."""
-        return self._until_ms(request, {self.opened.client_id, *self._topics(request)})
-
-    def _until_ms(self, request: Request, names: set[str]) -> int:
         api = "fetch" if request.ask.kind.is_fetch else "produce"
-        ledgers = (self._ledger(api, name) for name in names)
+        ledgers = (self._ledger(api, name) for name in {self.opened.client_id, *self._topics(request)})
         return max((ledger.until_ms for ledger in ledgers if ledger is not None), default=0)
 
     def _topics(self, request: Request) -> set[str]:

@@ -65,13 +65,15 @@ client, and True if the broker will send a response (False for acks=0).
 
 
 class FetchTurns:
-    """State of a connection: when it has its turn in the line of its client's connections."""
+    """State of a connection: when it has its turn in the lines of its client and of topics."""
 
     __slots__ = ("from_ms",)
 
     def __init__(self) -> None:
         self.from_ms = 0
-        """Time (ms) at which the throttle ends that the latest fetch without records has met; 0 before."""
+        """Time (ms) at which the throttle ends that the latest fetch without records has met; 0 before. After
+        a response that could not tell its throttle time, the end of that time.
+        """
 
     def in_line(self, now_ms: int) -> bool:
         """Return True if the connection has waited for the others, so that it has its turn from now on."""
@@ -126,9 +128,7 @@ def plan_fetch(plan: Plan) -> None:
         if budget is None:
             return _unlimited(context, plan, data, frame, end)
         most = _most(context, budget)
-        if not most:
-            return asked_least(plan, least, data, frame, end, complete)
-        return _capped(context, plan, max_bytes, most, data, frame, end, complete)
+        return capped(context, plan, least, max_bytes, most, data, frame, end, complete)
 
     plan.admit, plan.decide, plan.over, plan.tell = admit, _fetched, _over, _tell
     plan.on_response += (_charge_fetch_flexible if plan.flexible_response else ClientLedger.charge_fetch,)
@@ -199,9 +199,10 @@ def _most(context: Context, budget: AnyBudget) -> int:
     return budget.fetch_max_bytes_at(context.now_ms, in_line=in_line)
 
 
-def _capped(
+def capped(
     context: Context,
     plan: Plan,
+    least: AskLeast,
     max_bytes: FieldOffset | None,
     most: int,
     data: bytearray,
@@ -209,7 +210,11 @@ def _capped(
     end: int,
     complete: bool,
 ) -> Decision | Wait:
-    """Limit the field `max_bytes` of a fetch to `most`, and return the decision to forward the fetch."""
+    """Limit the field `max_bytes` of a fetch to `most`, and return the decision to forward the fetch. If
+    `most` is 0, have it ask for `least`, because Weir will remove the records from its response.
+    """
+    if not most:
+        return asked_least(plan, least, data, frame, end, complete)
     if max_bytes is None:
         return CHARGED_SERIAL
     body = request_body(data, frame, end, flexible=plan.flexible_request)

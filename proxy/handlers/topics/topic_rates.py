@@ -10,14 +10,14 @@ names of its unknown ids (`names_by_id`). Later ids of a request, and those in r
 name. The bytes of a topic whose name is unknown at the end of the frame are not charged, and the client's
 next request asks for the name.
 
-While a topic is over its rate, fetches of the topic get no records, on any connection. A connection's first
-records for such a topic are held for a limited time, whether or not they arrive in the connection's first
-request. Otherwise a client could produce at any rate by opening a connection for each request. A request that
-is complete, or that begins with such records, is held as a whole; of a longer request, the bytes behind those
-that were read are held. All holds of a connection end at the same time at the latest, which the first hold
-fixes. A fetch that continues a fetch session names no topics (`fetch_sessions`). If this connection began the
-fetch session, the fetch has the topics named then; if another connection began it, the fetch may have any
-topic.
+While a topic is over its rate, connections that fetch it take turns as those of a client do (`bandwidth`); a
+connection stands in all of its lines at once. A connection's first records for such a topic are held for a
+limited time, whether or not they arrive in the connection's first request. Otherwise a client could produce
+at any rate by opening a connection for each request. A request that is complete, or that begins with such
+records, is held as a whole; of a longer request, the bytes behind those that were read are held. All holds of
+a connection end at the same time at the latest, which the first hold fixes. A fetch that continues a fetch
+session names no topics (`fetch_sessions`). If this connection began the fetch session, the fetch has the
+topics named then; if another connection began it, the fetch may have any topic.
 """
 
 from __future__ import annotations
@@ -39,13 +39,19 @@ from weir.protocol.scanning.least_fetch import ask_least
 from weir.protocol.scanning.topic_bytes import TopicBytes
 from weir.protocol.scanning.topic_names import UNKNOWN_MAX, FindTopics, topics_in
 from weir.protocol.values import schema_of
-from weir.proxy.handlers.bandwidth.bandwidth import SHARE_THROTTLE_MS_MAX, acquire_nothing, asked_least
+from weir.proxy.handlers.bandwidth.bandwidth import (
+    SHARE_THROTTLE_MS_MAX,
+    FetchTurns,
+    acquire_nothing,
+    capped,
+)
 from weir.proxy.handlers.decisions import WAIT, Decision, Forward, Hold, Query, Wait
 from weir.proxy.handlers.plan import ByteCounter, Context, Plan, Tell
 from weir.proxy.handlers.topics.asked_names import ask_first
 from weir.proxy.handlers.topics.fetch_sessions import FetchSession, Track, tracker
 from weir.proxy.handlers.unread import passed_unread
 from weir.quotas import ClientLedger
+from weir.quotas.limiters.throttle import INT32_MAX
 from weir.quotas.topics import TopicRates
 
 METERED_FETCH: Final = Forward(charged=True, serial=True)
@@ -59,7 +65,7 @@ METERED_UNREAD: Final = Forward(charged=True, serial=True, unread=True)
 class TopicByteCounter:
     """A `ByteCounter` that counts and charges the bytes of one frame by topic."""
 
-    __slots__ = ("_clock", "_context", "_is_request", "_rates", "counted", "quota")
+    __slots__ = ("_clock", "_context", "_in_turn", "_is_request", "_rates", "counted", "quota")
 
     def __init__(self, context: Context, rates: TopicRates, message: type[Message], version: int) -> None:
         """Begin to count the bytes of topics that have a rate, in a frame of this message and version."""
@@ -68,6 +74,7 @@ class TopicByteCounter:
         self.quota = rates.key
         self._clock = context.clock
         self._is_request = message is ProduceRequest
+        self._in_turn = message is FetchResponse
         self.counted = TopicBytes(message, version, rates.names, context.cluster.names_by_id.recent)
         """The bytes by topic."""
 
@@ -111,7 +118,7 @@ class TopicByteCounter:
             self._context.cluster.unnamed_topics.meet(self._context.client.user, unnamed)
             for topic_id in tuple(unnamed):
                 self.counted.count_as(topic_id, None)
-        return self._rates.charge(self.counted.counted, now_ms, told=told)
+        return self._rates.charge(self.counted.counted, now_ms, told=told, in_turn=self._in_turn)
 
     def cut(self, now_ms: int) -> None:
         """Charge no bytes: a broker ignores an incomplete request."""
@@ -188,6 +195,10 @@ class FetchByteCounter(TopicByteCounter):
         session = self._session
         if self._is_shared:
             return min(throttle_ms, SHARE_THROTTLE_MS_MAX)
+        if not told:  # else an untold connection that has its turns would have them all
+            until_ms = self._rates.throttled_until_ms(name.decode() for name in self.counted.counted)
+            turns = self._context.state_of(FetchTurns)
+            turns.from_ms = until_ms if until_ms > now_ms else turns.from_ms
         if session is not None:
             if session.asked is None:
                 session.adopt()
@@ -198,7 +209,7 @@ class FetchByteCounter(TopicByteCounter):
         """Charge the records that were forwarded of a response whose other bytes will not come, because the
         connection has closed: the client has received these records.
         """
-        self._rates.charge(self.counted.begun, now_ms, told=False)
+        self._rates.charge(self.counted.begun, now_ms, told=False, in_turn=self._in_turn)
 
 
 def plan_produce(plan: Plan) -> None:
@@ -243,14 +254,14 @@ def _may_hold(context: Context, rates: TopicRates) -> bool:
 
 
 def plan_fetch(plan: Plan) -> None:
-    """Charge the records of fetch responses to their topics; fetches of topics over their rate get no
-    records.
+    """Charge the records of fetch responses to their topics; of topics over their rate, only fetches of
+    connections that have their turn get records.
     """
     inner, version = plan.admit, plan.version
     if inner is None:
         raise AssertionError("bandwidth comes before topic rates")
     topics_of, track = topics_in(FetchRequest, version, "topics"), tracker(version)
-    least, over = ask_least(version), plan.over
+    least, over, max_bytes = ask_least(version), plan.over, field_offset(FetchRequest, version, "max_bytes")
     has_sessions = field_offset(FetchRequest, version, "session_id") is not None
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
@@ -270,8 +281,9 @@ def plan_fetch(plan: Plan) -> None:
         decision = inner(context, data, frame, end, complete)  # last, because it may change the request
         if not isinstance(decision, Forward):
             return decision
-        if metered is METERED_FETCH and _over(context, context.client.ledger) > context.now_ms:
-            return asked_least(plan, least, data, frame, end, complete)
+        most = _most(context, context.client.ledger) if metered is METERED_FETCH else INT32_MAX
+        if most < INT32_MAX:
+            return capped(context, plan, least, max_bytes, most, data, frame, end, complete)
         return metered or decision.but(charged=True)
 
     def over_with_topics(context: Context, ledger: ClientLedger) -> int:
@@ -395,32 +407,58 @@ def _metered(
     return ask_first(context, unnamed) or METERED_FETCH
 
 
-def _over(context: Context, ledger: ClientLedger) -> int:
-    """Return the time (ms) until which a topic of the latest fetch is over its rate; 0 if no topic is."""
-    rates = _rates_of(ledger)
-    session = None if rates is None else _state(context).session
+def _most(context: Context, ledger: ClientLedger) -> int:
+    """Return the number of bytes that the latest fetch may ask for, as far as its topics' rates say; 0 if it
+    must bring no records.
+    """
+    rates, session = _rates_of(ledger), _state(context).session
     if rates is None or session is None:
-        return 0
-    return rates.throttled_until_ms(_named(session))
+        return INT32_MAX
+    named = _named(session)
+    if rates.throttled_until_ms(named) <= context.now_ms:
+        return INT32_MAX
+    in_line = context.state_of(FetchTurns).in_line(context.now_ms)
+    return rates.fetch_max_bytes_at(named, context.now_ms, in_line=in_line)
 
 
-def _with_topics(tell: Tell | None) -> Tell:
-    def tell_with_topics(context: Context, ledger: ClientLedger) -> tuple[int, int, int]:
-        client_ms = 0 if tell is None else tell(context, ledger)[0]
-        return client_ms, 0 if ledger.topics is None else _tell(context, ledger), 0
-
-    return tell_with_topics
-
-
-def _tell(context: Context, ledger: ClientLedger) -> int:
-    """Count a throttled response from which Weir has removed the records, for the topics of the latest fetch.
-    Return the throttle time (ms).
+def _over(context: Context, ledger: ClientLedger) -> int:
+    """Return the time (ms) until which a topic's rate keeps the records of the latest fetch from this
+    connection; 0 if no topic's does.
     """
     rates = _rates_of(ledger)
     session = None if rates is None else _state(context).session
     if rates is None or session is None:
         return 0
-    return rates.tell_rest(_named(session), context.now_ms)
+    named = _named(session)
+    if rates.throttled_until_ms(named) <= context.now_ms:
+        return 0
+    return rates.closed_until_ms(named, in_line=context.state_of(FetchTurns).in_line(context.now_ms))
+
+
+def _with_topics(tell: Tell | None) -> Tell:
+    def tell_with_topics(context: Context, ledger: ClientLedger) -> tuple[int, int, int]:
+        turns, now_ms = context.state_of(FetchTurns), context.now_ms
+        own_ms = turns.from_ms - now_ms
+        client_ms = 0 if tell is None else tell(context, ledger)[0]
+        # After a response that could not tell it, the connection waits for its own turn. (Rejected: for the
+        # end of the line. All then come at once, and a rate forgets what they fetched meanwhile: 1.8 of it.)
+        topics_ms = _tell(context, ledger, own_ms if own_ms > 0 else INT32_MAX)
+        if topics_ms:
+            turns.from_ms = now_ms + max(client_ms, topics_ms)
+        return client_ms, topics_ms, 0
+
+    return tell_with_topics
+
+
+def _tell(context: Context, ledger: ClientLedger, most_ms: int) -> int:
+    """Count a throttled response from which Weir has removed the records, for the topics of the latest fetch.
+    Return the throttle time (ms), at most `most_ms`.
+    """
+    rates = _rates_of(ledger)
+    session = None if rates is None else _state(context).session
+    if rates is None or session is None:
+        return 0
+    return rates.tell_rest(_named(session), context.now_ms, most_ms)
 
 
 def _rates_of(ledger: ClientLedger) -> TopicRates | None:
