@@ -51,7 +51,6 @@ PREFIXES: Final = (
     "listen",
     "advertised_host",
     "broker_ports",
-    "first_node_id",
     "tls_",
     "sni_domain",
     "log_",

@@ -17,7 +17,7 @@ from weir.proxy.run import run as run_proxy
 EXAMPLES = """\b
 Examples:
   weir run --upstream kafka-1:9092 --listen 0.0.0.0:19092 --quotas quotas.toml
-  weir run --upstream kafka-1:9092,kafka-2:9092 --listen :9092 --broker-ports 9100-9120 --first-node-id 1001
+  weir run --upstream kafka-1:9092,kafka-2:9092 --listen :9092 --broker-ports 9100-9120@1001
   weir run --config weir.toml
 
 \b

@@ -48,8 +48,7 @@ def weir(
         settings = {
             "upstream": upstream,
             "listen": f"{HOST}:{listen}",
-            "broker_ports": ports,
-            "first_node_id": node_ids[0],
+            "broker_ports": f"{ports}@{node_ids[0]}",
             "quotas": str(quotas),
             "log_level": "warning",
             "drain_timeout_s": 0.5,

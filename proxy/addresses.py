@@ -201,7 +201,7 @@ class AddressBook:
         found = self._listeners.fitted(node_ids)
         if found is not self._listeners:
             self._listeners = found
-            log.info("first_node_id derived from the cluster's node ids", listeners=str(found))
+            log.info("first node id derived from the cluster's node ids", listeners=str(found))
 
     def observe(self, node_id: int, upstream: Address) -> int | None:
         """Record the address of a broker, and open its listener if it is new. Return the broker's port at
@@ -334,12 +334,8 @@ def _remedy(ports: PortRange, first_id: int, last_id: int) -> str:
     """
     last = max(ports.last, ports.first + last_id - first_id)
     if last > PORT_MAX:
-        return (
-            f"set --first-node-id {first_id}, and --broker-ports to a range of {last_id - first_id + 1} ports"
-        )
-    first_node_id = "" if first_id == ports.first_node_id else f" --first-node-id {first_id}"
-    broker_ports = "" if last == ports.last else f" --broker-ports {ports.first}-{last}"
-    return f"set{first_node_id}{broker_ports}"
+        return f"set --broker-ports to a range of {last_id - first_id + 1} ports, FIRST-LAST@{first_id}"
+    return f"set --broker-ports {ports.first}-{last}@{first_id}"
 
 
 @dataclass(frozen=True, slots=True)

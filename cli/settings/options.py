@@ -54,7 +54,6 @@ FLAGS: Final = (
     "upstream",
     "listen",
     "broker_ports",
-    "first_node_id",
     "quotas",
     "quota_admins",
     "quota_mode",

@@ -1,4 +1,4 @@
-"""The settings `broker_ports` and `first_node_id`: which ports brokers have."""
+"""The setting `broker_ports`: which ports brokers have."""
 
 from __future__ import annotations
 
@@ -22,23 +22,17 @@ _RANGE: Final = re.compile(r"(\d{1,5})-(\d{1,5})(?:@(\d{1,10}))?", re.ASCII)
 
 def broker_ports(settings: Settings, listen: Address) -> PortRanges:
     """Return the ports of brokers. `listen` is the bootstrap address. Raises ConfigError."""
-    first_node_id = settings.first_node_id
     if settings.sni_domain:  # see `Config.advertised_listeners`
-        return PortRanges((PortRange(listen.port, listen.port, first_node_id),))
+        return PortRanges((PortRange(listen.port, listen.port),))
     if not settings.broker_ports:
         first = listen.port + 1
         if first > PORT_MAX:
             raise ConfigError("no broker_ports above listen's 65535: set --broker-ports FIRST-LAST")
-        return PortRanges((PortRange(first, min(first + BROKER_PORTS - 1, PORT_MAX), first_node_id),))
+        return PortRanges((PortRange(first, min(first + BROKER_PORTS - 1, PORT_MAX)),))
     ranges: list[PortRange] = []
     for text in settings.broker_ports.split(","):
-        follows = ranges[-1].last_node_id + 1 if ranges else first_node_id
+        follows = ranges[-1].last_node_id + 1 if ranges else 0
         ranges.append(_range(text.strip(), follows, listen))
-    if first_node_id and ranges[0].first_node_id != first_node_id:
-        raise ConfigError(
-            f"broker_ports begins with node id {ranges[0].first_node_id}, first_node_id is {first_node_id}: "
-            "leave one out"
-        )
     for one, other in combinations(ranges, 2):
         _check_apart(one, other)
     return PortRanges(tuple(ranges))

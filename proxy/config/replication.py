@@ -65,10 +65,12 @@ def replication_rules(settings: Settings, taken: Sequence[TakenPorts]) -> Replic
         )
     if not settings.replication_listen:
         raise ConfigError(
-            "replication_upstream is set without replication_listen: say where brokers reach Weir, HOST:PORT"
+            "replication_upstream is set without replication_listen: say where brokers reach Weir, "
+            "ID@HOST:PORT"
         )
-    first = parse_address(settings.replication_listen, "replication_listen", host_needed=False)
-    listen = {node_id: _listen(node_id, first, settings.first_node_id) for node_id in upstream}
+    first_node_id, at = _first_listener(settings.replication_listen)
+    first = parse_address(at, "replication_listen", host_needed=False)
+    listen = {node_id: _listen(node_id, first, first_node_id) for node_id in upstream}
     _check_ports(listen, taken)
     _check_loops(upstream, listen)
     return ReplicationRules(upstream, listen, principals, _stored_by(settings.replication_throttles))
@@ -122,18 +124,24 @@ def _voters(text: str) -> Iterator[tuple[int, Address]]:
         yield node_id, address
 
 
+def _first_listener(text: str) -> tuple[int, str]:
+    """Return the node id and the address in text like [ID@]HOST:PORT; 0 without an id."""
+    match = _VOTER.fullmatch(text)
+    return (0, text) if match is None else (int(match[1]), match[2])
+
+
 def _listen(node_id: int, first: Address, first_node_id: int) -> Address:
     """Return the address of Weir's replication listener for a broker. Raises ConfigError."""
     port = first.port + node_id - first_node_id
     if node_id < first_node_id:
         raise ConfigError(
-            f"replication_upstream has broker {node_id}, but first_node_id is {first_node_id}: set "
-            "first_node_id to the smallest node id of the cluster"
+            f"replication_upstream has broker {node_id}, but replication_listen begins with "
+            f"{first_node_id}@: begin with the smallest node id of the cluster"
         )
     if port > PORT_MAX:
         raise ConfigError(
             f"replication_listen gives broker {node_id} port {port}, above {PORT_MAX}: choose a smaller "
-            "port, or set first_node_id to the smallest node id of the cluster"
+            "port, or put the smallest node id of the cluster and @ before it"
         )
     return first._replace(port=port)
 

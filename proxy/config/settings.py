@@ -63,13 +63,10 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     broker_ports: Annotated[
         str,
         _key(
-            "FIRST-LAST[@NODE_ID][,...]; the broker NODE_ID (first: first_node_id) listens at FIRST; "
+            "FIRST-LAST[@NODE_ID][,...]; the broker NODE_ID listens at FIRST (without: 0, or derived); "
             "empty: 100 ports after listen."
         ),
     ] = ""
-    first_node_id: Annotated[
-        int, AT_LEAST_0, _key("The smallest node id of the cluster; 0: derived if the ids do not fit.")
-    ] = 0
     admin: Annotated[str, _key("HOST:PORT of the admin endpoint (metrics, health, API); empty: off.")] = ""
     admin_token_file: Annotated[
         str,
@@ -156,7 +153,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     ] = ""
     replication_listen: Annotated[
         str,
-        _key("HOST:PORT at which brokers reach the broker with the first node id; the next has PORT + 1."),
+        _key("[ID@]HOST:PORT at which brokers reach the broker ID (without: 0); the next has PORT + 1."),
     ] = ""
     replication_throttles: Annotated[
         str,

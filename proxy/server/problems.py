@@ -86,7 +86,7 @@ class Problems:
             yield problem(
                 "brokers_without_listener",
                 f"Broker {', '.join(map(str, outside))} has no listener: clients cannot use its partitions.",
-                "Enlarge broker_ports, or set first_node_id. The log has the ids that fit.",
+                "Change broker_ports. The log has the ids that fit.",
             )
         for address, reason in addresses.without_broker.items():
             yield problem(

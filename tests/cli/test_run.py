@@ -64,10 +64,6 @@ def written(path: Path, text: str) -> str:
         (["--upstream", "a:1", "--broker-ports", "1-2@5,8-9@6"], ["broker_ports has node ids twice"]),
         (["--upstream", "a:1", "--broker-ports", "1-2@9999999999"], ["node id above 2147483647"]),
         (
-            ["--upstream", "a:1", "--broker-ports", "1-2@5", "--first-node-id", "7"],
-            ["begins with node id 5, first_node_id is 7"],
-        ),
-        (
             ["--upstream", "a:1", "--broker-ports", "1-2,80-90@5", "--admin", ":85"],
             ["the port of admin (85) belongs to"],
         ),
@@ -77,7 +73,6 @@ def written(path: Path, text: str) -> str:
         ),
         (["--upstream", "a:1", "--set", "refresh_s=nan"], ["refresh_s is nan"]),
         (["--upstream", "a:1", "--set", "drain_timeout_s=-1"], ["drain_timeout_s is -1, must be at least 0"]),
-        (["--upstream", "a:1", "--first-node-id", "-1"], ["first_node_id is -1, must be at least 0"]),
         (
             ["--upstream", "a:1", "--set", "quota_window_num=1"],
             ["quota_window_num is 1", "2"],

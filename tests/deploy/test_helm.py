@@ -98,7 +98,7 @@ def test_each_pod_has_a_service_that_maps_all_its_ports(replicas: int) -> None:
     manifests = rendered("--set", f"replicas={replicas}", "--set", "brokers.count=4")
     (config,) = of_kind(manifests, "ConfigMap").values()
     settings = tomllib.loads(config["data"]["weir.toml"])
-    first, last = map(int, settings["broker_ports"].split("-"))
+    first, last = map(int, settings["broker_ports"].removesuffix("@0").split("-"))
     ports = {int(settings["listen"].removeprefix(":")), *range(first, last + 1)}
     (pods,) = of_kind(manifests, "StatefulSet").values()
     services = of_kind(manifests, "Service")

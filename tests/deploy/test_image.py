@@ -126,7 +126,6 @@ def serves_confined(engine: Engine, upstream: str, tag: str, *command: str) -> N
     options = [
         f"--upstream={upstream}",
         f"--listen=127.0.0.1:{port}",
-        "--first-node-id=0",
         f"--broker-ports={port + 1}-{port + 3}",
     ]
     often = ["--health-interval=1s", f"--env=WEIR_ADMIN=127.0.0.1:{port + 4}"]

@@ -38,9 +38,8 @@ class ReplicatedCluster:
         self._upstream = ",".join(f"{HOST}:{first_port + index}" for index in range(count))
         self._quotas = quotas
         self._options = (
-            *("--first-node-id", str(options.get("first_id", 0))),
             *("--set", f"replication_upstream={self.cluster.replication_upstream}"),
-            *("--set", f"replication_listen={HOST}:{self.replication_port}"),
+            *("--set", f"replication_listen={options.get('first_id', 0)}@{HOST}:{self.replication_port}"),
             *(("--set", f"replication_throttles={self.cluster.zookeeper}") if throttles_in_zookeeper else ()),
             *weir_options,
         )

@@ -89,8 +89,7 @@ def throttling(cluster: Cluster) -> tuple[str, ...]:
     return (
         *ADMIN,
         *("--set", f"replication_upstream={upstream}"),
-        *("--set", f"replication_listen=127.0.0.1:{port}"),
-        *("--first-node-id", str(first)),
+        *("--set", f"replication_listen={first}@127.0.0.1:{port}"),
     )
 
 

@@ -19,26 +19,20 @@ def advice(ports: PortRange, node_ids: Sequence[int]) -> str | None:
 @pytest.mark.parametrize(
     ("ports", "node_ids", "remedy"),
     [
-        (PortRange(9100, 9199), [1001, 1003], "set --first-node-id 1001"),
-        (PortRange(9100, 9199), [0, 120], "set --broker-ports 9100-9220"),
-        (PortRange(9100, 9101, 1), [1, 2, 3], "set --broker-ports 9100-9102"),
-        (PortRange(9100, 9102), [1001, 1004], "set --first-node-id 1001 --broker-ports 9100-9103"),
-        (PortRange(9100, 9199, 5), [1, 7], "set --first-node-id 1"),
+        (PortRange(9100, 9199), [1001, 1003], "set --broker-ports 9100-9199@1001"),
+        (PortRange(9100, 9199), [0, 120], "set --broker-ports 9100-9220@0"),
+        (PortRange(9100, 9101, 1), [1, 2, 3], "set --broker-ports 9100-9102@1"),
+        (PortRange(9100, 9102), [1001, 1004], "set --broker-ports 9100-9103@1001"),
+        (PortRange(9100, 9199, 5), [1, 7], "set --broker-ports 9100-9199@1"),
     ],
 )
-def test_the_advice_for_node_ids_out_of_range_names_only_options_to_change(
+def test_the_advice_for_node_ids_out_of_range_names_ports_that_serve_them(
     ports: PortRange, node_ids: list[int], remedy: str
 ) -> None:
     said = advice(ports, node_ids)
     assert said is not None
     assert said.endswith(f": {remedy}")
-    first_node_id = re.search(r"--first-node-id (\d+)", remedy)
-    range_ = re.search(r"--broker-ports (\d+)-(\d+)", remedy)
-    followed = PortRange(
-        int(range_[1]) if range_ else ports.first,
-        int(range_[2]) if range_ else ports.last,
-        int(first_node_id[1]) if first_node_id else ports.first_node_id,
-    )
+    followed = PortRange(*map(int, re.findall(r"\d+", remedy)))
     assert followed.last >= ports.last
     assert advice(followed, node_ids) is None
 
@@ -46,7 +40,7 @@ def test_the_advice_for_node_ids_out_of_range_names_only_options_to_change(
 def test_the_advice_for_too_many_node_ids_asks_for_a_larger_port_range() -> None:
     said = advice(PortRange(65_000, 65_535), [0, 999])
     assert said is not None
-    assert said.endswith("set --first-node-id 0, and --broker-ports to a range of 1000 ports")
+    assert said.endswith("set --broker-ports to a range of 1000 ports, FIRST-LAST@0")
 
 
 def test_no_advice_is_given_if_all_node_ids_fit_the_ports() -> None:
@@ -83,9 +77,8 @@ def test_the_first_node_id_stays_once_a_broker_is_known() -> None:
     assert book.port(7) == 9107
 
 
-def ranges(text: str, first_node_id: int = 0) -> PortRanges:
-    options = {"upstream": "a:1", "broker_ports": text, "first_node_id": first_node_id}
-    return config.load(None, options).ports
+def ranges(text: str) -> PortRanges:
+    return config.load(None, {"upstream": "a:1", "broker_ports": text}).ports
 
 
 def test_node_ids_that_are_far_apart_have_ports_in_their_own_ranges() -> None:
@@ -95,7 +88,7 @@ def test_node_ids_that_are_far_apart_have_ports_in_their_own_ranges() -> None:
 
 
 def test_a_range_without_a_node_id_continues_behind_the_range_before_it() -> None:
-    ports = ranges("9093-9094,9200-9201,9300-9301@7", first_node_id=1)
+    ports = ranges("9093-9094@1,9200-9201,9300-9301@7")
     assert [ports.port(node_id) for node_id in (1, 2, 3, 4, 7)] == [9093, 9094, 9200, 9201, 9300]
 
 

@@ -43,7 +43,7 @@ def test_a_left_out_broker_is_an_error_at_once_and_each_minute_with_the_settings
             assert found.observe(5, FAR) is None
     said = [(line["event"], line["log_level"], line["node_id"]) for line in logged]
     assert said == [(REMOVED, "error", 5)] * 2
-    assert "--first-node-id 5" in logged[0]["remedy"]
+    assert "@5" in logged[0]["remedy"]
     assert found.left_out.node_ids() == [5]
 
 

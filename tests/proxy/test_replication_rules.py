@@ -42,8 +42,8 @@ def test_replication_listeners_may_have_gaps_and_begin_at_node_0() -> None:
         ({"replication_listen": "weir"}, "replication_listen is 'weir', must be HOST:PORT"),
         ({"replication_listen": "weir:65535"}, "replication_listen gives broker 1 port 65536, above 65535"),
         (
-            {"first_node_id": 2},
-            "replication_upstream has broker 1, but first_node_id is 2: set first_node_id",
+            {"replication_listen": "2@weir:19293"},
+            "replication_upstream has broker 1, but replication_listen begins with 2@: begin",
         ),
         (
             {"replication_listen": ":19091"},

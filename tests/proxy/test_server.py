@@ -154,7 +154,7 @@ def test_node_ids_out_of_range_are_an_error_that_names_the_settings(play: Play) 
     text = str(caught.value)
     assert "\n" not in text
     assert "node ids are 1001 to 1011" in text
-    assert "--first-node-id 1001" in text
+    assert "@1001" in text
 
 
 @pytest.mark.parametrize(
