@@ -140,7 +140,7 @@ async def _main(
     pool = _pool(config, server, manager, recorded, sharing)
     server.storage_reader.on_change = manager.renew
     process = _Process(config, server, pool, manager, state, recorded, events, sharing)
-    used_units = await _used_units_file(config, directory, registry, sharing, taken_over=taker is not None)
+    used_units = await _used_units_file(directory, registry, sharing, taken_over=taker is not None)
     broker_map = BrokerMap(directory, config.upstream, server.address_book)
     server.remembered = broker_map.read()
     if taker is not None:
@@ -286,7 +286,6 @@ class _Admin(NamedTuple):
 
 
 async def _used_units_file(
-    config: Config,
     directory: StateDirectory,
     registry: QuotaRegistry,
     sharing: UsageSharing | None,
@@ -298,8 +297,7 @@ async def _used_units_file(
     """
     file = UsedUnitsFile(directory, registry, monotonic_ms)
     if not taken_over:
-        shares = partial(is_shareable, every_broker=config.settings.share_usage)
-        await file.restore(None if sharing is None else shares)
+        await file.restore(None if sharing is None else is_shareable)
     elif sharing is not None:
         sharing.begin_takeover()
     return file

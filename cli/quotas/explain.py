@@ -33,7 +33,7 @@ from weir.quotas.table.ends import in_force_at
 from weir.quotas.table.explain import Explanation, QuotaExplanation, Step, Verdict
 from weir.quotas.table.explain import explain as explained
 from weir.quotas.table.limits import Limit
-from weir.quotas.table.options import Pacing, Scope
+from weir.quotas.table.options import Pacing
 from weir.quotas.table.quota_kind import KINDS
 from weir.quotas.table.quota_table import QuotaKey
 from weir.quotas.table.times import now_utc
@@ -224,8 +224,7 @@ def _shared_over(charge: QuotaExplanation, limit: Limit | None, settings: Settin
     """Return the topic over which several Weirs share the budget of this limit; None if they do not."""
     if limit is None or charge.subject != "client":
         return None
-    of_cluster = limit.scope is Scope.CLUSTER or KINDS[charge.key].is_of_controller
-    return settings.usage_share_topic or None if of_cluster or settings.share_usage else None
+    return settings.usage_share_topic or None
 
 
 def _value(step: Step) -> str:

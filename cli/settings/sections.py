@@ -67,11 +67,7 @@ SECTIONS: Final = {
         "connection_age_max_s",
         "login_timeout_s",
     ),
-    "Several Weirs": (
-        "usage_share_topic",
-        "share_usage",
-        "share_key_file",
-    ),
+    "Several Weirs": ("usage_share_topic", "share_key_file"),
     "Usage records": (
         "usage_dir",
         "usage_topic",

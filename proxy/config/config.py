@@ -306,9 +306,8 @@ def _check_usage(settings: Settings) -> None:
 
 
 def _check_sharing(settings: Settings) -> None:
-    for key in ("share_usage", "share_key_file"):
-        if getattr(settings, key) and not settings.usage_share_topic:
-            raise ConfigError(f"{key} needs a topic: set usage_share_topic, for example to __weir_usage")
+    if settings.share_key_file and not settings.usage_share_topic:
+        raise ConfigError("share_key_file needs a topic: set usage_share_topic, for example to __weir_usage")
 
 
 def share_key(settings: Settings) -> ReportKey | None:

@@ -287,10 +287,6 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
             "Topic over which several Weirs share quotas, created if missing; empty: quotas are not shared."
         ),
     ] = ""
-    share_usage: Annotated[
-        bool,
-        _key("Share the quotas of each broker too, not only those of the cluster; with usage_share_topic."),
-    ] = False
     share_key_file: Annotated[
         str,
         _key("File with a key of 16 characters or more, by which Weirs sign their reports."),

@@ -225,12 +225,12 @@ class QuotaRegistry:
             self._by_name, self._named_stamp = dict(self.named()), self.stamp
         return self._by_name.get(of)
 
-    def shared(self, *, every_broker: bool) -> Iterator[tuple[QuotasName, AnyQuotas, float]]:
+    def shared(self) -> Iterator[tuple[QuotasName, AnyQuotas, float]]:
         """Yield (name, quotas, length of a window or burst in s) of the quotas that several Weirs can share:
-        those of the cluster and, with `every_broker`, those of each broker with a known id.
+        those of the cluster, and those of each broker with a known id.
         """
         for name, quotas in chain(self.named_of_cluster(), self.named_of_brokers()):
-            if is_shareable(name, every_broker=every_broker):
+            if is_shareable(name):
                 counted = self._num_samples if name[1] == "mutations" else self._num_samples - 1
                 yield name, quotas, counted * self._window_s
 
@@ -284,13 +284,13 @@ rates of connections and of replication.
 """
 
 
-def is_shareable(name: QuotasName, *, every_broker: bool) -> bool:
+def is_shareable(name: QuotasName) -> bool:
     """Return True if several Weirs can share the quotas of this name, also before the broker is known:
-    those of the cluster and, with `every_broker`, those of each broker with a known id.
+    those of the cluster, and those of each broker with a known id.
     """
     node_id, kind, _is_shadow = name
     if kind in NAMES_AT_BROKERS:
-        return every_broker and node_id is not None
+        return node_id is not None
     return kind not in CONNECTION_RATES and kind not in REPLICATION_RATES
 
 

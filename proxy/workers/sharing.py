@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from weir.proxy.config.settings import Settings
 from weir.proxy.control.quota_registry import UNSEEN, QuotaRegistry
 from weir.proxy.control.slices import slices
 from weir.proxy.workers.charges import LimiterCharge
@@ -28,9 +27,8 @@ LIMITERS_MAX: Final = 1000
 class SharingFollower:
     """The worker's side: absorbs charges of other Weirs; uses parts of limits while none is heard."""
 
-    def __init__(self, registry: QuotaRegistry, settings: Settings, now_ms: int) -> None:
+    def __init__(self, registry: QuotaRegistry, now_ms: int) -> None:
         self._registry = registry
-        self._every_broker = settings.share_usage
         self._blindness = GivenBlindness(now_ms)
         self._limiters = SharedLimiters(None, self._blindness, registry.memory_ms, registry.sample_ms)
         self._joined = UNSEEN
@@ -39,7 +37,7 @@ class SharingFollower:
         """Share new quotas and limiters, and give limiters their parts. Call this every `LOOK_MS`."""
         if self._registry.stamp != self._joined:
             self._joined = self._registry.stamp
-            for name, quotas, window_s in self._registry.shared(every_broker=self._every_broker):
+            for name, quotas, window_s in self._registry.shared():
                 self._limiters.join(name, quotas, window_s)
         self._limiters.look(now_ms)
 

@@ -85,7 +85,7 @@ class Worker:
         """True if connections count at other workers. The supervisor alone is told each second: a message
         wakes Trio there, which costs as much as a connection.
         """
-        shares = workers > 1 or config.settings.share_usage
+        shares = workers > 1 or bool(config.settings.usage_share_topic)
         charged = (
             charges.ChargeReader(registry) if shares else charges.ChargeReader(registry, charges.ALONE_MAX)
         )
@@ -112,7 +112,7 @@ class Worker:
         )
         self._answerer = Answerer(sources, self.plane.relays, link.post)
         shared = config.settings.usage_share_topic
-        self._sharing = SharingFollower(registry, config.settings, reactor.now_ms) if shared else None
+        self._sharing = SharingFollower(registry, reactor.now_ms) if shared else None
         self._quotas = QuotaFollower(registry)
         self._replication = ReplicationLink(self.plane.replication, link.post)
         counted = self.plane.plans.cluster.counted_topics

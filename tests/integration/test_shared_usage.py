@@ -131,7 +131,7 @@ def test_two_weirs_keep_one_rate_of_a_topic_or_of_a_group_over_a_minute(
     names = {"topic": f'topic = "{topic}"', "group": 'group = "apps"\nscope = "cluster"'}
     rate_of_all = f"[[quota]]\n{names[of]}\nproducer_byte_rate = {QUOTA}\n"
     rate_of_all += '[[group]]\nname = "apps"\nclient_ids = ["ap*"]\n'
-    options = (*OPTIONS, "--set", "share_usage=true", "--set", f"workers={workers}")
+    options = (*OPTIONS, "--set", f"workers={workers}")
     weirs = weirs_of(start_weir, [cluster.bootstrap] * 2, rate_of_all, options)
     clients = clients_of(weirs, topic, 2)
     drive(clients, SETTLED_S + MINUTE_S + SWING_S / 2)

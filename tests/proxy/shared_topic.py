@@ -73,15 +73,10 @@ class Clock:
 
 
 def sharing_of(
-    topic: Topic,
-    clock: Clock,
-    name: str = "me",
-    *,
-    every_broker: bool = False,
-    key: ReportKey | None = None,
+    topic: Topic, clock: Clock, name: str = "me", *, key: ReportKey | None = None
 ) -> tuple[UsageSharing, QuotaRegistry]:
     registry = QuotaRegistry(TABLE)
-    made = UsageSharing(registry, topic.link, name, 1, clock, every_broker=every_broker, key=key)
+    made = UsageSharing(registry, topic.link, name, 1, clock, key=key)
     return made, registry
 
 

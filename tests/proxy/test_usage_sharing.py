@@ -34,13 +34,11 @@ from weir.quotas.sharing.report import LimiterUsage, UsageReport, decode, encode
 from weir.quotas.sharing.shared import LOOK_MS
 
 
-@pytest.mark.parametrize(("user", "every_broker"), [("shared", False), ("local", True)])
-def test_usage_at_one_weir_throttles_clients_of_the_other(user: str, every_broker: bool) -> None:
+@pytest.mark.parametrize("user", ["shared", "local"])
+def test_usage_at_one_weir_throttles_clients_of_the_other(user: str) -> None:
     async def story() -> None:
         topic, clock = Topic(), Clock()
-        (one, here), (other, there) = (
-            sharing_of(topic, clock, name, every_broker=every_broker) for name in ("one", "other")
-        )
+        (one, here), (other, there) = (sharing_of(topic, clock, name) for name in ("one", "other"))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(one.run, ignore)
             nursery.start_soon(other.run, ignore)
@@ -520,6 +518,5 @@ def test_the_share_topic_is_one_of_weirs_own_and_must_have_a_topics_name() -> No
     assert usage_sharing(config.load(None, {"upstream": "a:1"}), registry, Clock()) is None
     with pytest.raises(config.ConfigError, match="usage_share_topic is 'a b', must be a topic's name"):
         usage_sharing(config.load(None, {**settings, "usage_share_topic": "a b"}), registry, Clock())
-    for key, value in (("share_usage", True), ("share_key_file", "key")):
-        with pytest.raises(config.ConfigError, match=f"{key} needs a topic"):
-            config.load(None, {"upstream": "a:1", key: value})
+    with pytest.raises(config.ConfigError, match="share_key_file needs a topic"):
+        config.load(None, {"upstream": "a:1", "share_key_file": "key"})

@@ -6,7 +6,6 @@ import pytest
 import trio
 
 from tests.proxy.shared_topic import TABLE, Clock, Topic, clock_on, ignore, sharing_of, throttle, until
-from weir.proxy.config import config
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.sharing.sharing import UsageSharing
 from weir.proxy.workers.charges import ChargeReader, LimiterCharge, take
@@ -20,10 +19,9 @@ BLIND_MS = 3000
 
 class Worker:
     def __init__(self, supervisor: UsageSharing, clock: Clock) -> None:
-        settings = {"upstream": "a:1", "usage_share_topic": "__weir_usage"}
         self.registry = QuotaRegistry(TABLE)
         self.clock = clock
-        self.sharing = SharingFollower(self.registry, config.load(None, settings).settings, clock.now_ms)
+        self.sharing = SharingFollower(self.registry, clock.now_ms)
         self.units = 0.0
         """Units that it was told others have used."""
         self.sender = SharingSender(supervisor, self._told, clock)

@@ -64,7 +64,7 @@ class Shared:
         self.limiters = SharedLimiters(self.own, blindness, registry.memory_ms, registry.sample_ms)
 
     def look(self, now_ms: int) -> float:
-        for name, quotas, window_s in self.registry.shared(every_broker=True):
+        for name, quotas, window_s in self.registry.shared():
             self.limiters.join(name, quotas, window_s)
         before = self.own.units
         self.limiters.look(now_ms)

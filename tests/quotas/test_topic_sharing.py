@@ -47,7 +47,7 @@ class Weir:
         self.look(0)
 
     def look(self, now_ms: int) -> None:
-        for name, quotas, window_s in self.registry.shared(every_broker=True):
+        for name, quotas, window_s in self.registry.shared():
             self.limiters.join(name, quotas, window_s)
         self.limiters.look(now_ms)
         for _charge in () if self.charged is None else self.charged.look(now_ms):

@@ -63,19 +63,16 @@ class UsageSharing:
         incarnation: int,
         clock_ms: Callable[[], int],
         *,
-        every_broker: bool = False,
         key: ReportKey | None = None,
     ) -> None:
         """Begin without reading the topic. `weir` and `incarnation` name this process. `clock_ms` is the
-        limiters' clock (ms). `every_broker`: True to share the quotas of each broker too. `key`: key that
-        signs reports; None for none.
+        limiters' clock (ms). `key`: key that signs reports; None for none.
         """
         self.weir: Final = weir
         self._registry = registry
         self._clock_ms = clock_ms
         self._began_ms = clock_ms()
         self._key = key
-        self._every_broker = every_broker
         self.own: Final = OwnUsage(weir, incarnation, registry.memory_ms)
         """Usage of own clients."""
         self.blindness: Final = Blindness(clock_ms())
@@ -124,7 +121,7 @@ class UsageSharing:
         """Share the quotas of brokers, and rates of topics, that were added since the last call."""
         if self._registry.stamp != self._joined:
             self._joined = self._registry.stamp
-            for name, quotas, window_s in self._registry.shared(every_broker=self._every_broker):
+            for name, quotas, window_s in self._registry.shared():
                 self.limiters.join(name, quotas, window_s)
 
     def begin_takeover(self) -> None:
@@ -152,7 +149,7 @@ class UsageSharing:
         """Share until cancelled; then send the last usage."""
         self._token = trio.lowlevel.current_trio_token()
         self._reader.start()
-        log.info("sharing usage", weir=self.weir, every_broker=self._every_broker)
+        log.info("sharing usage", weir=self.weir)
         try:
             while True:
                 self.look()
@@ -284,6 +281,5 @@ def usage_sharing(
         config.name,
         time.time_ns(),
         clock_ms,
-        every_broker=settings.share_usage,
         key=config.share_key,
     )
