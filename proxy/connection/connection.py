@@ -30,7 +30,6 @@ from weir.proxy.connection.effects import UNLIMITED, Clock, Effects, End
 from weir.proxy.connection.ending import HalfClosed, find_end
 from weir.proxy.connection.in_flight import CHARGED, LOCAL, PAUSED, RequestInFlight
 from weir.proxy.connection.inbound import Inbound
-from weir.proxy.connection.lifetime import Lifetime
 from weir.proxy.connection.outbound import Outbound
 from weir.proxy.connection.state import (
     ANSWERED,
@@ -119,9 +118,9 @@ class Connection:
         "drain_reason",
         "effects",
         "in_flight",
-        "lifetime",
         "limits",
         "lingering",
+        "login_done",
         "node_id",
         "now_ms",
         "plans",
@@ -151,7 +150,6 @@ class Connection:
         states: Iterable[object] = (),
         clock: Clock | None = None,
         usage: ConnectionUsage | None = None,
-        number: int = 0,
     ) -> None:
         """Begin a new connection.
 
@@ -161,7 +159,7 @@ class Connection:
         replication listener: the set is empty if every principal there is a broker, and None at all other
         listeners. `states` are those states of capabilities that are not made by their first use
         (`state_of`). `clock` belongs to the transport. `usage` counts the client's usage; None if usage is
-        not recorded. `number` is the number of connections opened before.
+        not recorded.
         """
         # The transport
         self.effects = Effects()
@@ -170,9 +168,9 @@ class Connection:
         self.clock = clock or Clock()
         self.now_ms = 0
         self._on_ready: Callable[[], None] = _nobody
-        self.lifetime = Lifetime(self.clock.now_us // 1000, number)
-        """Age of the connection, and whether its client need not log in any more."""
         # The state
+        self.login_done = False
+        """True once a look (`lifetime`) has found that the client need not log in any more."""
         self.state = OPEN
         self.drain_reason: CloseReason | None = None
         """Reason with which the connection closes after it was drained; None before a drain."""

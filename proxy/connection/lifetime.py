@@ -1,6 +1,6 @@
 """Limits of a connection's life: maximum age, time until the login.
 
-Nothing here runs per request: `Lifetime.due` is called for each connection every few seconds, and reads only
+Nothing here runs per request: `reached_limit` is called for each connection every few seconds, and reads only
 numbers that are kept anyway.
 """
 
@@ -33,38 +33,28 @@ class LifetimeLimits(NamedTuple):
     """Time in which a client must have logged in or, if its listener needs no login, have sent a request."""
 
 
-class Lifetime:
-    """The life of one connection so far."""
-
-    __slots__ = ("_is_greeted", "_jitter", "opened_ms")
-
-    def __init__(self, opened_ms: int, number: int) -> None:
-        """Begin at the time `opened_ms`. `number`, such as the number of connections before, seeds the jitter
-        of the maximum age.
-        """
-        self.opened_ms = opened_ms
-        """Time (ms) at which the connection was opened."""
-        self._jitter = 1 - JITTER + 2 * JITTER * (number * _GOLDEN % 1)
-        """Factor by which the configured maximum age is multiplied."""
-        self._is_greeted = False
-        """True once a look has found that the client need not log in any more."""
-
-    def due(self, connection: Connection, limits: LifetimeLimits, now_ms: int) -> CloseReason | None:
-        """Return the limit that the connection has reached; None if it has reached none, or is closed."""
-        if connection.state == CLOSED:
-            return None
-        if limits.login_ms and not self._is_greeted and now_ms - self.opened_ms >= limits.login_ms:
-            if not _is_greeted(connection):
-                return CloseReason.LOGIN_TIMEOUT
-            self._is_greeted = True
-        if connection.state == DRAINING:
-            return None
-        if limits.age_ms and now_ms - self.opened_ms >= limits.age_ms * self._jitter:
-            return CloseReason.CONNECTION_AGE
+def reached_limit(
+    connection: Connection, opened_ms: int, number: int, limits: LifetimeLimits, now_ms: int
+) -> CloseReason | None:
+    """Return the limit that a connection has reached; None if it has reached none, or is closed. The
+    connection was opened at the time `opened_ms`. `number`, such as the number of connections before, seeds
+    the jitter of the maximum age.
+    """
+    if connection.state == CLOSED:
         return None
+    if limits.login_ms and not connection.login_done and now_ms - opened_ms >= limits.login_ms:
+        if not _is_login_done(connection):
+            return CloseReason.LOGIN_TIMEOUT
+        connection.login_done = True
+    if connection.state == DRAINING:
+        return None
+    age_share = 1 - JITTER + 2 * JITTER * (number * _GOLDEN % 1)
+    if limits.age_ms and now_ms - opened_ms >= limits.age_ms * age_share:
+        return CloseReason.CONNECTION_AGE
+    return None
 
 
-def _is_greeted(connection: Connection) -> bool:
+def _is_login_done(connection: Connection) -> bool:
     """Return True if the client has logged in or, where no login is needed, has sent a request."""
     client = connection.client
     if client.authenticated or client.exchange is not None or client.before_login:

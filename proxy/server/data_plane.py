@@ -247,7 +247,6 @@ class DataPlane:
             states=self._states(node_id) if replication else (),
             clock=self._reactor.clock,
             usage=None if self.usage is None else self.usage.of(node_id),
-            number=self.counters.sessions_opened,
         )
 
     def _states(self, node_id: int | None) -> tuple[ReplicaFetches]:

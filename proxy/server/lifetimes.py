@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from weir.proxy.close_reasons import CloseReason
-from weir.proxy.connection.lifetime import LifetimeLimits
-from weir.proxy.net.relay import Relay
+from weir.proxy.connection.lifetime import LifetimeLimits, reached_limit
+from weir.proxy.control.snapshots.opened import OpenRelays
 
 if TYPE_CHECKING:
     from weir.proxy.config.settings import Settings
@@ -28,8 +28,8 @@ many connections reach together, does not make all clients reconnect at once.
 class Lifetimes:
     """Ends connections at their limits (`connection.lifetime`)."""
 
-    def __init__(self, relays: Collection[Relay], settings: Callable[[], Settings]) -> None:
-        """Begin with no limit reached. `relays` has all open connections, at any time; `settings` returns the
+    def __init__(self, relays: OpenRelays, settings: Callable[[], Settings]) -> None:
+        """Begin with no limit reached. `relays` has all open connections, at any time. `settings` returns the
         settings in force.
         """
         self._relays = relays
@@ -51,12 +51,12 @@ class Lifetimes:
         limits = self.limits
         if not any(limits):
             return
-        relays = list(self._relays)
+        relays = list(self._relays.items())
         may_retire = len(relays) // RETIRED_SHARE + 1
         for begin in range(0, len(relays), STEP):
             time_ms = now_ms()
-            for relay in relays[begin : begin + STEP]:
-                reason = relay.connection.lifetime.due(relay.connection, limits, time_ms)
+            for relay, opened in relays[begin : begin + STEP]:
+                reason = reached_limit(relay.connection, opened.opened_ms, opened.id, limits, time_ms)
                 if reason is CloseReason.CONNECTION_AGE and may_retire:
                     may_retire -= 1
                     relay.drain(reason)

@@ -21,9 +21,9 @@ from weir.protocol.messages import (
 )
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.config.settings import Settings
-from weir.proxy.connection.lifetime import JITTER, Lifetime, LifetimeLimits
+from weir.proxy.connection.lifetime import JITTER, LifetimeLimits, reached_limit
 from weir.proxy.connection.state import State
-from weir.proxy.net.relay import Relay
+from weir.proxy.control.snapshots.opened import ByteRates, OpenConnection
 from weir.proxy.server.lifetimes import LOOK_S_MAX, LOOK_S_MIN, RETIRED_SHARE, Lifetimes
 
 HOUR_MS = 3_600_000
@@ -33,7 +33,7 @@ def due(rig: Rig, now_ms: int, *, age_ms: int = 0, login_ms: int = 0) -> CloseRe
     """Which limit the rig's connection has reached at this time."""
     rig.until(now_ms)
     limits = LifetimeLimits(age_ms, login_ms)
-    return rig.connection.lifetime.due(rig.connection, limits, now_ms)
+    return reached_limit(rig.connection, 0, 0, limits, now_ms)
 
 
 def ages(count: int) -> list[int]:
@@ -41,10 +41,10 @@ def ages(count: int) -> list[int]:
     connection, limits = new_connection(), LifetimeLimits(age_ms=HOUR_MS)
     found = []
     for number in range(count):
-        lifetime, low, high = Lifetime(0, number), 0, 2 * HOUR_MS
+        low, high = 0, 2 * HOUR_MS
         while high - low > 1:
             middle = (low + high) // 2
-            is_due = lifetime.due(connection, limits, middle) is CloseReason.CONNECTION_AGE
+            is_due = reached_limit(connection, 0, number, limits, middle) is CloseReason.CONNECTION_AGE
             low, high = (low, middle) if is_due else (middle, high)
         found.append(high)
     return found
@@ -92,7 +92,7 @@ def test_a_login_that_is_not_finished_reaches_the_login_timeout_and_a_finished_o
 def test_the_time_between_looks_follows_the_smallest_limit() -> None:
     def period_s(age_s: float = 0, login_s: float = 0) -> float:
         settings = Settings(connection_age_max_s=age_s, login_timeout_s=login_s)
-        return Lifetimes([], lambda: settings).period_s()
+        return Lifetimes({}, lambda: settings).period_s()
 
     assert period_s() == LOOK_S_MAX
     assert period_s(age_s=3600) == LOOK_S_MAX
@@ -102,7 +102,9 @@ def test_the_time_between_looks_follows_the_smallest_limit() -> None:
 
 def test_many_connections_that_reach_their_age_together_are_not_drained_at_once() -> None:
     rigs = [Rig() for _ in range(2 * RETIRED_SHARE)]
-    relays: list[Relay] = [rig.relay for rig in rigs]
+    relays = {
+        rig.relay: OpenConnection(number, "", 0, 0, False, ByteRates(0)) for number, rig in enumerate(rigs)
+    }
     lifetimes = Lifetimes(relays, lambda: Settings(connection_age_max_s=1))
     open_at_looks = []
     for _ in range(3):
