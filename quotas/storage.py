@@ -55,6 +55,11 @@ class StorageMark(NamedTuple):
         """Return a text such as `stored_bytes_max of topic prefix payments.`."""
         return f"{self.key.value} of {self.entity}"
 
+    @property
+    def exceeded(self) -> str:
+        """Beginning of the sentence that says that the budget is over."""
+        return f"{self} is exceeded"
+
 
 class StorageReading(NamedTuple):
     """A storage budget, and what exists."""

@@ -27,6 +27,8 @@ from weir.cli.quotas.show import (
     told,
 )
 from weir.cli.quotas.source import QuotaSource, json_option, source_options
+from weir.cli.quotas.storage_over import exceeded, problems
+from weir.cli.quotas.storage_over import lines as storage_lines
 from weir.proxy.config.settings import Settings
 from weir.quotas.table.bounded_names import EMPTY
 from weir.quotas.table.ends import in_force_at
@@ -90,6 +92,10 @@ class ChargeJson(msgspec.Struct, omit_defaults=True):
     """
     shared_over: str | None = None
     """Topic over which other Weirs share the budgets (`usage_share_topic`); left out if they do not."""
+    applies_now: bool | None = None
+    """True while a storage budget is over, so that its `over_byte_rate` applies; left out for other keys, and
+    if no running Weir was asked, or none answered.
+    """
 
 
 class ExplainReport(msgspec.Struct):
@@ -137,9 +143,9 @@ def explain(
 ) -> None:
     """Show for each quota which entry applies to a client, why the others do not, and who shares the budget.
 
-    A running Weir also tells which APIs the client's request time went to, and what other Weirs have
-    reported. The settings quota_mode, quota_pacing, empty_client_id, usage_share_topic and admin count, if
-    --config is given.
+    A running Weir also tells which APIs the client's request time went to, what other Weirs have reported,
+    and which storage budgets are over. The settings quota_mode, quota_pacing, empty_client_id,
+    usage_share_topic and admin count, if --config is given.
     """
     check_user(user)
     settings = source.settings
@@ -160,15 +166,23 @@ def explain(
     shared = None
     if any(_shared_over(charge, charge.limit or charge.shadow, settings) for charge in found.charges):
         shared = shared_usage(admin, settings, access, found.user, found.taken_as)
+    has_storage = any(charge.key is QuotaKey.OVER_BYTE_RATE for charge in found.charges)
+    told_problems = problems(admin, settings, access) if has_storage else None
     if as_json:
-        echo_json(_report(source, found, time, shared))
+        echo_json(_report(source, found, time, shared, told_problems))
     else:
-        _show(found, time, shared, settings, show_all=show_all)
+        _show(found, time, shared, told_problems, settings, show_all=show_all)
         source.warn()
 
 
 def _show(
-    found: Explanation, time: Spent, shared: SharedUsageJson | None, settings: Settings, *, show_all: bool
+    found: Explanation,
+    time: Spent,
+    shared: SharedUsageJson | None,
+    told_problems: list[str] | None,
+    settings: Settings,
+    *,
+    show_all: bool,
 ) -> None:
     client_id = f"client-id {found.client_id}" if found.client_id else "no client-id"
     if found.taken_as != found.client_id:
@@ -177,6 +191,8 @@ def _show(
     for charge in found.charges:
         click.echo()
         for line in _lines(charge, settings, show_all=show_all):
+            click.echo(line)
+        for line in storage_lines(charge, told_problems):
             click.echo(line)
         if charge.subject == "client":
             for line in shared_lines(shared, charge.key):
@@ -232,7 +248,11 @@ def _value(step: Step) -> str:
 
 
 def _report(
-    source: QuotaSource, found: Explanation, time: Spent, shared: SharedUsageJson | None
+    source: QuotaSource,
+    found: Explanation,
+    time: Spent,
+    shared: SharedUsageJson | None,
+    told_problems: list[str] | None,
 ) -> ExplainReport:
     return ExplainReport(
         source.name,
@@ -254,6 +274,7 @@ def _report(
                 *_options(charge, charge.shadow),
                 charge.decides,
                 _shared_over(charge, charge.limit or charge.shadow, source.settings),
+                None if (over := exceeded(charge, told_problems)) is None else bool(over),
             )
             for charge in found.charges
         ],

@@ -17,7 +17,7 @@ from weir.proxy.config.config import Settings
 admin_option: Final = click.option(
     "--admin",
     metavar="HOST:PORT",
-    help="The admin endpoint of a running Weir, for request time by API. [default: that of --config]",
+    help="The admin endpoint of a running Weir, for request time and storage. [default: that of --config]",
 )
 
 

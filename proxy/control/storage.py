@@ -169,7 +169,7 @@ def _added_up(answer: DescribeLogDirsResponse) -> BrokerStorage:
 
 def _compared(reading: StorageReading) -> str:
     number = "unknown" if reading.number is None else size_text(reading.number)
-    return f"{reading.mark} is exceeded: {number} of {size_text(reading.mark.value)}"
+    return f"{reading.mark.exceeded}: {number} of {size_text(reading.mark.value)}"
 
 
 def _write(reading: StorageReading) -> None:

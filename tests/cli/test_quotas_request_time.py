@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.stores.store import StoreHealth
 from weir.proxy.server.server import Server
 from weir.quotas import parse
+from weir.quotas.storage import BrokerStorage
 
 __all__ = ["server"]  # a fixture
 
@@ -101,6 +103,23 @@ def test_explain_shows_request_time_by_api_broker_and_mode(
         "      Produce   1.950 s  75.0 %",
         "      Metadata  0.650 s  25.0 %",
     ]
+
+
+def test_explain_says_whether_a_storage_budget_is_over(server: Server, file: Path) -> None:
+    mark = 'topic_prefix = "pay."\nstored_bytes_max = 1000\nover_byte_rate = 64\n'
+    file.write_text(f"[[quota]]\n{mark}")
+    options, budgets = ("--quotas", str(file), "--topic", "pay.a"), server.storage_reader.budgets
+    assert "applies only while its storage budget is over: give --admin" in done("explain", *options)
+    budgets.use(parse(file.read_text()))
+    for size, words in (
+        (1000, "does not apply now"),
+        (1001, "applies now: stored_bytes_max of topic prefix"),
+    ):
+        budgets.read(1, BrokerStorage({"pay.a": size}, None), 0)
+        budgets.judge(0)
+        for more, found in (((), words), (("--json",), f'"applies_now": {str(size > 1000).lower()}')):
+            ask = partial(lambda more, at: done("explain", *options, "--admin", at, *more), more)
+            assert found in asked(weir(server, QuotaRegistry(parse(""))), ask)
 
 
 def test_explain_prints_request_time_as_json(server: Server, registry: QuotaRegistry, file: Path) -> None:

@@ -50,18 +50,9 @@ def said(found: list[tuple[str, Finding]]) -> str:
     return "tests/tools/words.py has the words:\n" + "\n".join(f"{path}:{finding}" for path, finding in found)
 
 
-def test_the_product_uses_no_old_words() -> None:
-    found = [(path, finding) for path, text in sources() for finding in in_source(text)]
-    assert not found, said(found)
-
-
-def test_benchmarks_and_tools_use_no_old_words_in_their_texts() -> None:
-    found = [(path, finding) for path, text in sources(DEVELOPMENT) for finding in in_texts(text)]
-    assert not found, said(found)
-
-
-def test_the_documentation_uses_no_old_words() -> None:
-    found = [(path, finding) for path, text in pages() for finding in in_markdown(text)]
+def test_the_product_benchmarks_tools_and_documentation_use_no_old_words() -> None:
+    looks = ((sources(), in_source), (sources(DEVELOPMENT), in_texts), (pages(), in_markdown))
+    found = [(path, finding) for texts, find in looks for path, text in texts for finding in find(text)]
     assert not found, said(found)
 
 
