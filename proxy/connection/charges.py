@@ -21,7 +21,6 @@ from weir.protocol.framing import INCOMPLETE, LENGTH_BYTES, response_body
 from weir.protocol.scanning.field_offsets import FieldOffset, field_offset
 from weir.proxy.connection.effects import Clock  # fields' types: mypyc wants them at run time
 from weir.proxy.connection.usage_counters import REQUEST, UsageCounters
-from weir.proxy.counters import Counters
 from weir.proxy.handlers.plan import Plan
 from weir.quotas import BrokerQuotas, ClientLedger, QuotaKey
 from weir.quotas.limiters.request_time import US_PER_PERCENT
@@ -43,8 +42,6 @@ class ChargedConnection(Protocol):
 
     clock: Clock
     """Clock of the transport, which tells the current time in microseconds."""
-    counters: Counters
-    node_id: int | None
     settled_us: int
     """Time (µs) up to which the broker's work on this connection was charged already. A correction by
     response time charges only later work.
@@ -108,7 +105,7 @@ def count_exempt(connection: ChargedConnection, plan: Plan, us: float, length: i
     if plan.cost is not None:
         us += plan.cost.us_per_response_byte * length
     scaled_us = us * connection.quotas.percent_per_us * US_PER_PERCENT
-    connection.counters.exempt_us[connection.node_id] += round(scaled_us)
+    connection.plans.counters.exempt_us[connection.client.node_id] += round(scaled_us)
 
 
 def count_request(

@@ -81,7 +81,6 @@ class Client:
         "_generation",
         "_identities",
         "_in_flight_max",
-        "_node_id",
         "_quotas",
         "authenticated",
         "brokers",
@@ -93,6 +92,7 @@ class Client:
         "is_broker",
         "ledger",
         "mechanism",
+        "node_id",
         "parse_cache",
         "peer",
         "software",
@@ -117,7 +117,7 @@ class Client:
         self._quotas = quotas
         self.brokers = brokers
         self._identities = identities
-        self._node_id = node_id
+        self.node_id = node_id
         self._in_flight_max = in_flight_max
         self.user = user
         self.peer = peer
@@ -211,7 +211,7 @@ class Client:
         """True if the client must log in by SASL and has not done so yet. Until then the broker takes only
         SASL requests and ApiVersions.
         """
-        return not self.authenticated and self._node_id in self._identities.behind_sasl
+        return not self.authenticated and self.node_id in self._identities.behind_sasl
 
     @property
     def quota_client_id(self) -> str:

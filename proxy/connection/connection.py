@@ -113,7 +113,6 @@ class Connection:
         "client",
         "client_end",
         "clock",
-        "counters",
         "decoded",
         "drain_reason",
         "effects",
@@ -121,7 +120,6 @@ class Connection:
         "limits",
         "lingering",
         "login_done",
-        "node_id",
         "now_ms",
         "plans",
         "quota_admin",
@@ -140,7 +138,6 @@ class Connection:
         plans: Plans,
         quotas: BrokerQuotas,
         addresses: AdvertisedAddresses,
-        counters: Counters,
         limits: ConnectionLimits,
         node_id: int | None = None,
         user: str = ANONYMOUS,
@@ -213,11 +210,9 @@ class Connection:
         for an unknown broker.
         """
         self.quotas = quotas
-        self.counters = counters
         self.limits = limits
         self.quota_admin = quota_admin or NoQuotaAdmin()
         self.addresses = addresses
-        self.node_id = node_id
         # Its halves
         self._inbound = Inbound(self)
         self._outbound = Outbound(self)
@@ -375,7 +370,7 @@ class Connection:
         if throttle_ms > self.limits.throttle_ms_max:
             throttle_ms = self.limits.throttle_ms_max
         until_ms = self.now_ms + throttle_ms
-        self.counters.throttles += 1
+        self.plans.counters.throttles += 1
         if until_ms > self.throttled_until_ms and self.drain_reason is not CloseReason.DRAINED:
             self.throttled_until_ms, self.throttled_by = until_ms, quota
         self.state = NEXT[self.state][THROTTLE]
@@ -537,6 +532,16 @@ class Connection:
     def cluster(self) -> ClusterState:
         """Facts about the cluster's topics. All connections to the cluster share the object."""
         return self.plans.cluster
+
+    @property
+    def counters(self) -> Counters:
+        """Counters of the process."""
+        return self.plans.counters
+
+    @property
+    def node_id(self) -> int | None:
+        """Node id of the broker; None if unknown."""
+        return self.client.node_id
 
     @property
     def buffer_bytes(self) -> int:

@@ -227,7 +227,8 @@ class Plans(dict[tuple[int, int], Plan]):
         self._table: CostTable | None = None
         self._unknown = self
         """Table of plans for brokers whose versions are unknown."""
-        self._counters = counters
+        self.counters = counters
+        """Counters of the process."""
         self._by_broker_versions: dict[frozenset[tuple[int, VersionRange]], Plans] = {}
 
     def for_broker(self, broker: Mapping[int, VersionRange]) -> Plans:
@@ -237,7 +238,7 @@ class Plans(dict[tuple[int, int], Plan]):
         found = self._by_broker_versions.get(key)
         if found is None:
             found = Plans(
-                self._counters,
+                self.counters,
                 uplift=self.uplift,
                 cluster=self.cluster,
                 manages_quotas=self.manages_quotas,
@@ -280,7 +281,7 @@ class Plans(dict[tuple[int, int], Plan]):
         unreadable = api_key in UNREADABLE_APIS and not self.replication
         if known is None or version not in known or unreadable:
             if api_key != ApiKey.API_VERSIONS:  # Weir answers an unknown ApiVersions like a broker
-                self._counters.requests_not_understood += 1
+                self.counters.requests_not_understood += 1
             return self._not_understood(api_key, version)
         plan = self[api_key, version] = self._made(api_key, version)
         return plan

@@ -237,7 +237,6 @@ class DataPlane:
             plans=self.replication_plans if replication else self.plans,
             quotas=self._quotas.of(node_id),
             addresses=addresses(host, self._address_book),
-            counters=self.counters,
             limits=self._limits,
             node_id=node_id,
             user=client.user,

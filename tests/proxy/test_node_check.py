@@ -23,12 +23,10 @@ NEWEST_OF: Final = {"unknown": None, "0.10.2": 0, "2.8": 3, "3.9": 4, "4.4": 5}
 
 def connected(newest: int | None, node_id: int | None = NODE) -> Playbook:
     """A connection at the port of a node; another connection has met a broker of the same release."""
-    plans = Plans(counters := Counters())
+    plans = Plans(Counters())
     if newest is not None:
         plans.for_broker({ApiKey.API_VERSIONS: VersionRange(0, newest)})
-    connection = new_connection(plans=plans, node_id=node_id)
-    connection.counters = counters
-    return Playbook(connection=connection)
+    return Playbook(connection=new_connection(plans=plans, node_id=node_id))
 
 
 def hello(version: int, cluster_id: str | None = None, node_id: int = -1, number: int = 1) -> bytes:

@@ -61,7 +61,6 @@ def connection(
 ) -> Connection:
     plans = Plans(Counters(), protected=ProtectedTopics(protected, admins))
     session = new_connection(table, plans=plans, buffer_bytes=buffer_bytes)
-    session.counters = plans._counters
     for topic_id, name in NAMES.items():
         session.cluster.names_by_id.learn(topic_id.bytes, name.encode())
     return session

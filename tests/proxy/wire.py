@@ -53,13 +53,11 @@ def new_connection(
     brokers: frozenset[str] | None = None,
 ) -> Connection:
     """A connection with everything of its own, but for `quotas` and `plans` if given."""
-    counters = Counters()
     addresses = AdvertisedAddresses if brokers is None else UnchangedAddresses
     return Connection(
-        plans=Plans(counters, replication=brokers is not None) if plans is None else plans,
+        plans=Plans(Counters(), replication=brokers is not None) if plans is None else plans,
         quotas=quotas or BrokerQuotas.create(table or QuotaTable()),
         addresses=addresses("weir", AddressBook(ports, no_listener)),
-        counters=counters,
         limits=ConnectionLimits(
             frame_bytes_max=frame_bytes_max,
             response_bytes_max=response_bytes_max,
