@@ -229,12 +229,14 @@ def probe(
     if lists:
         _list_cases(run)
         return
-    results = _run(run)
-    if write_expect is not None:
+    results, stopped = _run(run)
+    if write_expect is not None and not stopped:
         write_report(write_expect, expectations(results))
-    wrong = None if expected is None else _compare(results, expected, [*only, *skip])
+    is_part = bool(only or skip or stopped)
+    wrong = None if expected is None else _compare(results, expected, is_part=is_part)
     wrong = wrong and brokers.without_faults(wrong, expect or "")
-    found = outcomes.ProbeOutcomes(f"{target.host}:{target.port}", seed, results, run.notes)
+    ended = [f"Only {len(results)} of {run.total} cases were run: the server stopped."] if stopped else []
+    found = outcomes.ProbeOutcomes(f"{target.host}:{target.port}", seed, results, [*run.notes, *ended])
     report = probe_report(found, known, wrong)
     _write_reports(report, html_file, junit_file, sarif_file)
     if as_json:
@@ -242,6 +244,8 @@ def probe(
     differing = [f"DIFFERS {visible(str(one), MESSAGE_MAX)}" for one in wrong or ()]
     for line in differing if as_json else _summary(report, differing, has_expected=wrong is not None):
         click.echo(line, err=as_json)
+    if stopped:
+        raise CommandError(stopped)
     if wrong or (wrong is None and report.count(CaseVerdict.FAILED)):
         raise click.exceptions.Exit(FAILED)
 
@@ -315,8 +319,10 @@ def _print_quotas(quotas: Sequence[ClientQuota]) -> None:
         )
 
 
-def _run(run: ProbeRun) -> list[Result]:
-    """Run all cases, with a progress bar."""
+def _run(run: ProbeRun) -> tuple[list[Result], str]:
+    """Run all cases, with a progress bar. Return the results, and the reason why the run ended before all
+    cases; "" if it did not. Raises CommandError without a result.
+    """
     results: list[Result] = []
     try:
         with _terminable(), Bar() as bar, contextlib.closing(run.results()) as found:
@@ -325,11 +331,13 @@ def _run(run: ProbeRun) -> list[Result]:
                 bar.say(len(results), run.total, result.case)
     except UnusableError as error:
         done = [f"{len(results)} of {run.total} cases were done"] if results else []
-        text = "; ".join([str(error), *done, *run.cluster.left])
-        raise CommandError(visible(text, MESSAGE_MAX)) from None
+        text = visible("; ".join([str(error), *done, *run.cluster.left]), MESSAGE_MAX)
+        if not results:
+            raise CommandError(text) from None
+        return results, text
     if not results:
         raise CommandError("no case has such a name: see --only")
-    return results
+    return results, ""
 
 
 @contextlib.contextmanager
@@ -346,12 +354,10 @@ def _terminate(_signal: int, _frame: object) -> NoReturn:
     sys.exit(128 + signal.SIGTERM)
 
 
-def _compare(
-    results: Sequence[Result], expected: dict[str, str], selections: Sequence[str]
-) -> list[Difference]:
-    """Return the differences; with --only or --skip, just those of cases that were run."""
+def _compare(results: Sequence[Result], expected: dict[str, str], *, is_part: bool) -> list[Difference]:
+    """Return the differences; if only a part of the cases was run, just those of that part."""
     wrong = differences(results, expected)
-    return [one for one in wrong if one.found is not None] if selections else wrong
+    return [one for one in wrong if one.found is not None] if is_part else wrong
 
 
 def _summary(report: ProbeReport, differing: Sequence[str], *, has_expected: bool) -> Iterator[str]:

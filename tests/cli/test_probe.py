@@ -143,7 +143,9 @@ def test_probe_cannot_run_without_a_server_a_case_or_right_options(stub: Brokers
     assert CliRunner().invoke(weir, ["probe", "--upstream", "nonsense"]).exit_code == 2
 
 
-def test_a_target_that_stops_is_told_in_one_line(stub: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_target_that_stops_is_told_in_one_line_behind_the_failures_until_then(
+    stub: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(runner, "GONE_S", 0.0)
     usual = stub.cluster.handler(ApiKey.API_VERSIONS)
     left = [3]
@@ -152,11 +154,15 @@ def test_a_target_that_stops_is_told_in_one_line(stub: Brokers, monkeypatch: pyt
         left[0] -= 1
         if not left[0]:
             stub.stop()
-        return usual(request, version, 0)
+        return usual(request, version, 0) if left[0] else b"unreadable"
 
     stub.cluster.handlers[ApiKey.API_VERSIONS] = last
     result = probe(stub, "--only", "ApiVersions/*/m??imal", "--only", "ApiVersions/*/random-?")
     assert result.exit_code == 2
+    assert result.stdout.startswith("FAILED ApiVersions/v0/maximal: The target sends an unreadable response")
+    assert result.stdout.endswith(
+        "cases were run: the server stopped.\n2 cases of 1 API: 1 passed, 1 failed\n"
+    )
     (text,) = result.stderr.splitlines()
     assert "stopped at the case ApiVersions/v0/random-0" in text
     assert "2 of 20 cases were done; the topic weir-probe-" in text
