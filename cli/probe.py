@@ -183,7 +183,27 @@ def probe(
     and removes quotas for client-ids weir-probe-... It changes nothing else.
     """
     check_report_files(html_file, junit_file, sarif_file, write_expect)
+    of_cases = {
+        "--list": lists,
+        "--only": only,
+        "--skip": skip,
+        "--junit": junit_file,
+        "--sarif": sarif_file,
+        "--expect": expect,
+        "--write-expect": write_expect,
+    }
     if of_versions:
+        of_runs = {
+            "--profile": profile != PROFILES[0],
+            "--measure": measures,
+            "--quotas-set": quotas_set,
+            "--list-quotas": list_quotas,
+            "--seed": seed,
+            "--random": randoms != RANDOMS,
+            "--html": html_file,
+            "--baseline": baseline,
+        }
+        _refuse("--versions runs no cases", of_cases | of_runs)
         from weir.cli.versions import show_versions  # Trio and uplift, which probing does not need
 
         show_versions(config_file, timeout_s, upstream, as_json=as_json)
@@ -192,17 +212,7 @@ def probe(
     if measures:
         if profile != "quotas":
             raise CommandError("--measure needs --profile quotas")
-        of_cases = {
-            "--list": lists,
-            "--only": only,
-            "--skip": skip,
-            "--junit": junit_file,
-            "--sarif": sarif_file,
-            "--expect": expect,
-            "--write-expect": write_expect,
-        }
-        if given := [option for option, value in of_cases.items() if value]:
-            raise CommandError(f"--measure has no cases: leave out {', '.join(given)}")
+        _refuse("--measure has no cases", of_cases)
         is_named = config_file is not None or upstream.get("upstream") is not None
         _measure(reach, list_quotas, quotas_set, baseline, html_file, as_json, is_named=is_named)
         return
@@ -248,6 +258,12 @@ def probe(
         raise CommandError(stopped)
     if wrong or (wrong is None and report.count(CaseVerdict.FAILED)):
         raise click.exceptions.Exit(FAILED)
+
+
+def _refuse(reason: str, options: Mapping[str, object]) -> None:
+    """Raise CommandError if any of these options has a value that is not false."""
+    if given := [option for option, value in options.items() if value]:
+        raise CommandError(f"{reason}: leave out {', '.join(given)}")
 
 
 def _write_reports(

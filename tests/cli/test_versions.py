@@ -111,6 +111,7 @@ def test_versions_reports_a_malformed_response_in_one_line(answer: bytes, words:
         (["--upstream", "kafka"], "upstream is 'kafka', must be HOST:PORT"),
         (["--upstream", "a:1,b:2"], "upstream is 'a:1,b:2', one broker only: choose one with --upstream"),
         (["--upstream", "no.such.invalid:1"], "no.such.invalid:1: "),
+        (["--list", "--only", "Fetch", "--measure"], "runs no cases: leave out --list, --only, --measure"),
         ([], "no upstream: say where Kafka is with --upstream HOST:PORT, or WEIR_UPSTREAM"),
         (["--config", "/no/such.toml"], "/no/such.toml: cannot read the configuration"),
         (
