@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -178,18 +178,42 @@ def run_job(
     show(outcome, as_json=as_json)
 
 
+def run_jobs(contexts: Sequence[click.Context]) -> None:
+    """Run several jobs one after the other, in one session with the options of the first. Raises CommandError
+    for the first job that fails.
+    """
+    first = contexts[0]
+    with _opened("pipeline", first.params["master"] or _master(), first) as spark:
+        for context in contexts:
+            context.meta[SHARED] = spark
+            with context:
+                context.command.invoke(context)
+
+
 def _run(
     run: JobRun, job: Callable[[SparkSession], Outcome], master: str | None, context: click.Context
 ) -> Outcome:
     """Run a job, note and return its outcome. Raises CommandError if the job fails."""
+    master = master or _master()
+    if run.job != MAKES_LAKE and master is not None and master.startswith("local"):
+        _check_lake(context.params["root"])
+    with _opened(run.job, master, context) as spark:
+        outcome = in_session(run.job, spark, job)
+        run.newest = newest(run.job, context, spark)
+    run.outcome = outcome
+    return outcome
+
+
+@contextmanager
+def _opened(name: str, master: str | None, context: click.Context) -> Iterator[SparkSession]:
+    """Yield the Spark session that several jobs share, or one of this job for the block. Raises CommandError
+    for Spark's and the pipeline's errors in the block.
+    """
     missing = [module for module in NEEDED if find_spec(module) is None]
     if missing:
         raise CommandError(
             f"the pipeline needs {', '.join(missing)}: pip install '.[pipeline]' in a checkout"
         )
-    master = master or _master()
-    if run.job not in (MAKES_LAKE, "nightly") and master is not None and master.startswith("local"):
-        _check_lake(context.params["root"])
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -197,22 +221,18 @@ def _run(
 
     try:
         if (shared := context.meta.get(SHARED)) is not None:
-            opened: AbstractContextManager[SparkSession] = nullcontext(shared)
-        else:
-            opened = session(run.job, master=master, settings={} if submitted() else _with_s3(context))
-        with opened as spark:
-            outcome = in_session(run.job, spark, job)
-            run.newest = newest(run.job, context, spark)
+            yield shared
+            return
+        with session(name, master=master, settings={} if submitted() else _with_s3(context)) as spark:
+            yield spark
     except PipelineError as error:
         raise CommandError(str(error)) from None
     except (PySparkException, Py4JError) as error:
-        raise CommandError(f"{run.job}: Spark failed: {_first_line(error)}") from None
+        raise CommandError(f"{name}: Spark failed: {_first_line(error)}") from None
     except ConnectionError:
-        raise CommandError(f"{run.job}: Spark's Java has died: see what it printed above") from None
+        raise CommandError(f"{name}: Spark's Java has died: see what it printed above") from None
     except KeyboardInterrupt:
-        raise StoppedError(f"{run.job}: interrupted") from None
-    run.outcome = outcome
-    return outcome
+        raise StoppedError(f"{name}: interrupted") from None
 
 
 def _with_s3(context: click.Context) -> dict[str, str]:
@@ -239,7 +259,7 @@ def in_session(name: str, spark: SparkSession, job: Callable[[SparkSession], Out
     """Run one job and show its progress; return its outcome with the duration. Raises the job's
     exceptions.
     """
-    with nullcontext() if name == "nightly" else _progress(name, spark):  # its jobs show theirs
+    with _progress(name, spark):
         began_s = time.monotonic()
         return replace(job(spark), seconds=round(time.monotonic() - began_s, 3))
 

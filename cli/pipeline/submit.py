@@ -1,4 +1,4 @@
-"""The pipeline for a cluster: `spark-submit --jars "$(weir pipeline jars)" submit.py ingest --lake …`.
+"""The pipeline for a cluster: `spark-submit --jars "$(weir pipeline --spark-jars)" submit.py JOB --lake …`.
 
 Jobs and options are those of `weir pipeline`.
 """

@@ -138,7 +138,7 @@ class Topic:
             if "kafka" not in str(error).lower():
                 raise
             raise PipelineError(
-                'Spark has no Kafka connector here: spark-submit --jars "$(weir pipeline jars)"'
+                'Spark has no Kafka connector here: spark-submit --jars "$(weir pipeline --spark-jars)"'
             ) from None
         source = fn.concat_ws("/", "topic", "partition", "offset").alias("source")
         return lines.select(source, fn.col("value").alias("content"), _taken())

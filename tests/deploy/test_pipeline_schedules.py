@@ -47,9 +47,9 @@ def container(cron_job: dict[str, Any]) -> dict[str, Any]:
 
 
 def jobs_of(words: list[str]) -> list[list[str]]:
-    """Return the jobs of `weir pipeline nightly JOB…`, each with its options."""
-    assert words[:2] == ["pipeline", "nightly"]
-    return [shlex.split(job) for job in words[2:]]
+    """Return the jobs of `weir pipeline JOB… then JOB…`, each with its options."""
+    assert words[0] == "pipeline"
+    return [job.split() for job in " ".join(words[1:]).split(" then ")]
 
 
 def parsed(arguments: list[str]) -> click.Context:

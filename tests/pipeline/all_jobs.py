@@ -31,19 +31,14 @@ def write_records(directory: Path) -> Path:
     return directory
 
 
-def nightly(root: Path, files: Path | str, lake: str = "") -> tuple[str, ...]:
+def all_jobs(root: Path, files: Path | str, lake: str = "") -> tuple[str, ...]:
     """Return the arguments of `weir pipeline` for all jobs. The lake is `lake` below `root` by default."""
-    return (
-        "nightly",
-        "--lake",
-        lake or f"{root}/lake",
-        f"ingest --files {files} --once",
-        "rollup",
-        f"recommend --output {root}/new.toml",
-        f"replay {root}/new.toml",
-        f"report --output {root}/report.html",
-        "maintain",
+    jobs = (
+        f"ingest --lake {lake or f'{root}/lake'} --files {files} --once then rollup "
+        f"then recommend --output {root}/new.toml then replay {root}/new.toml "
+        f"then report --output {root}/report.html then maintain"
     )
+    return tuple(jobs.split())
 
 
 def results(spark: SparkSession, root: Path) -> Results:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests.pipeline.all_jobs import Results, nightly, results, write_records
+from tests.pipeline.all_jobs import Results, all_jobs, results, write_records
 from tests.pipeline.spark_cluster import ENTRY, SUBMIT, Cluster, cluster
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def right(
     spark: SparkSession, run: Callable[..., None], files: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Results:
     root = tmp_path_factory.mktemp("local")
-    run(*nightly(root, files))
+    run(*all_jobs(root, files))
     return results(spark, root)
 
 
@@ -53,11 +53,11 @@ def test_jobs_of_the_documented_spark_submit_write_the_results_of_local_jobs(
     spark: SparkSession, right: Results, files: Path, standalone: Cluster, tmp_path: Path, master: str
 ) -> None:
     """Spark ignores a wheel in --py-files: the documented command left the executors without Weir."""
-    jars = subprocess.run([*WEIR, "jars"], capture_output=True, text=True, check=True).stdout.strip()
+    jars = subprocess.run([*WEIR, "--spark-jars"], capture_output=True, text=True, check=True).stdout.strip()
     submit = (str(SUBMIT), "--master", master or standalone.master, "--jars", jars, str(ENTRY))
     with (tmp_path / "output.txt").open("wb") as output:
         jobs = subprocess.Popen(
-            [*submit, *nightly(tmp_path, files)],
+            [*submit, *all_jobs(tmp_path, files)],
             stdout=output,
             stderr=output,
             env=standalone.env,

@@ -14,7 +14,7 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from tests.pipeline.all_jobs import nightly, results, write_records
+from tests.pipeline.all_jobs import all_jobs, results, write_records
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,11 +83,11 @@ def test_jobs_on_s3_write_the_results_of_jobs_on_local_files(
     local, copy = tmp_path / "local", tmp_path / "copy"
     records = write_records(tmp_path / "records")
     local.mkdir()
-    run(*nightly(local, records))
+    run(*all_jobs(local, records))
     master: str = request.getfixturevalue("master") if where == "cluster" else "local[2]"
     upload(endpoint, records)
     copy.mkdir()
-    weir(endpoint, master, *nightly(copy, RECORDS, LAKE))
+    weir(endpoint, master, *all_jobs(copy, RECORDS, LAKE))
     download(endpoint, copy)
     assert results(spark, copy) == results(spark, local)
     again = weir(endpoint, master, "ingest", "--lake", LAKE, "--files", RECORDS, "--once")

@@ -1,4 +1,4 @@
-"""`weir pipeline nightly`, without Spark."""
+"""`weir pipeline JOB then JOB`, without Spark."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return begun
 
 
-def test_nightly_runs_its_jobs_in_order_in_one_session(
+def test_jobs_run_in_order_in_one_session(
     sessions: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lakes = list[tuple[str, str, object]]()
@@ -46,43 +46,44 @@ def test_nightly_runs_its_jobs_in_order_in_one_session(
     monkeypatch.setattr("weir.pipeline.rollup.job.rollup", rolled)
     monkeypatch.setattr("weir.pipeline.maintain.maintain", cleaned)
     metrics = tmp_path / "rollup.prom"
-    command = ["pipeline", "nightly", "--json", "--lake", str(tmp_path), f"rollup --metrics-file '{metrics}'"]
-    done = CliRunner().invoke(weir, [*command, "maintain --retention-days 9"])
+    command = ["pipeline", "rollup", "--json", "--lake", str(tmp_path), "--metrics-file", str(metrics)]
+    done = CliRunner(env={"WEIR_LAKE": "/elsewhere"}).invoke(
+        weir, [*command, "then", "maintain", "--retention-days", "9"]
+    )
     assert done.exit_code == 0, done.output
     outcomes = [msgspec.json.decode(line) for line in done.output.splitlines()]
-    assert [outcome["job"] for outcome in outcomes] == ["rollup", "maintain", "nightly"]
+    assert [outcome["job"] for outcome in outcomes] == ["rollup", "maintain"]
     assert [(name, root) for name, root, _spark in lakes] == [
         ("rollup", str(tmp_path)),
         ("maintain 9", str(tmp_path)),
     ]
     assert len({spark for _name, _root, spark in lakes}) == 1
-    assert sessions == ["nightly"]
+    assert sessions == ["pipeline"]
     assert 'weir_pipeline_run_successful{cluster="",job_name="rollup"' in metrics.read_text()
 
 
-def test_nightly_ends_with_the_first_job_that_fails(
+def test_the_first_job_that_fails_is_the_last_one(
     sessions: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_arguments: object, **_options: object) -> Outcome:
         raise PipelineError("nothing works")
 
     monkeypatch.setattr("weir.pipeline.rollup.job.rollup", fail)
-    done = CliRunner().invoke(weir, ["pipeline", "nightly", "--lake", str(tmp_path), "rollup", "maintain"])
+    done = CliRunner().invoke(weir, ["pipeline", "rollup", "--lake", str(tmp_path), "then", "maintain"])
     assert (done.exit_code, done.stderr) == (2, "weir: nothing works\n")
-    assert sessions == ["nightly"]
+    assert sessions == ["pipeline"]
 
 
 @pytest.mark.parametrize(
     ("job", "message"),
     [
-        ("rollup --window-second 5", "weir: rollup --window-second 5: No such option"),
-        ("demo", "weir: demo: no job, must be one of ingest, rollup, recommend, replay, report, maintain"),
-        ("'rollup", 'weir: "\'rollup": not a job with its options: No closing quotation'),
-        ("", "weir: '': not a job with its options: "),
+        ("then rollup --window-second 5", "No such option '--window-second'"),
+        ("then demo", "No such command 'demo'"),
+        ("then", "then must stand between two jobs"),
+        ("then then rollup", "then must stand between two jobs"),
     ],
 )
-def test_nightly_refuses_wrong_jobs_before_spark_starts(sessions: list[str], job: str, message: str) -> None:
-    done = CliRunner().invoke(weir, ["pipeline", "nightly", "--lake", "/", "rollup", job])
-    assert done.exit_code == 2
-    assert done.stderr.startswith(message)
+def test_wrong_jobs_are_refused_before_spark_starts(sessions: list[str], job: str, message: str) -> None:
+    done = CliRunner().invoke(weir, ["pipeline", "rollup", "--lake", "/", *job.split()])
+    assert (done.exit_code, message in done.stderr) == (2, True), done.stderr
     assert sessions == []
