@@ -46,7 +46,6 @@ from weir.proxy.connection.usage import ConnectionUsage
 from weir.proxy.connection.usage_counters import MUTATION
 from weir.proxy.connection.waits import NONE, broker_wait, client_wait, request_wait
 from weir.proxy.handlers.plan import Plan
-from weir.proxy.handlers.quota_api.quota_admin import NoQuotaAdmin, QuotaAdmin
 from weir.proxy.handlers.sasl.identity import ANONYMOUS as ANONYMOUS
 from weir.quotas.limiters.throttle import INT32_MAX
 
@@ -58,6 +57,7 @@ if TYPE_CHECKING:
     from weir.proxy.counters import Counters
     from weir.proxy.handlers.mutations.cluster_state import ClusterState
     from weir.proxy.handlers.plans import Plans
+    from weir.proxy.handlers.quota_api.quota_admin import QuotaAdmin
     from weir.proxy.handlers.sasl.identity import Identities
     from weir.quotas import BrokerQuotas, QuotaKey
 
@@ -122,7 +122,6 @@ class Connection:
         "login_done",
         "now_ms",
         "plans",
-        "quota_admin",
         "quotas",
         "settled_us",
         "spare",
@@ -142,7 +141,6 @@ class Connection:
         node_id: int | None = None,
         user: str = ANONYMOUS,
         peer: str = "",
-        quota_admin: QuotaAdmin | None = None,
         brokers: frozenset[str] | None = None,
         states: Iterable[object] = (),
         clock: Clock | None = None,
@@ -211,7 +209,6 @@ class Connection:
         """
         self.quotas = quotas
         self.limits = limits
-        self.quota_admin = quota_admin or NoQuotaAdmin()
         self.addresses = addresses
         # Its halves
         self._inbound = Inbound(self)
@@ -537,6 +534,11 @@ class Connection:
     def counters(self) -> Counters:
         """Counters of the process."""
         return self.plans.counters
+
+    @property
+    def quota_admin(self) -> QuotaAdmin:
+        """Access to the quota table and its store."""
+        return self.plans.quota_admin
 
     @property
     def node_id(self) -> int | None:

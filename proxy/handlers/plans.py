@@ -35,6 +35,7 @@ from weir.proxy.handlers.plan import Context, Plan
 from weir.proxy.handlers.protected_topics import between_brokers, changed_topics, produced_topics
 from weir.proxy.handlers.protected_topics.protected_topics import ProtectedTopics
 from weir.proxy.handlers.quota_api import client_quotas
+from weir.proxy.handlers.quota_api.quota_admin import NoQuotaAdmin, QuotaAdmin
 from weir.proxy.handlers.replication import configs, described_configs, fetches
 from weir.proxy.handlers.request_time import request_time
 from weir.proxy.handlers.sasl import authentication
@@ -229,6 +230,8 @@ class Plans(dict[tuple[int, int], Plan]):
         """Table of plans for brokers whose versions are unknown."""
         self.counters = counters
         """Counters of the process."""
+        self.quota_admin: QuotaAdmin = NoQuotaAdmin()
+        """Access to the quota table and its store. Set it before the first connection."""
         self._by_broker_versions: dict[frozenset[tuple[int, VersionRange]], Plans] = {}
 
     def for_broker(self, broker: Mapping[int, VersionRange]) -> Plans:
@@ -251,6 +254,7 @@ class Plans(dict[tuple[int, int], Plan]):
                 outdated=self.outdated,
             )
             found.broker = found._like = broker
+            found.quota_admin = self.quota_admin
             found._by_broker_versions, found._unknown = self._by_broker_versions, self._unknown
             self._unknown._cost_like(broker)
             if len(self._by_broker_versions) < BROKER_VERSIONS_MAX:

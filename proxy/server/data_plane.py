@@ -33,7 +33,6 @@ from weir.proxy.handlers.mutations.cluster_state import ClusterState
 from weir.proxy.handlers.old_reads.old_reads import OldReadAge
 from weir.proxy.handlers.plans import Plans, prepare
 from weir.proxy.handlers.protected_topics.protected_topics import ProtectedTopics
-from weir.proxy.handlers.quota_api.quota_admin import NoQuotaAdmin, QuotaAdmin
 from weir.proxy.handlers.replication.replica_fetcher import ReplicaFetcher, ReplicaFetches
 from weir.proxy.handlers.replication.replication import Replication
 from weir.proxy.handlers.sasl.identity import Identities
@@ -75,7 +74,6 @@ class DataPlane:
         """Begin without connections; share the other arguments with the caller."""
         self.config = config
         self.counters = Counters()
-        self.quota_admin: QuotaAdmin = NoQuotaAdmin()
         """Object that describes and alters quotas for clients. Set it before the first connection."""
         self.new_relay: NewRelay = new_relay
         """Function that starts the relay of a connection. Set it before the first connection."""
@@ -241,7 +239,6 @@ class DataPlane:
             node_id=node_id,
             user=client.user,
             peer=str(client.peer),
-            quota_admin=self.quota_admin,
             brokers=self.config.replication.principals if replication else None,
             states=self._states(node_id) if replication else (),
             clock=self._reactor.clock,

@@ -119,7 +119,7 @@ class Worker:
         self._topic_counts = TopicCountLink(counted, registry, link.post, connections)
         self._draining = trio.Event()
         self._admin = ForwardingQuotaAdmin(link, registry, config.admins, connections)
-        self.plane.quota_admin = self._admin
+        self.plane.plans.quota_admin = self.plane.replication_plans.quota_admin = self._admin
 
     async def run(self) -> None:
         """Serve until the supervisor ends the link, or until cancelled. Raises LinkError then."""

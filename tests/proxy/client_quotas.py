@@ -95,7 +95,7 @@ class Managed:
 
 def connection_of(quota_admin: Managed, *, manages: bool = True, user: str = "admin") -> Connection:
     connection = new_connection(plans=Plans(Counters(), manages_quotas=manages))
-    connection.quota_admin, connection.client.user, connection.client.peer = (
+    connection.plans.quota_admin, connection.client.user, connection.client.peer = (
         quota_admin,
         user,
         "10.9.8.7:4711",

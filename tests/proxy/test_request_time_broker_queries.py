@@ -175,7 +175,7 @@ def test_mutations_are_charged_each_broker_query(mutation: Any, mutation_rate: f
 
 def managed(quota_admin: Managed) -> Connection:
     connection = timed(manages_quotas=True)
-    connection.quota_admin, connection.client.peer = quota_admin, "10.9.8.7:4711"
+    connection.plans.quota_admin, connection.client.peer = quota_admin, "10.9.8.7:4711"
     return connection
 
 

@@ -94,7 +94,7 @@ def connection_of(*, old_broker: bool = False) -> Connection:
         QuotaTable(EVERY_QUOTA | TOPIC_RATES), plans=Plans(Counters(), manages_quotas=True), node_id=NODE
     )
     connection.cluster.names_by_id.learn(SAMPLE_ID.bytes, b"a")
-    connection.quota_admin, connection.client.peer = Managed(), "192.0.2.1:5000"
+    connection.plans.quota_admin, connection.client.peer = Managed(), "192.0.2.1:5000"
     return connection
 
 

@@ -52,7 +52,7 @@ async def test_the_answer_to_an_alteration_of_a_former_process_reaches_no_other_
 @pytest.mark.trio
 async def test_the_numbers_of_a_workers_alterations_begin_after_those_of_other_processes() -> None:
     async with running_worker() as rig:
-        rig.worker.plane.quota_admin.alter({}, "admin", PEER, lambda _error: None)
+        rig.worker.plane.plans.quota_admin.alter({}, "admin", PEER, lambda _error: None)
         (alter,) = await rig.hear(Alter)
         assert alter.number >= NUMBERED_FROM
 
@@ -62,7 +62,7 @@ async def test_denied_quota_requests_at_a_worker_are_logged_once_a_second_and_al
     async with running_worker() as rig:
         with capture_logs() as logged:
             for _ in range(50):
-                assert rig.worker.plane.quota_admin.rejection("mallory", PEER) is not None
+                assert rig.worker.plane.plans.quota_admin.rejection("mallory", PEER) is not None
         assert len([line for line in logged if line["event"] == "client quotas denied"]) in {1, 2}
         with trio.fail_after(10):
             assert [denied.count for denied in await rig.hear(Denied)] == [50]

@@ -146,7 +146,7 @@ class Front:
         self.connection: Connection = new_connection(
             plans=plans if spoken is None else plans.for_broker(spoken)
         )
-        self.connection.quota_admin, self.connection.client.user = self.admin, "admin"
+        self.connection.plans.quota_admin, self.connection.client.user = self.admin, "admin"
         self.connection.client.peer = "10.9.8.7:4711"
         self.client = Client(self.connection, self.broker)
         self.wire = self.client.wire
