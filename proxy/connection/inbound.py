@@ -119,6 +119,8 @@ class Inbound:
 
         `view` is a memoryview of `data`; the bytes to forward are put into the effects as slices of `view`.
         """
+        # Long, because each frame passes through here, and a call costs more than most of these branches.
+        # Rare frames have functions: those that arrive in parts, responses of Weir's own, refused frames.
         connection = self._connection
         connection.now_ms = now_ms
         client, plans = connection.client, connection.plans
@@ -216,9 +218,9 @@ class Inbound:
             # If the client may send, only the end of the turn stops it.
             if position < end and not client.sends_sasl_tokens and connection.may_take(now_ms):
                 connection.client_end.turn = connection.clock.turn
-            connection.effects.change()
+            connection.effects.changed = True
         elif draining:  # these may have been the last bytes to wait for
-            connection.effects.change()
+            connection.effects.changed = True
         elif not may_go:  # until the response
             connection.effects.room_bytes = 0  # the relay asks (`wake`) before it reads again
         if position > start:

@@ -66,6 +66,8 @@ class Outbound:
 
         `view` is a memoryview of `data`; the bytes to forward are put into the effects as slices of `view`.
         """
+        # Long, because each frame passes through here, and a call costs more than most of these branches.
+        # Rare frames have functions: those that arrive in parts, responses of Weir's own, refused frames.
         connection, response = self._connection, self.response
         connection.now_ms = now_ms
         if connection.client.exchange is not None and connection.client.sends_sasl_tokens:
