@@ -14,7 +14,7 @@ from collections import deque
 from struct import Struct
 from typing import Final
 
-from bench.cpu import cpu_s, rss_bytes
+from bench.cpu import cpu_s_by_process, rss_bytes
 from bench.entry import open_connection
 from bench.load import SILENCE_S, Counted, Load, LoadError, Order, serve
 from bench.stats import histogram
@@ -166,19 +166,27 @@ class Loop:
 
     def __init__(self, load: Load, content: bytes, frames: int) -> None:
         """Open all connections; each begins with a different frame of the ring. Raises OSError."""
-        ring = Ring(content, frames, load.depth)
-        buffer = bytearray(BUFFER_BYTES)
+        self._load, self._ring = load, Ring(content, frames, load.depth)
+        self._buffer = bytearray(BUFFER_BYTES)
         self._poll = select.epoll()
         self._connections: dict[int, Connection] = {}
         for index in range(load.connections):
-            made = Connection(load, ring, index * frames // load.connections, buffer, self._poll)
-            self._connections[made.fd] = made
-        self._depth = load.depth
+            self._connect(index * frames // load.connections)
+
+    def _connect(self, first: int) -> Connection:
+        made = Connection(self._load, self._ring, first, self._buffer, self._poll)
+        self._connections[made.fd] = made
+        return made
+
+    def _reconnect(self, connection: Connection) -> Connection:
+        del self._connections[connection.fd]
+        connection.sock.close()
+        return self._connect(0)
 
     def begin(self) -> None:
         """Send the first `depth` requests on each connection."""
         for connection in self._connections.values():
-            connection.ask(self._depth, time.perf_counter_ns())
+            connection.ask(self._load.depth, time.perf_counter_ns())
 
     def run(self, seconds: float) -> list[int]:
         """Send and receive for `seconds`; return the latencies (ns) of the requests answered in this time.
@@ -196,6 +204,8 @@ class Loop:
                     ended = connection.receive()
                     sent_at = connection.sent_at
                     latencies += [now_ns - sent_at.popleft() for _ in range(ended)]
+                    if ended and self._load.reconnects:
+                        connection = self._reconnect(connection)
                     if ended:
                         connection.ask(ended, now_ns)
                 if events & select.EPOLLOUT:
@@ -240,13 +250,15 @@ def measure(order: Order, content: bytes) -> Counted:
 def _count(loop: Loop, load: Load) -> Counted:
     pid = load.pid
     began_s, own_s = time.perf_counter(), time.process_time()
-    proxy_s = None if pid is None else cpu_s(pid)
+    before = {} if pid is None else cpu_s_by_process(pid)
     latencies = loop.run(load.seconds)
-    used_s = None if pid is None or proxy_s is None else cpu_s(pid) - proxy_s
+    after = {} if pid is None else cpu_s_by_process(pid)
+    used_s = [at_s - before.get(process, 0.0) for process, at_s in after.items()] or [0.0]
     seconds, own_s = time.perf_counter() - began_s, time.process_time() - own_s
     rss = None if pid is None else rss_bytes(pid)
     loop.drain()
-    return Counted(seconds, dict(histogram(latencies)), own_s, used_s, rss)
+    total_s, busiest_s = (None, None) if pid is None else (sum(used_s), max(used_s))
+    return Counted(seconds, dict(histogram(latencies)), own_s, total_s, busiest_s, rss)
 
 
 if __name__ == "__main__":

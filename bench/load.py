@@ -46,6 +46,8 @@ class Load:
     """Process id of the proxy whose CPU time and memory are measured; None to measure neither."""
     entry: Entry = PLAIN
     """Steps of each connection before the load begins: TLS handshake and authentication."""
+    reconnects: bool = False
+    """True to send each request on a new connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,7 @@ class Counted:
     """Histogram of latencies (ns), as from `stats.histogram`: number of requests by bucket."""
     generator_cpu_s: float
     cpu_s: float | None
+    busiest_s: float | None
     rss_bytes: int | None
 
     @classmethod
@@ -97,7 +100,9 @@ class Measured:
     p50_us: float
     p99_us: float
     cpu_s: float | None
-    """CPU time (s) of the proxy; None if not measured."""
+    """CPU time (s) of all processes of the proxy; None if not measured."""
+    busiest_s: float | None
+    """CPU time (s) of the process of the proxy that used most; None if not measured."""
     rss_bytes: int | None
     """Memory (bytes) of the proxy at the end of the measurement; None if not measured."""
     generator_cpu_s: float
@@ -137,6 +142,7 @@ def together(parts: Sequence[Counted]) -> Measured:
         p50_us=percentile(latencies, 50) / 1000,
         p99_us=percentile(latencies, 99) / 1000,
         cpu_s=first.cpu_s,
+        busiest_s=first.busiest_s,
         rss_bytes=first.rss_bytes,
         generator_cpu_s=max(part.generator_cpu_s for part in parts),
     )

@@ -175,4 +175,5 @@ def _load(row: Row, target: Running, warm_up_s: float, seconds: float) -> Load:
         seconds,
         target.pid,
         target.entry,
+        row.reconnects,
     )

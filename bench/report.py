@@ -86,6 +86,12 @@ def _load_tables(results: Results) -> Iterable[Table]:
     )
     if compared := _comparisons(proxies):
         yield _ratio_table(results, compared)
+    yield _by_row(
+        "Requests per second once the proxy's busiest process uses a whole core, medians over rounds",
+        results.rows,
+        proxies,
+        lambda row, target: _at_full_core(results.of(row, target)),
+    )
     if big := [row for row in results.rows if row.payload_bytes]:
         yield _by_row(
             "CPU µs per MB (10^6 bytes) of records, and MB/s; medians over rounds",
@@ -163,9 +169,11 @@ def _has_cpu(results: Results, target: Target) -> bool:
 
 
 def _comparisons(proxies: Sequence[Target]) -> list[tuple[Target, Target]]:
-    """Return the pairs (target, reference) to compare, for every one of `proxies` that is no reference."""
-    others = [target for target in proxies if target.name in REFERENCES]
-    return [(ours, theirs) for ours in proxies if ours.name not in REFERENCES for theirs in others]
+    """Return the pairs (target, reference) to compare, for every one of `proxies` that is no reference. If
+    none is a reference, the first one serves as such.
+    """
+    others = [target for target in proxies if target.name in REFERENCES] or proxies[:1]
+    return [(ours, theirs) for ours in proxies if ours not in others for theirs in others]
 
 
 def _ratio_table(results: Results, compared: Sequence[tuple[Target, Target]]) -> Table:
@@ -200,6 +208,11 @@ def _per_mb(cells: Sequence[Measured], row: Row) -> str:
     request_mb = row.payload_bytes / _MB
     mb_per_s = Spread.of([cell.requests_per_s for cell in cells]).median * request_mb
     return f"{Spread.of(used_us).median / request_mb:,.0f}, {mb_per_s:,.0f} MB/s"
+
+
+def _at_full_core(cells: Sequence[Measured]) -> str:
+    rates = [cell.requests / cell.busiest_s for cell in cells if cell.busiest_s]
+    return f"{Spread.of(rates).median:,.0f}" if rates else NOTHING
 
 
 def _rate(cells: Sequence[Measured]) -> str:

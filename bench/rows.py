@@ -43,6 +43,8 @@ class Row:
     """
     client_ids: int = 1
     """Number of client-ids. Each request has the next client-id, in turn."""
+    reconnects: bool = False
+    """True if each request is sent on a new connection."""
 
     def frames(self, topics: Topics) -> list[bytes]:
         """Return the frames to send in turn, one per client-id; all have the same length."""
@@ -74,4 +76,12 @@ ROWS: Final = (
     Row("produce-500kb", "Produce 500 KB, 4 connections, 5 deep", 4, 5, _produce(500_000), 500_000),
     Row("fetch-100b", "Fetch 100 B, 4 connections, one at a time", 4, 1, _fetch_small),
     Row("fetch-500kb", "Fetch 500 KB, 4 connections, one at a time", 4, 1, _fetch, FETCH_BYTES),
+    Row(
+        "connect-4",
+        "New connections, 4 at a time, a Metadata request on each",
+        4,
+        1,
+        _metadata,
+        reconnects=True,
+    ),
 )

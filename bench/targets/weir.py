@@ -107,7 +107,6 @@ WEIR_WORKERS: Final = Target(
     "Weir, quotas on, two workers",
     lambda s: start(s, "weir-workers", THIS_TREE, quota_file(), "--set", "workers=2"),
 )
-"""The one broker of the benchmark belongs to one of the workers, so this is what workers cost."""
 WEIR_UNTIMED: Final = Target(
     "weir-untimed",
     "Weir, quotas but on request time",
