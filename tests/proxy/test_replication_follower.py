@@ -20,7 +20,7 @@ from weir.proxy.control.replication.cluster_connection import ClusterConnection
 from weir.proxy.control.replication.follower import ReplicationFollower, replication_follower
 from weir.proxy.control.replication.sources import Changed, SourceError, ThrottleSource
 from weir.proxy.control.replication.table_source import TableSource
-from weir.proxy.control.replication.topic_ids import TopicIds
+from weir.proxy.control.replication.topic_ids import IDS_S, TopicIds
 from weir.proxy.control.supervisor import Task
 from weir.proxy.handlers.replication.replication import Replication
 from weir.quotas import QuotaTable
@@ -53,8 +53,8 @@ class Cluster:
             self.asked.append((trio.current_time() - began_s, sorted(topics)))
             self.in_force.append(replication.quotas.throttles)
             if self.is_silent:
-                await trio.sleep_forever()
-            if self.fails:
+                await trio.sleep(IDS_S)
+            if self.fails or self.is_silent:
                 raise QuestionError("broker is down", reachable=False, foreign=False)
             return TopicIds({self.ids[topic]: topic for topic in topics if topic in self.ids}, self.missing)
 

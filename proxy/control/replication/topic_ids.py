@@ -15,6 +15,8 @@ from weir.proxy.control.replication.cluster_connection import ClusterConnection,
 
 WITH_IDS: Final = VersionRange(10, 12)
 """Versions of Metadata that tell topic ids, and that Weir uses."""
+IDS_S: Final = 10.0
+"""Time (s) after which new throttles are put in force although no broker has sent the topic ids."""
 TOPICS_MAX: Final = 1000
 """Maximum number of topics in a request."""
 
@@ -29,8 +31,8 @@ class TopicIds(NamedTuple):
 
 
 async def ask_topic_ids(cluster: ClusterConnection, topics: Iterable[str]) -> TopicIds:
-    """Return the ids of these topics. Raises QuestionError if no broker answers."""
-    return await cluster.ask(partial(_ask, sorted(topics)))
+    """Return the ids of these topics. Raises QuestionError if no broker answers within `IDS_S`."""
+    return await cluster.ask(partial(_ask, sorted(topics)), IDS_S)
 
 
 async def _ask(topics: list[str], broker: QueriedBroker) -> TopicIds:
