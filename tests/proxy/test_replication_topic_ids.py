@@ -98,7 +98,7 @@ def test_a_silent_broker_is_asked_after_the_others() -> None:
             cluster.nodes = {-1: Address(HOST, silent.socket.getsockname()[1]), **cluster.nodes}
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(topic_ids, "IDS_S", 0.05)
-                with pytest.raises(QuestionError, match="no answer within 0.05 s"):
+                with pytest.raises(QuestionError, match="no answer within"):
                     await ask_topic_ids(connection, ["orders"])
             assert (await ask_topic_ids(connection, ["orders"])).names == {ORDERS.bytes: "orders"}
 
