@@ -11,14 +11,13 @@ from weir.quotas.limiters.budgets import Budget
 from weir.quotas.limiters.request_time import RequestBudget
 from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from weir.quotas.table.options import Scope
-from weir.quotas.table.quota_kind import BYTE_RATES, FLOORS, QuotaKey
+from weir.quotas.table.quota_kind import BYTE_RATES, FLOORS, KINDS, QuotaKey
 from weir.quotas.table.quota_table import QuotaTable
 from weir.quotas.topics import TopicQuotas
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from weir.quotas.limiters.limiter import Limiter
     from weir.quotas.table.entities import Tags
 
 
@@ -42,9 +41,14 @@ class SampledQuotas:
         self.old_reads: ClientQuotas[Budget] = byte_rates(QuotaKey.OLD_READ_BYTE_RATE, num_samples, window_s)
 
     @property
-    def sampled(self) -> tuple[ClientQuotas[Limiter], ...]:
+    def sampled(self) -> tuple[ClientQuotas[Budget], ...]:
         """All of them, in order."""
         return self.produce, self.fetch, self.request, self.produce_floor, self.fetch_floor, self.old_reads
+
+    @property
+    def limits(self) -> tuple[ClientQuotas[Budget], ...]:
+        """All but the floors, in order."""
+        return tuple([quotas for quotas in self.sampled if KINDS[quotas.key].floor_of is None])
 
 
 class ClusterQuotas(SampledQuotas):

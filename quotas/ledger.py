@@ -83,6 +83,11 @@ class ClientLedger:
         self.charges_request = self._request is not None
         """True if a quota, enforced or shadow, counts this client's request time."""
 
+    @property
+    def limiters(self) -> tuple[AnyBudget | None, ...]:
+        """The limiters, each None where no quota applies, without those of shadow entries."""
+        return self.produce, self.fetch, self.request, self.old_reads
+
     def charge_produce(self, length: int, now_ms: int) -> int:
         """Charge a produce request of this frame length; return the time (ms) that its client must wait."""
         limiter = self._produce

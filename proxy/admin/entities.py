@@ -27,6 +27,7 @@ from weir.quotas.cluster_quotas import ClusterQuotas
 from weir.quotas.limiters.limiter import Limiter
 from weir.quotas.limiters.request_time import RequestBudget
 from weir.quotas.registry import LimiterTotals
+from weir.quotas.table.quota_kind import KINDS
 
 ENTITIES_MAX: Final = 1000
 SLICE: Final = 1000
@@ -75,10 +76,14 @@ class BudgetReadings(Generic[A]):
 
 
 def byte_rates(registry: QuotaRegistry, shadow: bool) -> Pots[Budget]:
-    """Yield the budgets of the produce quota, the fetch quota and of old reads (bytes) at each broker, each
-    with its broker and quota. `shadow`: those of shadow entries.
+    """Yield the budgets of each kind of byte rate at each broker, each with its broker and quota. `shadow`:
+    those of shadow entries.
     """
-    return _pots(registry, lambda quotas: (quotas.produce, quotas.fetch, quotas.old_reads), shadow=shadow)
+    return _pots(registry, _byte_rates, shadow=shadow)
+
+
+def _byte_rates(quotas: BrokerQuotas | ClusterQuotas) -> tuple[ClientQuotas[Budget], ...]:
+    return tuple(each for each in quotas.limits if KINDS[each.key].unit == "bytes/s")
 
 
 def request_times(registry: QuotaRegistry, shadow: bool) -> Pots[RequestBudget]:

@@ -76,7 +76,7 @@ def side_of(quotas: ClientQuotas[A], *, shadow: bool) -> ClientQuotas[A] | None:
 
 
 def _of_clients(quotas: BrokerQuotas | ClusterQuotas) -> tuple[ClientQuotas[Budget], ...]:
-    return quotas.produce, quotas.fetch, quotas.request, quotas.old_reads
+    return quotas.limits
 
 
 def usage_of(rate: float, limit: float) -> float:

@@ -135,7 +135,7 @@ def charged_by(
     """Yield each budget that the client's requests are charged to; without `mutations`, none of mutations."""
     ledger = client.ledger.shadow if shadow else client.ledger
     if ledger is not None:
-        for limiter in (ledger.produce, ledger.fetch, ledger.request):
+        for limiter in ledger.limiters:
             if isinstance(limiter, Chain):
                 yield from limiter.limiters
             elif limiter is not None:

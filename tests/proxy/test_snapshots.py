@@ -155,10 +155,11 @@ def test_old_reads_have_rows_a_history_and_a_preview_like_other_byte_rates() -> 
     """The rate is 2000 bytes/s for ten seconds. A limit of 1000 throttles it for at least half of them."""
     key = QuotaKey.OLD_READ_BYTE_RATE
     world = World(table=QuotaTable({(ALICE, key): 10_000.0}))
-    world.registry.of(2).ledger("alice", "etl", 0).charge_old_read(20_000, 0, told=True)
+    world.connect().client.ledger.charge_old_read(20_000, 0, told=True)
     world.look(range(10))
     (entity,) = trio.run(read_entities, world.sources, world.history, SortedEntities()).entities
     assert (entity.quota, entity.rate, entity.history[-1]) == (key.value, 2000.0, 2000.0)
+    assert entity.connections == 1
     (previewed,) = world.preview(ALICE, {key: 1000.0}).entities
     assert (previewed.throttled_s_lower, previewed.share_over) == (5.0, 1.0)
 
