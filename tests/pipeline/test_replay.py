@@ -171,11 +171,11 @@ def test_replay_of_one_second_usage_is_close_to_that_of_traces(replayed: Replaye
 def test_replayed_budgets_are_per_weir_and_broker_and_span_midnight(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """The first client is charged 15,000 bytes at 1000 bytes/s, half at 0.5 s and half at 1.5 s: 15 s of
-    quota, of which the window covers 10; so are the reader's old bytes. The charges are in the last second of
-    a Saturday and the first of a Sunday. The second client's halves are at two brokers, the third's at two
-    instances of Weir. Mutations have one bucket: the first 20 take its 11 tokens; half a second later, the
-    next 20 lack 8.5.
+    """The first client is charged 15,000 bytes, half at 0.5 s and half at 1.5 s. Its quota of 1000 bytes/s
+    allows 10,000 bytes in a window of 10 s. The reader's old bytes are charged alike. The charges are in the
+    last second of a Saturday and the first of a Sunday. The second client's halves are at two brokers, the
+    third's at two instances of Weir. Mutations have one bucket: the first 20 take its 11 tokens; half a
+    second later, the next 20 lack 8.5.
 
     A client without a limit has recorded waits of 600 ms at 0.25 s and 0.75 s, which overlap by 100 ms.
     """
