@@ -445,7 +445,10 @@ class FakeApi:
             history=self.entities[0].history,
             sentence="user=alice, client-id=etl would have been throttled on broker 2 for at least 184 s",
         )
-        return Preview(now_ms=NOW_MS, hidden=0, entities=(its,))
+        budget = msgspec.structs.replace(
+            its, id="e2", share_over=1.0, history=(None,) * 60, sentence="is over"
+        )
+        return Preview(now_ms=NOW_MS, hidden=0, entities=(its, budget))
 
     async def _events(self, request: Request) -> Response:
         refusal = self._refusal(request)

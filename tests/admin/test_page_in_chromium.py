@@ -290,6 +290,7 @@ def test_a_quota_is_previewed_before_it_can_be_applied_with_the_token(
     tab.press("Enter")
     tab.until("document.querySelectorAll('#previewed li').length")
     assert "at least 3 min 4 s" in tab.text("#previewed")
+    assert "what exists now; throttled at least" in tab.text("#previewed")
     assert tab.read(disabled) is False
     wanted = QuotaChange(
         entity={"user": "alice"}, ops={QuotaKey.PRODUCER_BYTE_RATE: 1_500_000.0}, mode="shadow", until="never"

@@ -121,9 +121,14 @@ function show(answer, wanted, end) {
     () => h("li", {}),
     (item, each) => item.replaceChildren(
       h("p", { class: "said" }, name(each.sentence)),
-      spark(each.history, each.limit, unit),
-      h("p", { class: "soft" }, `limit ${rate(each.limit, unit)}; above it ${share(each.share_over)} of the time; throttled ${bounds(each)}`)));
+      ...hasRates(each) ? [spark(each.history, each.limit, unit)] : [],
+      h("p", { class: "soft" }, `${hasRates(each) ? recorded(each, unit) : "what exists now"}; throttled ${bounds(each)}`)));
 }
+
+// Storage and numbers of topics have no rates: their sentence has the limit.
+const hasRates = (each) => each.history.some((one) => one !== null);
+
+const recorded = (each, unit) => `limit ${rate(each.limit, unit)}; above it ${share(each.share_over)} of the time`;
 
 function bounds(each) {
   const [lower, upper] = [each.throttled_s_lower, each.throttled_s_upper].map((s) => (s === null ? null : duration(s * 1000)));
