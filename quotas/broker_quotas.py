@@ -190,10 +190,7 @@ class BrokerQuotas(SampledQuotas):
         if table.groups is not self._groups:  # comparing 100,000 members takes 5 ms, looking up again 20 us
             self._changes += 1
         self._groups = table.groups
-        self._grouped = any(
-            quotas.groups
-            for quotas in (self.produce, self.fetch, self.mutations, self.request, self.old_reads)
-        )
+        self._grouped = any(quotas.groups for quotas in self._all)
         self._topics.update(table)
         had_topics, self.topics = self.topics is not None, self._topics or None
         self._changes += had_topics != (self.topics is not None)

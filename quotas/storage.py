@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from weir.quotas.table.entities import Entity
 from weir.quotas.table.quota_delta import QuotaDelta, QuotaValue
-from weir.quotas.table.quota_kind import STAND_INS, STORAGE_MARKS, QuotaKey
+from weir.quotas.table.quota_kind import KINDS, STAND_INS, STORAGE_MARKS, QuotaKey
 from weir.quotas.table.quota_table import QuotaTable
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def _marks_of(table: QuotaTable) -> Iterator[tuple[StorageMark, tuple[bool, floa
 
 def _number(mark: StorageMark, brokers: Iterable[BrokerStorage]) -> int | None:
     """Return the number of bytes to compare with the mark; None if no broker has told it."""
-    if mark.key is QuotaKey.USABLE_BYTES_MIN:
+    if KINDS[mark.key].is_minimum:
         return min((broker.usable for broker in brokers if broker.usable is not None), default=None)
     topic, prefix = mark.entity.topic, mark.entity.topic_prefix
     if topic is not None:
@@ -186,7 +186,7 @@ def _number(mark: StorageMark, brokers: Iterable[BrokerStorage]) -> int | None:
 
 
 def _is_over(mark: StorageMark, number: int, was_over: bool) -> bool:
-    if mark.key is QuotaKey.USABLE_BYTES_MIN:
+    if KINDS[mark.key].is_minimum:
         return number < mark.value * (1 + MARGIN * was_over)
     return number > mark.value * (1 - MARGIN * was_over)
 

@@ -197,7 +197,7 @@ def _show(
         if charge.subject == "client":
             for line in shared_lines(shared, charge.key):
                 click.echo(line)
-        if charge.key is QuotaKey.REQUEST_PERCENTAGE:
+        if KINDS[charge.key].unit == "percent":
             for line in lines(time, is_limited=charge.limit is not None or charge.shadow is not None):
                 click.echo(line)
 

@@ -18,7 +18,6 @@ from weir.proxy.handlers.sasl.identity import ANONYMOUS
 from weir.quotas.handover import QuotasName
 from weir.quotas.table.entities import Tags
 from weir.quotas.table.quota_kind import KINDS
-from weir.quotas.table.quota_table import QuotaKey
 
 PATH: Final = "/shared-usage"
 ENFORCED: Final = "enforce"
@@ -71,7 +70,7 @@ def _budgets(sharing: UsageSharing, user: str, client_id: str) -> Iterator[Share
 def _budget(name: QuotasName, tags: Tags, own: float, others: float) -> SharedUsage:
     node_id, kind, is_shadow = name
     key = _KEYS[kind.split()[-1]]
-    scale = US_PER_S if key is QuotaKey.REQUEST_PERCENTAGE else 1
+    scale = US_PER_S if KINDS[key].unit == "percent" else 1
     user, client_id, client_id_prefix, *_others = map(shortened, tags)
     return SharedUsage(
         key.value,

@@ -26,8 +26,9 @@ from weir.proxy.control.replication.cluster_connection import REASONS_MAX, Clust
 from weir.proxy.control.snapshots.sentences import size_text
 from weir.proxy.control.supervisor import Works
 from weir.proxy.outage import Outage
-from weir.quotas import QuotaKey, QuotaTable
+from weir.quotas import QuotaTable
 from weir.quotas.storage import STALE_MS, BrokerStorage, StorageBudgets, StorageReading
+from weir.quotas.table.quota_kind import KINDS
 
 log = structlog.get_logger("weir")
 
@@ -107,7 +108,7 @@ class StorageReader:
             if each.is_over and not each.is_shadow:
                 rate = "" if each.over_rate is None else f", so producers get {size_text(each.over_rate)}/s"
                 yield problem(f"storage_over {each.mark}", f"{_compared(each)}{rate}.", _OVER)
-            elif each.number is None and each.mark.key is QuotaKey.USABLE_BYTES_MIN and is_known:
+            elif each.number is None and KINDS[each.mark.key].is_minimum and is_known:
                 what = f"{each.mark} has no effect: no broker tells the usable bytes of its volumes."
                 yield problem(f"storage_unknown {each.mark}", what, "Use stored_bytes_max before Kafka 3.3.")
 

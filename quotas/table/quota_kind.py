@@ -103,6 +103,8 @@ class QuotaKind(NamedTuple):
     """True if topic prefixes have it, and no client: a number that may exist, or storage (Weir's own
     quotas).
     """
+    is_minimum: bool = False
+    """True if it is exceeded by less, not by more."""
     instead_of: QuotaKey | None = None
     """Quota of topics that it takes the place of while a storage budget is over; None for other kinds."""
     with_topic: str = "produce to"
@@ -254,6 +256,7 @@ KINDS: Final[Mapping[QuotaKey, QuotaKind]] = MappingProxyType(
             limits="usable bytes",
             column="usable",
             type="LONG",
+            is_minimum=True,
             is_of_topics=True,
             is_of_prefixes=True,
             where="on each volume",

@@ -154,7 +154,7 @@ def _existing(key: Key, entity: Entity, number: int, limit: float, usage: str, r
     """Return the record of a limit on what exists in the cluster. `usage` is its sentence's predicate."""
     named = entity.topic, entity.group, entity.topic_prefix
     topic, group, prefix = (name and shortened(name) for name in named)
-    is_least = key.quota is QuotaKey.USABLE_BYTES_MIN
+    is_least = KINDS[key.quota].is_minimum
     share = usage_of(limit, number) if is_least else usage_of(number, limit)
     return EntityRecord(
         id=identity(key),

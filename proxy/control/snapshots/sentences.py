@@ -86,13 +86,13 @@ def storage_text(budget: StorageMark, number: int) -> str:
     """Return what exists of the storage that a budget limits, and where."""
     entity, key, mark = budget
     of_cluster = "on the fullest broker" if entity.group else where_text("cluster")
-    where = "on the fullest volume" if key is QuotaKey.USABLE_BYTES_MIN else of_cluster
+    where = "on the fullest volume" if KINDS[key].is_minimum else of_cluster
     return f"has {size_text(number)} of {key.value} {size_text(mark)} {where}"
 
 
 def throttle_text(quota: QuotaKey, throttle_ms: int, *, shadow: bool) -> str:
     """Return the effect of a throttle time that is not over."""
-    if quota is QuotaKey.CONNECTION_CREATION_RATE:
+    if KINDS[quota].is_of_ips:
         return f"{'would be ' if shadow else ''}refused for {time_text(throttle_ms)}"
     return f"{'would wait' if shadow else 'waits'} {time_text(throttle_ms)}"
 
