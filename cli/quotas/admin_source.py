@@ -33,7 +33,14 @@ from weir.cli.quotas.source import (
 from weir.proxy.addresses import Address
 from weir.proxy.config.settings import Settings
 from weir.proxy.control.snapshots.filters import LIMIT_MAX
-from weir.proxy.control.snapshots.records import ChangedQuota, ClientGroup, ClientGroups, Quotas
+from weir.proxy.control.snapshots.records import (
+    ChangedQuota,
+    ClientGroup,
+    ClientGroups,
+    Quotas,
+    Release,
+    Released,
+)
 from weir.proxy.control.stores.records import entity_names, entity_of
 from weir.proxy.handlers.quota_api.quota_admin import ReplicationChanges
 from weir.quotas import Entity, QuotaKey, QuotaTable
@@ -42,7 +49,7 @@ from weir.quotas.table.options import DEFAULT_PACING, NEVER, Options
 from weir.quotas.table.quota_table import Quota
 from weir.quotas.table.times import read_time, written_time
 
-PATH, GROUPS_PATH = "/api/quotas", "/api/groups"
+PATH, GROUPS_PATH, RELEASE_PATH = "/api/quotas", "/api/groups", "/api/connections/release"
 _admin_option: Final = click.option(
     "--admin",
     metavar="HOST:PORT",
@@ -153,6 +160,16 @@ class AdminSource(ConfiguredSource):
                     ask(self._address, PATH, {}, ChangedQuota, self._access, msgspec.json.encode(body))
             except AdminError as error:
                 raise CommandError(clean(error)) from None
+
+    def release(self, client: Release) -> Released:
+        """Have the Weir end the waits of a client's or a group's connections, as far as the present quotas
+        allow. Raises CommandError.
+        """
+        body = msgspec.json.encode(client)
+        try:
+            return ask(self._address, RELEASE_PATH, {}, Released, self._access, body)
+        except AdminError as error:
+            raise CommandError(clean(error)) from None
 
     def alter_replication(self, changes: ReplicationChanges) -> None:
         """Refuse the changes, because the admin endpoint has none of replication throttles."""

@@ -12,6 +12,7 @@ import msgspec
 from weir.cli.exits import CommandError, NothingThereError
 from weir.cli.quotas.admin_source import store_options
 from weir.cli.quotas.entity import RATES_HELP, check_user, entity_options, parse_assignments, parse_key
+from weir.cli.quotas.release import release_alone, show_released, waits_of
 from weir.cli.quotas.show import (
     ENFORCED,
     SHADOW,
@@ -24,6 +25,7 @@ from weir.cli.quotas.show import (
     show_changes,
 )
 from weir.cli.quotas.source import QuotaSource, json_option
+from weir.proxy.control.snapshots.records import Released
 from weir.quotas import Entity, QuotaFileError, QuotaKey, QuotaTable, render
 from weir.quotas.table.ends import check_new_end
 from weir.quotas.table.group_entry import check_floors, concerns_groups
@@ -56,6 +58,11 @@ until_option = click.option(
     metavar="TIME",
     help=f"The entry ends at this time, such as {EXAMPLE}; never: it has no end. [default: as it is]",
 )
+release_option = click.option(
+    "--release",
+    is_flag=True,
+    help="End waits that the connections of the user, client-id or group have begun; with --admin.",
+)
 dry_run_option = click.option(
     "--dry-run", is_flag=True, help="Show the changes, for a file also as a diff, without making them."
 )
@@ -78,6 +85,8 @@ class Changed(msgspec.Struct, omit_defaults=True):
     """New scope of the changed entry, broker or cluster; left out like the pacing."""
     until: datetime | None = None
     """End of the changed entry, also if it is as before; left out for no end."""
+    released: Released | None = None
+    """Connections whose waits were ended; left out without --release."""
 
 
 @click.command(
@@ -88,13 +97,13 @@ Examples:
   weir quotas set --config weir.toml --user '<default>' --client-id '<default>' producer_byte_rate=500K
   weir quotas set --config weir.toml --client-id-prefix etl- --shadow consumer_byte_rate=10M --dry-run
   weir quotas set --quotas quotas.toml --user alice --pacing smooth --scope cluster producer_byte_rate=10M
-  weir quotas set --admin weir-1:9644 --admin-token-file token --topic logs producer_byte_rate=20M
+  weir quotas set --admin weir-1:9644 --admin-token-file token --user alice producer_byte_rate=20M --release
   weir quotas set --quotas quotas.toml --user alice --client-id backfill --for 4h consumer_byte_rate=100MB
 
 {RATES_HELP}
 """,
 )
-@click.argument("values", nargs=-1, required=True, metavar="KEY=VALUE...")
+@click.argument("values", nargs=-1, metavar="KEY=VALUE...")
 @store_options
 @entity_options
 @shadow_option
@@ -102,6 +111,7 @@ Examples:
 @scope_option
 @for_option
 @until_option
+@release_option
 @dry_run_option
 @json_option
 def set_(
@@ -113,11 +123,22 @@ def set_(
     scope: str | None,
     duration: str | None,
     until: str | None,
+    release: bool,
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Set quotas of an entity; its other quotas stay. A quota file that is missing is created."""
+    """Set quotas of an entity; its other quotas stay. A quota file that is missing is created.
+
+    A raised quota does not shorten throttle times that began before; --release ends them, as far as the
+    present quotas allow, also without KEY=VALUE. Exit code 1 if it alone finds no connection that waits.
+    """
     check_user(entity.user)
+    waits = waits_of(source, entity, dry_run=dry_run) if release else None
+    if not values:
+        if waits is None:
+            raise click.UsageError("Missing argument 'KEY=VALUE...'.", click.get_current_context())
+        release_alone(waits, as_json=as_json)
+        return
     if not has_budgets(entity) and (pacing is not None or scope is not None):
         raise click.UsageError(NO_BUDGETS)
     rates = parse_assignments(values)
@@ -144,7 +165,7 @@ def set_(
     outcome = change(source, table, wanted, shadow=shadow, dry_run=dry_run, options=new)
     if outcome.options is None:
         outcome = outcome._replace(kept_until=options.until)
-    _tell(source, outcome, as_json=as_json)
+    _tell(source, outcome, None if waits is None else waits.end(), as_json=as_json)
 
 
 def _end(duration: str | None, until: str | None, now: datetime) -> str | None:
@@ -192,7 +213,7 @@ def delete(
             f"{clean(entity)} has no {SHADOW + ' ' if shadow else ''}{what} in {source.name}"
         )
     outcome = change(source, table, wanted, shadow=shadow, dry_run=dry_run)
-    _tell(source, outcome, as_json=as_json)
+    _tell(source, outcome, None, as_json=as_json)
 
 
 class QuotaEdits(NamedTuple):
@@ -286,14 +307,16 @@ def show(source: QuotaSource, outcome: QuotaEdits) -> None:
         click.echo(f"changed {source.name}: {source.takes_effect}", err=True)
 
 
-def _tell(source: QuotaSource, outcome: QuotaEdits, *, as_json: bool) -> None:
+def _tell(source: QuotaSource, outcome: QuotaEdits, released: Released | None, *, as_json: bool) -> None:
     if as_json:
         changes = [change_entry(one) for one in outcome.changes]
-        changed = Changed(source.name, outcome.dry_run, changes, until=outcome.kept_until)
+        changed = Changed(source.name, outcome.dry_run, changes, until=outcome.kept_until, released=released)
         if outcome.options is not None:
             pacing, scope, changed.until = outcome.options
             changed.pacing = DEFAULT_PACING if pacing is None else pacing.value
             changed.scope = scope.value
         echo_json(changed)
-    else:
-        show(source, outcome)
+        return
+    show(source, outcome)
+    if released is not None:
+        show_released(released)

@@ -19,7 +19,6 @@ COMMANDS: Final = {
     "list": LazyCommand(
         "weir.cli.quotas.listed:list_", "List or compare quotas, and the replication throttles."
     ),
-    "release": LazyCommand("weir.cli.quotas.release:release", "End the waits of a client's connections."),
     "set": LazyCommand("weir.cli.quotas.change:set_", "Set quotas of an entity; its other quotas stay."),
 }
 EXAMPLES: Final = """\b

@@ -1,58 +1,58 @@
-"""`weir quotas release`: end the waits of clients whose quota was raised."""
+"""`weir quotas set --release`: end the waits of clients whose quota was raised."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import NamedTuple
 
 import click
-import msgspec
 
-from weir.cli.admin_endpoint import AdminError, access_options, ask, needed_endpoint, settings_of
-from weir.cli.exits import CommandError, NothingThereError
-from weir.cli.quotas.entity import check_user
-from weir.cli.quotas.show import clean
-from weir.cli.quotas.source import config_option
+from weir.cli.exits import NothingThereError
+from weir.cli.quotas.admin_source import AdminSource
+from weir.cli.quotas.show import echo_json
+from weir.cli.quotas.source import QuotaSource
 from weir.proxy.control.snapshots.records import Release, Released
 from weir.proxy.control.snapshots.sentences import time_text
+from weir.quotas import Entity
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  weir quotas release --admin weir-1:9644 --admin-token-file token --user alice
-  weir quotas release --config weir.toml --group payments
-"""
-)
-@click.option("--admin", metavar="HOST:PORT", help="The admin endpoint. [default: that of --config]")
-@access_options
-@config_option
-@click.option("--user", metavar="NAME", default="", help="A principal's name, without User:.")
-@click.option("--client-id", metavar="NAME", default="", help="A client-id; with --user, of that user only.")
-@click.option("--group", metavar="NAME", default="", help="A group (its members); <all> is every client.")
-def release(
-    admin: str | None,
-    token_file: Path | None,
-    config_file: Path | None,
-    user: str,
-    client_id: str,
-    group: str,
-) -> None:
-    """End the waits of a client's or a group's connections to a running Weir, as far as present quotas allow.
+class Waits(NamedTuple):
+    """The waits of a client's or a group's connections at a running Weir."""
 
-    A raised quota does not shorten throttle times that began before. Exit code 1 if no connection waits.
+    source: AdminSource
+    client: Release
+
+    def end(self) -> Released:
+        """End the waits, as far as the present quotas allow. Raises CommandError."""
+        return self.source.release(self.client)
+
+
+def waits_of(source: QuotaSource, entity: Entity, *, dry_run: bool) -> Waits:
+    """Return the waits that --release is to end. Raises click.UsageError if the options name no running Weir,
+    or neither a client nor a group.
     """
-    check_user(user)
-    if not (user or client_id or group):
-        raise click.UsageError("whose waits? give --user, --client-id, or --group")
-    settings = settings_of(config_file)
-    address, access = needed_endpoint(admin, token_file, settings)
-    body = msgspec.json.encode(Release(user=user, client_id=client_id, group=group))
-    try:
-        released = ask(address, "/api/connections/release", {}, Released, access, body)
-    except AdminError as error:
-        raise CommandError(clean(error)) from None
+    if dry_run:
+        raise click.UsageError("either --release or --dry-run")
+    if not isinstance(source, AdminSource):
+        raise click.UsageError("--release asks a running Weir: give --admin HOST:PORT")
+    user, client_id, group = entity.user or "", entity.client_id or "", entity.group or ""
+    if not isinstance(user, str) or not isinstance(client_id, str) or not (user or client_id or group):
+        raise click.UsageError("--release is for one --user, --client-id or --group")
+    return Waits(source, Release(user=user, client_id=client_id, group=group))
+
+
+def release_alone(waits: Waits, *, as_json: bool) -> None:
+    """End the waits without a change of quotas. Raises NothingThereError if no connection waits."""
+    released = waits.end()
     if not released.connections and not released.waiting:
-        raise NothingThereError(f"no such connection waits at {address}")
+        raise NothingThereError(f"no such connection waits at {waits.source.name}")
+    if as_json:
+        echo_json(released)
+    else:
+        show_released(released)
+
+
+def show_released(released: Released) -> None:
+    """Print how many connections were released, and how many wait on."""
     click.echo(f"connections released: {released.connections}")
     if released.waiting:
         wait = time_text(released.wait_ms)

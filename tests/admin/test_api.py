@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -10,6 +12,7 @@ import trio
 from structlog.testing import capture_logs
 
 from tests.admin.stage import Stage, asked, get, play, play_with, produce
+from tests.cli.quotas_command import done
 from tests.kfake.cluster import HOST
 from tests.kfake.in_trio import Connection
 from tests.proxy.stage import PING, PONG, until
@@ -310,7 +313,7 @@ def test_a_change_that_the_store_refuses_is_a_conflict_with_the_stores_reason(to
 def test_a_release_ends_the_waits_of_a_client_whose_quota_was_raised(quotas: Path, token_file: Path) -> None:
     quotas.write_text('[[quota]]\nclient_id = "app"\nproducer_byte_rate = 1\n')
     raised = {"entity": {"client-id": "app"}, "ops": {"producer_byte_rate": 1_000_000}}
-    path, app = "/api/connections/release", {"client_id": "app"}
+    path = "/api/connections/release"
     released = {"connections": 1, "waiting": 0, "wait_ms": 0}
 
     async def script(stage: Stage) -> None:
@@ -323,7 +326,9 @@ def test_a_release_ends_the_waits_of_a_client_whose_quota_was_raised(quotas: Pat
 
         while not await waits():
             await trio.lowlevel.checkpoint()
-        assert (await stage.post(path, app, TOKEN))[1]["waiting"] == 1
+        command = ["--admin", f"{HOST}:{stage.admin}", "--admin-token-file", str(token_file), "--json"]
+        set_ = partial(done, "set", *command, "--client-id", "app", "--release")
+        assert json.loads(await trio.to_thread.run_sync(set_))["waiting"] == 1
         assert await waits(), "a release keeps to the present quota"
         assert (await stage.post("/api/quotas", raised, TOKEN))[0] == 200
         assert await waits()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import trio
 
 from tests.admin.stage import Stage, play_with
-from tests.cli.quotas_command import done, failed
+from tests.cli.quotas_command import done, failed, run
 from tests.kfake.cluster import HOST
 
 FILE = (
@@ -40,6 +41,13 @@ def test_a_running_weir_sets_lists_and_deletes_all_that_a_quota_has(tmp_path: Pa
             ("--ip", "2001:db8::1", "connection_creation_rate"),
         ):
             await weir("set", *access, kind, name, "--until", "2999-12-31T23:59:59Z", f"{key}=7")
+        of_alice = ("--user", "alice", "--release")
+        said = await weir("set", *access, *of_alice, "producer_byte_rate=1000")
+        assert said.endswith("connections released: 0\n")
+        alone = partial(run, "set", "--admin", f"{HOST}:{stage.admin}", *access, *of_alice)
+        nobody = await trio.to_thread.run_sync(alone)  # the log of the same process is on stderr, too
+        assert (nobody.exit_code, "no such connection waits" in nobody.stderr) == (1, True)
+        assert "is for one --user" in await weir("set", *access, "--topic", "a", "--release", exit_code=2)
         listed = await weir("list")
         assert listed.count("\n") == 10
         assert "shadow, smooth, cluster, until 2999-01-01T00:00:00Z\n" in listed
