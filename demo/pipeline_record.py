@@ -48,7 +48,7 @@ def record(upstream: str | None, seconds: float, files: Files, show: Callable[[s
     `show` is called repeatedly with a description of the cluster and the seconds that have passed.
     """
     # Half a minute is too short for intervals of ten seconds.
-    usage = {"usage_dir": str(files.records), "usage_interval_ms": 1000, "usage_trace_share": 1.0}
+    usage = {"usage": str(files.records), "usage_interval_ms": 1000, "usage_trace_share": 1.0}
     with environment(upstream, files.directory, usage, enforced=True) as env:
         for client_set in env.client_sets:
             client_set.warm_up()

@@ -15,7 +15,7 @@ from weir.cli.exits import USAGE
 from weir.cli.quotas.show import clean, echo_json
 from weir.cli.settings.options import ENVIRONMENT_PREFIX, FLAGS, config_option, setting_options
 from weir.proxy.config import config
-from weir.proxy.config.settings import ConfigError, ConfigMistakesError, Settings
+from weir.proxy.config.settings import IN_TOPIC, ConfigError, ConfigMistakesError, Settings
 from weir.proxy.files import QUOTAS_BYTES_MAX, read_text
 from weir.quotas.table import quota_check
 
@@ -120,8 +120,9 @@ def _inspect_quotas(path: Path, report: CheckReport, *, has_login: bool = True) 
 
 def _of_directories(settings: Settings) -> Iterator[str]:
     """Yield the reasons for which directories can be neither used nor created."""
-    for key in ("state_dir", "usage_dir"):
-        if value := getattr(settings, key):
+    usage = "" if settings.usage.startswith(IN_TOPIC) else settings.usage
+    for key, value in (("state_dir", settings.state_dir), ("usage", usage)):
+        if value:
             directory = Path(value)
             existing = next(path for path in (directory, *directory.absolute().parents) if path.exists())
             if not existing.is_dir():

@@ -155,7 +155,7 @@ def _given(fields: Sequence[msgspec.structs.FieldInfo], sets: Iterable[str]) -> 
 
 
 def set_instead(option: str, command: click.Command) -> str | None:
-    """Return the `--set KEY=VALUE` that stands for an option of a key, such as `--usage-dir`, which `command`
+    """Return the `--set KEY=VALUE` that stands for an option of a key, such as `--usage`, which `command`
     does not have; None if `command` cannot set such a key.
     """
     key = option.removeprefix("--").replace("-", "_")

@@ -69,8 +69,7 @@ SECTIONS: Final = {
     ),
     "Several Weirs": ("usage_share_topic", "share_key_file"),
     "Usage records": (
-        "usage_dir",
-        "usage_topic",
+        "usage",
         "usage_interval_ms",
         "usage_keep_bytes",
         "usage_trace_share",
@@ -93,7 +92,7 @@ ESSENTIAL: Final = frozenset(
         "quota_admins",
         "tls_cert",
         "upstream_tls",
-        "usage_dir",
+        "usage",
         "log_level",
     }
 )

@@ -25,7 +25,15 @@ from weir.proxy.config.ports import broker_ports
 from weir.proxy.config.principals import Credentials, credentials_of, parse_principals
 from weir.proxy.config.replication import ReplicationRules, replication_rules
 from weir.proxy.config.request_costs import RequestTimeRules, request_time_rules
-from weir.proxy.config.settings import FILES, KEY_PAIRS, QUOTA_STORES, QUOTA_TOPIC, SYSTEM, TOPIC_NAME
+from weir.proxy.config.settings import (
+    FILES,
+    IN_TOPIC,
+    KEY_PAIRS,
+    QUOTA_STORES,
+    QUOTA_TOPIC,
+    SYSTEM,
+    TOPIC_NAME,
+)
 from weir.proxy.config.settings import ConfigError as ConfigError
 from weir.proxy.config.settings import ConfigMistakesError as ConfigMistakesError
 from weir.proxy.config.settings import Settings as Settings
@@ -110,7 +118,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def records_usage(self) -> bool:
         """True if the settings ask for usage records, in a directory or a topic."""
-        return bool(self.settings.usage_dir or self.settings.usage_topic)
+        return bool(self.settings.usage)
+
+    @property
+    def usage_topic(self) -> str:
+        """Name of the topic for usage records; "" if they go to a directory, or nowhere."""
+        usage = self.settings.usage
+        return usage.removeprefix(IN_TOPIC) if usage.startswith(IN_TOPIC) else ""
 
     @property
     def quota_topic(self) -> str:
@@ -125,7 +139,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         """
         settings = self.settings
         quotas = {self.quota_topic} - {""}
-        usage = {settings.usage_topic, f"{settings.usage_topic}-trace"} if settings.usage_topic else set()
+        usage = {self.usage_topic, f"{self.usage_topic}-trace"} if self.usage_topic else set()
         others = {settings.events_topic, settings.usage_share_topic} - {""}
         return frozenset(quotas | usage | others)
 
@@ -173,7 +187,7 @@ def read(path: Path | None, options: Mapping[str, object]) -> Draft:
 
 def _beside(file: Path, key: str, value: str) -> str:
     """Return the paths in a value of the configuration file `file`, relative to its directory."""
-    if key == "upstream_tls" and value == SYSTEM:
+    if (key == "upstream_tls" and value == SYSTEM) or (key == "usage" and value.startswith(IN_TOPIC)):
         return value
     paths = value.split(",", 1) if key in KEY_PAIRS else [value]
     return ",".join(str(file.parent / path.strip()) for path in paths)
@@ -275,7 +289,6 @@ def _read(path: Path) -> dict[str, object]:
 
 def checked(settings: Settings) -> Config:
     """Return the checked settings. Raises ConfigError for the first mistake."""
-    _check_usage(settings)
     _check_sharing(settings)
     _check_store(settings)
     listen = _listen(settings)
@@ -298,11 +311,6 @@ def checked(settings: Settings) -> Config:
         identity=identity_rules(settings),
         request_time=request_time_rules(settings),
     )
-
-
-def _check_usage(settings: Settings) -> None:
-    if settings.usage_dir and settings.usage_topic:
-        raise ConfigError("usage_dir and usage_topic are both set: leave out one of them")
 
 
 def _check_sharing(settings: Settings) -> None:
@@ -421,7 +429,6 @@ _CHECKS: Final[tuple[Callable[[Settings], object], ...]] = (
     _admins,
     proxy_networks,
     _connections_per_ip,
-    _check_usage,
     _check_sharing,
     _check_store,
     check_quota_store,

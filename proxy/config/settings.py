@@ -256,13 +256,12 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         _key("Seconds for a client to log in or, without SASL, to send a request; 0: no limit."),
     ] = 0.0
     refresh_s: Annotated[float, ABOVE_0, _key("Seconds between requests for the cluster's brokers.")] = 30.0
-    usage_dir: Annotated[
+    usage: Annotated[
         str,
-        _key("Directory for files of usage records, created if missing; empty: no files."),
-    ] = ""
-    usage_topic: Annotated[
-        str,
-        _key("Topic of the cluster for usage records, with NAME-trace for traces; empty: no topic."),
+        _key(
+            "Where usage records go: a directory, or topic:NAME of the cluster, with NAME-trace for traces; "
+            "created if missing. Empty: nowhere."
+        ),
     ] = ""
     usage_interval_ms: Annotated[
         int, INTERVAL_MS, _key("Milliseconds per usage record, at most 3600000.")
@@ -270,7 +269,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     usage_keep_bytes: Annotated[
         int,
         AT_LEAST_0,
-        _key("Bytes of finished files kept in usage_dir; the oldest are deleted. 0: no limit."),
+        _key("Bytes of finished files kept in the directory; the oldest are deleted. 0: no limit."),
     ] = 10 * 1024 * 1024 * 1024
     usage_trace_share: Annotated[
         float,
@@ -304,6 +303,8 @@ TOPIC_NAME: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 QUOTA_STORES: Final = ("file", "topic", "broker")
 QUOTA_TOPIC: Final = "__weir_quotas"
 """The topic of quota_store = topic, without a name."""
+IN_TOPIC: Final = "topic:"
+"""Beginning of a value of `usage` that is a topic's name, and no directory."""
 SYSTEM: Final = "system"
 """Value of upstream_tls for the authorities that the operating system trusts."""
 KEY_PAIRS: Final = ("tls_cert", "admin_tls_cert", "upstream_cert")
@@ -325,7 +326,7 @@ FILES: Final = (
     "upstream_tls",
     "upstream_cert",
     "upstream_sasl_password_file",
-    "usage_dir",
+    "usage",
 )
 """Keys whose values are paths. In a configuration file, a relative path is relative to the file's directory.
 """

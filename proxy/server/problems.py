@@ -110,7 +110,7 @@ class Problems:
             yield problem(
                 "usage_not_written",
                 f"Usage cannot be written: {usage.failure}.",
-                "Free the disk of usage_dir, or mend the cluster of usage_topic.",
+                "Free the disk, or mend the cluster, that usage names.",
             )
         if self._has_risen("usage_dropped", sum(usage.dropped.values())):
             yield problem(

@@ -20,8 +20,7 @@ quota_mode = "wait"
 connections_max = 0
 nonsense = 1
 quotas = "quotas.toml"
-usage_dir = "usage"
-usage_topic = "usage"
+usage = "usage"
 upstream_cert = "cert.pem"
 quota_admins = "alice"
 """
@@ -63,7 +62,6 @@ def test_check_reports_all_mistakes_of_all_files_at_once(tmp_path: Path) -> None
         "upstream is 'kafka', must be HOST:PORT",
         "listen is '19092', must be HOST:PORT",
         "quota_admins has 'alice', must be User:NAME",
-        "usage_dir and usage_topic are both set",
         "upstream_cert is set, but brokers are spoken to in TLS only with upstream_tls",
         f'{quotas}: [[quota]] entry 3 (line 11): unknown key "producer_byte_rat"',
         f"{quotas}: [[quota]] entry 4 (line 15): consumer_byte_rate must be a number of bytes",
@@ -115,7 +113,7 @@ def test_check_warns_of_storage_budgets_that_throttle_nobody_or_need_a_login(tmp
         ([], "no upstream"),
         (["--upstream", "a:1", "--quotas", "no/such.toml"], "no/such.toml: cannot read the quota file"),
         (["--upstream", "a:1", "--set", "state_dir=/dev/null/s"], "state_dir /dev/null/s: /dev/null is no"),
-        (["--upstream", "a:1", "--set", "usage_dir=/dev/null/usage"], "/dev/null is no directory"),
+        (["--upstream", "a:1", "--set", "usage=/dev/null/usage"], "/dev/null is no directory"),
         (["--config", "no/such/file"], "no/such/file: cannot read the configuration"),
     ],
 )

@@ -272,7 +272,7 @@ def test_the_version_tells_compiled_weir_from_plain_python() -> None:
     [
         (["nonsense"], ["No such command 'nonsense'", "see weir --help"]),
         (["run", "--upstreams", "a:1"], ["No such option '--upstreams'", "see weir run --help"]),
-        (["run", "--usage-dir", "a"], ["No such option '--usage-dir'", "use --set usage_dir=VALUE"]),
+        (["run", "--usage", "a"], ["No such option '--usage'", "use --set usage=VALUE"]),
         (["check", "--no-uplift"], ["No such option '--no-uplift'", "use --set uplift=false"]),
         (["calibrate", "--no-uplift"], ["No such option '--no-uplift'", "see weir calibrate --help"]),
         (
@@ -378,7 +378,7 @@ def used(directory: Path) -> dict[str, int]:
 def test_weir_run_loses_no_usage_record_on_a_signal_or_when_killed(broker: int, tmp_path: Path) -> None:
     port, directory = free_range(3), tmp_path / "usage"
     options = ["--upstream", f"{HOST}:{broker}", "--listen", f"{HOST}:{port}"]
-    options += ["--broker-ports", f"{port + 1}-{port + 2}", "--set", f"usage_dir={directory}"]
+    options += ["--broker-ports", f"{port + 1}-{port + 2}", "--set", f"usage={directory}"]
     options += ["--set", "usage_interval_ms=1000"]
     sizes = {
         name: len(request(ProduceRequest(acks=1, transactional_id="t" * 500), 7, client_id=name))

@@ -59,7 +59,7 @@ def test_usage_records_and_traces_are_those_of_the_wire_with_any_number_of_worke
 ) -> None:
     usage = (
         "--set",
-        f"usage_dir={tmp_path}",
+        f"usage={tmp_path}",
         "--set",
         "usage_interval_ms=1000",
         "--set",

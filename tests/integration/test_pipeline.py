@@ -36,7 +36,7 @@ def with_usage(topic: str) -> tuple[str, ...]:
         "--set",
         f"advertised_host={HOST}",
         "--set",
-        f"usage_topic={topic}",
+        f"usage=topic:{topic}",
         "--set",
         "usage_trace_share=1",
     )

@@ -25,7 +25,7 @@ RECORDS, CLIENTS = 2000, 20
 
 
 def writer_of(bootstrap: str, topic: str) -> Writer:
-    settings = {"upstream": bootstrap, "usage_topic": topic, "usage_trace_share": 1.0}
+    settings = {"upstream": bootstrap, "usage": f"topic:{topic}", "usage_trace_share": 1.0}
     found = recording(load(None, settings))
     assert found is not None
     return found.writer

@@ -41,7 +41,7 @@ def _throttled(expected: Expected) -> Channels:
 
 def _full_disk(expected: Expected) -> Channels:
     """A file system of 64 kB in a mount namespace of Weir's own, so that nobody needs to be root."""
-    with Scene({"usage_dir": "usage", "usage_interval_ms": 1000}) as scene:
+    with Scene({"usage": "usage", "usage_interval_ms": 1000}) as scene:
         usage = scene.directory / "usage"
         usage.mkdir()
         mount = f'mount -t tmpfs -o size=64k tmpfs {usage} && exec "$@"'

@@ -19,7 +19,6 @@ UPSTREAM = {"upstream": "127.0.0.1:1"}
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"usage_dir": "a", "usage_topic": "b"}, "usage_dir and usage_topic are both set"),
         ({"usage_interval_ms": 99}, "usage_interval_ms is 99, must be 100 to 3600000"),
         ({"usage_interval_ms": 3_600_001}, "usage_interval_ms is 3600001"),
         ({"usage_trace_share": 1.01}, "usage_trace_share is 1.01, must be 0 to 1"),
@@ -29,7 +28,7 @@ UPSTREAM = {"upstream": "127.0.0.1:1"}
     ],
     ids=str,
 )
-def test_contradictory_usage_settings_are_refused(settings: dict[str, object], words: str) -> None:
+def test_invalid_usage_settings_are_refused(settings: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigError) as refused:
         load(None, {**UPSTREAM, **settings})
     assert str(refused.value).startswith(words)
@@ -39,15 +38,15 @@ def test_contradictory_usage_settings_are_refused(settings: dict[str, object], w
 def test_an_unusable_usage_directory_is_reported_in_one_line(tmp_path: Path, name: str) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError) as refused:
-        recording(load(None, {**UPSTREAM, "usage_dir": str(tmp_path / name)}))
-    assert "cannot write files in usage_dir: " in str(refused.value)
+        recording(load(None, {**UPSTREAM, "usage": str(tmp_path / name)}))
+    assert "cannot write files of usage: " in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("name", ["a/b", "..", "ä", "x" * 244])
+@pytest.mark.parametrize("name", ["a/b", "..", "", "ä", "x" * 244])
 def test_an_invalid_usage_topic_name_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="must be a topic's name"):
-        recording(load(None, {**UPSTREAM, "usage_topic": name}))
+        recording(load(None, {**UPSTREAM, "usage": f"topic:{name}"}))
 
 
 def test_a_usage_topic_without_confluent_kafka_is_reported_in_one_line(
@@ -56,12 +55,12 @@ def test_a_usage_topic_without_confluent_kafka_is_reported_in_one_line(
     monkeypatch.setitem(sys.modules, "weir.proxy.control.usage.topic", None)
     monkeypatch.delattr(sys.modules["weir.proxy.control.usage"], "topic", raising=False)
     with pytest.raises(ConfigError, match="pip install confluent-kafka"):
-        recording(load(None, {**UPSTREAM, "usage_topic": "usage"}))
+        recording(load(None, {**UPSTREAM, "usage": "topic:usage"}))
 
 
 def test_a_usage_topic_of_an_unreachable_cluster_is_a_failure_that_is_retried() -> None:
     found = recording(
-        structs.replace(load(None, {**UPSTREAM, "usage_topic": "usage"}), connect_timeout_s=1.0)
+        structs.replace(load(None, {**UPSTREAM, "usage": "topic:usage"}), connect_timeout_s=1.0)
     )
     assert found is not None
     found.writer.put(Kind.USAGE, [usage_record()])

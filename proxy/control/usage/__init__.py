@@ -6,7 +6,7 @@
                   |
     queue -> thread -> files | topic                            `writer`, `files`, `compression`, `topic`
 
-Usage is counted only if it is recorded (`usage_dir`, `usage_topic`); `start` builds all parts. A new figure
+Usage is counted only if it is recorded (`usage`); `start` builds all parts. A new figure
 is a field with a default in `usage.records`, counted by `UsageCounters` and set in its record.
 
 - While usage is recorded, the cost of every request is estimated; otherwise only of requests that are

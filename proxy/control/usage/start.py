@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import structlog
 import trio
 
-from weir.proxy.config.settings import TOPIC_NAME, ConfigError
+from weir.proxy.config.settings import IN_TOPIC, TOPIC_NAME, ConfigError
 from weir.proxy.control.stores.topic import REPLICAS_MAX, cluster_facts
 from weir.proxy.control.usage import directory
 from weir.proxy.control.usage.files import FileClocks, FileRules, UsageFiles
@@ -69,7 +69,8 @@ def recording(config: Config) -> Recording | None:
         return None
     settings = config.settings
     tally, instance = Tally(), new_instance(socket.gethostname(), time.time(), secrets.token_hex(3))
-    outlet = _files(settings, instance, tally) if settings.usage_dir else _topic(config, tally)
+    is_topic = settings.usage.startswith(IN_TOPIC)
+    outlet = _topic(config, tally) if is_topic else _files(settings, instance, tally)
     writer = Writer(outlet, tally, QUEUE_RECORDS, time.monotonic)
     return Recording(writer, instance, settings.usage_interval_ms)
 
@@ -86,22 +87,22 @@ def new_instance(host: str, start_s: float, nonce: str) -> str:
 
 def _files(settings: Settings, instance: str, tally: Tally) -> Outlet:
     """Return an outlet to the configured directory. Raises ConfigError if files cannot be created there."""
-    path = Path(settings.usage_dir)
+    path = Path(settings.usage)
     try:
         directory.make(path)
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL
         why = error.strerror if isinstance(error, OSError) else error
-        raise ConfigError(f"{path}: cannot write files in usage_dir: {why}") from None
+        raise ConfigError(f"{path}: cannot write files of usage: {why}") from None
     rules = FileRules(ROTATE_S, ROTATE_BYTES, settings.usage_keep_bytes)
     return UsageFiles(path, instance, rules, tally, FileClocks(time.monotonic, time.time))
 
 
 def _topic(config: Config, tally: Tally) -> Outlet:
     """Return an outlet to the configured topic. It connects at its first use. Raises ConfigError."""
-    settings, name = config.settings, config.settings.usage_topic
+    settings, name = config.settings, config.usage_topic
     topics = {Kind.USAGE: name, Kind.TRACE: f"{name}-{Kind.TRACE.value}"}
     made = 2 if settings.usage_trace_share > 0 else 1
-    return topic_outlet(config, "usage_topic", topics, tally, QUEUE_RECORDS, made)
+    return topic_outlet(config, "usage", topics, tally, QUEUE_RECORDS, made)
 
 
 def topic_outlet(

@@ -1,7 +1,7 @@
 """Weir's own topics, guarded: only admins may write to them or change them through Weir.
 
 Two kinds of topics are protected: that of `quota_store = topic`, and the topics of
-`usage_topic`. If no topic is protected, no plan is changed. Admins are the principals that may alter quotas
+`usage`. If no topic is protected, no plan is changed. Admins are the principals that may alter quotas
 over the wire (`quota_admins`). Another Weir that reaches the cluster through this one is an ordinary client:
 its principal must be among the admins. Brokers at replication listeners are exempt. Each refused
 change, and each change by an admin, is in the audit log.
