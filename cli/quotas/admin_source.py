@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
 from pathlib import Path
 from typing import Final, TypeVar
@@ -175,11 +175,6 @@ class AdminSource(ConfiguredSource):
         """Refuse the changes, because the admin endpoint has none of replication throttles."""
         del changes
         raise CommandError("the admin endpoint changes no replication throttles")
-
-    def alter_groups(self, groups: Sequence[GroupEntry], removed: Collection[str]) -> None:
-        """Refuse the groups, because the admin endpoint changes none."""
-        del groups, removed
-        raise CommandError("the admin endpoint changes no groups")
 
     def diff(
         self, changes: Mapping[Quota, float | None], *, shadow: bool, options: Options | None = None

@@ -5,13 +5,13 @@ from __future__ import annotations
 from weir.cli.exits import CommandError
 from weir.cli.quotas.show import clean
 from weir.cli.quotas.show_groups import group_changes
-from weir.cli.quotas.source import QuotaSource
+from weir.cli.quotas.source import StoredSource
 from weir.quotas import QuotaFileError, QuotaTable
 from weir.quotas.table.group_entry import group_entries, regrouped
 
 
 def apply(
-    before: QuotaTable, wanted: QuotaTable, source: QuotaSource, *, dry_run: bool
+    before: QuotaTable, wanted: QuotaTable, source: StoredSource, *, dry_run: bool
 ) -> tuple[QuotaTable, list[str]]:
     """Store the groups of an imported table. `before`: the store's table. Return it with these groups, and
     the changes. Raises CommandError if the groups do not go with the store's other groups or its quotas.

@@ -29,7 +29,7 @@ from weir.cli.quotas.show_replication import (
     replication_json,
     show_replication_changes,
 )
-from weir.cli.quotas.source import QuotaSource, config_option, json_option, open_source, quotas_option
+from weir.cli.quotas.source import StoredSource, config_option, json_option, open_source, quotas_option
 from weir.cli.quotas.zookeeper_dump import Dump, DumpError
 from weir.cli.quotas.zookeeper_live import read as read_zookeeper
 from weir.cli.settings.options import broker_options
@@ -109,7 +109,7 @@ class ImportTarget(NamedTuple):
         if self.output is not None and self.output.exists() and not self.force:
             raise CommandError(f"{self.output} exists already: choose another, or --force to replace it")
 
-    def source(self) -> QuotaSource | None:
+    def source(self) -> StoredSource | None:
         """Return the store that --apply changes; None without --apply. Raises CommandError."""
         return open_source(self.quotas, self.config) if self.apply else None
 
@@ -288,7 +288,7 @@ def _digest(file: Path | None) -> str | None:
     return text
 
 
-def _deliver(found: Imported, origin: str, target: ImportTarget, source: QuotaSource | None) -> None:
+def _deliver(found: Imported, origin: str, target: ImportTarget, source: StoredSource | None) -> None:
     """Write the imported quotas to standard output, to a file or to Weir's store, as `target` says; print a
     summary, and exit.
     """
@@ -323,7 +323,7 @@ def _deliver(found: Imported, origin: str, target: ImportTarget, source: QuotaSo
 
 
 def _apply(
-    before: QuotaTable, table: QuotaTable, target: ImportTarget, source: QuotaSource, *, states_options: bool
+    before: QuotaTable, table: QuotaTable, target: ImportTarget, source: StoredSource, *, states_options: bool
 ) -> QuotaEdits:
     """Set the imported quotas in the store, whose table is `before`. With `states_options` their entries get
     the pacing and scope that were imported with them, else they keep those that the store has.
@@ -341,7 +341,7 @@ def _apply(
 
 
 def _apply_replication(
-    before: ReplicationThrottles, wanted: ReplicationThrottles, target: ImportTarget, source: QuotaSource
+    before: ReplicationThrottles, wanted: ReplicationThrottles, target: ImportTarget, source: StoredSource
 ) -> list[ReplicationChange]:
     """Set the imported replication throttles in the store; return their values before and after."""
     if before.altered(wanted.values) != before and not target.dry_run:

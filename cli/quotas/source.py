@@ -83,16 +83,20 @@ class QuotaSource(Protocol):
         CommandError.
         """
 
-    def alter_groups(self, groups: Sequence[GroupEntry], removed: Collection[str]) -> None:
-        """Store these groups instead of those of the same names, without those `removed`; others stay. Raises
-        CommandError, also if the store takes no groups from commands.
-        """
-
     def diff(
         self, changes: Mapping[Quota, float | None], *, shadow: bool, options: Options | None = None
     ) -> str:
         """Return the unified diff of the quota file that `alter` would make, without changing the file; ""
         for a store in the cluster. Raises CommandError.
+        """
+
+
+class StoredSource(QuotaSource, Protocol):
+    """A `QuotaSource` that is a store. The admin endpoint of a running Weir is none: it changes no groups."""
+
+    def alter_groups(self, groups: Sequence[GroupEntry], removed: Collection[str]) -> None:
+        """Store these groups instead of those of the same names, without those `removed`; others stay. Raises
+        CommandError, also if the store takes no groups from commands.
         """
 
 
@@ -106,7 +110,7 @@ def source_options(command: F) -> F:
     return quotas_option(config_option(with_source))  # type: ignore[return-value]  # with other parameters
 
 
-def open_source(quotas: Path | None, config_file: Path | None) -> QuotaSource:
+def open_source(quotas: Path | None, config_file: Path | None) -> StoredSource:
     """Return the store that the options name. Raises CommandError, click.UsageError."""
     if config_file is None:
         if quotas is None:

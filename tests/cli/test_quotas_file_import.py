@@ -16,7 +16,7 @@ from weir.quotas import Entity, QuotaKey, QuotaTable, parse
 from weir.quotas.table.group_entry import GroupEntry, regrouped
 
 if TYPE_CHECKING:
-    from weir.cli.quotas.source import QuotaSource
+    from weir.cli.quotas.source import StoredSource
 
 FILE = """\
 [[quota]]
@@ -163,7 +163,7 @@ class GroupsOnly:
 )
 def test_imported_group_without_members_parent_part_and_quota_is_removed(text: str, left: set[str]) -> None:
     store = GroupsOnly()
-    source = cast("QuotaSource", store)
+    source = cast("StoredSource", store)
     first = parse('[[group]]\nname = "a"\nusers = ["u"]\n[[group]]\nname = "b"\nusers = ["v"]\n')
     import_groups.apply(store.table, first, source, dry_run=False)
     import_groups.apply(store.table, parse(text), source, dry_run=True)
