@@ -220,8 +220,8 @@ def import_(
 
     FILE is the JSON of `weir quotas list`, or a quota file. Brokers from 2.6 on store quotas themselves; up
     to 3.9, ZooKeeper may have them. The result is a quota file (on stdout, or --output), or a change of
-    Weir's own quotas (--apply). Skipped quotas are listed, with reasons, on stderr, in the file and by
-    --json; the exit code is 3 then.
+    the store that --config or --quotas names (--apply); a running Weir follows its store. Skipped quotas
+    are listed, with reasons, on stderr, in the file and by --json; the exit code is 3 then.
     """
     asked = click.get_current_context().get_parameter_source("upstream") is ParameterSource.COMMANDLINE
     if asked + sum(each is not None for each in (path, connect, dump)) > 1:
