@@ -1,11 +1,10 @@
-"""Measure the cost of a request in Weir and in other proxies. Prints tables to standard output (as Markdown
-if standard output is not a terminal), and writes every figure of every round to a JSON file.
+"""Measure the cost of a request in Weir and in other proxies. Prints tables as Markdown, and writes
+every figure of every round to a JSON file.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import Final
 
 import click
-from rich.console import Console
 
 from bench import command, document, entities, record, render, report, sasl, tls
 from bench.broker import BrokerError
@@ -21,7 +19,7 @@ from bench.document import DocumentError
 from bench.load import LoadError
 from bench.measure import Results
 from bench.rows import ROWS
-from bench.run import PARTS, UPSTREAMS, Plan, run, total_steps
+from bench.run import PARTS, UPSTREAMS, Plan, run
 from bench.targets import TARGETS, TargetError
 from bench.targets.weir import other_tree
 from tests.kafka import ClusterError, JarError, JavaMissingError
@@ -107,8 +105,7 @@ def main(
         Results(sasl.rows(loads), sasl.TARGETS),
     )
     plan = Plan(command.chosen(parts, PARTS, "--parts"), behind, seconds, rounds, connections, hurry)
-    with command.progress(total_steps(plan, outcome)) as say:
-        run(plan, outcome, say)
+    run(plan, outcome, command.say)
     file = json_file or RESULTS / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%SZ}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(record.as_json(outcome, asdict(plan)), indent=1) + "\n")
@@ -120,10 +117,7 @@ def _show(outcome: report.Outcome, summary: str, page: Path | None) -> None:
     if page is not None:
         document.put(page, render.markdown(report.page_tables(outcome), [summary, *report.notes(outcome)]))
     tables, notes = report.tables(outcome), [summary, *report.notes(outcome)]
-    if sys.stdout.isatty():
-        render.terminal(Console(), tables, notes)
-    else:
-        click.echo(render.markdown(tables, notes), nl=False)
+    click.echo(render.markdown(tables, notes), nl=False)
 
 
 if __name__ == "__main__":

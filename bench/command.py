@@ -4,35 +4,18 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Final, NoReturn, TypeVar
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 INTERRUPTED: Final = 130
 T = TypeVar("T")
 
 
-@contextmanager
-def progress(total: int | None = None) -> Iterator[Callable[[str], None]]:
-    """Show progress on standard error: a progress bar on a terminal, else one line per step. Yields a
-    function to call with the description of each step that begins. `total` is the number of steps, None if
-    unknown.
-    """
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
-        task = shown.add_task("starting a broker", total=total)
-
-        def say(what: str) -> None:
-            shown.update(task, description=what, advance=1)
-            if not console.is_terminal:
-                click.echo(what, err=True)
-
-        yield say
+def say(step: str) -> None:
+    """Print the description of a step that begins to standard error."""
+    click.echo(step, err=True)
 
 
 def chosen(names: str, among: Sequence[T], option: str, name_of: Callable[[T], str] = str) -> list[T]:

@@ -4,7 +4,6 @@ connection sends one request, and then stays open.
 
 from __future__ import annotations
 
-import resource
 import time
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from bench.frames import Request
 from bench.measure import Say, Upstream
 from bench.rows import ROWS
 from bench.targets import Running, Surroundings, Target
+from tests.hostile.files import raise_descriptor_limit
 from tests.kafka.processes import Processes
 
 SPARE_DESCRIPTORS: Final = 200
@@ -47,28 +47,11 @@ class Idle:
         return (self.after_bytes - self.before_bytes) / self.connections
 
 
-def raise_descriptor_limit(wanted: int) -> int:
-    """Raise the limit on open files of this process, which its subprocesses inherit, to `wanted` if
-    permitted, else as far as permitted. Return the new limit.
-    """
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    for limits in ((wanted, max(wanted, hard)), (min(wanted, hard), hard)):
-        if limits[0] <= soft:
-            break
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-        except (ValueError, OSError):
-            continue  # only root may raise the hard limit
-        break
-    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-
-
-def affordable(wanted: int, each: int = 2) -> int:
+def affordable(wanted: int) -> int:
     """Return the number of client connections, at most `wanted`, for which a proxy has enough file
-    descriptors: each connection needs two (`each`) in one process.
+    descriptors, which it inherits: each connection needs two.
     """
-    limit = raise_descriptor_limit(each * wanted + SPARE_DESCRIPTORS)
-    return min(wanted, (limit - SPARE_DESCRIPTORS) // each)
+    return min(wanted, (raise_descriptor_limit() - SPARE_DESCRIPTORS) // 2)
 
 
 def measure(target: Target, behind: Upstream, connections: int, say: Say, *, hurry: bool) -> Idle | None:

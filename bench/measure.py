@@ -98,11 +98,6 @@ def measure(
                 behind.check()
 
 
-def steps(rows: int, targets: int, rounds: int) -> int:
-    """Return the number of times that `measure` calls `say` if no target is missing."""
-    return rows * targets * (1 + rounds)
-
-
 @contextmanager
 def canned_upstream() -> Iterator[Upstream]:
     """Run the stub broker (`bench.canned`) until the block ends. Raises TargetError."""

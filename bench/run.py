@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bench import idle
-from bench.measure import Results, Say, Upstream, canned_upstream, measure, steps, upstream
+from bench.measure import Results, Say, Upstream, canned_upstream, measure, upstream
 from bench.report import Outcome
 
 PARTS: Final = ("rows", "tls", "sasl", "entities", "idle")
@@ -63,13 +63,3 @@ def _measure_idle(plan: Plan, outcome: Outcome, behind: Upstream, connections: i
             found = idle.measure(target, behind, connections, say, hurry=plan.hurry)
             if found is not None:
                 outcome.idle[target.name] = found
-
-
-def total_steps(plan: Plan, outcome: Outcome) -> int:
-    """Return the number of times that `run` calls `say` if no target is missing."""
-    by_part = {
-        part: steps(len(results.rows), len(results.targets), plan.rounds)
-        for part, results in measured(outcome).items()
-    }
-    by_part["idle"] = len(outcome.load.targets)
-    return sum(by_part[part] for part in plan.parts)

@@ -9,21 +9,18 @@ columns, and is not included: at a real broker, its noise of some microseconds w
 from __future__ import annotations
 
 import gc
-import json
 import logging
-import sys
 import time
 from collections.abc import Mapping
 from typing import Final
 
 import click
 import structlog
-from rich.console import Console
-from rich.progress import track
-from rich.table import Table
 
+from bench import render
 from bench.canned import TOPICS, Answers
 from bench.frames import CLIENT_ID
+from bench.report import Table
 from bench.rows import ROWS, Row
 from tests.proxy.wire import new_connection
 from weir.protocol import framing
@@ -106,25 +103,19 @@ def us_per_request(row: Row, table: QuotaTable, used: float = 0.0, traced: float
 
 @click.command(help=__doc__)
 @click.option("--rounds", default=40, show_default=True, type=click.IntRange(1))
-@click.option("--json", "as_json", is_flag=True, help="Print all figures (µs) as JSON.")
-def main(rounds: int, as_json: bool) -> None:
+def main(rounds: int) -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     rows = [row for row in ROWS if "500" not in row.name and not row.reconnects]
     best: dict[str, dict[str, float]] = {row.name: {} for row in rows}
-    steps = [(row, name) for _round in range(rounds) for row in rows for name in TABLES]
-    for row, name in track(steps, "measuring", console=Console(stderr=True), transient=True):
+    for row, name in ((row, name) for _round in range(rounds) for row in rows for name in TABLES):
         took_us = us_per_request(row, QuotaTable(TABLES[name]), USED.get(name, 0.0), RECORDED.get(name))
         best[row.name][name] = min(took_us, best[row.name].get(name, took_us))
-    if as_json:
-        click.echo(json.dumps({"compiled": compiled(), "us": best}))
-        return
-    table = Table(title=f"µs per request, in process{', compiled' if compiled() else ''}; (added to {BASE})")
-    for column in ("row", *TABLES):
-        table.add_column(column, justify="left" if column == "row" else "right")
-    for row_name, figures in best.items():
-        cells = (f"{us:.2f} ({us - figures[BASE]:+.2f})" for us in figures.values())
-        table.add_row(row_name, *cells)
-    Console(file=sys.stdout, width=None if sys.stdout.isatty() else 140).print(table)
+    lines = [
+        [row, *(f"{us:.2f} ({us - figures[BASE]:+.2f})" for us in figures.values())]
+        for row, figures in best.items()
+    ]
+    title = f"µs per request, in process{', compiled' if compiled() else ''}; (added to {BASE})"
+    click.echo(render.markdown([Table(title, ["row", *TABLES], lines)], []))
 
 
 def compiled() -> bool:

@@ -1,14 +1,13 @@
 """Write protocol/schemas/ and protocol/messages.pyi from the message schemas of two kafka-clients jars.
 
-    python -m tools.import_schemas OLD.jar NEW.jar [--check]
+    python -m tools.import_schemas OLD.jar NEW.jar
     python -m tools.import_schemas --compare NEW.jar
 
 OLD is the last release that still has every version from 0 (3.9.1), NEW the newest one; both are on Maven
 Central (https://repo1.maven.org/maven2/org/apache/kafka/kafka-clients/). Where both know a version they
 must agree, unless OLD calls that version unstable: then NEW is right. The result is checked against each
-jar, message by message and version by version, before anything is written. `--check` writes nothing and
-exits 1 if the tree differs. `--compare` says what a release changes on the wire and which handlers of Weir
-that concerns, and exits 1 if it changes anything.
+jar, message by message and version by version, before anything is written. `--compare` says what a release
+changes on the wire and which handlers of Weir that concerns, and exits 1 if it changes anything.
 """
 
 from __future__ import annotations
@@ -46,7 +45,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "jars", nargs="*", type=Path, metavar="OLD.jar NEW.jar", help="kafka-clients 3.9.1, and the newest"
     )
-    parser.add_argument("--check", action="store_true", help="only compare; exit 1 on any difference")
     parser.add_argument(
         "--compare", type=Path, metavar="NEW.jar", help="say what a release changes on the wire"
     )
@@ -59,41 +57,26 @@ def main(arguments: list[str] | None = None) -> int:
             changes = compare(options.compare)
             print(report(changes) or "no change on the wire")
             return 1 if changes else 0
-        files = generate(*map(read_jar, options.jars))
+        write(room, generate(*map(read_jar, options.jars)))
+        return 0
     except SchemaError as error:
         print(f"import_schemas: {error}", file=sys.stderr)
         return 2
-    return check(room, files) if options.check else write(room, files)
 
 
-def write(room: Path, files: dict[str, str]) -> int:
+def write(room: Path, files: dict[str, str]) -> None:
     """Write `files` (text by path relative to the directory `room`), and delete generated files that are
     missing in `files`.
     """
-    for stale in _generated(room) - files.keys():
+    for stale in generated(room) - files.keys():
         (room / stale).unlink()
     for name, text in files.items():
         (room / name).write_text(text, encoding="utf-8")
     print(f"{len(files)} files written")
-    return 0
 
 
-def check(room: Path, files: dict[str, str]) -> int:
-    """Compare `files` (text by path) with the files in `room`: print those that differ, are missing or are no
-    longer generated. Return 1 if there are any, else 0.
-    """
-    wrong = [f"stale: {name}" for name in sorted(_generated(room) - files.keys())]
-    for name, text in files.items():
-        path = room / name
-        if not path.exists():
-            wrong.append(f"missing: {name}")
-        elif path.read_text(encoding="utf-8") != text:
-            wrong.append(f"differs: {name}")
-    print("\n".join(wrong) or f"{len(files)} files are up to date", file=sys.stderr)
-    return 1 if wrong else 0
-
-
-def _generated(room: Path) -> set[str]:
+def generated(room: Path) -> set[str]:
+    """Return the paths, relative to `room`, of all files that this program has written."""
     stubs = {"messages.pyi"} if (room / "messages.pyi").exists() else set()
     return {f"schemas/{path.name}" for path in (room / "schemas").iterdir()} | stubs
 

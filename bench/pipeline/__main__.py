@@ -1,15 +1,14 @@
 """Measure the time that the pipeline's jobs take for several numbers of usage records.
 
 The records are generated, and are the same in every run. Each job runs like `weir pipeline`. For comparison,
-polars and DuckDB compute the roll-up from the same files; their result must equal Spark's.
+polars computes the roll-up from the same files; its result must equal Spark's.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -22,10 +21,8 @@ from bench import command, document, render
 from bench.pipeline import jobs
 from bench.pipeline.generator import Plan
 from bench.pipeline.jobs import JOBS, JobError, Stand
-from bench.pipeline.tables import write_delta, write_json
+from bench.pipeline.tables import write_json
 from bench.report import NOTHING, QUIET, Table
-
-Say = Callable[[str], None]
 
 
 class Cost(NamedTuple):
@@ -52,7 +49,6 @@ FAILURES: Final = (document.DocumentError, OSError)
     "--directory", type=click.Path(path_type=Path, file_okay=False), help="Directory for temporary files."
 )
 @click.option("--document", "page", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.option("--json", "json_file", type=click.Path(path_type=Path), help="File for all figures.")
 def main(
     records: str,
     names: str,
@@ -62,38 +58,31 @@ def main(
     timeout_s: float,
     directory: Path | None,
     page: Path | None,
-    json_file: Path | None,
 ) -> None:
     if page is not None:
         document.check(page)
     sizes = [round(float(size) * MILLION) for size in records.split(",")]
     chosen = command.chosen(names, JOBS, "--jobs") if names else []
     load, cells, notes = os.getloadavg()[0], Cells(), list[str]()
-    with command.progress() as say:
-        for size in sizes:
-            with tempfile.TemporaryDirectory(prefix="weir-bench-", dir=directory) as root:
-                stand = Stand(Path(root), master, driver_memory, timeout_s)
-                notes += _measure(stand, Plan(records=size, entities=entities), chosen, cells, say)
+    for size in sizes:
+        with tempfile.TemporaryDirectory(prefix="weir-bench-", dir=directory) as root:
+            stand = Stand(Path(root), master, driver_memory, timeout_s)
+            notes += _measure(stand, Plan(records=size, entities=entities), chosen, cells)
     tables = [_table(sizes, chosen, cells)]
     notes = [*_conditions(load, driver_memory, master), *notes]
     click.echo(render.markdown(tables, notes))
     if page is not None:
         document.put(page, render.markdown(tables, notes))
-    if json_file is not None:
-        found = [{"job": job, "records": size, **c._asdict()} for (job, size), c in cells.items()]
-        json_file.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
 
 
-def _measure(stand: Stand, plan: Plan, chosen: Sequence[str], cells: Cells, say: Say) -> list[str]:
+def _measure(stand: Stand, plan: Plan, chosen: Sequence[str], cells: Cells) -> list[str]:
     """Run all jobs with one number of records, and add their costs to `cells`. Return errors as notes for
     readers.
     """
     notes = list[str]()
-    write_delta(plan, stand.lake / "usage")
-    if "ingest" in chosen:
-        write_json(plan, stand.lines)
-    for job in chosen:
-        say(f"{plan.records:,} records: {job}")
+    write_json(plan, stand.lines)
+    for job in ("ingest", *(job for job in chosen if job != "ingest")):
+        command.say(f"{plan.records:,} records: {job}")
         try:
             cells[job, plan.records] = Cost(*jobs.run_job(stand, job))
         except JobError as error:
@@ -113,7 +102,7 @@ def _figure(cost: Cost | None) -> str:
 
 def _conditions(load: float, driver_memory: str, master: str) -> list[str]:
     memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
-    versions = ", ".join(f"{name} {version(name)}" for name in ("pyspark", "polars", "duckdb"))
+    versions = ", ".join(f"{name} {version(name)}" for name in ("pyspark", "polars"))
     machine = f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores, {memory_gb:.0f} GB"
     engines = f"Spark {master} with a heap of {driver_memory}"
     found = [f"{machine}; Python {python_version()}, {versions}; {engines}"]

@@ -1,21 +1,16 @@
-"""Write generated records: the Delta table that ingest writes, and JSON lines as Weir writes them."""
+"""Write generated records as JSON lines, as Weir writes them."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-import msgspec
 import polars as pl
 
 from bench.pipeline.generator import INTERVAL_MS, QUOTAS, Columns, Plan, batches, client_ids, users
 from weir.usage.groups import GROUPS
-from weir.usage.records import VERSION, UsageRecord
-from weir.usage.schema import schema
-
-CLUSTER: Final = "default"
+from weir.usage.records import VERSION
 
 _LEFT_OUT: Final = (
     *("requests", "bytes_in", "bytes_out", "sessions", "charged_bytes", "request_time_us", "mutations"),
@@ -38,7 +33,7 @@ class Names:
         self._groups = pl.Series([str(group) for group in GROUPS])
 
     def frame(self, columns: Columns) -> pl.DataFrame:
-        """Return a batch as a table with all columns of a usage record, and the column `day`."""
+        """Return a batch as a table with all columns of a usage record."""
         numbers = pl.DataFrame(columns)
         named = numbers.with_columns(
             user=self._users.gather(numbers["user"]),
@@ -49,69 +44,17 @@ class Names:
             interval_ms=pl.lit(INTERVAL_MS, pl.Int64),
             **{of: pl.struct(pl.col(f"{of}.{quota}").alias(quota) for quota in QUOTAS) for of in _BY_QUOTA},
         )
-        return named.select(*_TAKEN, day=pl.from_epoch("time_ms", time_unit="ms").dt.date())
+        return named.select(_TAKEN)
 
 
-def write_delta(plan: Plan, usage: Path) -> int:
-    """Write the table of usage records as one version of a Delta table, in the form that ingest writes.
-    Return the number of bytes of its files.
-    """
-    names, added = Names(plan), list[dict[str, object]]()
-    for number, columns in enumerate(batches(plan)):
-        for (day,), rows in names.frame(columns).partition_by("day", as_dict=True, include_key=False).items():
-            file = usage / f"cluster={CLUSTER}" / f"day={day}" / f"part-{number}.parquet"
-            file.parent.mkdir(parents=True, exist_ok=True)
-            rows.write_parquet(file, compression="snappy")
-            added.append(_added(usage, file, {"cluster": CLUSTER, "day": str(day)}))
-    log = usage / "_delta_log" / f"{0:020d}.json"
-    log.parent.mkdir()
-    log.write_bytes(b"".join(msgspec.json.encode(action) + b"\n" for action in (*_created(), *added)))
-    return sum(file.stat().st_size for file in usage.rglob("*.parquet"))
-
-
-def _created() -> Iterator[dict[str, object]]:
-    """Yield the actions that create a table, in Delta's protocol (readers version 1, writers version 2)."""
-    date_ = {"name": "day", "type": "date", "nullable": True, "metadata": {}}
-    text = {"name": "cluster", "type": "string", "nullable": True, "metadata": {}}
-    fields = schema(UsageRecord)["fields"]
-    assert isinstance(fields, list)
-    columns = json.dumps({"type": "struct", "fields": [*fields, text, date_]})
-    yield {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
-    yield {
-        "metaData": {
-            "id": "00000000-0000-0000-0000-000000000001",
-            "format": {"provider": "parquet", "options": {}},
-            "schemaString": columns,
-            "partitionColumns": ["cluster", "day"],
-            "configuration": {},
-            "createdTime": 0,
-        }
-    }
-
-
-def _added(table: Path, file: Path, values: dict[str, str]) -> dict[str, object]:
-    """Return the action that adds a file with these values of the partition's columns."""
-    found = file.stat()
-    return {
-        "add": {
-            "path": str(file.relative_to(table)),
-            "partitionValues": values,
-            "size": found.st_size,
-            "modificationTime": found.st_mtime_ns // 1_000_000,
-            "dataChange": True,
-        }
-    }
-
-
-def write_json(plan: Plan, directory: Path) -> int:
-    """Write files like Weir's usage files, one per batch. Return the number of bytes written."""
-    names, size = Names(plan), 0
+def write_json(plan: Plan, directory: Path, changes: Sequence[pl.Expr] = ()) -> None:
+    """Write files like Weir's usage files, one per batch, with these changes of the columns."""
+    names = Names(plan)
     directory.mkdir(parents=True, exist_ok=True)
     for number, columns in enumerate(batches(plan)):
         file = directory / f"usage-{number:06d}.jsonl"
-        lines(names.frame(columns)).to_frame().write_csv(file, include_header=False, quote_style="never")
-        size += file.stat().st_size
-    return size
+        rows = lines(names.frame(columns).with_columns(changes))
+        rows.to_frame().write_csv(file, include_header=False, quote_style="never")
 
 
 def lines(rows: pl.DataFrame) -> pl.Series:

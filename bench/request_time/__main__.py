@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from statistics import median
 from typing import Final, NamedTuple
@@ -43,7 +42,6 @@ SETTLE_S: Final = 0.1
 HEAD: Final = ("client", "true %", "charged %", "charged / true")
 AIMS: Final = {"busy": (0.5, 2.0), "compressed": (0.4, 2.5)}
 """Least and greatest wanted ratio of charged and true time, by kind of workload."""
-Say = Callable[[str], None]
 
 
 class Figure(NamedTuple):
@@ -101,27 +99,27 @@ class Stand(NamedTuple):
             step()
 
 
-def compare(version: str, workloads: list[Workload], seconds: float, say: Say) -> list[Figure]:
+def compare(version: str, workloads: list[Workload], seconds: float) -> list[Figure]:
     """Run the workloads that the broker supports. Raises the exceptions of FAILURES."""
     settings = SETTINGS | {"log.retention.ms": "-1"}
     admin = f"127.0.0.1:{free_range(1)}"
     options = ("--admin", admin, "--log-level", "info")
     with ExitStack() as stack:
         cluster = stack.enter_context(
-            Cluster(version, settings=settings, with_jmx=True, heap="1g", optimized=True, say=say)
+            Cluster(version, settings=settings, with_jmx=True, heap="1g", optimized=True, say=command.say)
         )
         truth = stack.enter_context(reading(cluster))
         prepare(cluster.bootstrap)
         weir = stack.enter_context(Weir(cluster.bootstrap, QUOTA, options=options))
         stand = Stand(weir.bootstrap, f"http://{admin}/metrics", truth)
-        say(f"{version}: warming up")
+        command.say(f"{version}: warming up")
         for each in WORKLOADS:
             if each.name in WARM_UP:
                 stand.measure(each, f"warm-up-{each.name}", WARM_UP_S / len(WARM_UP), 0.1)
         found = []
         for each in workloads:
             if each.since <= version_tuple(version) < each.until:
-                say(f"{version}: {each.name}")
+                command.say(f"{version}: {each.name}")
                 found.append(stand.measure(each, each.name, 1.0, seconds))
         return found
 
@@ -152,8 +150,7 @@ def verdicts(figures: list[Figure]) -> list[str]:
 def main(brokers: str, workloads: str, seconds: float) -> None:
     chosen = command.chosen(workloads, WORKLOADS, "--workloads", lambda each: each.name)
     for version in command.chosen(brokers, VERSIONS, "--brokers"):
-        with command.progress() as say:
-            figures = compare(version, chosen, seconds, say)
+        figures = compare(version, chosen, seconds)
         lines = [
             [
                 each.workload.name,

@@ -21,6 +21,5 @@ TARGETS: Final[tuple[Target, ...]] = (
     weir.WEIR,
     weir_compiled.WEIR_COMPILED,
     weir.WEIR_WORKERS,
-    weir.WEIR_UNTIMED,
     weir.WEIR_WITHOUT_QUOTAS,
 )

@@ -1,6 +1,4 @@
-"""Weir as `weir run` starts it: one target with quotas under all keys, one without request-time quotas, one
-without any quotas.
-"""
+"""Weir as `weir run` starts it: with quotas under all keys, and without any quotas."""
 
 from __future__ import annotations
 
@@ -16,14 +14,13 @@ from bench.frames import CLIENT_ID, client_ids
 from bench.targets.target import Running, Surroundings, Target, start_process
 from tests.kafka.ports import free_range
 from tests.kafka.settings import HOST
-from weir.quotas import DEFAULT, Entity, QuotaKey
+from weir.quotas import DEFAULT, Entity
 from weir.quotas.table.quota_kind import KINDS
 from weir.quotas.table.quota_table import keys_of
 
 BROKER_PORTS: Final = 2
 CLIENT_KEYS: Final = tuple(key.value for key in keys_of(Entity(client_id=DEFAULT)) if key in KINDS)
 """Names of the quota keys that Weir enforces for client-ids."""
-WITHOUT_REQUEST_TIME: Final = tuple(key for key in CLIENT_KEYS if key != QuotaKey.REQUEST_PERCENTAGE.value)
 NEVER_REACHED: Final = 10**15
 """A quota so high that Weir charges all requests but throttles none; used for all keys, whatever their unit.
 """
@@ -67,13 +64,11 @@ def over_tls(name: str, tree: Path) -> Callable[[Surroundings], Running]:
     return start_it
 
 
-def quota_file(
-    entities: Iterable[str] = (CLIENT_ID,), kind: str = "client_id", keys: Iterable[str] = CLIENT_KEYS
-) -> str:
-    """Return the text of a quota file: for each entity of this kind, a quota under every key in `keys`, too
-    high to throttle.
+def quota_file(entities: Iterable[str] = (CLIENT_ID,), kind: str = "client_id") -> str:
+    """Return the text of a quota file: for each entity of this kind, a quota under every key, too high to
+    throttle.
     """
-    limits = "".join(f"{key} = {NEVER_REACHED}\n" for key in keys)
+    limits = "".join(f"{key} = {NEVER_REACHED}\n" for key in CLIENT_KEYS)
     return "".join(f'[[quota]]\n{kind} = "{name}"\n{limits}' for name in entities)
 
 
@@ -106,11 +101,6 @@ WEIR_WORKERS: Final = Target(
     "weir-workers",
     "Weir, quotas on, two workers",
     lambda s: start(s, "weir-workers", THIS_TREE, quota_file(), "--set", "workers=2"),
-)
-WEIR_UNTIMED: Final = Target(
-    "weir-untimed",
-    "Weir, quotas but on request time",
-    lambda s: start(s, "weir-untimed", THIS_TREE, quota_file(keys=WITHOUT_REQUEST_TIME)),
 )
 WEIR_WITHOUT_QUOTAS: Final = Target(
     "weir-no-quotas",

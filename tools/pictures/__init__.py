@@ -14,3 +14,7 @@
 Every drawn picture says when its figures were measured. Pictures are opaque, and drawn for a light and for a
 dark background: GitHub shows them on either, and need not tell a picture which.
 """
+
+
+class PictureError(Exception):
+    """Data of a picture are missing or changed their form, or there is no Chromium."""

@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+import click
+
 from tests.kafka import ClusterError, JarError, JavaMissingError
-from tools.pictures import cost, rates
-from tools.pictures.errors import PictureError
+from tools.pictures import PictureError, cost, rates
 from weir.demo.errors import DemoError
 from weir.pipeline.outcome import PipelineError
 
@@ -73,11 +74,10 @@ PICTURES: Final = {
 }
 
 
-def main(names: list[str]) -> None:
+@click.command()
+@click.argument("names", nargs=-1, type=click.Choice(list(PICTURES)))
+def main(names: tuple[str, ...]) -> None:
     """Draw the named pictures, or all. Exit with a message if one cannot be drawn."""
-    unknown = [name for name in names if name not in PICTURES]
-    if unknown:
-        sys.exit(f"no pictures {', '.join(unknown)}: name some of {', '.join(PICTURES)}")
     try:
         for name in names or PICTURES:
             PICTURES[name]()
@@ -86,4 +86,4 @@ def main(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -20,6 +20,8 @@ from urllib.parse import urlsplit
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, CloseConnection, Request, TextMessage
 
+from tools.pictures import PictureError
+
 CHROMIUM: Final = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None
 )
@@ -188,8 +190,11 @@ class Browser:
 
 @contextmanager
 def browser(folder: Path) -> Iterator[Browser]:
-    """Start Chromium without a window, with its profile in `folder`; yield a tab. End it at the end."""
-    assert CHROMIUM is not None
+    """Start Chromium without a window, with its profile in `folder`; yield a tab. End it at the end. Raises
+    PictureError without Chromium.
+    """
+    if CHROMIUM is None:
+        raise PictureError("pictures of pages need a Chromium in the PATH")
     command = [CHROMIUM, *HEADLESS, "--remote-debugging-port=0"]
     command += [f"--user-data-dir={folder / 'profile'}", "--disable-background-networking", "--no-first-run"]
     command += ["--disable-component-update", "--hide-scrollbars", "about:blank"]

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from bench.document import FIGURES, markers
-from tools.pictures import svg
-from tools.pictures.errors import PictureError
+from tools.pictures import PictureError, svg
 
 SERIES: Final = {
     "HAProxy (TCP)": "HAProxy (TCP, looks at no byte)",

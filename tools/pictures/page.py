@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from tools.pictures import terminal
-from tools.pictures.browser import CHROMIUM, Browser, browser
-from tools.pictures.errors import PictureError
+from tools.pictures.browser import Browser, browser
 from tools.pictures.scene import Scene, scene
 
 SCALE: Final = 1.5
@@ -39,8 +38,6 @@ def draw(folder: Path) -> None:
     """Run the scene, print the rates of its clients, and write the pictures. Raises PictureError without
     Chromium, and what `scene` raises.
     """
-    if CHROMIUM is None:
-        raise PictureError("the pictures of the page need a Chromium in the PATH")
     with tempfile.TemporaryDirectory(prefix="weir-page-") as root, scene(Path(root)) as its:
         print(f"{its.url} is open for {SECONDS:g} s and longer", flush=True)
         for span in its.measure(SECONDS):

@@ -7,8 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from tools.pictures import svg
-from tools.pictures.errors import PictureError
+from tools.pictures import PictureError, svg
 
 HEIGHT, LEFT, TOP, BOTTOM = 310, 52, 80, 66
 """Pixels: of the picture, and around the chart."""

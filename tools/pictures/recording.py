@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tools.pictures.errors import PictureError
+from tools.pictures import PictureError
 from tools.pictures.rates import Rates, by_second
 from weir.demo.measure import ClientResult
 from weir.demo.rows import Scene

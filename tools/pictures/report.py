@@ -6,19 +6,17 @@ file limits some of the clients.
 
 from __future__ import annotations
 
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import polars as pl
 
-from bench.pipeline.generator import QUOTAS, Plan, batches, client_ids, users
-from bench.pipeline.tables import Names, lines
-from tools.pictures.browser import CHROMIUM, HEADLESS
-from tools.pictures.errors import PictureError
+from bench.pipeline.generator import QUOTAS, Plan, client_ids, users
+from bench.pipeline.tables import write_json
+from tools.pictures.browser import browser
 from weir.pipeline.ingest.job import ingest
 from weir.pipeline.ingest.sources import Directory
 from weir.pipeline.lake import Lake
@@ -44,35 +42,25 @@ LIMITED: Final = {
 NAMED: Final = 40
 CAPACITY: Final = {"producer_byte_rate": 5_000_000.0, "consumer_byte_rate": 5_000_000.0}
 MADE: Final = datetime(2026, 1, 16, 6, tzinfo=UTC)
-_LIGHT, _DARK = 1, 0
-
-
-class View(NamedTuple):
-    """One screenshot: a part of the page in a window of this size (px), in light or dark colours."""
-
-    fragment: str
-    width: int
-    height: int
-    colours: int
-
-
-VIEWS: Final = {
-    "report-desktop.webp": View("", 1366, 1500, _LIGHT),
-    "report-dark.webp": View("", 1366, 900, _DARK),
-    "report-phone.webp": View("", 500, 1500, _LIGHT),
-    "report-client.webp": View("#client-1", 1366, 900, _LIGHT),
+VIEWS: Final[dict[str, tuple[str, int, int, bool]]] = {
+    "report-desktop.webp": ("", 1366, 1500, False),
+    "report-dark.webp": ("", 1366, 900, True),
+    "report-phone.webp": ("", 500, 1500, False),
+    "report-client.webp": ("#client-1", 1366, 900, False),
 }
+"""Screenshots: a fragment of the page's address, width and height (px), and True for dark colours."""
 
 
 def draw(images: Path) -> Iterator[Path]:
-    """Write all screenshots to the directory `images`, and yield their paths. Raises PictureError if Chromium
-    is missing or fails.
+    """Write all screenshots to the directory `images`, and yield their paths. Raises PictureError without
+    Chromium.
     """
-    with tempfile.TemporaryDirectory(prefix="weir-report-") as root:
-        page = make(Path(root))
-        for name, view in VIEWS.items():
-            shoot(page, view, images / name)
-            yield images / name
+    with tempfile.TemporaryDirectory(prefix="weir-report-") as root, browser(Path(root)) as tab:
+        page = make(Path(root)).as_uri()
+        for name, (fragment, width, height, dark) in VIEWS.items():
+            tab.open(f"{page}{fragment}", width=width, height=height, dark=dark)
+            tab.until("document.readyState === 'complete'")
+            yield tab.picture(images / name)
 
 
 def make(root: Path) -> Path:
@@ -97,18 +85,14 @@ def make(root: Path) -> Path:
 
 
 def _write_records(directory: Path) -> None:
-    directory.mkdir()
-    names, limited = Names(RECORDS), ["/".join(who) for who in _limited()]
+    limited = ["/".join(who) for who in _limited()]
     is_limited = pl.concat_str("user", "client_id", separator="/").is_in(limited)
     nothing = pl.struct(pl.lit(0, pl.Int64).alias(quota) for quota in QUOTAS)
     changes = [
         *(pl.col(of).clip(0, BYTES_MAX) * LARGER for of in ("bytes_in", "bytes_out", "charged_bytes")),
         *(pl.when(is_limited).then(of).otherwise(nothing).alias(of) for of in ("throttle_ms", "violations")),
     ]
-    for number, columns in enumerate(batches(RECORDS)):
-        path = directory / f"usage-{number:06d}.jsonl"
-        rows = lines(names.frame(columns).with_columns(*changes))
-        rows.to_frame().write_csv(path, include_header=False, quote_style="never")
+    write_json(RECORDS, directory, changes)
 
 
 def _limited() -> list[tuple[str, str]]:
@@ -125,23 +109,3 @@ def _current() -> QuotaTable:
 
 def _write(file: Path, text: str) -> None:
     file.write_text(text, "utf-8")
-
-
-def shoot(page: Path, view: View, picture: Path) -> None:
-    """Write a screenshot of the page; the ending of the picture's name chooses its format. Raises
-    PictureError if Chromium is missing or fails.
-    """
-    if CHROMIUM is None:
-        raise PictureError("screenshots need chromium in the PATH")
-    command = [CHROMIUM, *HEADLESS, "--hide-scrollbars"]
-    command += [f"--user-data-dir={page.parent / 'profile'}", f"--window-size={view.width},{view.height}"]
-    command += [f"--blink-settings=preferredColorScheme={view.colours}", f"--screenshot={picture}"]
-    done = subprocess.run(  # noqa: S603  # Chromium of the PATH
-        [*command, f"{page.as_uri()}{view.fragment}"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    if done.returncode or not picture.exists():
-        raise PictureError(f"chromium drew no {picture.name}: {done.stderr[-500:]}")
