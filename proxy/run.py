@@ -18,7 +18,7 @@ import trio
 
 from weir.proxy import file_watch
 from weir.proxy.build import VERSION, build
-from weir.proxy.config.config import Config, check_quota_store
+from weir.proxy.config.config import Config
 from weir.proxy.config.settings import ConfigError
 from weir.proxy.control.cluster.broker_map import BrokerMap
 from weir.proxy.control.configured import quota_registry as quota_registry
@@ -99,7 +99,6 @@ def choose(config: Config, state: StateDirectory) -> Chosen:
     ConfigError.
     """
     settings = config.settings
-    check_quota_store(settings)
     if settings.quota_store == "file":
         file = FileStore(config.quota_file)
         return Chosen(file, file.start())

@@ -33,7 +33,7 @@ from weir.proxy.workers.worker import Worker
 from weir.quotas import QuotaTable
 
 RELAY_ONLY: Final[Mapping[str, object]] = {
-    "quota_store": "broker",
+    "quotas": "broker",
     "uplift": False,
 }
 """Settings with which Weir forwards all requests unchanged, if there are no quotas."""

@@ -18,6 +18,7 @@ from weir.cli.progress import Progress
 from weir.cli.quotas.show import clean
 from weir.cli.settings.options import ENVIRONMENT_PREFIX, config_file_option
 from weir.proxy.config import config
+from weir.proxy.config.settings import store_of
 from weir.proxy.control.stores.broker import BrokerStore, broker_store
 from weir.proxy.control.stores.file import read_quota_file, rewrite, rewrite_replication
 from weir.proxy.control.stores.store import StoreError
@@ -115,14 +116,12 @@ def open_source(quotas: Path | None, config_file: Path | None) -> StoredSource:
     if config_file is None:
         if quotas is None:
             raise click.UsageError("which quotas? give --quotas FILE, or --config weir.toml")
+        if store_of(str(quotas)) != "file":
+            raise click.UsageError(f"--quotas {quotas} is in a cluster: give --config weir.toml")
         return FileSource(quotas, config.Settings())
     with _one_line():
         loaded = config.load(config_file, {"quotas": str(quotas) if quotas is not None else None})
         if loaded.settings.quota_store != "file":
-            if quotas is not None:
-                raise click.UsageError(
-                    f"either --quotas or --config: its quota_store is {loaded.settings.quota_store}"
-                )
             return ClusterSource(loaded)
         if loaded.quota_file is None:
             raise CommandError(f"{config_file}: it names no quota file: set quotas, or give --quotas FILE")

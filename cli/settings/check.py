@@ -94,15 +94,10 @@ def inspect(config_file: Path | None, options: Mapping[str, object], report: Che
 
 
 def _of_checked(checked: config.Config) -> Iterator[str]:
-    """Yield the mistakes that otherwise show only when Weir starts: TLS files that cannot be used, and
-    settings that do not apply to the configured quota store.
-    """
-    for attempt in (
-        lambda: config.check_quota_store(checked.settings),
-        *(files.load for files in checked.tls.files),
-    ):
+    """Yield the mistakes that otherwise show only when Weir starts: TLS files that cannot be used."""
+    for files in checked.tls.files:
         try:
-            attempt()
+            files.load()
         except ConfigError as error:
             yield str(error)
 

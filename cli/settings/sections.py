@@ -21,7 +21,6 @@ SECTIONS: Final = {
     ),
     "Quotas": (
         "quotas",
-        "quota_store",
         "quota_admins",
         "quota_mode",
         "quota_pacing",

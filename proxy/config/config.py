@@ -29,10 +29,10 @@ from weir.proxy.config.settings import (
     FILES,
     IN_TOPIC,
     KEY_PAIRS,
-    QUOTA_STORES,
     QUOTA_TOPIC,
     SYSTEM,
     TOPIC_NAME,
+    store_of,
 )
 from weir.proxy.config.settings import ConfigError as ConfigError
 from weir.proxy.config.settings import ConfigMistakesError as ConfigMistakesError
@@ -129,8 +129,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def quota_topic(self) -> str:
         """Name of the topic with the quotas; "" if they are elsewhere."""
-        kind, _colon, name = self.settings.quota_store.partition(":")
-        return (name or QUOTA_TOPIC) if kind == "topic" else ""
+        settings = self.settings
+        name = settings.quotas.partition(":")[2]
+        return (name or QUOTA_TOPIC) if settings.quota_store == "topic" else ""
 
     @property
     def own_topics(self) -> frozenset[str]:
@@ -187,7 +188,11 @@ def read(path: Path | None, options: Mapping[str, object]) -> Draft:
 
 def _beside(file: Path, key: str, value: str) -> str:
     """Return the paths in a value of the configuration file `file`, relative to its directory."""
-    if (key == "upstream_tls" and value == SYSTEM) or (key == "usage" and value.startswith(IN_TOPIC)):
+    if (
+        (key == "upstream_tls" and value == SYSTEM)
+        or (key == "usage" and value.startswith(IN_TOPIC))
+        or (key == "quotas" and store_of(value) != "file")
+    ):
         return value
     paths = value.split(",", 1) if key in KEY_PAIRS else [value]
     return ",".join(str(file.parent / path.strip()) for path in paths)
@@ -298,7 +303,7 @@ def checked(settings: Settings) -> Config:
         upstream=_upstream(settings),
         listen=listen,
         ports=ports,
-        quota_file=Path(settings.quotas) if settings.quotas else None,
+        quota_file=Path(settings.quotas) if settings.quotas and settings.quota_store == "file" else None,
         admins=_admins(settings),
         admin=_admin(settings),
         admin_access=_admin_access(settings),
@@ -325,18 +330,12 @@ def share_key(settings: Settings) -> ReportKey | None:
 
 
 def _check_store(settings: Settings) -> None:
-    kind, colon, name = settings.quota_store.partition(":")
-    if kind not in QUOTA_STORES or (colon and (kind != "topic" or not TOPIC_NAME.fullmatch(name))):
+    kind, colon, name = settings.quotas.partition(":")
+    if settings.quota_store != "file" and colon and (kind != "topic" or not TOPIC_NAME.fullmatch(name)):
         raise ConfigError(
-            f"quota_store is {settings.quota_store!r}, must be file, topic, topic:NAME or broker; the "
-            "name has letters, digits, '.', '_' and '-'"
+            f"quotas is {settings.quotas!r}, must be a file, topic, topic:NAME or broker; the name has "
+            "letters, digits, '.', '_' and '-'"
         )
-
-
-def check_quota_store(settings: Settings) -> None:
-    """Raise ConfigError if a setting is given that the configured quota store does not use."""
-    if settings.quota_store != "file" and settings.quotas:
-        raise ConfigError(f"quota_store is {settings.quota_store}: quotas names a file, leave it out")
 
 
 def _upstream(settings: Settings) -> tuple[Address, ...]:
@@ -431,7 +430,6 @@ _CHECKS: Final[tuple[Callable[[Settings], object], ...]] = (
     _connections_per_ip,
     _check_sharing,
     _check_store,
-    check_quota_store,
     _replication,
     credentials_of,
     share_key,

@@ -42,6 +42,16 @@ class ConfigMistakesError(ConfigError):
         self.mistakes = tuple(mistakes)
 
 
+def store_of(quotas: str) -> Literal["file", "topic", "broker"]:
+    """Return the kind of store that a value of `quotas` names."""
+    match quotas.partition(":")[0]:
+        case "topic":
+            return "topic"
+        case "broker":
+            return "broker"
+    return "file"
+
+
 def _key(description: str) -> msgspec.Meta:
     return msgspec.Meta(description=description)
 
@@ -55,7 +65,11 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         _key("Bootstrap address for clients, HOST:PORT; an empty host is every interface, IPv4 and IPv6."),
     ] = "127.0.0.1:19092"
     quotas: Annotated[
-        str, _key("Quota file (TOML), reloaded when it changes; in a configuration file, relative to it.")
+        str,
+        _key(
+            "Where quotas are: a TOML file, reloaded when it changes; topic or topic:NAME, a compacted topic "
+            "(__weir_quotas), created if missing; broker, the brokers' own. Empty: none."
+        ),
     ] = ""
     advertised_host: Annotated[
         str, _key("Host of every broker in responses; empty: the address that the client reached.")
@@ -114,13 +128,6 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
             "empty: nobody."
         ),
     ] = ""
-    quota_store: Annotated[
-        str,
-        _key(
-            "Where quotas are. file: the quota file; topic or topic:NAME: a compacted topic (__weir_quotas), "
-            "created if missing; broker: the brokers' own."
-        ),
-    ] = "file"
     quota_mode: Annotated[
         Literal["enforce", "shadow"],
         _key("shadow: compute, count and log throttles, but delay and refuse nothing."),
@@ -297,12 +304,16 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     ] = 1
     log_level: Annotated[Literal["debug", "info", "warning", "error"], _key("Lowest level to log.")] = "info"
 
+    @property
+    def quota_store(self) -> Literal["file", "topic", "broker"]:
+        """Kind of the place where the quotas are."""
+        return store_of(self.quotas)
+
 
 TOPIC_NAME: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 """Pattern of the topic names that Kafka allows, as in Kafka's `Topic.validate`."""
-QUOTA_STORES: Final = ("file", "topic", "broker")
 QUOTA_TOPIC: Final = "__weir_quotas"
-"""The topic of quota_store = topic, without a name."""
+"""The topic of quotas = topic, without a name."""
 IN_TOPIC: Final = "topic:"
 """Beginning of a value of `usage` that is a topic's name, and no directory."""
 SYSTEM: Final = "system"

@@ -153,7 +153,7 @@ class Problems:
             yield problem(
                 "versions_not_offered",
                 f"Clients use versions that this Weir does not offer: {shown}.",
-                "Restart these clients, and give all Weirs behind one name the same uplift and quota_store.",
+                "Restart these clients, and give all Weirs behind one name the same uplift and quotas.",
             )
 
     def _faults(self) -> Iterator[Condition]:

@@ -32,7 +32,7 @@ VARIANTS: Final = {
     "monitoring": ("--set", "serviceMonitor.enabled=true", "--set", "prometheusRule.enabled=true"),
     "secrets of one's own": ("--set", "admin.existingSecret=mine", "--set", "secretName=certificates"),
     "no disruption budget": ("--set", "podDisruptionBudget.enabled=false"),
-    "quotas in a topic": ("--set-string", 'config=quota_store = "topic"'),
+    "quotas in a topic": ("--set-string", 'config=quotas = "topic"'),
 }
 
 
@@ -89,7 +89,7 @@ def test_weir_accepts_the_configuration_that_the_chart_renders(options: tuple[st
     (pods,) = of_kind(rendered(*options), "StatefulSet").values()
     variables = {each["name"] for each in pods["spec"]["template"]["spec"]["containers"][0]["env"]}
     assert variables - {"POD", "WEIR_CONFIG"} <= {f"WEIR_{key.upper()}" for key in Settings.__struct_fields__}
-    assert (settings.quotas == "") == (settings.quota_store == "topic")
+    assert settings.quotas in {"topic", "/etc/weir/config/quotas.toml"}
     assert parse(config["data"]["quotas.toml"]).values
 
 

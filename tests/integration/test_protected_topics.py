@@ -96,7 +96,7 @@ def test_only_an_admin_writes_to_the_quota_topic_and_changes_it(
 ) -> None:
     cluster, ours, admin = kafka_cluster("3.9.1"), f"{topic}-quotas", Admin()
     create_topic(cluster.bootstrap, topic)
-    store = ("--quotas", "", "--set", f"quota_store=topic:{ours}")
+    store = ("--quotas", f"topic:{ours}")
     plain = start_weir(cluster.bootstrap, options=(*store, *admin.options, "--log-level", "info"))
     trusting = start_weir(cluster.bootstrap, options=(*store, "--quota-admins", "User:ANONYMOUS"))
     victim = {(Entity(client_id="victim"), QuotaKey.PRODUCER_BYTE_RATE): 1.0}

@@ -1,4 +1,4 @@
-"""quota_store = broker: what a real broker stores is what Weir enforces."""
+"""quotas = broker: what a real broker stores is what Weir enforces."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ def test_quotas_altered_at_a_broker_are_enforced_by_weir(
 ) -> None:
     cluster, admin = kafka_cluster("3.9.1"), Admin()
     create_topic(cluster.bootstrap, topic)
-    weir = start_weir(
-        cluster.bootstrap, options=("--quotas", "", "--set", "quota_store=broker", *admin.options)
-    )
+    weir = start_weir(cluster.bootstrap, options=("--quotas", "broker", *admin.options))
     client_id = f"app-of-{topic}"
 
     def quotas() -> float:
@@ -45,6 +43,6 @@ def test_quotas_altered_at_a_broker_are_enforced_by_weir(
 
 
 def test_a_0_10_cluster_cannot_be_the_quota_store(kafka_cluster: StartCluster) -> None:
-    config = load(None, {"upstream": kafka_cluster("0.10.2.2").bootstrap, "quota_store": "broker"})
-    with pytest.raises(ConfigError, match=r"quota_store = broker: .* brokers before 2\.6"):
+    config = load(None, {"upstream": kafka_cluster("0.10.2.2").bootstrap, "quotas": "broker"})
+    with pytest.raises(ConfigError, match=r"quotas = broker: .* brokers before 2\.6"):
         choose(config, StateDirectory(None))

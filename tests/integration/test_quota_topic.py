@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.broker]
 class Front:
     def __init__(self, start_weir: StartWeir, upstream: str, topic: str, *options: str) -> None:
         self.admin = Admin()
-        store = ("--quotas", "", "--set", f"quota_store=topic:{topic}")
+        store = ("--quotas", f"topic:{topic}")
         admins = ("--quota-admins", "User:ANONYMOUS")
         self.weir: Weir = start_weir(
             upstream, options=(*store, *admins, *self.admin.options, "--set", "refresh_s=1", *options)
@@ -130,7 +130,7 @@ def test_weirs_connections_to_the_quota_topic_authenticate(
                 "upstream_sasl_mechanism": mechanism,
                 "upstream_sasl_username": WEIR.name,
                 "upstream_sasl_password_file": str(file),
-                "quota_store": f"topic:{topic}-quotas",
+                "quotas": f"topic:{topic}-quotas",
                 **more,
             },
         )

@@ -132,7 +132,7 @@ def test_quotas_of_brokers_move_into_weirs_file(
     }
     assert of_user == expected
     store = tmp_path / "broker.toml"
-    store.write_text(f'upstream = "{cluster.bootstrap}"\nquota_store = "broker"\n')
+    store.write_text(f'upstream = "{cluster.bootstrap}"\nquotas = "broker"\n')
     assert in_json("delete", "--config", str(store), "--user", user)["source"].startswith("broker 127.0.0.1")
     assert in_json("list", "--config", str(store), "--user", user, exit_code=1)["quotas"] == []
 
@@ -141,7 +141,7 @@ def test_weir_quotas_manages_quotas_in_a_topic(
     kafka_cluster: StartCluster, topic: str, tmp_path: Path
 ) -> None:
     config = tmp_path / "weir.toml"
-    config.write_text(f'upstream = "{kafka_cluster("3.9.1").bootstrap}"\nquota_store = "topic:{topic}"\n')
+    config.write_text(f'upstream = "{kafka_cluster("3.9.1").bootstrap}"\nquotas = "topic:{topic}"\n')
     prefix = ("--config", str(config), "--client-id-prefix", "etl-")
     quotas("set", *prefix, "producer_byte_rate=2MiB")
     quotas("set", *prefix, "--shadow", "producer_byte_rate=1MiB")

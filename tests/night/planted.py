@@ -107,7 +107,7 @@ def _broken_quota_file(expected: Expected) -> Channels:
 
 def _unreachable_store(expected: Expected) -> Channels:
     """The brokers' own quotas are the store, and all brokers die."""
-    with Scene({"quota_store": "broker"}) as scene:
+    with Scene({"quotas": "broker"}) as scene:
         scene.start_brokers()
         scene.start_weir()
         return _watched(scene.watch(expected), scene.kill_brokers, 2 * PATIENCE_S)

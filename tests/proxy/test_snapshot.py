@@ -158,7 +158,7 @@ def test_weir_starts_from_the_quota_snapshot_without_its_store(tmp_path: Path) -
 
 
 def test_an_unsuitable_quota_store_stops_the_start() -> None:
-    with pytest.raises(ConfigError, match="quota_store = fake: too old"):
+    with pytest.raises(ConfigError, match="quotas = fake: too old"):
         trio.run(LastKnown(FakeStore(error=UnfitError("too old")), NOWHERE).start)
 
 
@@ -201,15 +201,8 @@ async def test_a_start_without_the_store_is_reported_while_following(
 
 
 @pytest.mark.parametrize("kind", ["topic", "broker"])
-def test_a_quota_file_beside_another_store_is_refused(kind: str) -> None:
-    config = load(None, {"upstream": "kafka:9092", "quota_store": kind, "quotas": "quotas.toml"})
-    with pytest.raises(ConfigError, match="quotas names a file, leave it out"):
-        choose(config, NOWHERE)
-
-
-@pytest.mark.parametrize("kind", ["topic", "broker"])
 def test_weir_starts_from_the_quota_snapshot_without_any_broker(tmp_path: Path, kind: str) -> None:
     snapshot_of(tmp_path, ALICES)
-    config = load(None, {"upstream": "127.0.0.1:1", "quota_store": kind})
+    config = load(None, {"upstream": "127.0.0.1:1", "quotas": kind})
     chosen = choose(config, StateDirectory(tmp_path))
     assert (chosen.store.name, chosen.table) == (kind, ALICES)

@@ -363,8 +363,8 @@ async def test_the_topic_store_probes_a_silent_topic(
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "x" * 250])
 def test_an_invalid_quota_topic_name_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match="quota_store is"):
-        load(None, {"upstream": "kafka:9092", "quota_store": f"topic:{name}"})
+    with pytest.raises(ConfigError, match="quotas is"):
+        load(None, {"upstream": "kafka:9092", "quotas": f"topic:{name}"})
 
 
 # Configuration
@@ -375,7 +375,7 @@ def test_a_quota_topic_without_confluent_kafka_names_the_package(monkeypatch: py
     with pytest.raises(ConfigError) as refusal:
         topic_store(load(None, {"upstream": "kafka:9092"}))
     assert str(refusal.value) == (
-        "quota_store = topic needs confluent-kafka: install it beside Weir, pip install confluent-kafka"
+        "quotas = topic needs confluent-kafka: install it beside Weir, pip install confluent-kafka"
     )
 
 

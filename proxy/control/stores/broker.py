@@ -129,12 +129,12 @@ class BrokerStore:
         """
         if shadow:
             raise StoreError(
-                "brokers store no shadow entries: set quota_mode = shadow, or quota_store = file or topic"
+                "brokers store no shadow entries: set quota_mode = shadow, or quotas = FILE or topic"
             )
         if options not in (None, PLAIN):
             raise StoreError(
                 "brokers store no pacing, no scope and no end (until): set quota_pacing, "
-                "or quota_store = file or topic"
+                "or quotas = FILE or topic"
             )
         request = as_request(changes)
         return await self._in_turn(partial(self._alter, request, changes))
@@ -145,8 +145,8 @@ class BrokerStore:
         """
         del changes
         raise StoreError(
-            "quota_store = broker has no replication throttles: set replication_throttles = brokers, or use "
-            "another quota_store"
+            "quotas = broker has no replication throttles: set replication_throttles = brokers, or use "
+            "another place for quotas"
         )
 
     async def _in_turn(self, work: Callable[[], Awaitable[QuotaTable]]) -> QuotaTable:

@@ -59,7 +59,7 @@ class LastKnown:
         try:
             table = await self._store.load()
         except UnfitError as error:
-            raise ConfigError(f"quota_store = {self.name}: {error}") from None
+            raise ConfigError(f"quotas = {self.name}: {error}") from None
         except StoreError as error:
             self._failure = error
             return await trio.to_thread.run_sync(self.snapshot.read)

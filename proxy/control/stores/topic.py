@@ -415,7 +415,7 @@ def topic_store(config: Config) -> TopicStore:
         from weir.proxy.control.stores.topic_log import TopicLog, properties  # an optional library of 20 MB
     except ImportError:
         raise ConfigError(
-            "quota_store = topic needs confluent-kafka: install it beside Weir, pip install confluent-kafka"
+            "quotas = topic needs confluent-kafka: install it beside Weir, pip install confluent-kafka"
         ) from None
     return TopicStore(TopicLog(config.quota_topic, properties(config)), partial(cluster_facts, config))
 

@@ -1,6 +1,6 @@
 """Weir's own topics, guarded: only admins may write to them or change them through Weir.
 
-Two kinds of topics are protected: that of `quota_store = topic`, and the topics of
+Two kinds of topics are protected: that of `quotas = topic`, and the topics of
 `usage`. If no topic is protected, no plan is changed. Admins are the principals that may alter quotas
 over the wire (`quota_admins`). Another Weir that reaches the cluster through this one is an ordinary client:
 its principal must be among the admins. Brokers at replication listeners are exempt. Each refused

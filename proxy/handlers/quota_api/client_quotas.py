@@ -1,7 +1,7 @@
 """DescribeClientQuotas and AlterClientQuotas, answered by Weir (KIP-546) regardless of the broker's versions.
 
 Weir answers admins only, and only while the broker answers their requests; Kafka's tools work as with a
-broker. If the brokers store the quotas (quota_store = broker), Weir forwards both APIs, and reads the
+broker. If the brokers store the quotas (quotas = broker), Weir forwards both APIs, and reads the
 brokers' quotas again after an alteration.
 """
 
