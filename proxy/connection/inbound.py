@@ -10,7 +10,6 @@ from weir.protocol.api import ApiKey, versions
 from weir.protocol.errors import OversizedError, ProtocolError
 from weir.protocol.framing import (
     INCOMPLETE,
-    LENGTH,
     LENGTH_BYTES,
     REQUEST_HEAD,
     REQUEST_HEAD_BYTES,
@@ -20,7 +19,7 @@ from weir.protocol.framing import (
 from weir.protocol.messages import ProduceRequest
 from weir.protocol.scanning.field_offsets import field_offset
 from weir.proxy.close_reasons import CloseReason
-from weir.proxy.connection import replies
+from weir.proxy.connection import refusals, replies
 from weir.proxy.connection.charges import count_exempt, count_request
 from weir.proxy.connection.effects import FIRST_BYTES
 from weir.proxy.connection.in_flight import (
@@ -50,7 +49,7 @@ from weir.proxy.handlers.broker_query import RunningQuery
 from weir.proxy.handlers.decisions import FORWARD, Decision, Forward, Hold, Query, Reply, Wait
 from weir.proxy.handlers.plan import ARRIVAL_QUOTA, RESPONSE_QUOTA, ByteCounter, Plan, RequestByteCounter
 from weir.proxy.handlers.request_time.request_features import known_us
-from weir.proxy.handlers.sasl.authentication import SASL_APIS, TOKEN_BYTES_MAX
+from weir.proxy.handlers.sasl.authentication import SASL_APIS
 from weir.proxy.handlers.unread import count_unread
 from weir.quotas import QuotaKey
 
@@ -74,17 +73,6 @@ most `Clock.frames_max` frames of a connection's client.
 LOOK_UP_FRAMES: Final = 8
 """Number of further frames as which a request counts that changes the client-id. New client-ids make new
 limiters: 32 of them take 3 to 8 ms.
-"""
-
-
-HTTP_METHODS: Final = frozenset(
-    {b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"CONN", b"OPTI", b"TRAC", b"PATC", b"PRI "}
-)
-"""First four bytes of HTTP/1 and HTTP/2 requests, by which the log names HTTP as the client's protocol."""
-
-PROXY_HEADS: Final = frozenset({b"\r\n\r\n", b"PROX"})
-"""First four bytes of headers of the PROXY protocol, versions 2 and 1. Weir reads such a header before the
-connection begins, and only from load balancers in `proxy_protocol_from`.
 """
 
 
@@ -151,7 +139,7 @@ class Inbound:
         while may_go and end - position >= REQUEST_HEAD_BYTES:
             length, api_key, version, correlation_id = _unpack(data, position)
             if not REQUEST_LENGTH_MIN <= length <= longest:
-                self._refuse_length(data, position, length)
+                refusals.refuse_length(connection, data, position, length)
                 break
             plan = plans.get((api_key, version)) or plans.make(api_key, version)
             stop = position + LENGTH_BYTES + length
@@ -164,7 +152,7 @@ class Inbound:
                 decided = self._decide(record, data, position, stop if complete else end, length, timed)
                 if decided is None:
                     spare.append(record)
-                    self._check_before_login(length)
+                    refusals.check_before_login(connection, length)
                     break
                 decision = decided
                 if client.ledger is not ledger:
@@ -213,7 +201,7 @@ class Inbound:
             position = stop
         # The head of a request that is too short never arrives: look at the length alone.
         if may_go and LENGTH_BYTES <= end - position < REQUEST_HEAD_BYTES:
-            self._check_length(data, position)
+            refusals.check_length(connection, data, position)
         if not may_go and (position < end or not SERIAL <= connection.state <= QUERYING):
             # If the client may send, only the end of the turn stops it.
             if position < end and not client.sends_sasl_tokens and connection.may_take(now_ms):
@@ -336,10 +324,10 @@ class Inbound:
                 return True
             hold_ms = INCOMPLETE if ledger is None else self._first_hold_ms(plan, data, frame, end)
         except ProtocolError as error:
-            self._malformed(str(error))
+            refusals.close_malformed(connection, str(error))
             return False
         if hold_ms == INCOMPLETE:
-            self._check_cut(plan, data, frame, end, complete)
+            refusals.check_cut(connection, plan, data, frame, end, complete)
         elif hold_ms > 0:
             connection.hold_first(hold_ms, QuotaKey.REQUEST_PERCENTAGE)
         return hold_ms == 0
@@ -379,11 +367,11 @@ class Inbound:
             connection.violate(CloseReason.REQUEST_TOO_LARGE, f"{oversized}: split the request")
             return None
         except ProtocolError as error:
-            self._malformed(str(error))
+            refusals.close_malformed(connection, str(error))
             return None
         connection.decoded = None  # the result of a query was needed for this decision only
         if isinstance(decision, Wait):
-            self._check_cut(plan, data, frame, end, complete)
+            refusals.check_cut(connection, plan, data, frame, end, complete)
             return None
         if isinstance(decision, Hold):
             if decision.first:
@@ -563,74 +551,6 @@ class Inbound:
             usage.again(usage_counters)
         else:
             count_request(self._connection, plan, usage_counters, _unpack(data, frame)[0], answered=True)
-
-    # Refusing
-
-    def _check_cut(self, plan: Plan, data: bytearray, frame: int, end: int, complete: bool) -> None:
-        """Close the connection if Weir needs more bytes for a decision but can get none: the request is
-        complete, or its first fields fill the buffer.
-        """
-        if complete:
-            self._malformed("the request ends within its first fields")
-        elif end - frame >= self._connection.limits.stream_above_bytes:
-            self._check_held(plan, data, frame)
-
-    def _check_held(self, plan: Plan, data: bytearray, frame: int) -> None:
-        """Close the connection if a request fills the buffer and may not be kept until all of it has arrived:
-        its plan needs only the first fields, or the request is longer than `ConnectionLimits.held_bytes_max`.
-        """
-        length, held_bytes_max = _unpack(data, frame)[0], self._connection.limits.held_bytes_max
-        if self._connection.client.before_login:
-            held_bytes_max = min(held_bytes_max, TOKEN_BYTES_MAX)
-        elif self._connection.client.is_broker:  # a full fetch names all of a follower's partitions
-            held_bytes_max = self._connection.limits.frame_bytes_max
-        if not plan.whole:
-            self._malformed("the request's first fields fill the buffer")
-        elif length > held_bytes_max:
-            detail = (
-                f"a request of {length} bytes that Weir must read whole, limit {held_bytes_max}: split it"
-            )
-            self._connection.violate(CloseReason.REQUEST_TOO_LARGE, detail)
-
-    def _malformed(self, detail: str) -> None:
-        self._connection.violate(CloseReason.REQUEST_MALFORMED, detail)
-
-    def _check_length(self, data: bytearray, position: int) -> None:
-        """Close the connection if the length of a request is invalid whose head has not arrived: the head of
-        a request that is too short never arrives.
-        """
-        (length,) = LENGTH.unpack_from(data, position)
-        if not REQUEST_LENGTH_MIN <= length <= self._connection.limits.frame_bytes_max:
-            self._refuse_length(data, position, length)
-
-    def _check_before_login(self, length: int) -> None:
-        """Close the connection if a client that has not logged in sends a request longer than a SASL token
-        may be. A broker does so as well (`sasl.server.max.receive.size`), but does not see a request that
-        waits.
-        """
-        if length > TOKEN_BYTES_MAX and self._connection.client.before_login:
-            detail = f"a request of {length} bytes before the login, limit {TOKEN_BYTES_MAX}"
-            self._connection.violate(CloseReason.REQUEST_TOO_LARGE, detail)
-
-    def _refuse_length(self, data: bytearray, position: int, length: int) -> None:
-        """Close the connection because of an invalid request length. Such bytes mostly belong to another
-        protocol than Kafka's: the log names TLS and HTTP.
-        """
-        violate, longest = self._connection.violate, self._connection.limits.frame_bytes_max
-        if data[position] == 0x16 and data[position + 1] == 0x03:
-            detail = "the client speaks TLS, this port does not: set security.protocol=PLAINTEXT there"
-            violate(CloseReason.TLS_ON_PLAIN_PORT, detail)
-        elif bytes(data[position : position + 4]) in HTTP_METHODS:
-            detail = "an HTTP client; is it meant for the admin endpoint?"
-            violate(CloseReason.REQUEST_TOO_LARGE, detail)
-        elif bytes(data[position : position + 4]) in PROXY_HEADS:
-            detail = "a PROXY header, of a load balancer that is not in proxy_protocol_from"
-            violate(CloseReason.REQUEST_TOO_LARGE, detail)
-        elif length < REQUEST_LENGTH_MIN:
-            violate(CloseReason.REQUEST_TOO_SHORT, f"a request of {length} bytes")
-        else:
-            detail = f"a request of {length} bytes, limit {longest} (frame_bytes_max); is the client Kafka's?"
-            violate(CloseReason.REQUEST_TOO_LARGE, detail)
 
 
 def _acks(plan: Plan, data: bytearray, frame: int, end: int) -> int | None:
