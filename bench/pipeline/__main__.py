@@ -1,7 +1,7 @@
 """Measure the time that the pipeline's jobs take for several numbers of usage records.
 
 The records are generated, and are the same in every run. Each job runs like `weir pipeline`. For comparison,
-polars computes the roll-up from the same files; its result must equal Spark's.
+polars and DuckDB compute the roll-up from the same files; their result must equal Spark's.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _figure(cost: Cost | None) -> str:
 
 def _conditions(load: float, driver_memory: str, master: str) -> list[str]:
     memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
-    versions = ", ".join(f"{name} {version(name)}" for name in ("pyspark", "polars"))
+    versions = ", ".join(f"{name} {version(name)}" for name in ("pyspark", "polars", "duckdb"))
     machine = f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores, {memory_gb:.0f} GB"
     engines = f"Spark {master} with a heap of {driver_memory}"
     found = [f"{machine}; Python {python_version()}, {versions}; {engines}"]

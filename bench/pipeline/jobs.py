@@ -1,4 +1,4 @@
-"""Run the pipeline's jobs, and the roll-up by polars, each in a process of its own."""
+"""Run the pipeline's jobs, and the roll-up by other engines, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ import msgspec
 
 from bench.pipeline.plain import differences
 
-JOBS: Final = ("ingest", "rollup", "polars", "recommend", "replay", "report")
+ENGINES: Final = ("polars", "duckdb")
+JOBS: Final = ("ingest", "rollup", *ENGINES, "recommend", "replay", "report")
 NAME: Final = "quotas.toml"
 """Name of the quota file for the job `replay`."""
 QUOTAS: Final = """\
@@ -70,11 +71,11 @@ class Stand:
 def run_job(stand: Stand, job: str) -> tuple[float, float]:
     """Run one job; return the time (s) that the job reports, without Spark's start, and the CPU time (s) of
     all its processes, with Spark's start. Raises JobError, also if a replay has no hours of its quota file,
-    or if the result of polars is not Spark's.
+    or if the result of an engine is not Spark's.
     """
-    if job == "polars":
+    if job in ENGINES:
         (result := stand.root / job).mkdir()
-        command = ["env", "POLARS_MAX_THREADS=2", sys.executable, "-m", "bench.pipeline.plain"]
+        command = ["env", "POLARS_MAX_THREADS=2", sys.executable, "-m", "bench.pipeline.plain", job]
         out, cpu_s = _output([*command, str(stand.lake / "usage"), str(result)], stand.timeout_s)
         if wrong := differences(stand.lake / "rollup", result):
             raise JobError(f"rows that differ from Spark's: {wrong}")

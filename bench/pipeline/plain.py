@@ -1,4 +1,4 @@
-"""The roll-up by polars, for comparison: `python -m bench.pipeline.plain USAGE RESULT`."""
+"""The roll-up by polars or DuckDB, for comparison: `python -m bench.pipeline.plain ENGINE USAGE RESULT`."""
 
 from __future__ import annotations
 
@@ -55,6 +55,36 @@ def with_polars(usage: Path, result: Path) -> None:
         done.collect(engine="streaming").write_parquet(result / f"{seconds}.parquet")
 
 
+def with_duckdb(usage: Path, result: Path) -> None:
+    """Roll up in two threads. Rows beyond DuckDB's limit of memory are moved to files in `result`."""
+    import duckdb
+
+    level = "['user-client-id', 'user', 'client-id'][GROUPING(user, client_id) + 1]"
+    names = [f'"{name}"' for name in SUMS]
+    sums = ", ".join(f"sum({name}) AS {name}" for name in names)
+    amounts = ", ".join(f'sum({CHARGED.get(name, name)}) AS "{name}"' for name in SUMS)
+    found = [f"count(*) * {WINDOW_S} AS active_s"]
+    found += [f'count_if("throttle_ms.{q}" > 0) * {WINDOW_S} AS "throttled_s.{q}"' for q in QUOTAS]
+    for rate, (amount, unit) in RATES.items():
+        where = f"FILTER (WHERE {amount} > 0) * {unit / WINDOW_S}"
+        found += [f'quantile_cont({amount}, {at}) {where} AS "{rate}.{name}"' for name, at in SHARES.items()]
+    kept, moved = (", ".join(f'0 AS "{name}"' for name in zeros) for zeros in (MOVED, KEPT))
+    database = duckdb.connect(config={"threads": 2, "temp_directory": str(result)})
+    database.execute(f"""CREATE TEMP TABLE windows AS WITH pairs AS (
+            SELECT cluster, user, client_id, broker, time_ms - time_ms % 10000 AS at_ms, {amounts}
+            FROM read_parquet('{usage / FILES}') GROUP BY ALL),
+        parts AS (SELECT * REPLACE ({kept}) FROM pairs UNION ALL BY NAME
+            SELECT * REPLACE (-1 AS broker, {moved}) FROM pairs
+            WHERE {" + ".join(f'"{name}"' for name in MOVED)} > 0)
+        SELECT cluster, {level} AS level, user, client_id, broker, at_ms, {sums} FROM parts
+        GROUP BY GROUPING SETS ((cluster, broker, at_ms, user, client_id),
+            (cluster, broker, at_ms, user), (cluster, broker, at_ms, client_id))""")  # noqa: S608  # our names
+    for seconds in PERIODS.values():
+        database.execute(f"""COPY (SELECT {", ".join(OWNER)}, at_ms - at_ms % {seconds}000 AS start_ms,
+            {seconds} AS seconds, {sums}, {", ".join(found)} FROM windows GROUP BY ALL)
+            TO '{result}/{seconds}.parquet'""")  # noqa: S608  # our names
+
+
 def differences(rollup: Path, result: Path) -> dict[str, int]:
     """Return the columns that differ from Spark's, and in how many rows. The lake has been rolled up once.
     Rates may differ by 1e-9 of their value, because engines multiply in different orders.
@@ -73,6 +103,6 @@ def differences(rollup: Path, result: Path) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    began_s = time.monotonic()
-    with_polars(*map(Path, sys.argv[1:]))
+    began_s, (engine, *paths) = time.monotonic(), sys.argv[1:]
+    {"polars": with_polars, "duckdb": with_duckdb}[engine](*map(Path, paths))
     sys.stdout.write(json.dumps({"seconds": time.monotonic() - began_s}))
