@@ -15,7 +15,7 @@ from bench.entry import PLAIN, Entry
 from tests.kafka.processes import Processes
 from tests.kafka.settings import HOST
 
-START_S: Final = 30.0
+START_S: Final = 90.0
 _POLL_S: Final = 0.05
 _LOG_TAIL: Final = 1000
 

@@ -19,8 +19,10 @@ from weir.quotas.table.quota_kind import KINDS
 from weir.quotas.table.quota_table import keys_of
 
 BROKER_PORTS: Final = 2
-CLIENT_KEYS: Final = tuple(key.value for key in keys_of(Entity(client_id=DEFAULT)) if key in KINDS)
-"""Names of the quota keys that Weir enforces for client-ids."""
+CLIENT_KEYS: Final = tuple(
+    key.value for key in keys_of(Entity(client_id=DEFAULT)) if key in KINDS and KINDS[key].floor_of is None
+)
+"""Names of the limits that Weir enforces for client-ids."""
 NEVER_REACHED: Final = 10**15
 """A quota so high that Weir charges all requests but throttles none; used for all keys, whatever their unit.
 """
