@@ -22,11 +22,13 @@ from bench.rows import ROWS
 from bench.run import PARTS, UPSTREAMS, Plan, run
 from bench.targets import TARGETS, TargetError
 from bench.targets.weir import other_tree
+from tests.clients import ClientError
 from tests.kafka import ClusterError, JarError, JavaMissingError
 
 RESULTS: Final = Path(__file__).parent / "results"
 FAILURES: Final = (
     BrokerError,
+    ClientError,
     ClusterError,
     DocumentError,
     JarError,

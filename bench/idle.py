@@ -11,12 +11,12 @@ from typing import Final
 
 from bench import broker
 from bench.cpu import cpu_s, rss_bytes
-from bench.frames import Request
 from bench.measure import Say, Upstream
 from bench.rows import ROWS
 from bench.targets import Running, Surroundings, Target
 from tests.hostile.files import raise_descriptor_limit
 from tests.kafka.processes import Processes
+from weir.calibration.frames import Request
 
 SPARE_DESCRIPTORS: Final = 200
 WARM_UP: Final = 500

@@ -8,7 +8,7 @@ from typing import Final
 from uuid import UUID
 
 from bench import frames
-from bench.frames import Request
+from weir.calibration.frames import Request
 
 FETCH_BYTES: Final = 500_000
 """Size (bytes) of the one record that a fetch of the large record returns."""
@@ -48,7 +48,7 @@ class Row:
 
     def frames(self, topics: Topics) -> list[bytes]:
         """Return the frames to send in turn, one per client-id; all have the same length."""
-        return frames.spread(self.request(topics).frame, self.client_ids)
+        return [self.request(topics).frame(each) for each in frames.client_ids(self.client_ids)]
 
 
 def _metadata(topics: Topics) -> Request:

@@ -33,8 +33,8 @@ class Plan:
 
 
 def run(plan: Plan, outcome: Outcome, say: Say) -> None:
-    """Measure the parts of the plan, and add the results to `outcome`. Raises BrokerError, TargetError,
-    LoadError, OSError, and ClusterError, JarError or JavaMissingError if the broker cannot run.
+    """Measure the parts of the plan, and add the results to `outcome`. Raises BrokerError, ClientError,
+    TargetError, LoadError, OSError, and ClusterError, JarError or JavaMissingError if the broker cannot run.
     """
     connections = idle.affordable(plan.idle_connections) if "idle" in plan.parts else 0
     with UPSTREAMS[plan.upstream]() as behind:

@@ -17,7 +17,7 @@ from tests.kafka.sasl import ALICE
 
 ROW_NAMES: Final = ("metadata-1", "metadata-8x16", "produce-100b", "fetch-100b")
 QUOTAS: Final = weir.quota_file([CLIENT_ID]) + weir.quota_file([ALICE.name], "user")
-ENTRY: Final = Entry(greetings=tuple(request.frame.hex() for request in sasl_plain(*ALICE)))
+ENTRY: Final = Entry(greetings=tuple(request.frame(CLIENT_ID).hex() for request in sasl_plain(*ALICE)))
 
 
 def _start_plain(surroundings: Surroundings) -> Running:

@@ -74,7 +74,7 @@ def us_per_request(row: Row, table: QuotaTable, used: float = 0.0, traced: float
     connection = new_connection(quotas=quotas)
     books = None if traced is None else UsageRegistries(trace_share=traced)
     connection.client.usage = None if books is None else books.of(None)
-    frame = row.request(TOPICS).frame
+    frame = row.request(TOPICS).frame(CLIENT_ID)
     answer = ANSWERS.frame(frame)
     request, response = bytearray(frame), bytearray(answer)
     request_view, response_view = memoryview(request), memoryview(response)

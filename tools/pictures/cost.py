@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from bench.document import FIGURES, markers
 from tools.pictures import PictureError, svg
 
 SERIES: Final = {
@@ -20,7 +19,6 @@ TABLE: Final = "CPU µs per request of the proxy process, median (least to most)
 SMALL_US: Final = 100.0
 """CPU time (µs): loads above it have a scale of their own, so that the others' bars can be told apart."""
 
-_CELL: Final = re.compile(r"([\d,]+\.\d) \(")
 _RUN: Final = re.compile(
     r"^- (?P<day>\d{4}-\d\d-\d\d), (?P<machine>[^)]*\)).*, (?P<rounds>\d+) rounds "
     r"[^;]*\bweir\s+(?P<commit>\w+);",
@@ -42,44 +40,31 @@ class Costs(NamedTuple):
     """Date, machine, commit and number of rounds."""
 
 
-def parse(document: str) -> Costs:
-    """Return the figures between a page's markers. Raises PictureError if the table or the description of
-    the run is missing or has another form.
+def parse(page: str) -> Costs:
+    """Return the figures of a page. Raises PictureError if the table or the description of the run is missing
+    or has another form.
     """
-    opening, closing = markers(FIGURES)
-    _before, begin, rest = document.partition(opening)
-    figures, end, _after = rest.partition(closing)
-    if not begin or not end:
-        raise PictureError(f"no figures between {opening} and {closing}")
+    figures = page.partition(f"{TABLE}\n\n")[2]
+    head, *rows = [_cells(row) for row in figures.partition("\n\n")[0].splitlines()] or [[]]
     run = _RUN.search(figures)
+    try:
+        columns = [head.index(name) for name in SERIES]
+        us = {row[0]: [_us(row[column]) for column in columns] for row in rows[1:]}
+    except (IndexError, ValueError) as error:
+        raise PictureError(f"the table {TABLE!r} is missing, or has another form: {error}") from error
     if run is None:
         raise PictureError("no line with date, machine, rounds and Weir's commit below the tables")
     day, machine, rounds, commit = run.groups()
-    measured = f"Measured {day}, {machine}, median of {rounds} rounds, Weir {commit[:7]}."
-    return Costs(_table(figures), measured)
-
-
-def _table(figures: str) -> dict[str, list[float]]:
-    _before, found, rest = figures.partition(f"{TABLE}\n\n")
-    if not found:
-        raise PictureError(f"no table {TABLE!r}")
-    head, _rule, *rows = [_cells(row) for row in rest.partition("\n\n")[0].splitlines()]
-    missing = [name for name in SERIES if name not in head]
-    if missing or not rows:
-        raise PictureError(f"the table has no {missing[0] if missing else 'rows'}: its head is {head}")
-    columns = [head.index(name) for name in SERIES]
-    return {row[0]: [_us(row, column) for column in columns] for row in rows}
+    return Costs(us, f"Measured {day}, {machine}, median of {rounds} rounds, Weir {commit[:7]}.")
 
 
 def _cells(row: str) -> list[str]:
     return [cell.strip() for cell in row.strip().strip("|").split("|")]
 
 
-def _us(row: Sequence[str], column: int) -> float:
-    found = _CELL.match(row[column]) if column < len(row) else None
-    if found is None:
-        raise PictureError(f"row {row[0]!r} has no median (least to most) in column {column}: {list(row)}")
-    return float(found[1].replace(",", ""))
+def _us(cell: str) -> float:
+    """Return the median of a cell: median (least to most)."""
+    return float(cell.partition(" (")[0].replace(",", ""))
 
 
 def draw(costs: Costs) -> str:
