@@ -9,6 +9,7 @@ columns, and is not included: at a real broker, its noise of some microseconds w
 from __future__ import annotations
 
 import gc
+import json
 import logging
 import time
 from collections.abc import Mapping
@@ -103,13 +104,17 @@ def us_per_request(row: Row, table: QuotaTable, used: float = 0.0, traced: float
 
 @click.command(help=__doc__)
 @click.option("--rounds", default=40, show_default=True, type=click.IntRange(1))
-def main(rounds: int) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print all figures (µs) as JSON.")
+def main(rounds: int, as_json: bool) -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     rows = [row for row in ROWS if "500" not in row.name and not row.reconnects]
     best: dict[str, dict[str, float]] = {row.name: {} for row in rows}
     for row, name in ((row, name) for _round in range(rounds) for row in rows for name in TABLES):
         took_us = us_per_request(row, QuotaTable(TABLES[name]), USED.get(name, 0.0), RECORDED.get(name))
         best[row.name][name] = min(took_us, best[row.name].get(name, took_us))
+    if as_json:
+        click.echo(json.dumps({"compiled": compiled(), "us": best}))
+        return
     lines = [
         [row, *(f"{us:.2f} ({us - figures[BASE]:+.2f})" for us in figures.values())]
         for row, figures in best.items()
