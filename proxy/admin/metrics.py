@@ -47,7 +47,6 @@ from weir.quotas.table.quota_kind import RECORDED
 
 THROTTLING: Final = [*RECORDED]
 """Quotas that throttle connections."""
-"""Label value for the limit on new connections per second that applies to all listeners together."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,6 @@ class DataPlane:
         """Begin without connections; share the other arguments with the caller."""
         self.config = config
         self.counters = Counters()
-        """Object that describes and alters quotas for clients. Set it before the first connection."""
         self.new_relay: NewRelay = new_relay
         """Function that starts the relay of a connection. Set it before the first connection."""
         self.usage = _usage_registries(config.settings, quotas) if config.records_usage else None
