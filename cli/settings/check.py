@@ -15,7 +15,7 @@ from weir.cli.exits import USAGE
 from weir.cli.quotas.show import clean, echo_json
 from weir.cli.settings.options import ENVIRONMENT_PREFIX, FLAGS, config_option, setting_options
 from weir.proxy.config import config
-from weir.proxy.config.settings import IN_TOPIC, ConfigError, ConfigMistakesError, Settings
+from weir.proxy.config.settings import IN_TOPIC, ConfigError, ConfigMistakesError, Settings, store_of
 from weir.proxy.files import QUOTAS_BYTES_MAX, read_text
 from weir.quotas.table import quota_check
 
@@ -72,8 +72,9 @@ def inspect(config_file: Path | None, options: Mapping[str, object], report: Che
     """Check the settings and the files that they name; add the findings to `report`. If the quota file is the
     only setting, check that file alone.
     """
-    if config_file is None and [key for key, value in options.items() if value is not None] == ["quotas"]:
-        _inspect_quotas(Path(str(options["quotas"])), report)
+    given = {key: str(value) for key, value in options.items() if value is not None}
+    if config_file is None and given.keys() == {"quotas"} and store_of(given["quotas"]) == "file":
+        _inspect_quotas(Path(given["quotas"]), report)
         return
     try:
         settings = config.read(config_file, options).settings

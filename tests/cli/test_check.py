@@ -111,6 +111,7 @@ def test_check_warns_of_storage_budgets_that_throttle_nobody_or_need_a_login(tmp
     ("arguments", "words"),
     [
         ([], "no upstream"),
+        (["--quotas", "topic"], "no upstream"),
         (["--upstream", "a:1", "--quotas", "no/such.toml"], "no/such.toml: cannot read the quota file"),
         (["--upstream", "a:1", "--set", "state_dir=/dev/null/s"], "state_dir /dev/null/s: /dev/null is no"),
         (["--upstream", "a:1", "--set", "usage=/dev/null/usage"], "/dev/null is no directory"),
