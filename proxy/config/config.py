@@ -188,14 +188,21 @@ def read(path: Path | None, options: Mapping[str, object]) -> Draft:
 
 def _beside(file: Path, key: str, value: str) -> str:
     """Return the paths in a value of the configuration file `file`, relative to its directory."""
-    if (
+    if _is_word(key, value):
+        return value
+    paths = value.split(",", 1) if key in KEY_PAIRS else [value]
+    found = ",".join(str(file.parent / path.strip()) for path in paths)
+    # Path drops `./`, by which the file `./topic` differs from the topic.
+    return f"./{found}" if _is_word(key, found) else found
+
+
+def _is_word(key: str, value: str) -> bool:
+    """Return True if a value of a key in `FILES` is no path."""
+    return (
         (key == "upstream_tls" and value == SYSTEM)
         or (key == "usage" and value.startswith(IN_TOPIC))
         or (key == "quotas" and store_of(value) != "file")
-    ):
-        return value
-    paths = value.split(",", 1) if key in KEY_PAIRS else [value]
-    return ",".join(str(file.parent / path.strip()) for path in paths)
+    )
 
 
 def all_mistakes(draft: Draft) -> list[str]:

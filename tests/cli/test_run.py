@@ -214,6 +214,14 @@ def test_an_option_is_relative_to_where_the_command_runs(tmp_path: Path) -> None
     assert str(loaded.quota_file) == "mine.toml"
 
 
+@pytest.mark.parametrize("at", ["", "below/"])
+def test_a_quota_file_may_be_called_topic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "below").mkdir()
+    Path(f"{at}weir.toml").write_text('upstream = "file:1"\nquotas = "./topic"\n')
+    assert config.load(Path(f"{at}weir.toml"), {}).quota_file == Path(f"{at}topic")
+
+
 @pytest.mark.parametrize(
     ("text", "host", "port"),
     [("a:1", "a", 1), ("[::1]:9092", "::1", 9092), ("10.0.0.1:65535", "10.0.0.1", 65535)],
