@@ -63,8 +63,16 @@ class _Jobs(click.Group):
         contexts = list[click.Context]()
         for words in jobs:
             name, command, options = self.resolve_command(ctx, list(words))
-            assert command is not None, name
-            made = command.make_context(f"{ctx.command_path} {name}", [*shared, *options])
+            assert command is not None
+            assert name is not None
+            # Without a parent, whose meta data all jobs would share: each notes its options of Spark there.
+            made = command.make_context(
+                f"{ctx.command_path} {name}",
+                [*shared, *options],
+                auto_envvar_prefix=f"{ctx.auto_envvar_prefix}_{name.upper()}",
+                help_option_names=ctx.help_option_names,
+                max_content_width=ctx.max_content_width,
+            )
             if not contexts:
                 shared = ["--lake", made.params["root"], *(["--json"] if made.params["as_json"] else [])]
             contexts.append(made)

@@ -78,12 +78,14 @@ def test_the_first_job_that_fails_is_the_last_one(
     ("job", "message"),
     [
         ("then rollup --window-second 5", "No such option '--window-second'"),
+        ("then maintain", "'x' is not a valid integer"),
         ("then demo", "No such command 'demo'"),
         ("then", "then must stand between two jobs"),
         ("then then rollup", "then must stand between two jobs"),
     ],
 )
 def test_wrong_jobs_are_refused_before_spark_starts(sessions: list[str], job: str, message: str) -> None:
-    done = CliRunner().invoke(weir, ["pipeline", "rollup", "--lake", "/", *job.split()])
+    environment = {"WEIR_PIPELINE_MAINTAIN_HISTORY_DAYS": "x"}
+    done = CliRunner(env=environment).invoke(weir, ["pipeline", "rollup", "--lake", "/", *job.split()])
     assert (done.exit_code, message in done.stderr) == (2, True), done.stderr
     assert sessions == []
