@@ -135,7 +135,7 @@ def set_(
     check_user(entity.user)
     waits = waits_of(source, entity, dry_run=dry_run) if release else None
     if not values:
-        if waits is None:
+        if waits is None or shadow or any((pacing, scope, duration, until)):
             raise click.UsageError("Missing argument 'KEY=VALUE...'.", click.get_current_context())
         release_alone(waits, as_json=as_json)
         return

@@ -66,3 +66,5 @@ def test_a_running_weir_sets_lists_and_deletes_all_that_a_quota_has(tmp_path: Pa
 
     play_with(script, file, admin_token_file=str(token))
     assert "is for one --user" in run("set", "--admin", "a:1", "--topic", "t", "--release").stderr
+    of_entry = run("set", "--admin", "a:1", "--user", "alice", "--release", "--for", "4h")
+    assert "Missing argument" in of_entry.stderr
