@@ -118,6 +118,8 @@ def capture(
     program: list[str] = context.meta.get(CLIENT, [])
     if out is None and (pcap is not None or not program):
         raise click.UsageError("Missing option '--output'.", context)
+    if pcap is not None and program:
+        raise click.UsageError("either --pcap or a CLIENT: --pcap relays nothing", context)
     if pcap is not None and out is not None:
         capture_pcap(pcap, out, ports, blank_records=blank_records, with_credentials=with_credentials)
         return

@@ -109,6 +109,8 @@ def test_a_pcap_file_without_a_packet_before_its_damage_says_what_is_damaged(tmp
     result = ran("capture", "--pcap", str(tmp_path / "p"), "--output", str(tmp_path / "c"))
     assert "cut or damaged at byte 40: a packet of 4294967295 bytes" in error_line(result)
     assert not (tmp_path / "c").exists()
+    client = ran("capture", "--pcap", str(tmp_path / "p"), "--output", str(tmp_path / "c"), "--", "true")
+    assert "either --pcap or a CLIENT" in client.stderr
 
 
 def test_capture_refuses_a_file_of_something_else(tmp_path: Path) -> None:
