@@ -110,7 +110,7 @@ class Problems:
             yield problem(
                 "usage_not_written",
                 f"Usage cannot be written: {usage.failure}.",
-                "Free the disk, or mend the cluster, that usage names.",
+                "Free the disk of usage, or mend the cluster of its topic.",
             )
         if self._has_risen("usage_dropped", sum(usage.dropped.values())):
             yield problem(

@@ -1,10 +1,10 @@
 """Weir's own topics, guarded: only admins may write to them or change them through Weir.
 
-Two kinds of topics are protected: that of `quotas = topic`, and the topics of
-`usage`. If no topic is protected, no plan is changed. Admins are the principals that may alter quotas
-over the wire (`quota_admins`). Another Weir that reaches the cluster through this one is an ordinary client:
-its principal must be among the admins. Brokers at replication listeners are exempt. Each refused
-change, and each change by an admin, is in the audit log.
+The topics of `quotas`, `usage`, `events_topic` and `usage_share_topic` are protected. If no topic is
+protected, no plan is changed. Admins are the principals that may alter quotas over the wire (`quota_admins`).
+Another Weir that reaches the cluster through this one is an ordinary client: its principal must be among the
+admins. Brokers at replication listeners are exempt. Each refused change, and each change by an admin, is in
+the audit log.
 
 Refusals have the form of an authorizer's: TOPIC_AUTHORIZATION_FAILED for the protected topics, while the
 other topics of the request are changed. Two APIs of clients are refused as a whole: AddPartitionsToTxn, as by
