@@ -41,6 +41,8 @@ class _Jobs(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Set all jobs aside, and parse the words of the first one."""
         jobs = [list(words) for is_then, words in groupby(args, lambda word: word == THEN) if not is_then]
+        if ctx.resilient_parsing:  # a shell completes the last job
+            return super().parse_args(ctx, [] if not args or args[-1] == THEN else jobs[-1])
         if args and len(jobs) != args.count(THEN) + 1:
             raise click.UsageError(f"{THEN} must stand between two jobs", ctx)
         ctx.meta[_WORDS] = jobs

@@ -75,6 +75,16 @@ def test_the_first_job_that_fails_is_the_last_one(
 
 
 @pytest.mark.parametrize(
+    ("typed", "found"), [("then ma", "maintain"), ("then maintain --his", "--history-days")]
+)
+def test_a_shell_completes_a_job_behind_then(typed: str, found: str) -> None:
+    words = ["weir", "pipeline", "rollup", *typed.split()]
+    variables = {"COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
+    done = CliRunner(env={"_WEIR_COMPLETE": "bash_complete", **variables}).invoke(weir, prog_name="weir")
+    assert done.stdout == f"plain,{found}\n"
+
+
+@pytest.mark.parametrize(
     ("job", "message"),
     [
         ("then rollup --window-second 5", "No such option '--window-second'"),
