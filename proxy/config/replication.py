@@ -125,8 +125,12 @@ def _voters(text: str) -> Iterator[tuple[int, Address]]:
 
 
 def _first_listener(text: str) -> tuple[int, str]:
-    """Return the node id and the address in text like [ID@]HOST:PORT; 0 without an id."""
+    """Return the node id and the address in text like [ID@]HOST:PORT; 0 without an id. Raises ConfigError."""
     match = _VOTER.fullmatch(text)
+    if match is None and "@" in text:
+        raise ConfigError(
+            f"replication_listen is {text!r}, must be HOST:PORT or ID@HOST:PORT, for example 1@:19293"
+        )
     return (0, text) if match is None else (int(match[1]), match[2])
 
 

@@ -40,6 +40,7 @@ def test_replication_listeners_may_have_gaps_and_begin_at_node_0() -> None:
         ),
         ({"replication_listen": ""}, "replication_upstream is set without replication_listen: say where"),
         ({"replication_listen": "weir"}, "replication_listen is 'weir', must be HOST:PORT"),
+        ({"replication_listen": "@weir:1"}, "replication_listen is '@weir:1', must be HOST:PORT or ID@HOST"),
         ({"replication_listen": "weir:65535"}, "replication_listen gives broker 1 port 65536, above 65535"),
         (
             {"replication_listen": "2@weir:19293"},
