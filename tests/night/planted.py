@@ -160,7 +160,7 @@ def _lost_worker(number: signal.Signals) -> Callable[[Expected], Channels]:
             scene.start_weir()
             for node in range(scene.brokers):
                 ask(scene.client(node), METADATA)
-            pid = scene.worker_pids()[0]
+            pid = scene.serving_worker_pid()
             return _watched(scene.watch(expected), lambda: os.kill(pid, number))
 
     return run

@@ -59,9 +59,13 @@ class Scene:
     def pid(self) -> int:
         return self._processes.pid("weir")
 
-    def worker_pids(self) -> list[int]:
-        with urllib.request.urlopen(f"http://{HOST}:{self.admin}/api/status", timeout=2) as answer:
-            return [int(worker["pid"]) for worker in json.load(answer)["workers"]]
+    def serving_worker_pid(self) -> int:
+        """Return the pid of a worker that has a client; another one may not be ready yet."""
+        while True:
+            with urllib.request.urlopen(f"http://{HOST}:{self.admin}/api/status", timeout=2) as answer:
+                for worker in json.load(answer)["workers"]:
+                    if worker["connections"]:
+                        return int(worker["pid"])
 
     def broker_pid(self, node: int) -> int:
         return self._processes.pid(f"broker-{node}")
