@@ -20,10 +20,10 @@ class State(IntEnum):
     """
 
     OPEN = 0
-    """Requests are taken: the next one waits for no event."""
+    """Weir takes the client's next request at once."""
     THROTTLED = 1
-    """The client's next request waits for the end of a throttle time, or of the hold of a new
-    connection's first request. The rest of a request that is being forwarded is read, as in every state.
+    """The client's next request waits until a throttle time is over, or until Weir forwards the held
+    first request of a new connection. As in every state, Weir reads the rest of a request that it forwards.
     """
     SERIAL = 2
     """The client's next request waits for the response to a request whose cost is known only
@@ -34,15 +34,16 @@ class State(IntEnum):
     change the client's principal.
     """
     QUERYING = 4
-    """The client's next request waits for the end of a query, which waits for the broker or for
-    work elsewhere, such as a change of the quota store.
+    """The client's next request waits for the end of a query. The query waits for the broker, or
+    for other work, such as a change of the quota store.
     """
     DRAINING = 5
-    """Requests whose first byte was read are taken, each after the response before it. Throttles
-    hold them if only this connection ends, and not if the process does. Then the connection closes.
+    """Weir takes the requests whose first byte it has read, each after the response to the one
+    before. Throttles delay these requests if only this connection ends, but not if the process ends.
+    Then the connection closes.
     """
     CLOSED = 6
-    """No request is taken again, and both sockets are to be closed."""
+    """Weir takes no more requests, and closes both sockets."""
 
 
 class Trigger(IntEnum):
