@@ -179,6 +179,9 @@ class QuotaRegistry:
         """Give all existing limiters their limits from the table in force. The work is done in steps, one for
         each item of the iterator; the caller must exhaust the iterator.
         """
+        # The supervisor may have absorbed usage of shared budgets only: then it knows no broker.
+        yield from self.cluster.refresh()
+        yield from self.mutations.refresh()
         for quotas in list(self._brokers.values()):
             yield from quotas.refresh()
 
@@ -263,6 +266,7 @@ class QuotaRegistry:
         iterator; the caller must exhaust the iterator.
         """
         yield from self.cluster.expire(now_ms)
+        yield from self.mutations.expire(now_ms)
         yield from self.connections.expire(now_ms)
         for quotas in list(self._brokers.values()):
             yield from quotas.expire(now_ms)

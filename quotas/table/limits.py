@@ -14,7 +14,7 @@ from itertools import count
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from weir.quotas.table.entities import DEFAULT, LEVELS, Entity, Level, Name, Part, Prefix, Tags
+from weir.quotas.table.entities import BELOW_FLOORS, DEFAULT, LEVELS, Entity, Level, Name, Part, Prefix, Tags
 from weir.quotas.table.immutable_map import ImmutableMap
 from weir.quotas.table.options import PLAIN, Options, Pacing, Scope
 from weir.quotas.table.quota_delta import QuotaValue
@@ -207,17 +207,22 @@ class Limits:
             return None
         if any(DEFAULT in (entity.user, entity.client_id, entity.ip) for entity in changed):
             return None
-        return [
-            Tags(
-                _plain(entity.user),
-                "" if isinstance(entity.client_id, Prefix) else _plain(entity.client_id),
-                entity.client_id.start if isinstance(entity.client_id, Prefix) else "",
-                entity.topic or "",
-                _plain(entity.ip),
-                entity.group or "",
+        found: list[Tags] = []
+        for entity in changed:
+            if entity.group is not None:
+                found += [Tags("", part, group=entity.group) for part in ("", BELOW_FLOORS)]
+                continue
+            is_prefix, name = isinstance(entity.client_id, Prefix), _plain(entity.client_id)
+            found.append(
+                Tags(
+                    _plain(entity.user),
+                    "" if is_prefix else name,
+                    name if is_prefix else "",
+                    entity.topic or "",
+                    _plain(entity.ip),
+                )
             )
-            for entity in changed
-        ]
+        return found
 
     def resolve(self, user: str, client_id: str) -> Limit | None:
         """Return the limit of a client; None if the client has no limit.

@@ -12,7 +12,8 @@ from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.quotas import Entity, MutationBudget, QuotaKey, QuotaTable
 from weir.quotas.handover import CarriedQuotas, QuotasName, UsedUnits
 from weir.quotas.registry import IDLE_MS_MAX
-from weir.quotas.table.entities import Tags
+from weir.quotas.table.entities import BELOW_FLOORS, Tags
+from weir.quotas.table.options import Options, Scope
 
 APP = Entity(client_id="app")
 
@@ -62,6 +63,18 @@ def test_a_budget_that_all_brokers_share_is_forgotten_once() -> None:
     for node_id in range(3):
         mutations_at(registry, node_id)
     assert sum(registry.expire(IDLE_MS_MAX)) == 1
+
+
+@pytest.mark.parametrize("part", ["", BELOW_FLOORS])
+def test_a_change_reaches_absorbed_budgets_of_the_cluster_while_no_broker_is_known(part: str) -> None:
+    """In the supervisor nobody looks budgets up: the workers do."""
+    tags, limit = Tags("", part, group="<all>"), (Entity(group="<all>"), QuotaKey.PRODUCER_BYTE_RATE)
+    all_brokers = {limit: Options(scope=Scope.CLUSTER)}
+    registry = QuotaRegistry(QuotaTable({limit: 200.0}, options=all_brokers))
+    registry.absorb([UsedUnits((None, "cluster produce", False), tags, [(0, 10.0)], 0)], 0)
+    put_in_force(registry, registry.table.altered({limit: 3.0}))
+    (budget,) = registry.cluster.produce
+    assert (budget.limit, registry.brokers) == (3.0, {})
 
 
 def test_absorbing_lists_the_quotas_once_for_each_new_broker(monkeypatch: pytest.MonkeyPatch) -> None:
