@@ -62,247 +62,282 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     upstream: Annotated[str, _key("Kafka's bootstrap brokers, HOST:PORT[,HOST:PORT...].")] = ""
     listen: Annotated[
         str,
-        _key("Bootstrap address for clients, HOST:PORT; an empty host is every interface, IPv4 and IPv6."),
+        _key("Bootstrap address for clients, HOST:PORT. An empty host means all interfaces, IPv4 and IPv6."),
     ] = "127.0.0.1:19092"
     quotas: Annotated[
         str,
         _key(
-            "Where quotas are: a TOML file, reloaded when it changes; topic or topic:NAME, a compacted topic "
-            "(__weir_quotas), created if missing; broker, the brokers' own. Empty: none."
+            "Source of quotas: a TOML file (reloaded when changed), topic or topic:NAME (compacted, created"
+            " if missing, by default __weir_quotas), or broker (the brokers' own). Empty: no quotas."
         ),
     ] = ""
     advertised_host: Annotated[
-        str, _key("Host of every broker in responses; empty: the address that the client reached.")
+        str, _key("Host of every broker in responses. Empty: the address that the client connected to.")
     ] = ""
     broker_ports: Annotated[
         str,
         _key(
-            "FIRST-LAST[@NODE_ID][,...]; the broker NODE_ID listens at FIRST (without: 0, or derived); "
-            "empty: 100 ports after listen."
+            "FIRST-LAST[@NODE_ID][,...]: FIRST is the port for the broker NODE_ID (by default 0, or "
+            "derived), FIRST + 1 that for NODE_ID + 1. Empty: the 100 ports after listen."
         ),
     ] = ""
-    admin: Annotated[str, _key("HOST:PORT of the admin endpoint (metrics, health, API); empty: off.")] = ""
+    admin: Annotated[
+        str, _key("Address of the admin endpoint (metrics, health, API), HOST:PORT. Empty: no endpoint.")
+    ] = ""
     admin_token_file: Annotated[
         str,
-        _key("File with the token of the admin endpoint, at least 16 characters; reloaded."),
+        _key("File with the token of the admin endpoint, at least 16 characters; reloaded when changed."),
     ] = ""
     admin_tls_cert: Annotated[
         str,
-        _key("CERTIFICATE[,KEY]: chain and key (PEM) of the admin endpoint, which enables TLS; reloaded."),
+        _key(
+            "CERTIFICATE[,KEY]: PEM files with the admin endpoint's chain and key; enables TLS; reloaded "
+            "when changed."
+        ),
     ] = ""
     state_dir: Annotated[
         str,
-        _key("Directory of files for the next start (brokers, quotas, usage); empty: systemd's, if any."),
+        _key(
+            "Directory with state for the next start (brokers, quotas, usage). Empty: the one of systemd, "
+            "if any."
+        ),
     ] = ""
     takeover_socket: Annotated[
         str,
-        _key("Unix socket at which a new Weir takes over the listeners of a running one; empty: none."),
+        _key(
+            "Unix socket through which a new Weir takes over a running one's listeners. Empty: no take-over."
+        ),
     ] = ""
     quota_window_num: Annotated[
         int,
         msgspec.Meta(ge=2, le=SAMPLES_MAX),
         _key(
-            "Samples a rate is measured over (quota.window.num); the burst of mutations is "
-            "rate * samples * seconds."
+            "Number of samples over which a rate is measured (quota.window.num). A burst of mutations may "
+            "have rate * samples * seconds partitions."
         ),
     ] = NUM_SAMPLES_DEFAULT
     quota_window_size_seconds: Annotated[
-        int, SAMPLE_S, _key("Seconds of each sample (quota.window.size.seconds).")
+        int, SAMPLE_S, _key("Length of each sample in seconds (quota.window.size.seconds).")
     ] = WINDOW_S_DEFAULT
     request_costs: Annotated[
         str,
-        _key("File of request costs, made by weir calibrate; empty: the shipped costs."),
+        _key("File of request costs, written by weir calibrate. Empty: the costs shipped with Weir."),
     ] = ""
     request_time_scale: Annotated[
         str,
-        _key("Factor of estimated request time, FACTOR or, by broker, NODE=FACTOR[;NODE=FACTOR...]."),
+        _key(
+            "Factor of estimated request time: FACTOR for all brokers, NODE=FACTOR[;NODE=FACTOR...] for some."
+        ),
     ] = "1"
     uplift: Annotated[
         bool,
-        _key("Offer clients newer versions than old brokers have, and translate where nothing is lost."),
+        _key("Offer clients newer API versions than old brokers have, and translate where nothing is lost."),
     ] = True
     quota_admins: Annotated[
         str,
         _key(
-            "Principals that may describe and alter quotas over Kafka's protocol, User:NAME[;User:NAME...]; "
-            "empty: nobody."
+            "Principals that may describe and alter quotas by Kafka's protocol, User:NAME[;...]. Empty: none."
         ),
     ] = ""
     quota_mode: Annotated[
         Literal["enforce", "shadow"],
-        _key("shadow: compute, count and log throttles, but delay and refuse nothing."),
+        _key("enforce, or shadow: compute, count and log throttles, but delay and refuse nothing."),
     ] = "enforce"
     quota_pacing: Annotated[
         Literal["kafka", "smooth"],
-        _key("Pacing of byte rates whose entry has none. kafka: bursts, as brokers; smooth: even rates."),
+        _key("Pacing of byte rates whose entry sets none. kafka: bursts, as at brokers; smooth: even rates."),
     ] = "kafka"
     old_read_age_s: Annotated[
-        float, ABOVE_0, _key("Age in seconds from which fetched record batches count as old_read_byte_rate.")
+        float,
+        ABOVE_0,
+        _key("Age in seconds from which a fetched record batch counts toward old_read_byte_rate."),
     ] = 900.0
     empty_client_id: Annotated[
         Literal["unlimited", "default"],
-        _key("Clients without a client-id. unlimited: as in Kafka; default: default client-id quotas apply."),
+        _key(
+            "Quotas of clients without client-id. unlimited: none, as in Kafka; default: those of the "
+            "default."
+        ),
     ] = "unlimited"
     sasl_oauthbearer_sub_claim_name: Annotated[
-        str, _key("The claim of an OAUTHBEARER token that is the principal's name.")
+        str, _key("Claim of an OAUTHBEARER token that contains the principal's name.")
     ] = "sub"
     unreadable_principal: Annotated[
         str,
-        _key("The principal's name of logins that show none to Weir; empty: such connections are closed."),
+        _key("Principal's name if a login shows Weir none. Empty: Weir closes such connections."),
     ] = "ANONYMOUS"
     super_users: Annotated[
         str,
-        _key("The brokers' principals at replication listeners, User:NAME[;User:NAME...]; empty: all there."),
+        _key("The brokers' principals at replication listeners, User:NAME[;User:NAME...]. Empty: all."),
     ] = ""
     replication_upstream: Annotated[
         str,
-        _key("The brokers' inter-broker listeners, ID@HOST:PORT[,ID@HOST:PORT...]; empty: not through Weir."),
+        _key("The brokers' inter-broker listeners, ID@HOST:PORT[,...]. Empty: replication bypasses Weir."),
     ] = ""
     replication_listen: Annotated[
         str,
-        _key("[ID@]HOST:PORT at which brokers reach the broker ID (without: 0); the next has PORT + 1."),
+        _key(
+            "[ID@]HOST:PORT: address at which other brokers reach the broker ID (by default 0). The broker "
+            "ID + 1 has PORT + 1."
+        ),
     ] = ""
     replication_throttles: Annotated[
         str,
-        _key("Where replication throttles are: weir (the quota store), brokers, or ZooKeeper's address."),
+        _key(
+            "Source of replication throttles: weir (the quota store), brokers, or the address of ZooKeeper."
+        ),
     ] = "weir"
     tls_cert: Annotated[
         str,
-        _key("CERTIFICATE[,KEY]: chain and key (PEM) of the listeners, which enables TLS; reloaded."),
+        _key(
+            "CERTIFICATE[,KEY]: PEM files with the listeners' chain and key; enables TLS; reloaded when "
+            "changed."
+        ),
     ] = ""
     tls_client_auth: Annotated[
         Literal["none", "requested", "required"],
-        _key("Whether clients must show a certificate (ssl.client.auth)."),
+        _key("none, requested or required: whether clients must present a certificate (ssl.client.auth)."),
     ] = "none"
-    tls_client_ca: Annotated[str, _key("Authorities (PEM) of clients' certificates.")] = ""
+    tls_client_ca: Annotated[
+        str, _key("PEM file of the certificate authorities that sign clients' certificates.")
+    ] = ""
     ssl_principal_mapping_rules: Annotated[
-        str, _key("Rules from a client certificate's subject to a principal's name, in Kafka's syntax.")
+        str, _key("Rules that map a client certificate's subject to the principal's name, in Kafka's syntax.")
     ] = "DEFAULT"
     sni_domain: Annotated[
         str,
         _key(
-            "Serve all brokers at the port of listen, as broker-ID.DOMAIN by TLS server name; "
-            "empty: a port per broker."
+            "Serve all brokers at the port of listen, as broker-ID.DOMAIN, by TLS server name (SNI). Empty:"
+            " one port per broker."
         ),
     ] = ""
     upstream_tls: Annotated[
         str,
         _key(
-            "TLS towards brokers: a file with authorities (PEM) of their certificates, or system; empty: off."
+            "TLS to brokers: a PEM file of the certificate authorities to trust, or system for those that "
+            "the operating system trusts. Empty: no TLS."
         ),
     ] = ""
     upstream_cert: Annotated[
-        str, _key("CERTIFICATE[,KEY]: chain and key (PEM) that Weir shows to brokers.")
+        str, _key("CERTIFICATE[,KEY]: PEM files with the chain and key that Weir presents to brokers.")
     ] = ""
     upstream_verify_host: Annotated[
         bool,
-        _key("Check that a broker's certificate names its host (ssl.endpoint.identification.algorithm)."),
+        _key("Check that each broker's certificate names its host (ssl.endpoint.identification.algorithm)."),
     ] = True
     upstream_sasl_mechanism: Annotated[
         Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"],
-        _key("SASL mechanism of Weir's own connections to brokers; empty: none."),
+        _key("SASL mechanism of Weir's own connections to brokers. Empty: no login."),
     ] = ""
-    upstream_sasl_username: Annotated[str, _key("The user of Weir's own connections to brokers.")] = ""
-    upstream_sasl_password_file: Annotated[str, _key("File with that user's password, and nothing else.")] = (
-        ""
-    )
+    upstream_sasl_username: Annotated[str, _key("User name of Weir's own connections to brokers.")] = ""
+    upstream_sasl_password_file: Annotated[
+        str, _key("File that contains only the password of upstream_sasl_username.")
+    ] = ""
     upstream_sasl_token_url: Annotated[
         str,
         _key(
-            "OAUTHBEARER: token endpoint (sasl.oauthbearer.token.endpoint.url) for the user (client id) and "
-            "password (client secret)."
+            "OAUTHBEARER: URL of the token endpoint (sasl.oauthbearer.token.endpoint.url). The user name is"
+            " the client id, the password the client secret."
         ),
     ] = ""
     upstream_sasl_scope: Annotated[
-        str, _key("OAUTHBEARER: scope of the tokens; empty: the endpoint's default.")
+        str, _key("OAUTHBEARER: scope of the requested tokens. Empty: the endpoint's default.")
     ] = ""
     upstream_sasl_extensions: Annotated[
-        str, _key("OAUTHBEARER: SASL extensions (KIP-342), as name=value,name=value.")
+        str, _key("OAUTHBEARER: SASL extensions (KIP-342), name=value[,name=value...].")
     ] = ""
     max_connection_creation_rate: Annotated[
-        int, AT_LEAST_0, _key("Connections per second that each listener accepts (KIP-612); 0: no limit.")
+        int,
+        AT_LEAST_0,
+        _key("Maximum rate at which each listener accepts connections, per second (KIP-612). 0: no limit."),
     ] = 0
     proxy_protocol_from: Annotated[
         str,
-        _key("Load balancers that send PROXY headers (v2), IP or network[,...]; empty: none."),
+        _key("Load balancers that send PROXY protocol headers (v2), IP or NETWORK[,...]. Empty: none."),
     ] = ""
     max_connections_per_ip: Annotated[
         str,
         _key(
-            "Client connections from one IP address at a time, NUMBER[,IP:NUMBER][,[IPV6]:NUMBER]...; "
-            "0: no limit."
+            "Maximum number of client connections per IP address, NUMBER[,IP:NUMBER][,[IPV6]:NUMBER]...; 0:"
+            " no limit."
         ),
     ] = "0"
     connections_max: Annotated[
-        int, ABOVE_0, _key("Client connections at a time; each uses two descriptors.")
+        int, ABOVE_0, _key("Maximum number of open client connections. Each uses two file descriptors.")
     ] = 20_000
     frame_bytes_max: Annotated[
-        int, ABOVE_0, _key("The largest request in bytes (socket.request.max.bytes).")
+        int, ABOVE_0, _key("Maximum size of a request in bytes (socket.request.max.bytes).")
     ] = 100 * 1024 * 1024
     buffered_bytes_max: Annotated[
         int,
         ABOVE_0,
-        _key("Bytes read and not passed on, of all connections; above, none reads more."),
+        _key(
+            "Maximum number of bytes read but not yet forwarded. Above it, Weir stops reading from clients."
+        ),
     ] = 512 * 1024 * 1024
     throttle_ms_max: Annotated[
         int,
         WAIT_MS,
-        _key("Longest throttle time in ms sent to clients; longer ones stay charged. 0: no limit."),
+        _key("Maximum throttle time in ms that Weir sends; all bytes stay charged. 0: no limit."),
     ] = 0
     drain_timeout_s: Annotated[
-        float, AT_LEAST_0, _key("Seconds for requests in flight to finish at SIGTERM.")
+        float, AT_LEAST_0, _key("Time in seconds for which requests in flight may finish after SIGTERM.")
     ] = 10.0
     connection_age_max_s: Annotated[
         float,
         AT_LEAST_0,
-        _key("Seconds, +-10 %, after which a connection is drained and closed; 0: no limit."),
+        _key("Age in seconds, +-10 %, at which Weir drains and closes a connection. 0: no limit."),
     ] = 0.0
     login_timeout_s: Annotated[
         float,
         AT_LEAST_0,
-        _key("Seconds for a client to log in or, without SASL, to send a request; 0: no limit."),
+        _key(
+            "Time in seconds within which a client must log in or, without SASL, send a request. 0: no limit."
+        ),
     ] = 0.0
-    refresh_s: Annotated[float, ABOVE_0, _key("Seconds between requests for the cluster's brokers.")] = 30.0
+    refresh_s: Annotated[
+        float, ABOVE_0, _key("Interval in seconds at which Weir asks for the cluster's brokers.")
+    ] = 30.0
     usage: Annotated[
         str,
         _key(
-            "Where usage records go: a directory, or topic:NAME of the cluster, with NAME-trace for traces; "
-            "created if missing. Empty: nowhere."
+            "Destination of usage records: a directory, or topic:NAME of the cluster, with NAME-trace for "
+            "traces; created if missing. Empty: no records."
         ),
     ] = ""
     usage_interval_ms: Annotated[
-        int, INTERVAL_MS, _key("Milliseconds per usage record, at most 3600000.")
+        int, INTERVAL_MS, _key("Interval in ms that each usage record covers, at most 3600000.")
     ] = 10_000
     usage_keep_bytes: Annotated[
         int,
         AT_LEAST_0,
-        _key("Bytes of finished files kept in the directory; the oldest are deleted. 0: no limit."),
+        _key("Maximum size of finished files in bytes; above it, Weir deletes the oldest. 0: no limit."),
     ] = 10 * 1024 * 1024 * 1024
     usage_trace_share: Annotated[
         float,
         SHARE,
-        _key("Share of users and client-ids whose requests are traced one by one, 0 to 1."),
+        _key("Share (0 to 1) of the pairs of user and client-id whose requests Weir traces."),
     ] = 0.0
     events_topic: Annotated[
         str,
-        _key("Topic of the cluster for events, such as throttling; created if missing. Empty: no topic."),
+        _key("Topic to which Weir writes events, such as throttling; created if missing. Empty: no topic."),
     ] = ""
     usage_share_topic: Annotated[
         str,
-        _key(
-            "Topic over which several Weirs share quotas, created if missing; empty: quotas are not shared."
-        ),
+        _key("Topic through which several Weirs share quotas; created if missing. Empty: no sharing."),
     ] = ""
     share_key_file: Annotated[
         str,
-        _key("File with a key of 16 characters or more, by which Weirs sign their reports."),
+        _key("File with the key, at least 16 characters, with which Weirs sign their reports of usage."),
     ] = ""
     workers: Annotated[
         int,
         msgspec.Meta(ge=0, le=1024),
-        _key("Processes that move bytes for clients, under a supervisor; auto: one per core."),
+        _key("Number of processes that serve connections, under a supervisor. auto: one per CPU core."),
     ] = 1
-    log_level: Annotated[Literal["debug", "info", "warning", "error"], _key("Lowest level to log.")] = "info"
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], _key("Lowest level of the log lines that Weir writes.")
+    ] = "info"
 
     @property
     def quota_store(self) -> Literal["file", "topic", "broker"]:
