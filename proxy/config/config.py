@@ -31,12 +31,12 @@ from weir.proxy.config.settings import (
     KEY_PAIRS,
     QUOTA_TOPIC,
     SYSTEM,
-    TOPIC_NAME,
     store_of,
 )
 from weir.proxy.config.settings import ConfigError as ConfigError
 from weir.proxy.config.settings import ConfigMistakesError as ConfigMistakesError
 from weir.proxy.config.settings import Settings as Settings
+from weir.proxy.config.stores import check_store, check_topics
 from weir.proxy.files import read_text
 from weir.proxy.handlers.sasl.identity import IdentityRules, identity_rules
 from weir.proxy.net.proxy_protocol.rules import Networks, proxy_networks
@@ -200,7 +200,7 @@ def _is_word(key: str, value: str) -> bool:
     """Return True if a value of a key in `FILES` is no path."""
     return (
         (key == "upstream_tls" and value == SYSTEM)
-        or (key == "usage" and value.startswith(IN_TOPIC))
+        or (key == "usage" and value.partition(":")[0] == "topic")
         or (key == "quotas" and store_of(value) != "file")
     )
 
@@ -302,7 +302,8 @@ def _read(path: Path) -> dict[str, object]:
 def checked(settings: Settings) -> Config:
     """Return the checked settings. Raises ConfigError for the first mistake."""
     _check_sharing(settings)
-    _check_store(settings)
+    check_store(settings)
+    check_topics(settings)
     listen = _listen(settings)
     ports = _ports(settings)
     return Config(
@@ -334,15 +335,6 @@ def share_key(settings: Settings) -> ReportKey | None:
     """Return the key that signs reports of usage, read from its file; None for none. Raises ConfigError."""
     path = settings.share_key_file
     return ReportKey(read_secret(Path(path), "share_key_file", "key")) if path else None
-
-
-def _check_store(settings: Settings) -> None:
-    kind, colon, name = settings.quotas.partition(":")
-    if settings.quota_store != "file" and colon and (kind != "topic" or not TOPIC_NAME.fullmatch(name)):
-        raise ConfigError(
-            f"quotas is {settings.quotas!r}, must be a file, topic, topic:NAME or broker; the name has "
-            "letters, digits, '.', '_' and '-'"
-        )
 
 
 def _upstream(settings: Settings) -> tuple[Address, ...]:
@@ -436,7 +428,8 @@ _CHECKS: Final[tuple[Callable[[Settings], object], ...]] = (
     proxy_networks,
     _connections_per_ip,
     _check_sharing,
-    _check_store,
+    check_store,
+    check_topics,
     _replication,
     credentials_of,
     share_key,

@@ -43,10 +43,21 @@ def test_an_unusable_usage_directory_is_reported_in_one_line(tmp_path: Path, nam
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("name", ["a/b", "..", "", "ä", "x" * 244])
-def test_an_invalid_usage_topic_name_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match="must be a topic's name"):
-        recording(load(None, {**UPSTREAM, "usage": f"topic:{name}"}))
+@pytest.mark.parametrize("name", ["a/b", "..", "", "ä", "x" * 250])
+def test_an_invalid_topic_name_is_refused(name: str) -> None:
+    for key, value in [("usage", f"topic:{name}"), ("events_topic", name), ("usage_share_topic", name)]:
+        if value:
+            with pytest.raises(ConfigError, match=f"{key} is '.*', must name a topic"):
+                load(None, {**UPSTREAM, key: value})
+
+
+def test_the_word_topic_without_a_name_is_no_directory_of_usage(tmp_path: Path) -> None:
+    file = tmp_path / "weir.toml"
+    file.write_text('usage = "topic"')
+    with pytest.raises(ConfigError, match=r"must be topic:NAME or a directory, for example ./topic"):
+        load(file, UPSTREAM)
+    file.write_text('usage = "./topic"')
+    assert load(file, UPSTREAM).settings.usage == f"{tmp_path}/topic"
 
 
 def test_a_usage_topic_without_confluent_kafka_is_reported_in_one_line(

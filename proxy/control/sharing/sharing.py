@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import structlog
 import trio
 
-from weir.proxy.config.settings import TOPIC_NAME, ConfigError
+from weir.proxy.config.settings import ConfigError
 from weir.proxy.control.events.health import Condition, problem
 from weir.proxy.control.quota_registry import UNSEEN, QuotaRegistry
 from weir.proxy.control.sharing.problems import SharingProblems
@@ -265,10 +265,6 @@ def usage_sharing(
     topic = settings.usage_share_topic
     if not topic:
         return None
-    if not TOPIC_NAME.fullmatch(topic):
-        raise ConfigError(
-            f"usage_share_topic is {topic!r}, must be a topic's name: letters, digits, '.', '_' and '-'"
-        )
     try:
         from weir.proxy.control.sharing.topic import open_topic  # an optional library of 20 MB
     except ImportError:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import structlog
 import trio
 
-from weir.proxy.config.settings import IN_TOPIC, TOPIC_NAME, ConfigError
+from weir.proxy.config.settings import IN_TOPIC, ConfigError
 from weir.proxy.control.stores.topic import REPLICAS_MAX, cluster_facts
 from weir.proxy.control.usage import directory
 from weir.proxy.control.usage.files import FileClocks, FileRules, UsageFiles
@@ -39,7 +39,6 @@ ROTATE_BYTES: Final = 64 * 1024 * 1024
 QUEUE_RECORDS: Final = 100_000
 """Number of records that may wait for the disk or the cluster; more are dropped and counted."""
 HOST_MAX: Final = 40
-TOPIC_NAME_MAX: Final = 249
 
 
 class Recording(NamedTuple):
@@ -111,12 +110,6 @@ def topic_outlet(
     """Return an outlet to `topics`, named by this setting. It creates the first `made` of them, and connects
     at its first use. Raises ConfigError.
     """
-    name = next(iter(topics.values()))
-    if not all(TOPIC_NAME.fullmatch(topic) for topic in topics.values()):
-        raise ConfigError(
-            f"{setting} is {name!r}, must be a topic's name: letters, digits, '.', '_' and '-', "
-            f"at most {TOPIC_NAME_MAX - max(map(len, topics.values())) + len(name)}"
-        )
     try:
         from weir.proxy.control.stores.topic_log import properties
         from weir.proxy.control.usage import topic  # an optional library of 20 MB
