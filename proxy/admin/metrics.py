@@ -103,31 +103,31 @@ def families(sources: Sources, *, ready: bool) -> Iterator[Metric | None]:
 
 def _process(server: Server, workers: Workers, *, ready: bool) -> Iterator[Metric]:
     versions = {"version": VERSION, "build": build(), "python": platform.python_version()}
-    yield InfoMetricFamily("weir_build", "Version and build of Weir, version of Python.", value=versions)
-    yield WEIR.gauge("ready", "1 if /readyz answers 200.", ready)
-    yield WEIR.counter("log_lines_lost", "Log lines that could not be written.", server.log_lines_lost)
+    yield InfoMetricFamily("weir_build", "Version and build of Weir, and version of Python.", value=versions)
+    yield WEIR.gauge("ready", "1 if /readyz answers 200, else 0.", ready)
+    yield WEIR.counter("log_lines_lost", "Log lines that Weir could not write.", server.log_lines_lost)
     nodes, port = server.address_book.nodes, server.address_book.port
-    yield WEIR.gauge("brokers", "Known brokers; each has a listener.", len(nodes))
+    yield WEIR.gauge("brokers", "Brokers for which Weir has a listener.", len(nodes))
     yield WEIR.gauge(
         "brokers_left_out",
-        "Brokers of the cluster without a listener, removed from responses.",
+        "Brokers without a listener, which Weir removes from responses.",
         len(server.address_book.left_out.node_ids()),
     )
     yield WEIR.gauge(
         "broker_info",
-        "Each broker's own address, and Weir's port for it.",
+        "Always 1; the labels are each broker's address and Weir's port for the broker.",
         [((str(node_id), str(address), str(port(node_id))), 1) for node_id, address in sorted(nodes.items())],
         *("broker", "upstream", "port"),
     )
     yield WEIR.gauge(
         "broker_up",
-        "0 while a broker cannot be reached, or is not listed by the other brokers.",
+        "0 while Weir cannot reach the broker, or the other brokers do not list it; else 1.",
         {str(node_id): server.broker_states.is_up(node_id) for node_id in sorted(nodes)},
         "broker",
     )
     yield WEIR.gauge(
         "problem",
-        "1 for each condition that needs an operator, as in /api/status.",
+        "1 for each problem that needs an operator; /api/status lists the same problems.",
         dict.fromkeys(server.health.names(), 1),
         "problem",
     )
@@ -135,7 +135,7 @@ def _process(server: Server, workers: Workers, *, ready: bool) -> Iterator[Metri
     yield from worker_metrics.families(server, workers)
     yield WEIR.counter(
         "task_failures",
-        "Failures of Weir's own tasks, which were restarted.",
+        "Failures of Weir's background tasks; Weir restarts a failed task.",
         {task.value: failures[task] for task in Task},
         "task",
     )
@@ -148,7 +148,7 @@ def _turns(turns: Turns) -> Metric:
         counts.append((str(bound_us / 1_000_000), float(below)))
     return HistogramMetricFamily(
         "weir_turn_seconds",
-        "Time for which the only thread that moves bytes served sockets before it looked for others.",
+        "Duration of each pass of the event loop, in which Weir serves the ready sockets.",
         buckets=[*counts, ("+Inf", float(turns.number))],
         sum_value=turns.busy_us / 1_000_000,
     )
@@ -157,12 +157,12 @@ def _turns(turns: Turns) -> Metric:
 def _latencies(latencies: Latencies) -> Iterator[Metric]:
     forward = HistogramMetricFamily(
         "weir_request_forward_seconds",
-        "Weir's own share of the latency: time in which a request was forwarded; a sample of the requests.",
+        "Weir's share of the latency: time to forward a request, measured on a sample.",
     )
     _add(forward, [], latencies.forward)
     answers = HistogramMetricFamily(
         "weir_broker_answer_seconds",
-        "The brokers' share of the latency: time until the response to a forwarded request began; a sample.",
+        "The broker's share of the latency: time until its response began, measured on a sample.",
         labels=["api"],
     )
     for api, histogram in latencies.answers.items():
@@ -179,13 +179,15 @@ def _add(family: HistogramMetricFamily, labels: list[str], histogram: Histogram)
 
 def _sessions(server: Server) -> Iterator[Metric]:
     counters = server.counters
-    yield WEIR.gauge("sessions_open", "Client connections now.", counters.sessions_open)
+    yield WEIR.gauge("sessions_open", "Open client connections.", counters.sessions_open)
     yield WEIR.gauge(
-        "buffered_bytes", "Bytes read and not passed on, of all connections.", server.gauges.buffered_bytes
+        "buffered_bytes",
+        "Bytes read but not yet forwarded, over all connections.",
+        server.gauges.buffered_bytes,
     )
     yield WEIR.counter(
         "reading_stops",
-        "Times that no client was read because of buffered_bytes_max.",
+        "Number of times that Weir stopped reading from clients because of buffered_bytes_max.",
         counters.reading_stops,
     )
     yield WEIR.counter(
@@ -193,59 +195,60 @@ def _sessions(server: Server) -> Iterator[Metric]:
     )
     yield WEIR.counter(
         "sessions_closed",
-        "Client connections closed or refused.",
+        "Client connections that have ended or were refused.",
         list(_closed(server)),
         *("reason", "broker"),
     )
     requests = sorted(counters.requests.items())
     yield WEIR.counter(
         "requests",
-        "Requests by API and version, where Weir knows both.",
+        "Requests with an API and a version that Weir knows.",
         [((_api_name(api), str(number)), count) for (api, number), count in requests],
         *("api", "version"),
     )
     yield WEIR.counter(
         "received_bytes",
-        "Bytes received, frame headers included.",
+        "Bytes received from clients or from brokers, including length prefixes.",
         {"clients": counters.bytes_from_clients.total(), "brokers": counters.bytes_from_brokers.total()},
         "from",
     )
     yield WEIR.counter(
         "requests_not_understood",
-        "Requests of an API or version that Weir's schemas lack.",
+        "Requests with an API or a version that Weir's schemas do not have.",
         counters.requests_not_understood,
     )
     yield WEIR.counter(
         "wrong_nodes",
-        "Connections of clients that expected another node, and were told to bootstrap again.",
+        "Client connections that expected another broker at this port; Weir made these clients "
+        "bootstrap again.",
         counters.wrong_nodes,
     )
     yield WEIR.counter(
         "requests_unread",
-        "Requests that Weir could not read, forwarded unchanged.",
+        "Requests that Weir could not read and forwarded unchanged.",
         {_api_name(api): count for api, count in sorted(counters.requests_unread.items())},
         "api",
     )
     yield WEIR.counter(
         "protected_topic_requests_refused",
-        "Refused requests that would write to Weir's own topics or change them.",
+        "Requests to write to Weir's own topics or to change them, which Weir refused.",
         {_api_name(api): count for api, count in sorted(counters.protected_refused.items())},
         "api",
     )
     yield WEIR.counter(
         "requests_not_offered",
-        "Requests in versions that only Weirs with other settings offer; see uplift.",
+        "Requests in versions that Weirs with other settings offer, but this one does not.",
         counters.not_offered.total(),
     )
     yield WEIR.counter(
         "topics_unnamed",
-        "Number of times that a broker gave no name for a topic id.",
+        "Number of times that a broker returned no name for a topic id.",
         counters.topics_unnamed,
     )
-    yield WEIR.counter("throttles", "Number of times that a client was throttled.", counters.throttles)
+    yield WEIR.counter("throttles", "Number of times that Weir throttled a client.", counters.throttles)
     yield WEIR.counter(
         "exempt_request_seconds",
-        "Request time of requests that brokers exempt from request quotas, an estimate.",
+        "Estimated request time of requests that brokers exempt from request quotas.",
         {broker_label(node_id): microseconds / 1e6 for node_id, microseconds in counters.exempt_us.items()},
         "broker",
     )
@@ -256,7 +259,7 @@ def _throttled(server: Server) -> Metric:
     counts = dict.fromkeys(THROTTLING, 0) | server.gauges.throttled
     return WEIR.gauge(
         "throttled_connections",
-        "Connections that wait for the end of a throttle time.",
+        "Connections that now wait for the end of a throttle time.",
         {"replication" if quota is None else quota.value: count for quota, count in counts.items()},
         "quota",
     )
@@ -283,44 +286,44 @@ def _store(quota_registry: QuotaRegistry, store: StoreHealth) -> Iterator[Metric
     """Yield the metrics of the quota table and its store. Metrics of the quota file are yielded only if the
     file is the store.
     """
-    yield WEIR.gauge("quotas_configured", "Quota values in force.", len(quota_registry.table))
+    yield WEIR.gauge("quotas_configured", "Number of quota values in force.", len(quota_registry.table))
     yield WEIR.counter("quota_table_changes", "Number of changes of the quota table.", quota_registry.changes)
     if store.name == "file":
         yield WEIR.gauge(
             "quota_file_last_reload_successful",
-            "0 if the quota file in place was refused.",
+            "0 if Weir has refused the present quota file, else 1.",
             store.last_was_good,
         )
         yield WEIR.gauge(
             "quota_file_last_reload_success_timestamp_seconds",
-            "Unix time of the last successful read of the quota file.",
+            "Unix time at which Weir last read the quota file successfully.",
             store.last_good_s,
         )
     yield WEIR.gauge(
         "quota_store_available",
-        "0 while the quota store cannot be read.",
+        "0 while Weir cannot read the quota store, else 1.",
         {store.name: store.last_was_good},
         "store",
     )
     yield WEIR.gauge(
         "quota_store_last_change_timestamp_seconds",
-        "Unix time of the last alteration stored by Weir; 0 if none.",
+        "Unix time at which Weir last stored an alteration; 0 if never.",
         store.last_change_s,
     )
     yield WEIR.counter(
         "quota_alterations",
-        "Alterations of quotas over the wire, by result.",
+        "Alterations of quotas that clients requested by Kafka's protocol.",
         {str(result): store.alterations[result] for result in RESULTS},
         "result",
     )
     yield WEIR.counter(
         "quota_requests_denied",
-        "Requests about client quotas from clients that are no admins.",
+        "Requests about client quotas from clients that are not quota admins.",
         store.denied,
     )
     yield WEIR.counter(
         "quota_topic_foreign_records",
-        "Records of the quota topic without a Weir's mark.",
+        "Records in the quota topic without the mark of a Weir.",
         store.foreign_records(),
     )
 
@@ -335,17 +338,19 @@ def _connections(quotas: ConnectionQuotas) -> Iterator[Metric]:
     }
     yield WEIR.counter(
         "connections_late",
-        "Connections accepted late.",
+        "Connections that Weir accepted late because of a connection rate.",
         {listener: budget.throttled for listener, budget in limited.items()},
         "listener",
     )
     yield WEIR.counter(
         "connections_late_seconds",
-        "Sum of the delays of late connections; each delay is at most a window.",
+        "Sum of the delays of late connections; no delay is longer than a window.",
         {listener: budget.throttle_ms_total / 1000 for listener, budget in limited.items()},
         "listener",
     )
-    yield WEIR.gauge("connection_addresses", "IP addresses whose connection rate is kept.", quotas.addresses)
+    yield WEIR.gauge(
+        "connection_addresses", "IP addresses whose connection rates Weir keeps.", quotas.addresses
+    )
 
 
 def authentications(counters: Counters) -> Iterator[Metric]:
@@ -353,7 +358,7 @@ def authentications(counters: Counters) -> Iterator[Metric]:
     ends = {"success": counters.authentications_succeeded, "failure": counters.authentications_failed}
     yield WEIR.counter(
         "authentications",
-        "SASL exchanges that brokers have accepted or refused.",
+        "SASL exchanges that brokers accepted or refused.",
         [
             ((mechanism, result), count)
             for result, by_mechanism in ends.items()
@@ -362,7 +367,7 @@ def authentications(counters: Counters) -> Iterator[Metric]:
         *("mechanism", "result"),
     )
     yield WEIR.counter(
-        "authentications_hidden", "Accepted exchanges that showed no name.", counters.names_hidden
+        "authentications_hidden", "Accepted SASL exchanges that showed Weir no name.", counters.names_hidden
     )
 
 
@@ -370,13 +375,13 @@ def _tls(all_files: list[ContextOfFiles]) -> Iterator[Metric]:
     """Yield the metrics of the configured certificate and key files; without TLS, metrics with no samples."""
     yield WEIR.gauge(
         "tls_files_last_reload_successful",
-        "0 while changed TLS files are refused, and older ones in force.",
+        "0 while Weir refuses changed TLS files and uses the previous ones, else 1.",
         {files.name: not files.outage for files in all_files},
         "files",
     )
     yield WEIR.counter(
         "tls_files_refused",
-        "Number of times that changed TLS files could not be used.",
+        "Number of times that Weir could not use changed TLS files.",
         {files.name: files.refused for files in all_files},
         "files",
     )
@@ -390,48 +395,50 @@ def _tls(all_files: list[ContextOfFiles]) -> Iterator[Metric]:
 
 def _events(hub: Hub) -> Iterator[Metric]:
     yield WEIR.counter("events", "Published events.", {kind: hub.published[kind] for kind in KINDS}, "kind")
-    yield WEIR.gauge("event_readers", "Readers of /api/events now.", hub.readers)
+    yield WEIR.gauge("event_readers", "Connected readers of /api/events.", hub.readers)
     yield WEIR.counter(
         "event_readers_closed",
-        "Readers of /api/events closed because they were too slow.",
+        "Readers of /api/events that Weir disconnected because they were too slow.",
         hub.closed_readers,
     )
 
 
 def _events_topic(tally: Tally) -> Iterator[Metric]:
-    yield WEIR.gauge("events_topic_available", "0 while events cannot be written.", not tally.failure)
+    yield WEIR.gauge("events_topic_available", "0 while Weir cannot write events, else 1.", not tally.failure)
     yield WEIR.counter(
         "events_topic_written", "Events that the cluster has acknowledged.", tally.written[Kind.EVENT]
     )
-    yield WEIR.counter("events_topic_dropped", "Events that were not written.", sum(tally.dropped.values()))
+    yield WEIR.counter(
+        "events_topic_dropped", "Events that Weir did not write to the topic.", sum(tally.dropped.values())
+    )
 
 
 def usage_records(tally: Tally) -> Iterator[Metric]:
     yield WEIR.counter(
         "usage_records",
-        "Usage records written, or acknowledged by the cluster.",
+        "Usage records written to files, or acknowledged by the cluster.",
         {kind.value: tally.written[kind] for kind in OF_USAGE},
         "kind",
     )
     yield WEIR.counter(
         "usage_records_dropped",
-        "Usage records that were not written.",
+        "Usage records that Weir did not write.",
         {loss.value: tally.dropped[loss] for loss in Loss},
         "reason",
     )
     yield WEIR.counter("usage_written_bytes", "Bytes of usage records written.", tally.written_bytes)
-    yield WEIR.counter("usage_files_finished", "Files of usage records finished.", tally.finished_files)
+    yield WEIR.counter("usage_files_finished", "Finished files of usage records.", tally.finished_files)
     yield WEIR.counter(
-        "usage_files_deleted", "Files of usage records deleted to make room.", tally.deleted_files
+        "usage_files_deleted", "Files deleted because of usage_keep_bytes.", tally.deleted_files
     )
     yield WEIR.gauge(
         "usage_queue_records",
-        "Usage records that wait to be written or acknowledged.",
+        "Number of usage records that wait to be written or acknowledged.",
         tally.queued + tally.unacknowledged,
     )
-    yield WEIR.gauge("usage_available", "0 while usage records cannot be written.", not tally.failure)
+    yield WEIR.gauge("usage_available", "0 while Weir cannot write usage records, else 1.", not tally.failure)
     yield WEIR.gauge(
         "usage_last_write_timestamp_seconds",
-        "Unix time of the last write of usage records; 0 if none.",
+        "Unix time at which Weir last wrote usage records; 0 if never.",
         tally.last_written_s,
     )

@@ -78,18 +78,20 @@ def _quotas(
         return of(rates, value) + of(times, value)
 
     charged = attrgetter("charged")
-    yield make.counter("quota_bytes", "Bytes charged to any quota.", of(rates, charged), *BROKER_QUOTA)
+    yield make.counter("quota_bytes", "Bytes charged, over all entities.", of(rates, charged), *BROKER_QUOTA)
     yield make.counter(
         "quota_request_seconds",
-        "Request time charged to any quota, an estimate.",
+        "Estimated request time charged, over all entities.",
         of(times, lambda total: seconds(total.charged)),
         *BROKER_QUOTA,
     )
     yield from _throttles(make, "quota", of_both, *BROKER_QUOTA)
     counts = [(pot.labels, count) for pot, count in (rates.counts | times.counts).items()]
-    yield make.gauge("quota_entities", "Budgets kept.", counts, *BROKER_QUOTA)
+    yield make.gauge("quota_entities", "Number of budgets that Weir keeps.", counts, *BROKER_QUOTA)
     yield make.gauge(
-        "quota_entities_hidden", "Budgets without metrics of their own.", rates.hidden + times.hidden
+        "quota_entities_hidden",
+        "Number of budgets without metrics of their own.",
+        rates.hidden + times.hidden,
     )
 
 
@@ -128,10 +130,12 @@ def _topic(values: Values) -> tuple[str, ...]:
 
 def _entities(make: Families, rates: list[Values], times: list[Values]) -> Iterator[Metric]:
     bytes_of, times_of, both_of = (_of(shown, labels) for shown in (rates, times, rates + times))
-    yield make.counter("entity_bytes", "Bytes charged.", bytes_of(attrgetter("charged")), *ENTITY)
+    yield make.counter(
+        "entity_bytes", "Bytes charged to the entity.", bytes_of(attrgetter("charged")), *ENTITY
+    )
     yield make.counter(
         "entity_request_seconds",
-        "Request time charged, an estimate.",
+        "Estimated request time charged to the entity.",
         times_of(lambda entity: seconds(entity.charged)),
         *ENTITY,
     )
@@ -146,7 +150,7 @@ def _entities(make: Families, rates: list[Values], times: list[Values]) -> Itera
     yield from _throttles(make, "entity", both_of, *ENTITY)
     yield make.gauge(
         "entity_entry_info",
-        "Always 1: the entry of the quotas that wins for the entity; empty if it was removed.",
+        "Always 1; the label entry is the quota entry that applies to the entity, empty if it was removed.",
         [((*labels(entity), entity.entry), 1) for entity in rates + times],
         *(*ENTITY, "entry"),
     )
@@ -155,12 +159,15 @@ def _entities(make: Families, rates: list[Values], times: list[Values]) -> Itera
 def _rate_and_limit(make: Families, whose: str, unit: str, values: Rows, *labels: str) -> Iterator[Metric]:
     yield make.gauge(
         f"{whose}_rate_{unit}",
-        "Current rate, as compared with the limit.",
+        "Current rate, which Weir compares with the limit.",
         values(attrgetter("rate")),
         *labels,
     )
     yield make.gauge(
-        f"{whose}_limit_{unit}", "The quota; +Inf if it was removed.", values(attrgetter("limit")), *labels
+        f"{whose}_limit_{unit}",
+        "Limit of the quota; +Inf if the quota was removed.",
+        values(attrgetter("limit")),
+        *labels,
     )
 
 
@@ -180,46 +187,55 @@ def _api_times(make: Families, reading: BudgetReadings[RequestBudget]) -> Iterat
         yield None
     yield make.counter(
         "request_time_seconds",
-        "Request time charged to an entity, by API, an estimate.",
+        "Estimated request time charged to the entity, by API.",
         rows,
         "broker",
         *SHARERS,
         "api",
     )
-    yield make.gauge("request_time_hidden", "Pairs of entity and API without a counter of their own.", hidden)
+    yield make.gauge(
+        "request_time_hidden", "Number of pairs of entity and API without a counter of their own.", hidden
+    )
 
 
 def _mutations(make: Families, reading: BudgetReadings[MutationBudget]) -> Iterator[Metric]:
     total = next(iter(reading.totals.values()), LimiterTotals())
-    yield make.counter("mutation_partitions", "Partitions charged to any mutation quota.", total.charged)
-    yield make.counter("mutation_refused_topics", "Topics refused with error 89.", total.refused)
+    yield make.counter(
+        "mutation_partitions", "Partitions charged to mutation quotas, over all entities.", total.charged
+    )
+    yield make.counter("mutation_refused_topics", "Topics that Weir refused with error 89.", total.refused)
     yield from _throttles(make, "mutation", lambda value: value(total))
-    yield make.gauge("mutation_entities", "Mutation budgets kept.", sum(reading.counts.values()))
     yield make.gauge(
-        "mutation_entities_hidden", "Mutation budgets without metrics of their own.", reading.hidden
+        "mutation_entities", "Number of mutation budgets that Weir keeps.", sum(reading.counts.values())
+    )
+    yield make.gauge(
+        "mutation_entities_hidden", "Number of mutation budgets without metrics of their own.", reading.hidden
     )
 
 
 def _mutation_entities(make: Families, shown: list[Values]) -> Iterator[Metric]:
     values = _of(shown, _sharers)
     yield make.counter(
-        "mutation_entity_partitions", "Partitions charged.", values(attrgetter("charged")), *SHARERS
+        "mutation_entity_partitions",
+        "Partitions charged to the entity.",
+        values(attrgetter("charged")),
+        *SHARERS,
     )
     yield make.counter(
         "mutation_entity_refused_topics",
-        "Topics refused with error 89.",
+        "Topics that Weir refused with error 89.",
         values(attrgetter("refused")),
         *SHARERS,
     )
     yield make.gauge(
         "mutation_entity_tokens",
-        "Partitions left of the burst; negative while requests are refused or throttled.",
+        "Tokens left in the bucket, in partitions; negative while Weir refuses or throttles requests.",
         values(attrgetter("tokens")),
         *SHARERS,
     )
     yield make.gauge(
         "mutation_entity_limit_partitions_per_second",
-        "The quota; +Inf if it was removed.",
+        "Limit of the quota; +Inf if the quota was removed.",
         values(attrgetter("limit")),
         *SHARERS,
     )
@@ -228,6 +244,8 @@ def _mutation_entities(make: Families, shown: list[Values]) -> Iterator[Metric]:
 
 def _topics(make: Families, shown: list[Values]) -> Iterator[Metric]:
     values = _of(shown, _topic)
-    yield make.counter("topic_bytes", "Bytes of records charged.", values(attrgetter("charged")), *TOPIC)
+    yield make.counter(
+        "topic_bytes", "Bytes of records charged to the topic.", values(attrgetter("charged")), *TOPIC
+    )
     yield from _rate_and_limit(make, "topic", "bytes_per_second", values, *TOPIC)
     yield from _throttles(make, "topic", values, *TOPIC)

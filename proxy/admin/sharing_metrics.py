@@ -15,27 +15,33 @@ from weir.quotas.sharing.others import REASONS
 def families(sharing: UsageSharing) -> Iterator[Metric]:
     yield WEIR.counter(
         "share_units",
-        "Units charged to shared quotas, by own clients and by those of other Weirs.",
+        "Units charged to shared quotas, by this Weir's clients or by those of other Weirs.",
         {"own": sharing.own.units, "others": sharing.limiters.others_units},
         "from",
     )
     yield WEIR.gauge(
         "share_staleness_seconds",
-        "Time from sending an own report of usage to reading it back.",
+        "Time between sending this Weir's latest report of usage and reading it back.",
         sharing.staleness_ms() / 1000,
     )
-    yield WEIR.gauge("share_weirs", "Weirs heard within ten seconds, this one included.", sharing.weirs)
+    yield WEIR.gauge(
+        "share_weirs",
+        "Number of Weirs heard from in the last ten seconds, including this one.",
+        sharing.weirs,
+    )
     yield WEIR.gauge(
         "share_available",
-        "0 while reports of usage do not get through.",
+        "0 while reports of usage do not reach other Weirs, else 1.",
         sharing.blindness.sight in (Sight.CLEAR, Sight.STARTING),
     )
     yield WEIR.counter(
-        "share_reports_unsent", "Own reports of usage dropped because the topic is away.", sharing.unsent
+        "share_reports_unsent",
+        "Reports of usage that this Weir dropped because the topic was unavailable.",
+        sharing.unsent,
     )
     yield WEIR.counter(
         "share_ignored",
-        "Reports and usages of others that were not charged.",
+        "Reports and usage values of other Weirs that this Weir did not charge.",
         {reason: sharing.ignored[reason] for reason in REASONS} | {"waiting": sharing.limiters.dropped},
         "reason",
     )

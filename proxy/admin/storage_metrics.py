@@ -20,19 +20,19 @@ def families(budgets: StorageBudgets) -> Iterator[Metric]:
         shown = [(_labels(each), each) for each in readings if each.is_shadow == is_shadow]
         yield make.gauge(
             "storage_bytes",
-            "Stored or usable bytes; absent while unknown.",
+            "Stored or usable bytes; absent while Weir does not know the value.",
             [(labels, each.number) for labels, each in shown if each.number is not None],
             *LABELS,
         )
         yield make.gauge(
             "storage_mark_bytes",
-            "The quota: stored_bytes_max or usable_bytes_min.",
+            "Limit of the quota: stored_bytes_max or usable_bytes_min.",
             [(labels, each.mark.value) for labels, each in shown],
             *LABELS,
         )
         yield make.gauge(
             "storage_over",
-            "1 while over_byte_rate is in force.",
+            "1 while over_byte_rate is in force, else 0.",
             [(labels, int(each.is_over)) for labels, each in shown],
             *LABELS,
         )

@@ -20,19 +20,19 @@ def families(counts: TopicCounts) -> Iterator[Metric]:
         shown = [(_labels(each), each) for each in readings if each.limit.is_shadow == is_shadow]
         yield make.gauge(
             "topic_prefix_count",
-            "Topics or partitions that exist with the prefix, or are being created.",
+            "Number of topics or partitions with the prefix that exist or are being created.",
             [(labels, each.number) for labels, each in shown],
             *LABELS,
         )
         yield make.gauge(
             "topic_prefix_limit",
-            "The quota: topics_max or partitions_max.",
+            "Limit of the quota: topics_max or partitions_max.",
             [(labels, each.limit.value) for labels, each in shown],
             *LABELS,
         )
         yield make.counter(
             "topic_prefix_refused_topics",
-            "Topics refused with error 44, or left unknown.",
+            "Topics that Weir refused with error 44 or left unknown.",
             [(labels, each.refused) for labels, each in shown],
             *LABELS,
         )

@@ -29,7 +29,7 @@ class ProcessUsage(NamedTuple):
 def families(server: Server, workers: Workers) -> Iterator[Metric]:
     yield WEIR.counter(
         "worker_restarts",
-        "Workers that were replaced.",
+        "Worker processes that Weir has replaced.",
         {reason: server.worker_restarts[reason] for reason in LOSSES},
         "reason",
     )
@@ -39,19 +39,19 @@ def families(server: Server, workers: Workers) -> Iterator[Metric]:
             found[str(worker.id)] = usage_of(worker.pid)
     yield WEIR.counter(
         "worker_cpu_seconds",
-        "CPU time of each worker's process.",
+        "CPU time of each worker process.",
         {worker: usage.cpu_s for worker, usage in found.items()},
         "worker",
     )
     yield WEIR.gauge(
         "worker_resident_bytes",
-        "Resident memory of each worker's process.",
+        "Resident memory of each worker process.",
         {worker: usage.resident_bytes for worker, usage in found.items()},
         "worker",
     )
     yield WEIR.gauge(
         "worker_open_fds",
-        "Open descriptors of each worker's process; process_max_fds is the limit of each.",
+        "Open file descriptors of each worker process; process_max_fds is their limit.",
         {worker: usage.open_fds for worker, usage in found.items()},
         "worker",
     )

@@ -24,7 +24,7 @@ def families(quotas: ReplicationQuotas, now_ms: int) -> Iterator[Metric | None]:
         yield from _role(role, [broker for broker in status.brokers if broker.role == role.value])
     yield WEIR.gauge(
         "replication_throttled_partitions",
-        "Replicas that are throttled in this role at this broker, and have fetched.",
+        "Number of throttled replicas of the broker in this role that have fetched.",
         [((str(broker.node_id), broker.role), broker.replicas) for broker in status.brokers],
         *(BROKER, "role"),
     )
@@ -35,13 +35,13 @@ def _role(role: Role, brokers: list[BrokerStatus]) -> Iterator[Metric]:
     name = f"{role.value}_replication_throttled"
     yield WEIR.gauge(
         f"{name}_rate",
-        f"Bytes/s of records of throttled replicas, with the broker as {role.value}.",
+        f"Rate (bytes/s) of the records of throttled replicas, with the broker as {role.value}.",
         [_row(broker.node_id, broker.rate) for broker in brokers],
         BROKER,
     )
     yield WEIR.gauge(
         f"{name}_rate_limit",
-        f"Limit (bytes/s) of the broker as {role.value}; +Inf without a limit.",
+        f"Limit (bytes/s) of the broker as {role.value}; +Inf if there is no limit.",
         [_row(broker.node_id, math.inf if broker.limit is None else broker.limit) for broker in brokers],
         BROKER,
     )
@@ -56,19 +56,20 @@ def _role(role: Role, brokers: list[BrokerStatus]) -> Iterator[Metric]:
 def _followers(followers: Iterable[FollowerStatus]) -> Iterator[Metric]:
     yield WEIR.gauge(
         "replication_held_back_partitions",
-        "Throttled replicas of the follower whose latest fetch got no records, because a rate is exceeded.",
+        "Number of throttled replicas of the follower whose latest fetch got no records because of a "
+        "throttle.",
         [_row(follower.node_id, follower.held_back) for follower in followers],
         BROKER,
     )
     yield WEIR.gauge(
         "replication_lag",
-        "Number of offsets that the throttled replicas of the follower lack.",
+        "Number of offsets by which the throttled replicas of the follower lag behind.",
         [_row(follower.node_id, follower.lag) for follower in followers],
         BROKER,
     )
     yield WEIR.gauge(
         "replication_stalled_seconds",
-        "Longest time for which a throttled replica of the follower has lacked records and got none.",
+        "Longest time for which a lagging throttled replica of the follower has received no records.",
         [_row(follower.node_id, follower.stalled_s) for follower in followers],
         BROKER,
     )
