@@ -102,6 +102,8 @@ def verify(
     lines are those before the damage.
     """
     if as_frames:
+        if html_file or junit_file or sarif_file or without or baseline:
+            raise click.UsageError("--frames checks nothing, so it takes no options about findings")
         _print_frames(files)
         return
     check_report_files(html_file, junit_file, sarif_file)

@@ -6,6 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 import click
+from click.core import ParameterSource
 
 from weir.cli.lazy import LazyCommand, LazyCommands
 
@@ -75,10 +76,20 @@ class _Jobs(click.Group):
                 help_option_names=ctx.help_option_names,
                 max_content_width=ctx.max_content_width,
             )
-            if not contexts:
+            if contexts:
+                _check_session(made)
+            else:
                 shared = ["--lake", made.params["root"], *(["--json"] if made.params["as_json"] else [])]
             contexts.append(made)
         return contexts
+
+
+def _check_session(later: click.Context) -> None:
+    """Raise click.UsageError if a job that is not the first one has options of Spark."""
+    for option in ("master", "driver_memory", "jars"):
+        if later.get_parameter_source(option) is ParameterSource.COMMANDLINE:
+            name = option.replace("_", "-")
+            raise click.UsageError(f"all jobs share one Spark: give --{name} to the first one", later)
 
 
 def _print_jars(context: click.Context, _option: click.Parameter, is_asked: bool) -> None:

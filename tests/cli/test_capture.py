@@ -65,6 +65,7 @@ def test_a_capture_becomes_json_lines_on_stdout(tmp_path: Path) -> None:
     found = [json.loads(line) for line in result.stdout.splitlines()]
     assert [line["event"] for line in found] == ["opened", "request", "response", "closed", "closed"]
     assert found[1]["api"] == "Metadata"
+    assert ran("verify", str(tmp_path / "c"), "--frames", "--junit", "j").exit_code == USAGE
 
 
 def test_a_damaged_capture_is_told_after_the_lines_before(tmp_path: Path) -> None:

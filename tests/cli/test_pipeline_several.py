@@ -89,6 +89,7 @@ def test_a_shell_completes_a_job_behind_then(typed: str, found: str) -> None:
     [
         ("then rollup --window-second 5", "No such option '--window-second'"),
         ("then maintain", "'x' is not a valid integer"),
+        ("then rollup --driver-memory 1GiB", "give --driver-memory to the first one"),
         ("then demo", "No such command 'demo'"),
         ("then", "then must stand between two jobs"),
         ("then then rollup", "then must stand between two jobs"),
