@@ -112,7 +112,7 @@ def rows(sessions: list[VerifiedSession]) -> Iterator[str]:
         else:
             clean.append(one.client)
     yield ""
-    yield f"- No findings: {', '.join(dict.fromkeys(clean))}."
+    yield f"These clients have no findings: {', '.join(dict.fromkeys(clean))}."
 
 
 def said(group: dict[str, Any]) -> str:
