@@ -185,16 +185,17 @@ def _decided(charges: Sequence[QuotaExplanation]) -> Iterator[QuotaExplanation]:
     for charge in charges:
         limits = [its.limit.value for its in charges if its.key is charge.key and its.limit is not None]
         is_count = KINDS[charge.key].is_of_prefixes
-        if is_count or charge.limit is None or len(limits) < 2 or charge.limit.value > min(limits):
+        if is_count or charge.limit is None or charge.limit.value > min(limits):
             yield charge
             continue
-        reason = f"the least of {len(limits)} limits, and the longest wait counts"
-        if charge.limit.tags.group:
-            reason += "; other members use it, too"
-            floor = next((its.limit for its in charges if KINDS[its.key].floor_of is charge.key), None)
-            if floor is not None:
-                reason += f". At or below the floor of {floor.value:.0f} bytes/s no group decides"
-        yield replace(charge, decides=reason)
+        reasons, is_of_group = [], bool(charge.limit.tags.group)
+        if len(limits) > 1:
+            others = "; other members use it, too" if is_of_group else ""
+            reasons.append(f"the least of {len(limits)} limits, and the longest wait counts{others}")
+        floor = next((its.limit for its in charges if KINDS[its.key].floor_of is charge.key), None)
+        if is_of_group and floor is not None:
+            reasons.append(f"At or below the floor of {floor.value:.0f} bytes/s no group decides")
+        yield replace(charge, decides=". ".join(reasons))
 
 
 def _reach(key: QuotaKey, limit: Limit) -> str:

@@ -167,9 +167,10 @@ def check_groups(table: QuotaTable) -> None:
     """Raise QuotaFileError if a quota is for an unknown group, or a group cannot keep its members' floors."""
     limited = {entity.group for entity, _key in (*table.values, *table.shadow) if entity.group is not None}
     for group in sorted(limited - table.groups.parents.keys() - {ALL}):
-        raise QuotaFileError(
-            f"a quota is for group {shown(group)}, which is none; add a [[{GROUP}]] of this name"
-        )
+        advice = f"add a [[{GROUP}]] of this name"
+        if group.strip("<>").casefold() == ALL.strip("<>"):
+            advice = f'write group = "{ALL}" for every client'
+        raise QuotaFileError(f"a quota is for group {shown(group)}, which is none; {advice}")
     check_floors(table)
 
 

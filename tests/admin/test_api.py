@@ -277,8 +277,12 @@ def test_a_change_of_quotas_is_stored_in_the_file_and_in_the_audit_log(
         ({"entity": {"user": "a"}, "ops": {"producer_byte_rate": 1}, "more": 1}, 400, "more"),
         ({"entity": {"user": "a"}, "ops": {"producer_byte_floor": 7}, "dry_run": True}, 422, FLOORS),
         ({"entity": {"user": "a"}, "ops": {"producer_byte_floor": 7}}, 422, FLOORS),
-        ({"entity": {"group": "x"}, "ops": {"producer_byte_rate": 7}, "dry_run": True}, 422, "which is none"),
-        ({"entity": {"group": "x"}, "ops": {"producer_byte_rate": 7}}, 422, "which is none"),
+        (
+            {"entity": {"group": "x"}, "ops": {"producer_byte_rate": 7}, "dry_run": True},
+            422,
+            "which is none; add",
+        ),
+        ({"entity": {"group": "All"}, "ops": {"producer_byte_rate": 7}}, 422, 'write group = "<all>"'),
         ({"entity": {"user": "a"}, "ops": {"producer_byte_rate": 1}, "until": "soon"}, 422, "with its zone"),
         ({"entity": {"user": "a"}, "ops": {"producer_byte_rate": 1}, "until": PAST}, 422, "later than now"),
         ({"entity": {"group": "<all>"}, "ops": {"request_percentage": 1}, "until": FAR}, 422, "end, too"),
@@ -379,6 +383,21 @@ async def test_a_preview_is_of_the_entry_with_the_mode_of_the_request(stage: Sta
         wanted = {"entity": {"topic": "a"}, "ops": {"stored_bytes_max": 9, "over_byte_rate": 1}}
         _status, answer = await stage.post("/api/quotas/preview", {**wanted, "mode": mode})
         assert [one["throttled_s_upper"] for one in answer["entities"]] == [upper_s]
+
+
+def test_a_preview_is_refused_if_the_change_would_be(quotas: Path) -> None:
+    quotas.write_text(f'{ALL}[[quota]]\nuser = "a"\nproducer_byte_floor = 5\n')
+
+    async def script(stage: Stage) -> None:
+        for value, options, status in (
+            (4, {}, 422),
+            (4, {"mode": "shadow"}, 200),
+            (6, {"scope": "cluster"}, 422),
+        ):
+            wanted = {"entity": {"group": "<all>"}, "ops": {"producer_byte_rate": value}, **options}
+            assert (await stage.post("/api/quotas/preview", wanted))[0] == status
+
+    play_with(script, quotas)
 
 
 @scripted(play)

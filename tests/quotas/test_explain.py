@@ -175,3 +175,5 @@ def test_explain_says_which_limit_of_the_chain_decides_and_above_which_floor() -
         "the least of 3 limits, and the longest wait counts; other members use it, too. "
         "At or below the floor of 5 bytes/s no group decides"
     )
+    alone = explain(QuotaTable({(everyone, PRODUCE): 9.0, (ALICE, floor): 5.0}), "alice", "app")
+    assert [each.decides for each in alone.charges if each.decides] == [charge.decides.partition(". ")[2]]

@@ -23,15 +23,6 @@ PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 ALICE, APP = Entity("alice"), Entity(client_id="app")
 
 
-def test_altering_a_quota_table_returns_a_new_one() -> None:
-    before = QuotaTable({(ALICE, PRODUCE): 10.0, (APP, PRODUCE): 20.0})
-    after = before.altered(
-        {(ALICE, PRODUCE): None, (APP, PRODUCE): 5.0, (ALICE, FETCH): 7.0, (APP, FETCH): None}
-    )
-    assert dict(after.values) == {(APP, PRODUCE): 5.0, (ALICE, FETCH): 7.0}
-    assert dict(before.values) == {(ALICE, PRODUCE): 10.0, (APP, PRODUCE): 20.0}
-
-
 def test_shadow_and_enforced_entries_of_a_table_are_independent() -> None:
     table = QuotaTable({(ALICE, PRODUCE): 10.0}, shadow={(ALICE, PRODUCE): 5.0, (APP, PRODUCE): 1.0})
     assert dict(table.values) == {(ALICE, PRODUCE): 10.0}

@@ -111,10 +111,12 @@ async def _preview(call: Call) -> Preview:
     entity, changes = _checked(wanted)
     state, shadow = call.state, wanted.mode == "shadow"
     table, keys = state.sources.quota_registry.table, [key for _entity, key in changes]
+    options = table.options_of(entity, shadow=shadow).replaced(wanted.pacing, wanted.scope, None)
 
     def altered() -> QuotaTable:
+        # A preview in shadow counts as if enforced; only the change itself has to keep the floors.
+        _check_groups(table.altered(changes, shadow=shadow, options=options), changes)
         after = table.altered(changes)
-        _check_groups(after, changes)
         after = after.altered(changes, shadow=True) if shadow else after
         for key in keys:
             after.limits(key)  # prepares the lookups
