@@ -104,7 +104,7 @@ def families(sources: Sources, *, ready: bool) -> Iterator[Metric | None]:
 def _process(server: Server, workers: Workers, *, ready: bool) -> Iterator[Metric]:
     versions = {"version": VERSION, "build": build(), "python": platform.python_version()}
     yield InfoMetricFamily("weir_build", "Version and build of Weir, and version of Python.", value=versions)
-    yield WEIR.gauge("ready", "1 if /readyz answers 200, else 0.", ready)
+    yield WEIR.gauge("ready", "1 if /readyz answers 200.", ready)
     yield WEIR.counter("log_lines_lost", "Log lines that Weir could not write.", server.log_lines_lost)
     nodes, port = server.address_book.nodes, server.address_book.port
     yield WEIR.gauge("brokers", "Brokers for which Weir has a listener.", len(nodes))
@@ -115,19 +115,19 @@ def _process(server: Server, workers: Workers, *, ready: bool) -> Iterator[Metri
     )
     yield WEIR.gauge(
         "broker_info",
-        "Always 1; the labels are each broker's address and Weir's port for the broker.",
+        "Always 1. The labels are each broker's address, and Weir's port for the broker.",
         [((str(node_id), str(address), str(port(node_id))), 1) for node_id, address in sorted(nodes.items())],
         *("broker", "upstream", "port"),
     )
     yield WEIR.gauge(
         "broker_up",
-        "0 while Weir cannot reach the broker, or the other brokers do not list it; else 1.",
+        "0 while Weir cannot reach the broker, or the other brokers do not list it.",
         {str(node_id): server.broker_states.is_up(node_id) for node_id in sorted(nodes)},
         "broker",
     )
     yield WEIR.gauge(
         "problem",
-        "1 for each problem that needs an operator; /api/status lists the same problems.",
+        "1 for each problem in /api/status.",
         dict.fromkeys(server.health.names(), 1),
         "problem",
     )
@@ -187,7 +187,7 @@ def _sessions(server: Server) -> Iterator[Metric]:
     )
     yield WEIR.counter(
         "reading_stops",
-        "Number of times that Weir stopped reading from clients because of buffered_bytes_max.",
+        "Times that Weir stopped reading from clients because of buffered_bytes_max.",
         counters.reading_stops,
     )
     yield WEIR.counter(
@@ -219,8 +219,7 @@ def _sessions(server: Server) -> Iterator[Metric]:
     )
     yield WEIR.counter(
         "wrong_nodes",
-        "Client connections that expected another broker at this port; Weir made these clients "
-        "bootstrap again.",
+        "Client connections that expected another broker, so that Weir made the clients bootstrap again.",
         counters.wrong_nodes,
     )
     yield WEIR.counter(
@@ -242,10 +241,10 @@ def _sessions(server: Server) -> Iterator[Metric]:
     )
     yield WEIR.counter(
         "topics_unnamed",
-        "Number of times that a broker returned no name for a topic id.",
+        "Times that a broker returned no name for a topic id.",
         counters.topics_unnamed,
     )
-    yield WEIR.counter("throttles", "Number of times that Weir throttled a client.", counters.throttles)
+    yield WEIR.counter("throttles", "Times that Weir throttled a client.", counters.throttles)
     yield WEIR.counter(
         "exempt_request_seconds",
         "Estimated request time of requests that brokers exempt from request quotas.",
@@ -286,12 +285,12 @@ def _store(quota_registry: QuotaRegistry, store: StoreHealth) -> Iterator[Metric
     """Yield the metrics of the quota table and its store. Metrics of the quota file are yielded only if the
     file is the store.
     """
-    yield WEIR.gauge("quotas_configured", "Number of quota values in force.", len(quota_registry.table))
-    yield WEIR.counter("quota_table_changes", "Number of changes of the quota table.", quota_registry.changes)
+    yield WEIR.gauge("quotas_configured", "Quota values in force.", len(quota_registry.table))
+    yield WEIR.counter("quota_table_changes", "Changes of the quota table.", quota_registry.changes)
     if store.name == "file":
         yield WEIR.gauge(
             "quota_file_last_reload_successful",
-            "0 if Weir has refused the present quota file, else 1.",
+            "0 if Weir has refused the present quota file.",
             store.last_was_good,
         )
         yield WEIR.gauge(
@@ -301,7 +300,7 @@ def _store(quota_registry: QuotaRegistry, store: StoreHealth) -> Iterator[Metric
         )
     yield WEIR.gauge(
         "quota_store_available",
-        "0 while Weir cannot read the quota store, else 1.",
+        "0 while Weir cannot read the quota store.",
         {store.name: store.last_was_good},
         "store",
     )
@@ -375,13 +374,13 @@ def _tls(all_files: list[ContextOfFiles]) -> Iterator[Metric]:
     """Yield the metrics of the configured certificate and key files; without TLS, metrics with no samples."""
     yield WEIR.gauge(
         "tls_files_last_reload_successful",
-        "0 while Weir refuses changed TLS files and uses the previous ones, else 1.",
+        "0 while Weir refuses changed TLS files and uses the previous ones.",
         {files.name: not files.outage for files in all_files},
         "files",
     )
     yield WEIR.counter(
         "tls_files_refused",
-        "Number of times that Weir could not use changed TLS files.",
+        "Times that Weir could not use changed TLS files.",
         {files.name: files.refused for files in all_files},
         "files",
     )
@@ -404,7 +403,7 @@ def _events(hub: Hub) -> Iterator[Metric]:
 
 
 def _events_topic(tally: Tally) -> Iterator[Metric]:
-    yield WEIR.gauge("events_topic_available", "0 while Weir cannot write events, else 1.", not tally.failure)
+    yield WEIR.gauge("events_topic_available", "0 while Weir cannot write events.", not tally.failure)
     yield WEIR.counter(
         "events_topic_written", "Events that the cluster has acknowledged.", tally.written[Kind.EVENT]
     )
@@ -433,10 +432,10 @@ def usage_records(tally: Tally) -> Iterator[Metric]:
     )
     yield WEIR.gauge(
         "usage_queue_records",
-        "Number of usage records that wait to be written or acknowledged.",
+        "Usage records that wait to be written or acknowledged.",
         tally.queued + tally.unacknowledged,
     )
-    yield WEIR.gauge("usage_available", "0 while Weir cannot write usage records, else 1.", not tally.failure)
+    yield WEIR.gauge("usage_available", "0 while Weir cannot write usage records.", not tally.failure)
     yield WEIR.gauge(
         "usage_last_write_timestamp_seconds",
         "Unix time at which Weir last wrote usage records; 0 if never.",

@@ -87,10 +87,10 @@ def _quotas(
     )
     yield from _throttles(make, "quota", of_both, *BROKER_QUOTA)
     counts = [(pot.labels, count) for pot, count in (rates.counts | times.counts).items()]
-    yield make.gauge("quota_entities", "Number of budgets that Weir keeps.", counts, *BROKER_QUOTA)
+    yield make.gauge("quota_entities", "Budgets in memory.", counts, *BROKER_QUOTA)
     yield make.gauge(
         "quota_entities_hidden",
-        "Number of budgets without metrics of their own.",
+        "Budgets without metrics of their own.",
         rates.hidden + times.hidden,
     )
 
@@ -150,7 +150,7 @@ def _entities(make: Families, rates: list[Values], times: list[Values]) -> Itera
     yield from _throttles(make, "entity", both_of, *ENTITY)
     yield make.gauge(
         "entity_entry_info",
-        "Always 1; the label entry is the quota entry that applies to the entity, empty if it was removed.",
+        "Always 1. The label entry names the quota entry that applies to the entity.",
         [((*labels(entity), entity.entry), 1) for entity in rates + times],
         *(*ENTITY, "entry"),
     )
@@ -193,9 +193,7 @@ def _api_times(make: Families, reading: BudgetReadings[RequestBudget]) -> Iterat
         *SHARERS,
         "api",
     )
-    yield make.gauge(
-        "request_time_hidden", "Number of pairs of entity and API without a counter of their own.", hidden
-    )
+    yield make.gauge("request_time_hidden", "Pairs of entity and API without a counter of their own.", hidden)
 
 
 def _mutations(make: Families, reading: BudgetReadings[MutationBudget]) -> Iterator[Metric]:
@@ -205,11 +203,9 @@ def _mutations(make: Families, reading: BudgetReadings[MutationBudget]) -> Itera
     )
     yield make.counter("mutation_refused_topics", "Topics that Weir refused with error 89.", total.refused)
     yield from _throttles(make, "mutation", lambda value: value(total))
+    yield make.gauge("mutation_entities", "Mutation budgets in memory.", sum(reading.counts.values()))
     yield make.gauge(
-        "mutation_entities", "Number of mutation budgets that Weir keeps.", sum(reading.counts.values())
-    )
-    yield make.gauge(
-        "mutation_entities_hidden", "Number of mutation budgets without metrics of their own.", reading.hidden
+        "mutation_entities_hidden", "Mutation budgets without metrics of their own.", reading.hidden
     )
 
 

@@ -26,12 +26,12 @@ def families(sharing: UsageSharing) -> Iterator[Metric]:
     )
     yield WEIR.gauge(
         "share_weirs",
-        "Number of Weirs heard from in the last ten seconds, including this one.",
+        "Weirs heard from in the last ten seconds, including this one.",
         sharing.weirs,
     )
     yield WEIR.gauge(
         "share_available",
-        "0 while reports of usage do not reach other Weirs, else 1.",
+        "0 while reports of usage do not reach other Weirs.",
         sharing.blindness.sight in (Sight.CLEAR, Sight.STARTING),
     )
     yield WEIR.counter(

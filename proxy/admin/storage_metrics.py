@@ -32,7 +32,7 @@ def families(budgets: StorageBudgets) -> Iterator[Metric]:
         )
         yield make.gauge(
             "storage_over",
-            "1 while over_byte_rate is in force, else 0.",
+            "1 while over_byte_rate is in force.",
             [(labels, int(each.is_over)) for labels, each in shown],
             *LABELS,
         )

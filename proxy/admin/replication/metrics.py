@@ -24,7 +24,7 @@ def families(quotas: ReplicationQuotas, now_ms: int) -> Iterator[Metric | None]:
         yield from _role(role, [broker for broker in status.brokers if broker.role == role.value])
     yield WEIR.gauge(
         "replication_throttled_partitions",
-        "Number of throttled replicas of the broker in this role that have fetched.",
+        "Throttled replicas of the broker in this role that have fetched.",
         [((str(broker.node_id), broker.role), broker.replicas) for broker in status.brokers],
         *(BROKER, "role"),
     )
@@ -56,14 +56,13 @@ def _role(role: Role, brokers: list[BrokerStatus]) -> Iterator[Metric]:
 def _followers(followers: Iterable[FollowerStatus]) -> Iterator[Metric]:
     yield WEIR.gauge(
         "replication_held_back_partitions",
-        "Number of throttled replicas of the follower whose latest fetch got no records because of a "
-        "throttle.",
+        "Throttled replicas of the follower whose latest fetch got no records because of a throttle.",
         [_row(follower.node_id, follower.held_back) for follower in followers],
         BROKER,
     )
     yield WEIR.gauge(
         "replication_lag",
-        "Number of offsets by which the throttled replicas of the follower lag behind.",
+        "Offsets by which the throttled replicas of the follower lag behind.",
         [_row(follower.node_id, follower.lag) for follower in followers],
         BROKER,
     )
