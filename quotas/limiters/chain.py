@@ -17,7 +17,8 @@ floor go on while the others wait, so a wait that assumes the whole limit is too
 the excess before it is paid. With floors of 90 % and fifty greedy members the group used 1.12 limits
 (tests/quotas/group_world.py, 2026-11-29). So the others wait for the part of the limit that is left, but for
 one window (10 s) more at most. They are never locked out: if nothing is left, each connection still gets a
-request per window, by which Kafka's quotas are exceeded, too.
+request per window, by which Kafka's quotas are exceeded, too. If members want many times their floors, a
+sampled rate still forgets some of the excess; a smooth one does not.
 
 A charge above the floor counts as below it in the proportion of the floor to the member's rate. Rejected: to
 count only what still fits below. A member that waits until it is down to its floor never fits, and the others

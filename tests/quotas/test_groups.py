@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import product
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.matrix import first_core
 from tests.properties import examples
-from tests.quotas.group_world import SimulatedMember, simulate
+from tests.quotas.group_world import LIMIT, SIZE, SimulatedMember, charge, simulate
 from weir.quotas import BrokerQuotas, Budget, Entity, QuotaKey, QuotaTable
 from weir.quotas.limiters.chain import Chain
 from weir.quotas.limiters.smooth import SmoothBudget
@@ -56,11 +57,6 @@ PAYMENTS = groups(
 def test_first_match_decides_the_group_of_a_client(user: str, client_id: str, group: str | None) -> None:
     member = PAYMENTS.member(user, client_id)
     assert (member and PAYMENTS.members[member]) == group
-
-
-def test_chain_leads_from_the_group_of_a_client_to_all_clients() -> None:
-    assert PAYMENTS.chain("alice", "") == ("payments", "retail", "<all>")
-    assert PAYMENTS.chain("bob", "") == ("<all>",)
 
 
 @pytest.mark.parametrize(
@@ -322,3 +318,22 @@ def test_crowded_group_keeps_its_limit_and_the_floors(
 def test_member_alone_gets_the_limit_of_its_group(kind: type[Budget]) -> None:
     (alone,) = simulate([SimulatedMember(25, 0.1, connections=4)], kind)
     assert 0.95 <= alone.rate <= 1.05
+
+
+@pytest.mark.parametrize(
+    ("kind", "floor", "demands", "others", "mean", "minute"),
+    [
+        (Budget, 0.45, [12.5] * 2, [0.08] * 25, 1.11, 1.4),
+        (SmoothBudget, 0.04, [0.48] * 25, [0.1] * 50, 1.02, 1.13),
+    ],
+)
+def test_members_that_want_more_than_their_floors_exceed_the_limit_by_a_documented_share(
+    kind: type[Budget], floor: float, demands: list[float], others: list[float], mean: float, minute: float
+) -> None:
+    members = [SimulatedMember(demand, floor) for demand in demands]
+    used = Counter(
+        each.at_ms // 1000 for each in charge([*members, *map(SimulatedMember, others)], 615_000, kind)
+    )
+    totals = [sum(used[at_s] for at_s in range(begin_s, begin_s + 60)) for begin_s in range(15, 556)]
+    assert max(totals) * SIZE <= minute * 60 * LIMIT
+    assert sum(used[at_s] for at_s in range(15, 615)) * SIZE <= mean * 600 * LIMIT

@@ -1,7 +1,5 @@
 """The quota file: what is read, what is refused and in which words, and that it can be written back."""
 
-import tomllib
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -325,28 +323,6 @@ def test_a_rendered_quota_table_parses_to_itself(table: QuotaTable) -> None:
     assert parse(render(parse(text))) == table
     in_shadow = QuotaTable(None, table.shadow, None, table.options(shadow=True))
     assert not table.shadow or text.endswith(render(in_shadow))
-
-
-def test_a_rendered_quota_file_is_formatted_as_by_hand() -> None:
-    table = QuotaTable(
-        {
-            (Entity("alice", DEFAULT), PRODUCE): 1048576.0,
-            (Entity(client_id='say "hi"'), FETCH): 10.0,
-            (Entity("alice", DEFAULT), FETCH): 5.0,
-            (Entity("bob"), MUTATIONS): 0.5,
-            (Entity("bob"), REQUESTS): 12.5,
-            (Entity(client_id="deployer"), MUTATIONS): 20.0,
-        }
-    )
-    assert render(table) == (
-        '[[quota]]\nuser = "alice"\nclient_id = "<default>"\n'
-        "producer_byte_rate = 1048576\nconsumer_byte_rate = 5\n"
-        '\n[[quota]]\nclient_id = "say \\"hi\\""\nconsumer_byte_rate = 10\n'
-        '\n[[quota]]\nuser = "bob"\ncontroller_mutation_rate = 0.5\nrequest_percentage = 12.5\n'
-        '\n[[quota]]\nclient_id = "deployer"\ncontroller_mutation_rate = 20\n'
-    )
-    assert render(QuotaTable()) == ""
-    assert tomllib.loads(render(table))["quota"][1]["client_id"] == 'say "hi"'
 
 
 @pytest.mark.parametrize(
