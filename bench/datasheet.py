@@ -169,11 +169,11 @@ def write() -> None:
     sheets = [median_sheet(one) for one in found.values()]
     numbers = ["runs (the figures are medians)", *(str(len(one)) for one in found.values())]
     differ = [f"{100 * spread(one):.1f} %" if len(one) > 1 else "-" for one in found.values()]
-    further = [numbers, ["greatest difference of runs, 60 s", *differ]]
+    further = [numbers, ["greatest difference between runs, 60 s", *differ]]
     late = max(sheet.late_ms for sheet in sheets)
     notes = [
-        f"- Measured until {max(sheet.date for sheet in sheets)}, {machine()['cores']} cores.",
-        f"- Sleeps of the measuring machine ended up to {late:.0f} ms too late.",
+        f"- Measured up to {max(sheet.date for sheet in sheets)}, {machine()['cores']} cores.",
+        f"- The measuring machine ended sleeps up to {late:.0f} ms too late.",
     ]
     document.put(PAGE, render.markdown_table(_table(sheets, further)) + "\n\n" + "\n".join(notes))
 

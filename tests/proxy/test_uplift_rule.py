@@ -261,7 +261,7 @@ def by_rule() -> list[str]:
         if ours:
             apis.setdefault(steps, []).append(api_name(key))
     lines = [f"| {', '.join(names)} | {' | '.join(steps)} |" for steps, names in apis.items()]
-    return ["| APIs | adds throttle_time_ms | clients wait by themselves |", "| --- | --- | --- |", *lines]
+    return ["| APIs | version with throttle_time_ms | version in which clients wait |", "| --- | --- | --- |", *lines]
 
 
 def hand_picked() -> list[str]:
@@ -269,7 +269,7 @@ def hand_picked() -> list[str]:
         f"| {api_name(key)} {version} | {IN_WORDS[found.kind]} | {found.reason} |"
         for (key, version), found in BY_HAND.items()
     ]
-    return ["| step to | kind | what it brings |", "| --- | --- | --- |", *lines]
+    return ["| step to | kind | effect |", "| --- | --- | --- |", *lines]
 
 
 @pytest.mark.parametrize("table", [by_rule, hand_picked], ids=lambda table: str(table.__name__))

@@ -112,42 +112,42 @@ change meanings unrelated to quotas. Each has its reason.
 """
 
 _HAS_THROTTLE: Final = "the response has throttle_time_ms (KIP-124)"
-_BACKS_OFF: Final = "clients wait out throttle_time_ms by themselves (KIP-219)"
-_MAY_REFUSE: Final = "topics may be refused with error 89, which Weir does (KIP-599)"
+_BACKS_OFF: Final = "clients themselves wait for throttle_time_ms (KIP-219)"
+_MAY_REFUSE: Final = "Weir may refuse topics with error 89 (KIP-599)"
 
 BY_HAND: Final[Mapping[tuple[int, int], Taken]] = {
     (ApiKey.FIND_COORDINATOR, 1): Taken(
         UpliftKind.TRANSLATE,
-        "key_type must be 0 (a group), else UNSUPPORTED_VERSION; the response has throttle_time_ms and "
-        "error_message, which is null",
+        "the response has throttle_time_ms and a null error_message; Weir refuses a key_type other than 0 (a "
+        "group) with UNSUPPORTED_VERSION",
     ),
     (ApiKey.METADATA, 6): Taken(
         UpliftKind.PATCH,
-        f"{_BACKS_OFF}; LISTENER_NOT_FOUND may be the answer, an older broker says LEADER_NOT_AVAILABLE",
+        f"{_BACKS_OFF}; an older broker answers LEADER_NOT_AVAILABLE instead of LISTENER_NOT_FOUND",
     ),
     (ApiKey.CREATE_TOPICS, 1): Taken(
         UpliftKind.TRANSLATE,
-        "validate_only must be false, else UNSUPPORTED_VERSION; error_message is null",
+        "the response has a null error_message; Weir refuses validate_only with UNSUPPORTED_VERSION",
     ),
     (ApiKey.CREATE_TOPICS, 4): Taken(
         UpliftKind.TRANSLATE,
-        "the broker's default number of partitions or replicas (-1) cannot be asked for: UNSUPPORTED_VERSION "
+        "Weir refuses -1, the broker's default number of partitions or replicas, with UNSUPPORTED_VERSION "
         "(KIP-464)",
     ),
     (ApiKey.CREATE_TOPICS, 5): Taken(
         UpliftKind.TRANSLATE,
-        "flexible encoding; the response's num_partitions and replication_factor are -1, configs null: not "
-        "known (KIP-525)",
+        "flexible encoding; in the response, num_partitions and replication_factor are -1 (unknown), and "
+        "configs is null (KIP-525)",
     ),
     (ApiKey.CREATE_TOPICS, 6): Taken(UpliftKind.PATCH, _MAY_REFUSE),
     (ApiKey.DELETE_TOPICS, 3): Taken(
         UpliftKind.PATCH,
-        "TOPIC_DELETION_DISABLED may be the answer; an older broker gives the error that it has for it",
+        "an older broker answers another error instead of TOPIC_DELETION_DISABLED",
     ),
     (ApiKey.DELETE_TOPICS, 4): Taken(UpliftKind.TRANSLATE, "flexible encoding"),
     (ApiKey.DELETE_TOPICS, 5): Taken(
         UpliftKind.TRANSLATE,
-        f"{_MAY_REFUSE}; error_message is null where the broker's own errors are passed on",
+        f"{_MAY_REFUSE}; error_message is null for the broker's own errors",
     ),
     (ApiKey.CREATE_PARTITIONS, 2): Taken(UpliftKind.TRANSLATE, "flexible encoding"),
     (ApiKey.CREATE_PARTITIONS, 3): Taken(UpliftKind.PATCH, _MAY_REFUSE),
