@@ -52,7 +52,12 @@ FAULTS: Final = (
         for pattern in ("*/frame-empty/*", "*/header-truncated/api-key")
     ),
     *(
-        BrokerFault(pattern, _OLD, ("hung",), "The same in kafka.api.ControlledShutdownRequest.")
+        BrokerFault(
+            pattern,
+            _OLD,
+            ("hung",),
+            "A BufferUnderflowException in kafka.api.ControlledShutdownRequest leaves the connection open.",
+        )
         for pattern in ("ControlledShutdown/*/client-id-*", "ControlledShutdown/version-above")
     ),
     BrokerFault(
@@ -65,21 +70,21 @@ FAULTS: Final = (
         "ApiVersions/v0/sasl-unauthenticated-large",
         _OLD,
         ("hung",),
-        "The broker waits for a request of 524,289 bytes. Other releases refuse requests over "
+        "The broker waits for a request of 524,289 bytes. Other releases refuse requests above "
         "sasl.server.max.receive.size.",
     ),
     BrokerFault(
         _NULL_RECORDS,
         ("2.8.2",),
         ("closed", "error -1 3"),
-        "Null records, which the schema allows. The broker answers, and a NullPointerException in "
+        "The schema permits null records. The broker answers, and a NullPointerException in "
         "ProduceRequest.partitionSizes closes the connection.",
     ),
     BrokerFault(
         _NULL_RECORDS,
         ("3.9.1", "4.2.0", "4.4.0"),
         ("hung",),
-        "Null records, which the schema allows. Two NullPointerExceptions prevent an answer.",
+        "The schema permits null records. Two NullPointerExceptions prevent an answer.",
     ),
 )
 
