@@ -27,7 +27,7 @@ class CloseReason(StrEnum):
     not complete.
     """
     PROXY_HEADER_TIMEOUT = "proxy_header_timeout"
-    """The client's worker was not ready for 30 s, or cannot start."""
+    """A peer in `proxy_protocol_from` has not sent a complete PROXY header in time."""
     OUT_OF_RESOURCES = "out_of_resources"
     """The system had no descriptor, memory or local port for the connection to the broker."""
     REQUEST_TOO_LARGE = "request_too_large"
