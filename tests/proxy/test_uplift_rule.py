@@ -261,7 +261,8 @@ def by_rule() -> list[str]:
         if ours:
             apis.setdefault(steps, []).append(api_name(key))
     lines = [f"| {', '.join(names)} | {' | '.join(steps)} |" for steps, names in apis.items()]
-    return ["| APIs | version with throttle_time_ms | version in which clients wait |", "| --- | --- | --- |", *lines]
+    head = "| APIs | version with throttle_time_ms | version in which clients wait |"
+    return [head, "| --- | --- | --- |", *lines]
 
 
 def hand_picked() -> list[str]:
