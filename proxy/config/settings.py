@@ -67,8 +67,8 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     quotas: Annotated[
         str,
         _key(
-            "Source of quotas: a TOML file (reloaded when changed), topic or topic:NAME (compacted, created"
-            " if missing, by default __weir_quotas), or broker (the brokers' own). Empty: no quotas."
+            "Source of quotas: a TOML file; topic (__weir_quotas) or topic:NAME for a compacted topic; "
+            "broker for the brokers' own quotas. Empty: no quotas."
         ),
     ] = ""
     advertised_host: Annotated[
@@ -77,8 +77,8 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     broker_ports: Annotated[
         str,
         _key(
-            "FIRST-LAST[@NODE_ID][,...]: FIRST is the port for the broker NODE_ID (by default 0, or "
-            "derived), FIRST + 1 that for NODE_ID + 1. Empty: the 100 ports after listen."
+            "Port ranges, FIRST-LAST[@NODE_ID][,...]: the broker NODE_ID has the port FIRST, the next one"
+            " FIRST + 1. Empty: the 100 ports after listen."
         ),
     ] = ""
     admin: Annotated[
@@ -91,15 +91,15 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     admin_tls_cert: Annotated[
         str,
         _key(
-            "CERTIFICATE[,KEY]: PEM files with the admin endpoint's chain and key; enables TLS; reloaded "
-            "when changed."
+            "CERTIFICATE[,KEY]: PEM files of the admin endpoint's certificate chain and key, for TLS; "
+            "reloaded when changed."
         ),
     ] = ""
     state_dir: Annotated[
         str,
         _key(
-            "Directory with state for the next start (brokers, quotas, usage). Empty: the one of systemd, "
-            "if any."
+            "Directory with state for the next start (brokers, quotas, usage). Empty: systemd's state "
+            "directory, if any."
         ),
     ] = ""
     takeover_socket: Annotated[
@@ -111,10 +111,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     quota_window_num: Annotated[
         int,
         msgspec.Meta(ge=2, le=SAMPLES_MAX),
-        _key(
-            "Number of samples over which a rate is measured (quota.window.num). A burst of mutations may "
-            "have rate * samples * seconds partitions."
-        ),
+        _key("Number of samples over which Weir measures a rate (quota.window.num)."),
     ] = NUM_SAMPLES_DEFAULT
     quota_window_size_seconds: Annotated[
         int, SAMPLE_S, _key("Length of each sample in seconds (quota.window.size.seconds).")
@@ -126,12 +123,13 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     request_time_scale: Annotated[
         str,
         _key(
-            "Factor of estimated request time: FACTOR for all brokers, NODE=FACTOR[;NODE=FACTOR...] for some."
+            "Factor of estimated request time: FACTOR for all brokers, NODE=FACTOR for one, separated by "
+            "semicolons."
         ),
     ] = "1"
     uplift: Annotated[
         bool,
-        _key("Offer clients newer API versions than old brokers have, and translate where nothing is lost."),
+        _key("Offer clients newer API versions than old brokers support, where translation loses nothing."),
     ] = True
     quota_admins: Annotated[
         str,
@@ -155,8 +153,8 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     empty_client_id: Annotated[
         Literal["unlimited", "default"],
         _key(
-            "Quotas of clients without client-id. unlimited: none, as in Kafka; default: those of the "
-            "default."
+            "Quotas of clients without a client-id. unlimited: none, as in Kafka; default: those of the "
+            "default client-id."
         ),
     ] = "unlimited"
     sasl_oauthbearer_sub_claim_name: Annotated[
@@ -164,11 +162,17 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     ] = "sub"
     unreadable_principal: Annotated[
         str,
-        _key("Principal's name if a login shows Weir none. Empty: Weir closes such connections."),
+        _key(
+            "Name of principals whose login does not show Weir their name. Empty: Weir closes such "
+            "connections."
+        ),
     ] = "ANONYMOUS"
     super_users: Annotated[
         str,
-        _key("The brokers' principals at replication listeners, User:NAME[;User:NAME...]. Empty: all."),
+        _key(
+            "The brokers' principals at replication listeners, User:NAME[;User:NAME...]. Empty: all "
+            "principals."
+        ),
     ] = ""
     replication_upstream: Annotated[
         str,
@@ -177,8 +181,8 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     replication_listen: Annotated[
         str,
         _key(
-            "[ID@]HOST:PORT: address at which other brokers reach the broker ID (by default 0). The broker "
-            "ID + 1 has PORT + 1."
+            "[ID@]HOST:PORT: address at which other brokers reach the broker ID (default 0). The next "
+            "broker has PORT + 1."
         ),
     ] = ""
     replication_throttles: Annotated[
@@ -190,8 +194,8 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     tls_cert: Annotated[
         str,
         _key(
-            "CERTIFICATE[,KEY]: PEM files with the listeners' chain and key; enables TLS; reloaded when "
-            "changed."
+            "CERTIFICATE[,KEY]: PEM files of the listeners' certificate chain and key, for TLS; reloaded "
+            "when changed."
         ),
     ] = ""
     tls_client_auth: Annotated[
@@ -199,7 +203,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         _key("none, requested or required: whether clients must present a certificate (ssl.client.auth)."),
     ] = "none"
     tls_client_ca: Annotated[
-        str, _key("PEM file of the certificate authorities that sign clients' certificates.")
+        str, _key("PEM file with the certificate authorities of clients' certificates.")
     ] = ""
     ssl_principal_mapping_rules: Annotated[
         str, _key("Rules that map a client certificate's subject to the principal's name, in Kafka's syntax.")
@@ -214,12 +218,13 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     upstream_tls: Annotated[
         str,
         _key(
-            "TLS to brokers: a PEM file of the certificate authorities to trust, or system for those that "
-            "the operating system trusts. Empty: no TLS."
+            "Certificate authorities for TLS to brokers: a PEM file, or system for those that the "
+            "operating system trusts. Empty: no TLS."
         ),
     ] = ""
     upstream_cert: Annotated[
-        str, _key("CERTIFICATE[,KEY]: PEM files with the chain and key that Weir presents to brokers.")
+        str,
+        _key("CERTIFICATE[,KEY]: PEM files of the certificate chain and key that Weir presents to brokers."),
     ] = ""
     upstream_verify_host: Annotated[
         bool,
@@ -249,7 +254,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     max_connection_creation_rate: Annotated[
         int,
         AT_LEAST_0,
-        _key("Maximum rate at which each listener accepts connections, per second (KIP-612). 0: no limit."),
+        _key("Maximum number of connections per second that each listener accepts (KIP-612). 0: no limit."),
     ] = 0
     proxy_protocol_from: Annotated[
         str,
@@ -286,7 +291,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     connection_age_max_s: Annotated[
         float,
         AT_LEAST_0,
-        _key("Age in seconds, +-10 %, at which Weir drains and closes a connection. 0: no limit."),
+        _key("Age in seconds (+-10 %) at which Weir drains and closes a connection. 0: no limit."),
     ] = 0.0
     login_timeout_s: Annotated[
         float,
@@ -301,8 +306,8 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     usage: Annotated[
         str,
         _key(
-            "Destination of usage records: a directory, or topic:NAME of the cluster, with NAME-trace for "
-            "traces; created if missing. Empty: no records."
+            "Destination of usage records: a directory, or topic:NAME for a topic of the cluster; created"
+            " if missing. Empty: no records."
         ),
     ] = ""
     usage_interval_ms: Annotated[
