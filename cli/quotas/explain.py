@@ -206,7 +206,7 @@ def _lines(charge: QuotaExplanation, settings: Settings, *, show_all: bool) -> l
     what = charge.key.value if charge.subject == "client" else f"{charge.key.value} of the {charge.subject}"
     none = "no limit" if KINDS[charge.key].floor_of is None else "no floor"
     limit = told(charge.key, charge.limit.value) if charge.limit is not None else none
-    lines = [click.style(f"{what}: {limit}", bold=True)]
+    lines = [click.style(f"{clean(what)}: {limit}", bold=True)]
     if charge.limit is not None:
         lines.append(f"  shared by {clean(charge.shared_by)}")
         lines += [f"  decides: {charge.decides}"] if charge.decides else []

@@ -19,7 +19,8 @@ from weir.cli.progress import Progress
 from weir.cli.quantity import Quantity
 from weir.cli.quotas import import_groups, read_back
 from weir.cli.quotas.broker import read as read_broker
-from weir.cli.quotas.change import QuotaEdits, change, show
+from weir.cli.quotas.change import QuotaEdits, show
+from weir.cli.quotas.import_steps import apply, import_steps
 from weir.cli.quotas.show import ChangeEntry, EntryJson, change_entry, clean, echo_json, entries
 from weir.cli.quotas.show_groups import GroupJson, groups_json
 from weir.cli.quotas.show_replication import (
@@ -40,8 +41,6 @@ from weir.proxy.files import PASSWORD_BYTES_MAX, read_text
 from weir.quotas import QuotaTable, render
 from weir.quotas.replication.throttles import ReplicationThrottles
 from weir.quotas.table.imported import Imported, Skipped
-from weir.quotas.table.options import Options
-from weir.quotas.table.quota_table import Quota
 from weir.quotas.table.zookeeper_layout import ZooKeeperQuotas
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -299,8 +298,13 @@ def _deliver(found: Imported, origin: str, target: ImportTarget, source: StoredS
     changes: list[ReplicationChange] = []
     if source is not None:
         stored = source.load_for_change()
-        grouped, groups = import_groups.apply(stored, table, source, dry_run=target.dry_run)
-        outcome = _apply(grouped, table, target, source, states_options=states_options)
+        grouped, groups = import_groups.apply(stored, table, source, dry_run=True)
+        steps = list(
+            import_steps(grouped, table, states_options=states_options)
+        )  # raises before any is stored
+        if not target.dry_run:
+            import_groups.apply(stored, table, source, dry_run=False)
+        outcome = apply(steps, source, dry_run=target.dry_run)
         changes = _apply_replication(stored.replication, table.replication, target, source)
     if target.output is not None:
         write(target.output, quota_file(table, found.skipped, origin), force=target.force)
@@ -320,24 +324,6 @@ def _deliver(found: Imported, origin: str, target: ImportTarget, source: StoredS
     if target.output is not None:
         click.echo(f"written to {target.output}", err=True)
     sys.exit(INCOMPLETE if found.skipped else DONE)
-
-
-def _apply(
-    before: QuotaTable, table: QuotaTable, target: ImportTarget, source: StoredSource, *, states_options: bool
-) -> QuotaEdits:
-    """Set the imported quotas in the store, whose table is `before`. With `states_options` their entries get
-    the pacing and scope that were imported with them, else they keep those that the store has.
-    """
-    groups: dict[tuple[bool, Options | None], dict[Quota, float]] = {}
-    for shadow, values in ((False, table.values), (True, table.shadow)):
-        for (entity, key), value in values.items():
-            options = table.options_of(entity, shadow=shadow) if states_options else None
-            groups.setdefault((shadow, options), {})[entity, key] = value
-    outcome = QuotaEdits([], "", target.dry_run)
-    for (shadow, options), wanted in groups.items():
-        done = change(source, before, wanted, shadow=shadow, dry_run=target.dry_run, options=options)
-        outcome = outcome.joined(done)
-    return outcome
 
 
 def _apply_replication(

@@ -76,6 +76,12 @@ def test_quotas_explain_prints_words(file: Path) -> None:
     assert parts[3].splitlines()[1:] == ["    no entry at any level"]
 
 
+def test_quotas_explain_escapes_control_characters_of_a_group(file: Path) -> None:
+    group = '[[group]]\nname = "a\\u001b"\nusers = ["alice"]\n[[quota]]\ngroup = "a\\u001b"\n'
+    file.write_text(group + "producer_byte_rate = 1\n")
+    assert "rate of the group a\\x1b: 1\n" in done("explain", "--quotas", str(file), "--user", "alice")
+
+
 def test_quotas_explain_prints_json(file: Path) -> None:
     found = explained("--quotas", file, "--user", "alice", "--client-id", "etl-1")
     produce, fetch = found["client producer_byte_rate"], found["client consumer_byte_rate"]

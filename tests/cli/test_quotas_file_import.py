@@ -230,26 +230,35 @@ def test_import_of_a_file_takes_pacing_and_scope_away_that_it_does_not_have(
     assert parse(file.read_text()) == parse(FILE.replace('pacing = "smooth"\nscope = "cluster"\n', "", 1))
 
 
+RATE = {"mode": "enforce", "quotas": {"producer_byte_rate": 1}}
+FLOOR, ALL = "producer_byte_floor", '[[quota]]\ngroup = "<all>"\n'
+
+
+def test_import_changes_floors_and_limits_in_an_order_that_fits_or_nothing(tmp_path: Path) -> None:
+    store, new = tmp_path / "store.toml", tmp_path / "new.toml"
+    entries = '[[quota]]\nuser = "a"\n{} = {}\nscope = "cluster"\n{}producer_byte_rate = {}\n'
+    command = ("import", str(new), "--apply", "--quotas", str(store))
+    store.write_text(entries.format(FLOOR, 8, ALL, 10))
+    for floor, limit in ((16, 20), (4, 5)):
+        new.write_text(entries.format(FLOOR, floor, ALL, limit))
+        done(*command)
+        assert parse(store.read_text()) == parse(new.read_text())
+    new.write_text(entries.format("consumer_byte_rate", 1, ALL, 3))
+    for options in ((), ("--dry-run",)):
+        assert "the floors of group <all> are 4 bytes/s, above" in failed(USAGE, *command, *options)
+        assert store.read_text() == entries.format(FLOOR, 4, ALL, 5)
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [
         ({"quotas": [{"entity": {"user": "a"}, "mode": "off", "quotas": {}}]}, "quotas[0]: sets no quota"),
         ({"quotas": [{"entity": {"usr": "a"}, "mode": "enforce", "quotas": {}}]}, 'unknown key "usr"'),
         (
-            {
-                "quotas": [
-                    {"entity": {"user": "<default>"}, "mode": "enforce", "quotas": {"producer_byte_rate": 1}}
-                ]
-            },
-            "quotas[0]: user is literally <default>, which a quota file cannot say; write null",
+            {"quotas": [{"entity": {"user": "<default>"}, **RATE}]},
+            "quotas[0]: user is literally <default>, which a",
         ),
-        (
-            {
-                "quotas": 2
-                * [{"entity": {"user": "a"}, "mode": "enforce", "quotas": {"producer_byte_rate": 1}}]
-            },
-            "quotas[1]: user a has an entry already",
-        ),
+        ({"quotas": 2 * [{"entity": {"user": "a"}, **RATE}]}, "quotas[1]: user a has an entry already"),
         ({"source": "x"}, "missing required field `quotas`"),
     ],
 )

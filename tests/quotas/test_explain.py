@@ -161,13 +161,8 @@ def test_explained_limits_are_the_limits_that_apply(table: QuotaTable, user: str
 def test_explain_says_which_limit_of_the_chain_decides_and_above_which_floor() -> None:
     floor, everyone, payments = QuotaKey.PRODUCER_BYTE_FLOOR, Entity(group="<all>"), Entity(group="payments")
     groups = QuotaGroups().updated({Member("user", "alice"): "payments"}, {"payments": ""})
-    values = {
-        (ALICE, PRODUCE): 30.0,
-        (payments, PRODUCE): 20.0,
-        (everyone, PRODUCE): 200.0,
-        (ALICE, floor): 5.0,
-    }
-    values[everyone, FETCH] = 1.0
+    values = {(payments, PRODUCE): 20.0, (everyone, PRODUCE): 200.0, (everyone, FETCH): 1.0}
+    values |= {(ALICE, PRODUCE): 30.0, (ALICE, floor): 5.0}
     found = explain(QuotaTable(values, groups=groups), "alice", "app")
     (charge,) = (charge for charge in found.charges if charge.decides)
     assert (charge.subject, charge.key) == ("group payments", PRODUCE)

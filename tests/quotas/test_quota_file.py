@@ -116,7 +116,7 @@ REFUSED_VALUES: list[tuple[str, str, list[str]]] = [
     (
         "controller_mutation_rate",
         "at least 0.000001, not {}; remove it to lift the limit",
-        ["9.9e-07", "1e-320"],  # as good as zero
+        ["9.9e-07", "1e-320"],
     ),
     ("request_percentage", ABOVE_0, ["0", "-0.5"]),
     ("request_percentage", INT64, ["inf", "1e+300"]),

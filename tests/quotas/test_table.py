@@ -48,18 +48,6 @@ def test_a_prepared_quota_table_shares_unchanged_limits_with_the_table_before() 
     assert before.limits(PRODUCE).resolve("alice", "") == Limit(10.0, Tags("alice", ""))
 
 
-def test_a_quota_table_finds_the_rates_of_topics_by_key_and_mode() -> None:
-    orders, clicks = Entity(topic="orders"), Entity(topic="clicks")
-    table = QuotaTable(
-        {(orders, PRODUCE): 10.0, (orders, FETCH): 3.0, (ALICE, PRODUCE): 1.0}, {(clicks, PRODUCE): 5.0}
-    )
-    for found in (table, table.prepared(QuotaTable())):
-        assert found.topics(PRODUCE) == {"orders": 10.0}
-        assert found.topics(PRODUCE, shadow=True) == {"clicks": 5.0}
-        assert found.topics(FETCH) == {"orders": 3.0}
-        assert found.topics(FETCH, shadow=True) == {}
-
-
 def test_each_entity_type_allows_its_quota_keys_only() -> None:
     groups = {"producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"}
     groups |= {"old_read_byte_rate"}
