@@ -15,6 +15,11 @@ from weir.quotas.replication.throttles import Role
 
 BROKER: Final = "broker"
 """Label for the broker's node id, in its role."""
+_RECORDS: Final = {
+    Role.LEADER: "records that throttled replicas fetched from the broker",
+    Role.FOLLOWER: "records that the broker fetched for throttled replicas",
+}
+"""Role of the broker → the records that a throttle limits."""
 
 
 def families(quotas: ReplicationQuotas, now_ms: int) -> Iterator[Metric | None]:
@@ -35,7 +40,7 @@ def _role(role: Role, brokers: list[BrokerStatus]) -> Iterator[Metric]:
     name = f"{role.value}_replication_throttled"
     yield WEIR.gauge(
         f"{name}_rate",
-        f"Rate (bytes/s) of the records of throttled replicas, with the broker as {role.value}.",
+        f"Rate (bytes/s) of {_RECORDS[role]}.",
         [_row(broker.node_id, broker.rate) for broker in brokers],
         BROKER,
     )
@@ -47,7 +52,7 @@ def _role(role: Role, brokers: list[BrokerStatus]) -> Iterator[Metric]:
     )
     yield WEIR.counter(
         f"{name}_bytes",
-        f"Bytes of records of throttled replicas, with the broker as {role.value}.",
+        f"Bytes of {_RECORDS[role]}.",
         [_row(broker.node_id, broker.charged_bytes) for broker in brokers],
         BROKER,
     )
