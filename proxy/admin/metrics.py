@@ -135,7 +135,7 @@ def _process(server: Server, workers: Workers, *, ready: bool) -> Iterator[Metri
     yield from worker_metrics.families(server, workers)
     yield WEIR.counter(
         "task_failures",
-        "Failures of Weir's background tasks; Weir restarts a failed task.",
+        "Failures of Weir's background tasks.",
         {task.value: failures[task] for task in Task},
         "task",
     )
@@ -148,7 +148,7 @@ def _turns(turns: Turns) -> Metric:
         counts.append((str(bound_us / 1_000_000), float(below)))
     return HistogramMetricFamily(
         "weir_turn_seconds",
-        "Duration of each pass of the event loop, in which Weir serves the ready sockets.",
+        "Duration of each pass of the event loop over the ready sockets.",
         buckets=[*counts, ("+Inf", float(turns.number))],
         sum_value=turns.busy_us / 1_000_000,
     )
@@ -202,24 +202,24 @@ def _sessions(server: Server) -> Iterator[Metric]:
     requests = sorted(counters.requests.items())
     yield WEIR.counter(
         "requests",
-        "Requests with an API and a version that Weir knows.",
+        "Requests with an API and a version known to Weir.",
         [((_api_name(api), str(number)), count) for (api, number), count in requests],
         *("api", "version"),
     )
     yield WEIR.counter(
         "received_bytes",
-        "Bytes received from clients or from brokers, including length prefixes.",
+        "Bytes received, including length prefixes.",
         {"clients": counters.bytes_from_clients.total(), "brokers": counters.bytes_from_brokers.total()},
         "from",
     )
     yield WEIR.counter(
         "requests_not_understood",
-        "Requests with an API or a version that Weir's schemas do not have.",
+        "Requests with an API or a version unknown to Weir.",
         counters.requests_not_understood,
     )
     yield WEIR.counter(
         "wrong_nodes",
-        "Client connections that expected another broker, so that Weir made the clients bootstrap again.",
+        "Client connections that expected another broker; the clients had to bootstrap again.",
         counters.wrong_nodes,
     )
     yield WEIR.counter(
@@ -236,7 +236,7 @@ def _sessions(server: Server) -> Iterator[Metric]:
     )
     yield WEIR.counter(
         "requests_not_offered",
-        "Requests in versions that Weirs with other settings offer, but this one does not.",
+        "Requests in versions that Weir does not offer with these settings.",
         counters.not_offered.total(),
     )
     yield WEIR.counter(
@@ -374,7 +374,7 @@ def _tls(all_files: list[ContextOfFiles]) -> Iterator[Metric]:
     """Yield the metrics of the configured certificate and key files; without TLS, metrics with no samples."""
     yield WEIR.gauge(
         "tls_files_last_reload_successful",
-        "0 while Weir refuses changed TLS files and uses the previous ones.",
+        "0 while Weir refuses changed TLS files.",
         {files.name: not files.outage for files in all_files},
         "files",
     )

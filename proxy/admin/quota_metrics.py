@@ -159,13 +159,13 @@ def _entities(make: Families, rates: list[Values], times: list[Values]) -> Itera
 def _rate_and_limit(make: Families, whose: str, unit: str, values: Rows, *labels: str) -> Iterator[Metric]:
     yield make.gauge(
         f"{whose}_rate_{unit}",
-        "Current rate, which Weir compares with the limit.",
+        "Current rate.",
         values(attrgetter("rate")),
         *labels,
     )
     yield make.gauge(
         f"{whose}_limit_{unit}",
-        "Limit of the quota; +Inf if the quota was removed.",
+        "Limit of the quota; +Inf if removed.",
         values(attrgetter("limit")),
         *labels,
     )
@@ -187,7 +187,7 @@ def _api_times(make: Families, reading: BudgetReadings[RequestBudget]) -> Iterat
         yield None
     yield make.counter(
         "request_time_seconds",
-        "Estimated request time charged to the entity, by API.",
+        "Estimated request time charged to the entity for this API.",
         rows,
         "broker",
         *SHARERS,
@@ -225,13 +225,13 @@ def _mutation_entities(make: Families, shown: list[Values]) -> Iterator[Metric]:
     )
     yield make.gauge(
         "mutation_entity_tokens",
-        "Tokens left in the bucket, in partitions; negative while Weir refuses or throttles requests.",
+        "Tokens left in the bucket; negative while it is overdrawn.",
         values(attrgetter("tokens")),
         *SHARERS,
     )
     yield make.gauge(
         "mutation_entity_limit_partitions_per_second",
-        "Limit of the quota; +Inf if the quota was removed.",
+        "Limit of the quota; +Inf if removed.",
         values(attrgetter("limit")),
         *SHARERS,
     )

@@ -71,7 +71,7 @@ def family(counts: Counter[str]) -> Metric:
     """Return the metric of the refused requests."""
     return WEIR.counter(
         "admin_requests_refused",
-        "Requests that the admin endpoint refused for lack of permission.",
+        "Unauthorized requests to the admin endpoint.",
         [((reason,), counts[reason]) for reason in REASONS],
         "reason",
     )

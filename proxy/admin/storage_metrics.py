@@ -20,7 +20,7 @@ def families(budgets: StorageBudgets) -> Iterator[Metric]:
         shown = [(_labels(each), each) for each in readings if each.is_shadow == is_shadow]
         yield make.gauge(
             "storage_bytes",
-            "Stored or usable bytes; absent while Weir does not know the value.",
+            "Stored or usable bytes; absent while unknown.",
             [(labels, each.number) for labels, each in shown if each.number is not None],
             *LABELS,
         )
