@@ -143,7 +143,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     ] = "enforce"
     quota_pacing: Annotated[
         Literal["kafka", "smooth"],
-        _key("Pacing of byte rates whose entry sets none. kafka: bursts, as at brokers; smooth: even rates."),
+        _key("Pacing of entries without one. kafka: bursts, as at brokers; smooth: even rates."),
     ] = "kafka"
     old_read_age_s: Annotated[
         float,
