@@ -170,9 +170,9 @@ def write() -> None:
     numbers = ["runs (the figures are medians)", *(str(len(one)) for one in found.values())]
     differ = [f"{100 * spread(one):.1f} %" if len(one) > 1 else "-" for one in found.values()]
     further = [numbers, ["greatest difference between runs, 60 s", *differ]]
-    late = max(sheet.late_ms for sheet in sheets)
+    date, late = max(sheet.date for sheet in sheets), max(sheet.late_ms for sheet in sheets)
     notes = [
-        f"- Measured up to {max(sheet.date for sheet in sheets)}, {machine()['cores']} cores.",
+        f"- The last run was on {date}, on a machine with {machine()['cores']} cores.",
         f"- The measuring machine ended sleeps up to {late:.0f} ms too late.",
     ]
     document.put(PAGE, render.markdown_table(_table(sheets, further)) + "\n\n" + "\n".join(notes))

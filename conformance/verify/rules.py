@@ -177,7 +177,7 @@ RULES: Final[dict[R, Rule]] = {
             R.CONTENTS_UNCHECKED,
             _N,
             "",
-            "A message has at most 200,000 elements and tags. Values of larger ones are not checked.",
+            "A message has at most 200,000 elements and tags. Values of larger messages are not checked.",
         ),
         (R.ERROR_CODE_UNKNOWN, _W, "protocol guide: Error Codes", "Kafka 4.4 defines the error code."),
         (
@@ -190,7 +190,7 @@ RULES: Final[dict[R, Rule]] = {
             R.ERROR_89_VERSION,
             _E,
             "KIP-599, KIP-714",
-            "Only CreateTopics 6 and later, CreatePartitions 3, DeleteTopics 5 and telemetry have error 89.",
+            "Only CreateTopics 6 and later, CreatePartitions 3, DeleteTopics 5 and telemetry use error 89.",
         ),
         (
             R.PRODUCE_ACKS,
@@ -221,9 +221,14 @@ RULES: Final[dict[R, Rule]] = {
             R.SASL_UNCHECKED,
             _N,
             "KIP-152",
-            "Verification can count the SASL tokens without Kafka's header. Otherwise it ends there.",
+            "Verification can count the SASL tokens without Kafka's header. Otherwise verification ends.",
         ),
-        (R.BATCH_LENGTH, _E, _BATCH, "A batch's length covers its header, and ends within the field."),
+        (
+            R.BATCH_LENGTH,
+            _E,
+            _BATCH,
+            "A batch's length covers its header, and the batch ends within the field.",
+        ),
         (
             R.BATCH_MAGIC,
             _E,
@@ -236,7 +241,7 @@ RULES: Final[dict[R, Rule]] = {
             R.BATCH_OFFSETS,
             _E,
             _BATCH,
-            "Offsets ascend, and the header has the last one. In Produce, offsets count up from 0.",
+            "Offsets ascend, and the header has the last offset. In Produce, offsets count up from 0.",
         ),
         (R.BATCH_TIMESTAMPS, _W, _BATCH, "The header's greatest timestamp is the timestamp of a record."),
         (R.BATCH_COMPRESSION, _E, _BATCH, "The batch's codec exists, and can decompress the records."),
