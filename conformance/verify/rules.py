@@ -158,7 +158,7 @@ RULES: Final[dict[R, Rule]] = {
         (R.BOOL_VALUE, _W, _TYPES, "A boolean is 0 or 1."),
         (R.STRING_UTF8, _E, _TYPES, "A string is UTF-8 and has at most 32767 bytes."),
         (R.TAG_ORDER, _E, "KIP-482", "Tagged fields come in ascending order, each tag once."),
-        (R.TAG_SIZE, _E, "KIP-482", "The size of a tagged field is the size of its value."),
+        (R.TAG_SIZE, _E, "KIP-482", "The declared size of a tagged field is the size of its value."),
         (R.TAG_DEFAULT, _N, "KIP-482", "A tagged field with its default value is left out."),
         (
             R.REQUEST_TRAILING_BYTES,
