@@ -159,7 +159,7 @@ def _entities(make: Families, rates: list[Values], times: list[Values]) -> Itera
 def _rate_and_limit(make: Families, whose: str, unit: str, values: Rows, *labels: str) -> Iterator[Metric]:
     yield make.gauge(
         f"{whose}_rate_{unit}",
-        "Current rate.",
+        "Current rate of charges.",
         values(attrgetter("rate")),
         *labels,
     )
