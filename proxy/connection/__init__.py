@@ -7,8 +7,8 @@ The transport uses nothing but the door (`Connection.start`, `receive`, `passabl
 class (`Connection.state_of`), which nobody else reads.
 
 `state` has the states and their transitions, `waits` the reasons why a side waits (`SideWait`). `connection`
-is the machine; `inbound` and `outbound` are its halves, which process the bytes of the client and of the
-broker. `effects` is the interface to the transport, `in_flight` has the records of requests, `client` the
+is the machine; `inbound`, `arriving` and `outbound` process the bytes of the client and of the broker.
+`effects` is the interface to the transport, `in_flight` has the records of requests, `client` the
 principal, its ledger and the parse cache. `replies` sends Weir's own responses and queries, `refusals`
 closes connections because of malformed requests, `ending` ends connections. `emptied` removes the records
 from fetch responses, `tokens` processes bare SASL tokens. `charges` charges request time; `usage*` counts

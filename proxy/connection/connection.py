@@ -2,12 +2,12 @@
 effects out. No sockets, no clock.
 
 `Connection` has the state (`state.NEXT` is the table of transitions), the fields that handlers use, and the
-decisions that do not depend on the bytes of a frame: may a request be taken, must the connection close. Its
-halves, `Inbound` and `Outbound`, process the bytes that were read from the client and from the broker. They
+decisions that do not depend on the bytes of a frame: may a request be taken, must the connection close. The
+modules `inbound` and `outbound` process the bytes that were read from the client and from the broker. They
 decide about every frame, patch the frame in place or replace parts of the frame, and put the bytes to send
 into the effects. Those are memoryviews of the buffer that was passed in: the transport must send or copy them
-before it uses the buffer again. A half leaves bytes unconsumed while the head of a frame is incomplete or the
-frame must wait. The transport keeps these bytes (`End.kept`) and presents them again, with newer bytes behind
+before it uses the buffer again. Bytes stay unconsumed while the head of a frame is incomplete or the frame
+must wait. The transport keeps these bytes (`End.kept`) and presents them again, with newer bytes behind
 them. A frame is forwarded as soon as its head has arrived; its other bytes follow as they arrive.
 
 Invariants: responses go out in the order of their requests; no byte is dropped or reordered; each request is
@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weir.protocol.errors import ProtocolError
 from weir.protocol.framing import missing_bytes
 from weir.proxy.close_reasons import BY_CLIENTS, CloseReason
-from weir.proxy.connection import replies
+from weir.proxy.connection import arriving, inbound, outbound, replies
+from weir.proxy.connection.arriving import RequestInParts
 from weir.proxy.connection.charges import charge_request_time
 from weir.proxy.connection.client import Client  # fields' types: mypyc wants them at run time
 from weir.proxy.connection.effects import UNLIMITED, Clock, Effects, End
 from weir.proxy.connection.ending import HalfClosed, find_end
 from weir.proxy.connection.in_flight import CHARGED, LOCAL, PAUSED, RequestInFlight
-from weir.proxy.connection.inbound import Inbound
-from weir.proxy.connection.outbound import Outbound
+from weir.proxy.connection.response_in_progress import ResponseInProgress
 from weir.proxy.connection.state import (
     ANSWERED,
     CLOSED,
@@ -100,15 +100,13 @@ class ConnectionLimits:
 
 
 class Connection:
-    """One client connection and the broker connection behind it: the state that both halves share."""
+    """One client connection and the broker connection behind it."""
 
-    __deletable__ = ("_inbound", "_outbound")  # for mypyc
     __slots__ = (
-        "_inbound",
         "_on_ready",
-        "_outbound",
         "_states",
         "addresses",
+        "arriving",
         "broker_end",
         "client",
         "client_end",
@@ -123,6 +121,7 @@ class Connection:
         "now_ms",
         "plans",
         "quotas",
+        "response",
         "settled_us",
         "spare",
         "state",
@@ -177,6 +176,8 @@ class Connection:
         """Progress of a client that has closed its half; None for other clients."""
         self.in_flight: deque[RequestInFlight] = deque()
         """Requests that wait for their responses, oldest first."""
+        self.arriving = RequestInParts()
+        self.response = ResponseInProgress()
         self.spare: list[RequestInFlight] = []
         """Records of answered requests, kept for reuse."""
         self.client = Client(
@@ -210,9 +211,6 @@ class Connection:
         self.quotas = quotas
         self.limits = limits
         self.addresses = addresses
-        # Its halves
-        self._inbound = Inbound(self)
-        self._outbound = Outbound(self)
 
     # The door: called by the transport
 
@@ -227,23 +225,23 @@ class Connection:
         `view` is a memoryview of `data`; the effects have slices of it.
         """
         if end is self.client_end:
-            self.effects.consumed = self._inbound.receive(data, view, size, now_ms)
+            self.effects.consumed = inbound.receive(self, data, view, size, now_ms)
         else:
-            self.effects.consumed = self._outbound.receive(data, view, size, now_ms)
+            self.effects.consumed = outbound.receive(self, data, view, size, now_ms)
         return self.effects
 
     def passable_bytes(self, end: End) -> int:
         """Return the number of bytes that come next from this peer and that nobody needs to see."""
         if end is self.client_end:
-            return self._inbound.passable_bytes()
-        return self._outbound.passable_bytes()
+            return arriving.passable_bytes(self)
+        return outbound.passable_bytes(self)
 
     def passed(self, end: End, count: int, now_ms: int) -> None:
         """Note that the next `count` bytes of this peer, at most `passable_bytes`, were forwarded unseen."""
         if end is self.client_end:
-            self._inbound.passed(count, now_ms)
+            arriving.passed(self, count, now_ms)
         else:
-            self._outbound.passed(count, now_ms)
+            outbound.passed(self, count, now_ms)
 
     def wake(self, now_ms: int) -> Effects:
         """Go on with what has waited for this time or turn, and say which sides may be read now. Kept bytes
@@ -461,7 +459,8 @@ class Connection:
         self.now_ms = now_ms
         self.transition(Trigger.CLOSE)
         self._on_ready = _nobody
-        self._outbound.response.cut(now_ms)
+        self.response.cut(now_ms)
+        self.arriving.end()
         for record in self.in_flight:
             if record.query is not None:
                 record.abandon_query(self)
@@ -470,7 +469,6 @@ class Connection:
         self.in_flight.clear()
         if self.client.usage is not None:
             self.client.usage.end()
-        del self._inbound, self._outbound  # they refer to the connection: a cycle
 
     def resume(self) -> None:
         """Go on with a query whose work elsewhere is done. Call this on the reactor's thread."""
@@ -499,7 +497,7 @@ class Connection:
     @property
     def report_ms(self) -> int:
         """Throttle time (ms) to write into the response that is being rewritten."""
-        return self._outbound.response.report_ms
+        return self.response.report_ms
 
     def _go_on(self) -> None:
         """Continue the paused query."""

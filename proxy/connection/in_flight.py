@@ -116,7 +116,7 @@ class RequestInFlight:
     """A request that waits for its response. The connection reuses the record for later requests, so no other
     code may keep a reference.
 
-    `Inbound` sets the fields from `state` to `usage_counters`; only requests that Weir answers itself use the
+    `inbound` sets the fields from `state` to `usage_counters`; only requests that Weir answers itself use the
     others.
     """
 
@@ -177,6 +177,12 @@ class RequestInFlight:
     def timed(self) -> bool:
         """True if request time or usage is still to be charged or counted for the request."""
         return bool(self.cost_us) or self.time_ledger is not None or self.usage_counters is not None
+
+    @property
+    def near(self) -> bool:
+        """True if the client is near its quota of request time: it may have only one request in flight."""
+        budget = None if self.time_ledger is None else self.time_ledger.request
+        return budget is not None and budget.near
 
     def ask(self, correlation_id: int) -> None:
         """Expect the broker's response to the next request of a query. `correlation_id` is the correlation id

@@ -20,37 +20,31 @@ from weir.protocol.messages import ProduceRequest
 from weir.protocol.scanning.field_offsets import field_offset
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection import refusals, replies
+from weir.proxy.connection.arriving import finish_arrival, finish_request, note_unread
 from weir.proxy.connection.charges import count_exempt, count_request
 from weir.proxy.connection.effects import FIRST_BYTES
 from weir.proxy.connection.in_flight import (
-    ARRIVED,
     ARRIVING,
-    CHARGE,
     CHARGED,
-    NEXT_OF_REQUEST,
     PLAIN,
     RequestInFlight,
 )
 from weir.proxy.connection.state import (
-    CLOSED,
     DRAINING,
     NEXT,
     OPEN,
     QUERYING,
     RELEASE,
-    SASL_REQUEST,
     SERIAL,
-    SERIAL_REQUEST,
     THROTTLED,
 )
 from weir.proxy.connection.tokens import from_client
-from weir.proxy.connection.usage_counters import CONSUMER, PRODUCER, TOPIC, UsageCounters
+from weir.proxy.connection.usage_counters import UsageCounters
 from weir.proxy.handlers.broker_query import RunningQuery
 from weir.proxy.handlers.decisions import FORWARD, Decision, Forward, Hold, Query, Reply, Wait
-from weir.proxy.handlers.plan import ARRIVAL_QUOTA, RESPONSE_QUOTA, ByteCounter, Plan, RequestByteCounter
+from weir.proxy.handlers.plan import ARRIVAL_QUOTA, Plan
 from weir.proxy.handlers.request_time.request_features import known_us
 from weir.proxy.handlers.sasl.authentication import SASL_APIS
-from weir.proxy.handlers.unread import count_unread
 from weir.quotas import QuotaKey
 
 if TYPE_CHECKING:
@@ -58,7 +52,6 @@ if TYPE_CHECKING:
 
 _unpack = REQUEST_HEAD.unpack_from
 _PRODUCE: Final = ApiKey.PRODUCE.value
-_UNSEEN: Final = bytearray()
 
 LOOK_BYTES: Final = 64 * 1024
 """Number of bytes of a request that must arrive before Weir estimates the request's cost, so that sending
@@ -76,481 +69,346 @@ limiters: 32 of them take 3 to 8 ms.
 """
 
 
-class Inbound:
-    """Processes the bytes that come from the client."""
+def receive(connection: Connection, data: bytearray, view: memoryview, end: int, now_ms: int) -> int:  # noqa: C901  # a call per branch costs each frame
+    """Process `data[:end]`, bytes from the client, and return the number of bytes consumed.
 
-    __slots__ = (
-        "_arriving",
-        "_arriving_bytes",
-        "_connection",
-        "_forward",
-        "_is_near",
-    )
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._arriving: RequestInFlight | None = None
-        """The request that is being forwarded while its remaining bytes arrive; None between requests."""
-        self._forward = FORWARD
-        """Decision to forward the request in `_arriving`. It says how the request is charged when its last
-        byte has arrived.
-        """
-        self._arriving_bytes = 0
-        """Frame length (bytes) of the request in `_arriving`."""
-        self._is_near = False
-        """True if the latest request's client is near its quota of request time. Such a client may have only
-        one request in flight.
-        """
-
-    def receive(self, data: bytearray, view: memoryview, end: int, now_ms: int) -> int:  # noqa: C901  # a call per branch costs each frame
-        """Process `data[:end]`, bytes from the client, and return the number of bytes consumed.
-
-        `view` is a memoryview of `data`; the bytes to forward are put into the effects as slices of `view`.
-        """
-        # Long, because each frame passes through here, and a call costs more than most of these branches.
-        # Rare frames have functions: those that arrive in parts, responses of Weir's own, refused frames.
-        connection = self._connection
-        connection.now_ms = now_ms
-        client, plans = connection.client, connection.plans
-        in_flight, spare = connection.in_flight, connection.spare
-        longest = connection.limits.frame_bytes_max
-        timed = connection.quotas.timed or client.usage is not None
-        ledger = client.ledger
-        draining = connection.state == DRAINING
-        if connection.state == THROTTLED and connection.throttled_until_ms <= now_ms:
-            connection.state = NEXT[THROTTLED][RELEASE]
-        start = position = 0
-        if connection.client_end.rest_bytes:
-            position = self._finish_request(data, end)
-            if position < end and connection.client_end.rest_bytes:  # held, or the turn is over
-                if position:
-                    connection.effects.to_broker.append(view[:position])
-                return position
-        self._is_near = timed and self._is_near  # the request that is arriving keeps it
-        # Two bounds, one of the client's requests in flight, and one of the frames in a turn, are one number
-        # here, because each request is compared with it.
-        most, in_turn = client.in_flight_max, len(in_flight) + connection.clock.frames_max
-        may_go = (connection.state == OPEN and len(in_flight) < most) or connection.may_take(now_ms)
-        if in_turn < most:
-            most = in_turn
-        if client.exchange is not None and client.exchange.in_progress:
-            position = from_client(connection, data, position, end)
-            may_go = not client.sends_sasl_tokens and connection.may_take(now_ms)
-        while may_go and end - position >= REQUEST_HEAD_BYTES:
-            length, api_key, version, correlation_id = _unpack(data, position)
-            if not REQUEST_LENGTH_MIN <= length <= longest:
-                refusals.refuse_length(connection, data, position, length)
+    `view` is a memoryview of `data`; the bytes to forward are put into the effects as slices of `view`.
+    """
+    # Long, because each frame passes through here, and a call costs more than most of these branches.
+    # Rare frames have functions: those that arrive in parts, responses of Weir's own, refused frames.
+    connection.now_ms = now_ms
+    client, plans = connection.client, connection.plans
+    in_flight, spare = connection.in_flight, connection.spare
+    longest = connection.limits.frame_bytes_max
+    timed = connection.quotas.timed or client.usage is not None
+    ledger = client.ledger
+    draining, near = connection.state == DRAINING, False
+    if connection.state == THROTTLED and connection.throttled_until_ms <= now_ms:
+        connection.state = NEXT[THROTTLED][RELEASE]
+    start = position = 0
+    if connection.client_end.rest_bytes:
+        position = finish_request(connection, data, end)
+        if position < end and connection.client_end.rest_bytes:  # held, or the turn is over
+            if position:
+                connection.effects.to_broker.append(view[:position])
+            return position
+    # Two bounds, one of the client's requests in flight, and one of the frames in a turn, are one number
+    # here, because each request is compared with it.
+    most, in_turn = client.in_flight_max, len(in_flight) + connection.clock.frames_max
+    may_go = (connection.state == OPEN and len(in_flight) < most) or connection.may_take(now_ms)
+    if in_turn < most:
+        most = in_turn
+    if client.exchange is not None and client.exchange.in_progress:
+        position = from_client(connection, data, position, end)
+        may_go = not client.sends_sasl_tokens and connection.may_take(now_ms)
+    while may_go and end - position >= REQUEST_HEAD_BYTES:
+        length, api_key, version, correlation_id = _unpack(data, position)
+        if not REQUEST_LENGTH_MIN <= length <= longest:
+            refusals.refuse_length(connection, data, position, length)
+            break
+        plan = plans.get((api_key, version)) or plans.make(api_key, version)
+        stop = position + LENGTH_BYTES + length
+        record = spare.pop() if spare else RequestInFlight(plan)
+        record.plan, record.correlation_id = plan, correlation_id
+        record.state, record.until_ms, record.ledger = PLAIN, 0, None
+        decision: Decision = FORWARD
+        if timed or plan.admit is not None:
+            complete = stop <= end
+            decided = _decide(connection, record, data, position, stop if complete else end, length, timed)
+            if decided is None:
+                spare.append(record)
+                refusals.check_before_login(connection, length)
                 break
-            plan = plans.get((api_key, version)) or plans.make(api_key, version)
-            stop = position + LENGTH_BYTES + length
-            record = spare.pop() if spare else RequestInFlight(plan)
-            record.plan, record.correlation_id = plan, correlation_id
-            record.state, record.until_ms, record.ledger = PLAIN, 0, None
-            decision: Decision = FORWARD
-            if timed or plan.admit is not None:
-                complete = stop <= end
-                decided = self._decide(record, data, position, stop if complete else end, length, timed)
-                if decided is None:
-                    spare.append(record)
-                    refusals.check_before_login(connection, length)
-                    break
-                decision = decided
-                if client.ledger is not ledger:
-                    ledger = client.ledger
-                    most -= LOOK_UP_FRAMES
-            if decision is not FORWARD and not isinstance(decision, Forward):
-                # A query's own request must leave behind the requests before it.
+            decision = decided
+            if client.ledger is not ledger:
+                ledger = client.ledger
+                most -= LOOK_UP_FRAMES
+        if decision is not FORWARD and not isinstance(decision, Forward):
+            # A query's own request must leave behind the requests before it.
+            if position > start:
+                connection.effects.to_broker.append(view[start:position])
+            start = stop = _respond(connection, record, decision, data, position, min(stop, end))
+            most -= REPLY_FRAMES
+            may_go = connection.may_take(now_ms) and len(in_flight) < most
+            position = stop
+            continue
+        if timed:
+            record.state, record.arrived_us = CHARGED, connection.clock.now_us
+            near = False
+            if record.time_ledger is not None:
+                budget = record.time_ledger.request
+                near = budget is not None and budget.near
+                if connection.unconfirmed_us and api_key == _PRODUCE:
+                    record.unconfirmed_us = connection.unconfirmed_us
+        # The head goes on at once, but nothing is charged before the last byte: a broker ignores an
+        # incomplete request, and a client could be charged for what it never sent.
+        if stop > end or decision.counted_to:
+            record.state = ARRIVING
+            connection.arriving.begin(record, decision, length)
+            position = decision.counted_to or end
+            connection.client_end.rest_bytes = stop - position
+            if position < end:
+                connection.end_turn(connection.client_end)
+            break
+        # Most requests: nothing to charge at arrival, and no reason to wait for the response.
+        if decision is FORWARD and not (near or draining):
+            plan.requests += 1
+            in_flight.append(record)
+            may_go = len(in_flight) < most
+        else:
+            serial = decision.serial or near
+            if decision.frame is not None:
                 if position > start:
                     connection.effects.to_broker.append(view[start:position])
-                start = stop = self._respond(record, decision, data, position, min(stop, end))
-                most -= REPLY_FRAMES
-                may_go = connection.may_take(now_ms) and len(in_flight) < most
-                position = stop
-                continue
-            if timed:
-                record.state, record.arrived_us = CHARGED, connection.clock.now_us
-                if connection.unconfirmed_us and api_key == _PRODUCE and record.time_ledger is not None:
-                    record.unconfirmed_us = connection.unconfirmed_us
-            # The head goes on at once, but nothing is charged before the last byte: a broker ignores an
-            # incomplete request, and a client could be charged for what it never sent.
-            if stop > end or decision.counted_to:
-                record.state = ARRIVING
-                self._arriving, self._forward, self._arriving_bytes = record, decision, length
-                position = decision.counted_to or end
-                connection.client_end.rest_bytes = stop - position
-                if position < end:
-                    self._end_turn()
-                break
-            # Most requests: nothing to charge at arrival, and no reason to wait for the response.
-            if decision is FORWARD and not (self._is_near or draining):
-                plan.requests += 1
-                in_flight.append(record)
-                may_go = len(in_flight) < most
-            else:
-                serial = decision.serial or self._is_near
-                if decision.frame is not None:
-                    if position > start:
-                        connection.effects.to_broker.append(view[start:position])
-                    connection.effects.to_broker.append(decision.frame)
-                    start = stop
-                self._arrived(record, decision, length, serial=serial)
-                if not decision.answered:  # not in flight, but it takes its part of the turn
-                    most -= 1
-                may_go = not serial and len(in_flight) < most
-                may_go = may_go and (connection.state == OPEN or connection.may_take(now_ms))
-            position = stop
-        # The head of a request that is too short never arrives: look at the length alone.
-        if may_go and LENGTH_BYTES <= end - position < REQUEST_HEAD_BYTES:
-            refusals.check_length(connection, data, position)
-        if not may_go and (position < end or not SERIAL <= connection.state <= QUERYING):
-            # If the client may send, only the end of the turn stops it.
-            if position < end and not client.sends_sasl_tokens and connection.may_take(now_ms):
-                connection.client_end.turn = connection.clock.turn
-            connection.effects.changed = True
-        elif draining:  # these may have been the last bytes to wait for
-            connection.effects.changed = True
-        elif not may_go:  # until the response
-            connection.effects.room_bytes = 0  # the relay asks (`wake`) before it reads again
-        if position > start:
-            connection.effects.to_broker.append(view[start:position])
-        return position
+                connection.effects.to_broker.append(decision.frame)
+                start = stop
+            finish_arrival(connection, record, decision, length, serial=serial)
+            if not decision.answered:  # not in flight, but it takes its part of the turn
+                most -= 1
+            may_go = not serial and len(in_flight) < most
+            may_go = may_go and (connection.state == OPEN or connection.may_take(now_ms))
+        position = stop
+    # The head of a request that is too short never arrives: look at the length alone.
+    if may_go and LENGTH_BYTES <= end - position < REQUEST_HEAD_BYTES:
+        refusals.check_length(connection, data, position)
+    if not may_go and (position < end or not SERIAL <= connection.state <= QUERYING):
+        # If the client may send, only the end of the turn stops it.
+        if position < end and not client.sends_sasl_tokens and connection.may_take(now_ms):
+            connection.client_end.turn = connection.clock.turn
+        connection.effects.changed = True
+    elif draining:  # these may have been the last bytes to wait for
+        connection.effects.changed = True
+    elif not may_go:  # until the response
+        connection.effects.room_bytes = 0  # the relay asks (`wake`) before it reads again
+    if position > start:
+        connection.effects.to_broker.append(view[start:position])
+    return position
 
-    # Deciding
 
-    def _decide(  # noqa: C901  # a call per branch costs each timed frame
-        self, record: RequestInFlight, data: bytearray, frame: int, end: int, length: int, timed: bool
-    ) -> Decision | None:
-        """Return the decision about the request in `data[frame:end]` (forward it, reply, query the broker),
-        and set the fields of its cost in `record`; None if the request must wait. `timed` is True if request
-        time is charged, or usage is recorded, on this connection.
-        """
-        connection, plan = self._connection, record.plan
-        quotas, client = connection.quotas, connection.client
-        cache, complete = client.parse_cache, end - frame == LENGTH_BYTES + length
-        head_end = frame + REQUEST_HEAD_BYTES + len(cache.head)
-        decision: Decision | None = None
-        # Recognized by its first bytes: what was parsed of the last such request holds for this one, too.
-        if (
-            cache.plan is plan
-            and data.startswith(cache.head, frame + REQUEST_HEAD_BYTES)
-            and head_end <= end
-            and cache.generation == quotas.generation
-            and plan.decide is not None
-            and (client.first_request_seen or not timed)
-            and (cache.unless is None or not cache.unless(data, head_end, end, complete))
-        ):
-            decision = plan.decide(connection, cache.parsed)
-        elif timed and not self._is_identified(plan, data, frame, end, complete):
-            return None
-        if timed and not complete and self._needs_more_for_cost(plan, data, frame, end):
-            return None
+# Deciding
+
+
+def _decide(  # noqa: C901  # a call per branch costs each timed frame
+    connection: Connection,
+    record: RequestInFlight,
+    data: bytearray,
+    frame: int,
+    end: int,
+    length: int,
+    timed: bool,
+) -> Decision | None:
+    """Return the decision about the request in `data[frame:end]` (forward it, reply, query the broker),
+    and set the fields of its cost in `record`; None if the request must wait. `timed` is True if request
+    time is charged, or usage is recorded, on this connection.
+    """
+    plan = record.plan
+    quotas, client = connection.quotas, connection.client
+    cache, complete = client.parse_cache, end - frame == LENGTH_BYTES + length
+    head_end = frame + REQUEST_HEAD_BYTES + len(cache.head)
+    decision: Decision | None = None
+    # Recognized by its first bytes: what was parsed of the last such request holds for this one, too.
+    if (
+        cache.plan is plan
+        and data.startswith(cache.head, frame + REQUEST_HEAD_BYTES)
+        and head_end <= end
+        and cache.generation == quotas.generation
+        and plan.decide is not None
+        and (client.first_request_seen or not timed)
+        and (cache.unless is None or not cache.unless(data, head_end, end, complete))
+    ):
+        decision = plan.decide(connection, cache.parsed)
+    elif timed and not _is_identified(connection, plan, data, frame, end, complete):
+        return None
+    if timed and not complete and _needs_more_for_cost(connection, plan, data, frame, end):
+        return None
+    if decision is None:
+        decision = FORWARD if plan.admit is None else _admit(connection, plan, data, frame, end, complete)
         if decision is None:
-            decision = FORWARD if plan.admit is None else self._admit(plan, data, frame, end, complete)
-            if decision is None:
-                return None
-        if not timed:
-            return decision
-        # The cost is charged when the response begins, because it depends on the response's length, too.
-        self._is_near = False
-        now_us, cost, ledger = connection.clock.now_us, plan.cost, client.time_ledger
-        gap_us, quotas.forwarded_us = now_us - quotas.forwarded_us, now_us
-        exempt = plan.between_brokers and client.is_broker
-        if decision is not FORWARD and isinstance(decision, Forward):
-            exempt = exempt or decision.exempt or not decision.answered
-            if decision.sasl:  # brokers answer it in their network layer, and count it nowhere
-                cost = None
-        if cost is not None and (exempt or ledger is not None):
-            us = cost.us + cost.us_per_byte * length
-            if gap_us >= cost.cold_from_us:
-                us += cost.cold_us(gap_us)
-            if plan.extra_us is not None:
-                us += plan.extra_us(connection, data, frame, end)
-            if isinstance(decision, Forward) and not decision.answered:
-                count_exempt(connection, plan, us, 0)
-            else:
-                record.cost_us = us
-                if not exempt and ledger is not None:
-                    record.time_ledger, budget = ledger, ledger.request
-                    self._is_near = budget is not None and budget.near
-        if client.usage is not None:
-            self._count(record, decision, data, frame, length, complete)
+            return None
+    if not timed:
         return decision
-
-    def _count(
-        self,
-        record: RequestInFlight,
-        decision: Decision,
-        data: bytearray,
-        frame: int,
-        length: int,
-        complete: bool,
-    ) -> None:
-        """Set the usage counters for the request that is being decided about, and count the request if all of
-        it has arrived.
-        """
-        plan, usage = record.plan, self._connection.client.usage
-        assert usage is not None
-        usage_counters = usage.usage_counters(plan.group, plan.api_key, plan.version, data, frame)
-        record.usage_counters = usage_counters
-        if complete and isinstance(decision, Forward) and not decision.counted_to:
-            count_request(self._connection, plan, usage_counters, length, answered=decision.answered)
-
-    def _needs_more_for_cost(self, plan: Plan, data: bytearray, frame: int, end: int) -> bool:
-        """Return True if Weir must wait for more bytes of the request before it can estimate the request's
-        cost.
-        """
-        connection = self._connection
-        if (
-            plan.extra_us is None
-            or connection.client.time_ledger is None
-            or known_us(connection, plan, data, frame, end) >= 0.0
-        ):
-            connection.client_end.first_bytes = FIRST_BYTES
-            return False
-        connection.client_end.first_bytes = LOOK_BYTES
-        return end - frame < min(LOOK_BYTES, connection.limits.stream_above_bytes)
-
-    def _is_identified(self, plan: Plan, data: bytearray, frame: int, end: int, complete: bool) -> bool:
-        """Look up the quotas of the client that sent the request. Return False if the request must wait: for
-        more bytes, or because a throttle of the client holds the first request of a connection.
-        """
-        connection = self._connection
-        if not plan.has_client_id:
-            connection.client.identify_nameless(connection.now_ms)
-            return True
-        try:
-            ledger = connection.client.identify(data, frame, end, connection.now_ms)
-            if ledger is not None and connection.client.first_request_seen:
-                return True
-            hold_ms = INCOMPLETE if ledger is None else self._first_hold_ms(plan, data, frame, end)
-        except ProtocolError as error:
-            refusals.close_malformed(connection, str(error))
-            return False
-        if hold_ms == INCOMPLETE:
-            refusals.check_cut(connection, plan, data, frame, end, complete)
-        elif hold_ms > 0:
-            connection.hold_first(hold_ms, QuotaKey.REQUEST_PERCENTAGE)
-        return hold_ms == 0
-
-    def _first_hold_ms(self, plan: Plan, data: bytearray, frame: int, end: int) -> int:
-        """Return the time (ms) for which to hold the connection's first request because the client is
-        throttled for request time; INCOMPLETE if more bytes are needed.
-
-        Each connection is held only once, because other connections of the client could cause throttles
-        without end. Brokers are not held, because most of their requests are exempt from request quotas.
-        Produce with acks=0 is exempt too, and is not held.
-        """
-        connection, client = self._connection, self._connection.client
-        if plan.api_key in SASL_APIS:
-            return 0
-        ledger = client.time_ledger
-        budget = None if ledger is None else ledger.request
-        hold_ms = 0 if budget is None else connection.first_hold_ms(budget.throttled_until_ms)
-        if hold_ms > 0 and not client.is_broker:
-            acks = _acks(plan, data, frame, end)
-            if acks is None or acks == 0:
-                return INCOMPLETE if acks is None else 0
-        client.first_request_seen = True
-        return 0 if client.is_broker else hold_ms
-
-    def _admit(self, plan: Plan, data: bytearray, frame: int, end: int, complete: bool) -> Decision | None:
-        """Return the decision of `Plan.admit` about the request; None if the request must wait.
-
-        If the header or a field that decides about forwarding is malformed, the connection closes: no broker
-        could read the request either.
-        """
-        assert plan.admit is not None
-        connection = self._connection
-        try:
-            decision = plan.admit(connection, data, frame, end, complete)
-        except OversizedError as oversized:
-            connection.violate(CloseReason.REQUEST_TOO_LARGE, f"{oversized}: split the request")
-            return None
-        except ProtocolError as error:
-            refusals.close_malformed(connection, str(error))
-            return None
-        connection.decoded = None  # the result of a query was needed for this decision only
-        if isinstance(decision, Wait):
-            refusals.check_cut(connection, plan, data, frame, end, complete)
-            return None
-        if isinstance(decision, Hold):
-            if decision.first:
-                connection.hold_first(decision.hold_ms, ARRIVAL_QUOTA)
-            else:
-                connection.pause(decision.hold_ms)
-            return None
-        if isinstance(decision, Forward) and decision.unread:
-            self._count_unread(plan)
-        return decision
-
-    # Requests that arrive in parts
-
-    def _finish_request(self, data: bytearray, end: int) -> int:
-        """Process the next bytes of the request in `_arriving`, up to its last one. Return the position
-        behind these bytes; 0 while the request's remaining bytes are held.
-
-        The bytes are counted by topic before the last byte is forwarded. If they begin records of a topic
-        over its rate, the last byte is held: a broker appends nothing before a request is complete.
-        """
-        connection = self._connection
-        if connection.client_end.held_until_ms > connection.now_ms:  # the relay has read on nevertheless
-            connection.effects.change()
-            return 0
-        start, stop = 0, min(connection.client_end.rest_bytes, end)
-        if self._forward.byte_counter is not None and 1 < stop == connection.client_end.rest_bytes:
-            start = self._take_rest(data, 0, stop - 1)
-            is_held = connection.client_end.held_until_ms > connection.now_ms
-            if connection.state == CLOSED or is_held or start < stop - 1:
-                return start
-        return self._take_rest(data, start, stop)
-
-    def _take_rest(self, data: bytearray, start: int, stop: int) -> int:
-        """Process `data[start:stop]`, the next bytes of the request in `_arriving`. Return the position
-        behind the processed bytes: `stop`, less if the turn is over, or 0 if the request is not forwarded.
-        """
-        connection = self._connection
-        record, forward = self._arriving, self._forward
-        if record is not None and forward.byte_counter is not None:
-            stop = self._measure(record.plan, forward.byte_counter, data, start, stop)
-            forward = self._forward
-        connection.client_end.rest_bytes -= stop - start
-        if record is not None:
-            if connection.state == CLOSED:  # the counter refuses the request: do not forward it
-                return 0
-            if connection.client_end.rest_bytes:
-                if forward.byte_counter is not None:
-                    self._hold_rest(forward.byte_counter)
-            else:
-                self._arriving = None
-                record.state = NEXT_OF_REQUEST[record.state][CHARGE if record.timed else ARRIVED]
-                record.arrived_us = connection.clock.now_us
-                if record.usage_counters is not None:
-                    answered, length = forward.answered, self._arriving_bytes
-                    count_request(connection, record.plan, record.usage_counters, length, answered=answered)
-                serial = forward.serial or self._is_near
-                self._arrived(record, forward, self._arriving_bytes, serial=serial)
-        return stop
-
-    def passable_bytes(self) -> int:
-        """Return the number of bytes that come next and that nobody needs to see: the rest of a request that
-        is being forwarded, unless its records are counted by topic.
-        """
-        if self._arriving is None or self._forward.byte_counter is not None:
-            return 0
-        return self._connection.client_end.rest_bytes
-
-    def passed(self, count: int, now_ms: int) -> None:
-        """Note that the next `count` bytes have been forwarded unseen; at most `passable_bytes`."""
-        connection = self._connection
-        connection.now_ms = now_ms
-        self._take_rest(_UNSEEN, 0, count)
-        if not connection.client_end.rest_bytes:
-            connection.effects.change()
-
-    def _hold_rest(self, byte_counter: RequestByteCounter) -> None:
-        """Hold the remaining bytes of the request that is being forwarded, if they begin with records of a
-        topic over its rate.
-        """
-        hold_ms = byte_counter.first_hold_ms(self._connection)
-        if hold_ms > 0:
-            self._connection.hold_rest(hold_ms)
-
-    def _measure(self, plan: Plan, byte_counter: ByteCounter, data: bytearray, start: int, stop: int) -> int:
-        """Count `data[start:stop]` of the request in `_arriving` per topic, and return the position behind
-        the counted bytes. Weir forwards a malformed request without counting, and the broker refuses it.
-        """
-        try:
-            counted_to = byte_counter.feed(data, start, stop)
-        except OversizedError as oversized:
-            self._connection.violate(CloseReason.REQUEST_TOO_LARGE, f"{oversized}: split the request")
-            return stop
-        except ProtocolError:
-            self._count_unread(plan)
-            self._forward = self._forward.but()
-            return stop
-        if counted_to < stop:
-            self._end_turn()
-        return counted_to
-
-    def _end_turn(self) -> None:
-        """Leave the other bytes that have arrived for the next turn of the reactor."""
-        self._connection.end_turn(self._connection.client_end)
-
-    def _count_unread(self, plan: Plan) -> None:
-        connection = self._connection
-        client = connection.client
-        count_unread(connection.counters, plan.api_key, plan.version, client.user, client.peer)
-
-    def _arrived(self, record: RequestInFlight, forward: Forward, length: int, *, serial: bool) -> None:
-        """Charge a request of this frame length (bytes) that has arrived completely, and record it as in
-        flight. With `serial`, take the client's next request only after the response.
-        """
-        connection, plan = self._connection, record.plan
-        plan.requests += 1
-        ledger = connection.client.ledger
-        if forward.charged:
-            for charge in plan.on_arrival:
-                throttle_ms = charge(ledger, length, connection.now_ms)
-                if throttle_ms > 0:
-                    self._throttle(record, throttle_ms, ARRIVAL_QUOTA, PRODUCER)
-        if forward.byte_counter is not None:
-            throttle_ms = forward.byte_counter.charge(connection.now_ms)
-            if throttle_ms > 0:
-                self._throttle(record, throttle_ms, forward.byte_counter.quota, TOPIC)
-        if forward.throttle_ms:
-            self._throttle(record, forward.throttle_ms, RESPONSE_QUOTA, CONSUMER)
-        if record.until_ms and (plan.throttle is None or not forward.answered):
-            connection.tell_next(record.until_ms)
-        if not forward.answered:
-            return
-        record.byte_counter = forward.response_counter
-        if forward.charged and plan.on_response:
-            record.ledger = ledger
-        if record.ledger is not None or record.until_ms or record.byte_counter is not None:
-            record.state = NEXT_OF_REQUEST[record.state][CHARGE]
-        connection.in_flight.append(record)
-        if serial:
-            connection.state = NEXT[connection.state][SASL_REQUEST if forward.sasl else SERIAL_REQUEST]
-
-    def _throttle(self, record: RequestInFlight, throttle_ms: int, quota: QuotaKey, counted_as: int) -> None:
-        connection = self._connection
-        until_ms = connection.mute(throttle_ms, quota)
-        record.until_ms = max(record.until_ms, until_ms)
-        if record.usage_counters is not None:
-            record.usage_counters.throttled(counted_as, until_ms - connection.now_ms)
-
-    def _respond(
-        self, record: RequestInFlight, decision: Decision, data: bytearray, frame: int, stop: int
-    ) -> int:
-        """Carry out a decision other than forwarding (Reply or Query) for the request
-        `data[frame:stop]`, whose cost is in `record`. Return the position up to which bytes are consumed:
-        `stop`, or `frame` if Weir decides about the request again after the query.
-        """
-        connection, plan = self._connection, record.plan
-        again = isinstance(decision, Query) and decision.again
-        if record.usage_counters is not None:
-            self._count_not_forwarded(plan, data, frame, record.usage_counters, again=again)
-        if isinstance(decision, Query):
-            replies.begin_query(connection, record, RunningQuery(decision.query, data, frame, stop))
-        elif isinstance(decision, Reply):
-            replies.reply(connection, record, decision.frame)
-        if again:
-            connection.effects.change()
-            return frame
-        plan.requests += 1
-        return stop
-
-    def _count_not_forwarded(
-        self, plan: Plan, data: bytearray, frame: int, usage_counters: UsageCounters, *, again: bool
-    ) -> None:
-        """Count, as usage, a request that Weir does not forward. With `again`, only keep the usage counters:
-        Weir decides about the request again after a query, and counts it then.
-        """
-        usage = self._connection.client.usage
-        if again and usage is not None:
-            usage.again(usage_counters)
+    # The cost is charged when the response begins, because it depends on the response's length, too.
+    now_us, cost, ledger = connection.clock.now_us, plan.cost, client.time_ledger
+    gap_us, quotas.forwarded_us = now_us - quotas.forwarded_us, now_us
+    exempt = plan.between_brokers and client.is_broker
+    if decision is not FORWARD and isinstance(decision, Forward):
+        exempt = exempt or decision.exempt or not decision.answered
+        if decision.sasl:  # brokers answer it in their network layer, and count it nowhere
+            cost = None
+    if cost is not None and (exempt or ledger is not None):
+        us = cost.us + cost.us_per_byte * length
+        if gap_us >= cost.cold_from_us:
+            us += cost.cold_us(gap_us)
+        if plan.extra_us is not None:
+            us += plan.extra_us(connection, data, frame, end)
+        if isinstance(decision, Forward) and not decision.answered:
+            count_exempt(connection, plan, us, 0)
         else:
-            count_request(self._connection, plan, usage_counters, _unpack(data, frame)[0], answered=True)
+            record.cost_us = us
+            if not exempt and ledger is not None:
+                record.time_ledger = ledger
+    if client.usage is not None:
+        _count(connection, record, decision, data, frame, length, complete)
+    return decision
+
+
+def _count(
+    connection: Connection,
+    record: RequestInFlight,
+    decision: Decision,
+    data: bytearray,
+    frame: int,
+    length: int,
+    complete: bool,
+) -> None:
+    """Set the usage counters for the request that is being decided about, and count the request if all of
+    it has arrived.
+    """
+    plan, usage = record.plan, connection.client.usage
+    assert usage is not None
+    usage_counters = usage.usage_counters(plan.group, plan.api_key, plan.version, data, frame)
+    record.usage_counters = usage_counters
+    if complete and isinstance(decision, Forward) and not decision.counted_to:
+        count_request(connection, plan, usage_counters, length, answered=decision.answered)
+
+
+def _needs_more_for_cost(connection: Connection, plan: Plan, data: bytearray, frame: int, end: int) -> bool:
+    """Return True if Weir must wait for more bytes of the request before it can estimate the request's
+    cost.
+    """
+    if (
+        plan.extra_us is None
+        or connection.client.time_ledger is None
+        or known_us(connection, plan, data, frame, end) >= 0.0
+    ):
+        connection.client_end.first_bytes = FIRST_BYTES
+        return False
+    connection.client_end.first_bytes = LOOK_BYTES
+    return end - frame < min(LOOK_BYTES, connection.limits.stream_above_bytes)
+
+
+def _is_identified(
+    connection: Connection, plan: Plan, data: bytearray, frame: int, end: int, complete: bool
+) -> bool:
+    """Look up the quotas of the client that sent the request. Return False if the request must wait: for
+    more bytes, or because a throttle of the client holds the first request of a connection.
+    """
+    if not plan.has_client_id:
+        connection.client.identify_nameless(connection.now_ms)
+        return True
+    try:
+        ledger = connection.client.identify(data, frame, end, connection.now_ms)
+        if ledger is not None and connection.client.first_request_seen:
+            return True
+        hold_ms = INCOMPLETE if ledger is None else _first_hold_ms(connection, plan, data, frame, end)
+    except ProtocolError as error:
+        refusals.close_malformed(connection, str(error))
+        return False
+    if hold_ms == INCOMPLETE:
+        refusals.check_cut(connection, plan, data, frame, end, complete)
+    elif hold_ms > 0:
+        connection.hold_first(hold_ms, QuotaKey.REQUEST_PERCENTAGE)
+    return hold_ms == 0
+
+
+def _first_hold_ms(connection: Connection, plan: Plan, data: bytearray, frame: int, end: int) -> int:
+    """Return the time (ms) for which to hold the connection's first request because the client is
+    throttled for request time; INCOMPLETE if more bytes are needed.
+
+    Each connection is held only once, because other connections of the client could cause throttles
+    without end. Brokers are not held, because most of their requests are exempt from request quotas.
+    Produce with acks=0 is exempt too, and is not held.
+    """
+    client = connection.client
+    if plan.api_key in SASL_APIS:
+        return 0
+    ledger = client.time_ledger
+    budget = None if ledger is None else ledger.request
+    hold_ms = 0 if budget is None else connection.first_hold_ms(budget.throttled_until_ms)
+    if hold_ms > 0 and not client.is_broker:
+        acks = _acks(plan, data, frame, end)
+        if acks is None or acks == 0:
+            return INCOMPLETE if acks is None else 0
+    client.first_request_seen = True
+    return 0 if client.is_broker else hold_ms
+
+
+def _admit(
+    connection: Connection, plan: Plan, data: bytearray, frame: int, end: int, complete: bool
+) -> Decision | None:
+    """Return the decision of `Plan.admit` about the request; None if the request must wait.
+
+    If the header or a field that decides about forwarding is malformed, the connection closes: no broker
+    could read the request either.
+    """
+    assert plan.admit is not None
+    try:
+        decision = plan.admit(connection, data, frame, end, complete)
+    except OversizedError as oversized:
+        connection.violate(CloseReason.REQUEST_TOO_LARGE, f"{oversized}: split the request")
+        return None
+    except ProtocolError as error:
+        refusals.close_malformed(connection, str(error))
+        return None
+    connection.decoded = None  # the result of a query was needed for this decision only
+    if isinstance(decision, Wait):
+        refusals.check_cut(connection, plan, data, frame, end, complete)
+        return None
+    if isinstance(decision, Hold):
+        if decision.first:
+            connection.hold_first(decision.hold_ms, ARRIVAL_QUOTA)
+        else:
+            connection.pause(decision.hold_ms)
+        return None
+    if isinstance(decision, Forward) and decision.unread:
+        note_unread(connection, plan)
+    return decision
+
+
+def _respond(
+    connection: Connection,
+    record: RequestInFlight,
+    decision: Decision,
+    data: bytearray,
+    frame: int,
+    stop: int,
+) -> int:
+    """Carry out a decision other than forwarding (Reply or Query) for the request
+    `data[frame:stop]`, whose cost is in `record`. Return the position up to which bytes are consumed:
+    `stop`, or `frame` if Weir decides about the request again after the query.
+    """
+    plan = record.plan
+    again = isinstance(decision, Query) and decision.again
+    if record.usage_counters is not None:
+        _count_not_forwarded(connection, plan, data, frame, record.usage_counters, again=again)
+    if isinstance(decision, Query):
+        replies.begin_query(connection, record, RunningQuery(decision.query, data, frame, stop))
+    elif isinstance(decision, Reply):
+        replies.reply(connection, record, decision.frame)
+    if again:
+        connection.effects.change()
+        return frame
+    plan.requests += 1
+    return stop
+
+
+def _count_not_forwarded(
+    connection: Connection,
+    plan: Plan,
+    data: bytearray,
+    frame: int,
+    usage_counters: UsageCounters,
+    *,
+    again: bool,
+) -> None:
+    """Count, as usage, a request that Weir does not forward. With `again`, only keep the usage counters:
+    Weir decides about the request again after a query, and counts it then.
+    """
+    usage = connection.client.usage
+    if again and usage is not None:
+        usage.again(usage_counters)
+    else:
+        count_request(connection, plan, usage_counters, _unpack(data, frame)[0], answered=True)
 
 
 def _acks(plan: Plan, data: bytearray, frame: int, end: int) -> int | None:

@@ -122,4 +122,4 @@ class ResponseInProgress:
         """Charge the bytes that were counted and forwarded, because the connection has closed."""
         if self.byte_counter is not None:
             self.byte_counter.cut(now_ms)
-            self.byte_counter = None
+        self.end()  # a counter or a rewriter may refer to the connection: a cycle

@@ -99,7 +99,7 @@ class SaslExchange:
     @property
     def in_progress(self) -> bool:
         """True if the client's next bytes may be SASL tokens without a Kafka header, or a request that shows
-        the end of this exchange. `tokens.from_client` must then process these bytes before `Inbound` reads
+        the end of this exchange. `tokens.from_client` must then process these bytes before `inbound` reads
         requests.
         """
         return self.accepted and (self.raw or self.hidden)
