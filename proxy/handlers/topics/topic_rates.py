@@ -411,12 +411,10 @@ def _most(context: Context, ledger: ClientLedger) -> int:
     """Return the number of bytes that the latest fetch may ask for, as far as its topics' rates say; 0 if it
     must bring no records.
     """
-    rates, session = _rates_of(ledger), _state(context).session
-    if rates is None or session is None:
+    exceeded = _exceeded(context, ledger)
+    if exceeded is None:
         return INT32_MAX
-    named = _named(session)
-    if rates.throttled_until_ms(named) <= context.now_ms:
-        return INT32_MAX
+    rates, named = exceeded
     in_line = context.state_of(FetchTurns).in_line(context.now_ms)
     return rates.fetch_max_bytes_at(named, context.now_ms, in_line=in_line)
 
@@ -425,13 +423,10 @@ def _over(context: Context, ledger: ClientLedger) -> int:
     """Return the time (ms) until which a topic's rate keeps the records of the latest fetch from this
     connection; 0 if no topic's does.
     """
-    rates = _rates_of(ledger)
-    session = None if rates is None else _state(context).session
-    if rates is None or session is None:
+    exceeded = _exceeded(context, ledger)
+    if exceeded is None:
         return 0
-    named = _named(session)
-    if rates.throttled_until_ms(named) <= context.now_ms:
-        return 0
+    rates, named = exceeded
     return rates.closed_until_ms(named, in_line=context.state_of(FetchTurns).in_line(context.now_ms))
 
 
@@ -454,11 +449,30 @@ def _tell(context: Context, ledger: ClientLedger, most_ms: int) -> int:
     """Count a throttled response from which Weir has removed the records, for the topics of the latest fetch.
     Return the throttle time (ms), at most `most_ms`.
     """
+    found = _latest(context, ledger)
+    if found is None:
+        return 0
+    rates, named = found
+    return rates.tell_rest(named, context.now_ms, most_ms)
+
+
+def _exceeded(context: Context, ledger: ClientLedger) -> tuple[TopicRates, list[str] | None] | None:
+    """Return the result of `_latest` if a topic of the latest fetch is over its rate; else None."""
+    found = _latest(context, ledger)
+    if found is None or found[0].throttled_until_ms(found[1]) <= context.now_ms:
+        return None
+    return found
+
+
+def _latest(context: Context, ledger: ClientLedger) -> tuple[TopicRates, list[str] | None] | None:
+    """Return the rates that apply to the client's fetches, and the topics with a rate that the latest fetch
+    may have: None if it may have any topic. Return None if no rate applies, or before the first fetch.
+    """
     rates = _rates_of(ledger)
     session = None if rates is None else _state(context).session
     if rates is None or session is None:
-        return 0
-    return rates.tell_rest(_named(session), context.now_ms, most_ms)
+        return None
+    return rates, None if session.asked is None else [name.decode() for name in session.asked]
 
 
 def _rates_of(ledger: ClientLedger) -> TopicRates | None:
@@ -467,13 +481,6 @@ def _rates_of(ledger: ClientLedger) -> TopicRates | None:
     if topics is None or not topics.fetch.names:
         return None
     return topics.fetch
-
-
-def _named(session: FetchSession) -> list[str] | None:
-    """Return the topics with a rate that the latest fetch of this fetch session may have; None if it may have
-    any topic.
-    """
-    return None if session.asked is None else [name.decode() for name in session.asked]
 
 
 def prepare() -> None:
