@@ -13,7 +13,7 @@ charged.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from weir.protocol.api import ApiKey, response_header_version, versions
 from weir.protocol.codec import response_type
@@ -22,7 +22,7 @@ from weir.protocol.scanning.field_offsets import FieldOffset, field_offset
 from weir.proxy.connection.effects import Clock  # fields' types: mypyc wants them at run time
 from weir.proxy.connection.usage_counters import REQUEST, UsageCounters
 from weir.proxy.handlers.plan import Plan
-from weir.quotas import BrokerQuotas, ClientLedger, QuotaKey
+from weir.quotas import ClientLedger, QuotaKey
 from weir.quotas.limiters.request_time import US_PER_PERCENT
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 
 _PRODUCE: Final = ApiKey.PRODUCE.value
+S = TypeVar("S")
 
 
 class ChargedConnection(Protocol):
@@ -42,14 +43,6 @@ class ChargedConnection(Protocol):
 
     clock: Clock
     """Clock of the transport, which tells the current time in microseconds."""
-    settled_us: int
-    """Time (µs) up to which the broker's work on this connection was charged already. A correction by
-    response time charges only later work.
-    """
-
-    @property
-    def quotas(self) -> BrokerQuotas:
-        """Quotas of the clients at the broker that this connection leads to."""
 
     @property
     def plans(self) -> Plans:
@@ -57,7 +50,10 @@ class ChargedConnection(Protocol):
 
     @property
     def client(self) -> Client:
-        """Client of the connection; its usage may be recorded."""
+        """Client of the connection, and the quotas of its broker; its usage may be recorded."""
+
+    def state_of(self, kind: type[S]) -> S:
+        """Return the state that a capability keeps for the connection."""
 
     def mute(self, throttle_ms: int, quota: QuotaKey) -> int:
         """Take no request from the client for `throttle_ms` (ms) because of this quota; return the time (ms)
@@ -93,7 +89,7 @@ def count_time(
     (`BrokerQuotas.percent_per_us`). Count also the throttle time (ms) that the charge has caused; 0 for no
     throttle.
     """
-    usage_counters.timed(us * connection.quotas.percent_per_us * US_PER_PERCENT)
+    usage_counters.timed(us * connection.client.quotas.percent_per_us * US_PER_PERCENT)
     if throttle_ms > 0:
         usage_counters.throttled(REQUEST, throttle_ms)
 
@@ -104,7 +100,7 @@ def count_exempt(connection: ChargedConnection, plan: Plan, us: float, length: i
     """
     if plan.cost is not None:
         us += plan.cost.us_per_response_byte * length
-    scaled_us = us * connection.quotas.percent_per_us * US_PER_PERCENT
+    scaled_us = us * connection.client.quotas.percent_per_us * US_PER_PERCENT
     connection.plans.counters.exempt_us[connection.client.node_id] += round(scaled_us)
 
 

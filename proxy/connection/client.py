@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from weir.protocol.framing import INCOMPLETE, REQUEST_HEAD_BYTES, client_id_end
+from weir.proxy.connection.effects import UNLIMITED
 from weir.proxy.connection.usage import ConnectionUsage  # fields' types: mypyc wants them at run time
-from weir.proxy.handlers.sasl.exchange import SaslExchange
+from weir.proxy.handlers.sasl.exchange import SaslExchange, SaslLogin
 from weir.quotas import BrokerQuotas, ClientLedger
 
 if TYPE_CHECKING:
@@ -80,10 +81,6 @@ class Client:
         "_cached_client_id",
         "_generation",
         "_identities",
-        "_in_flight_max",
-        "_quotas",
-        "authenticated",
-        "brokers",
         "exchange",
         "first_hold_end_ms",
         "first_produce_seen",
@@ -91,10 +88,11 @@ class Client:
         "in_flight_max",
         "is_broker",
         "ledger",
-        "mechanism",
+        "login",
         "node_id",
         "parse_cache",
         "peer",
+        "quotas",
         "software",
         "time_ledger",
         "usage",
@@ -109,26 +107,20 @@ class Client:
         user: str,
         peer: str,
         node_id: int | None,
-        brokers: frozenset[str] | None,
         usage: ConnectionUsage | None,
-        in_flight_max: int,
     ) -> None:
         """Begin with a client that has sent no request. The parameters are those of `Connection`."""
-        self._quotas = quotas
-        self.brokers = brokers
+        self.quotas = quotas
         self._identities = identities
         self.node_id = node_id
-        self._in_flight_max = in_flight_max
         self.user = user
         self.peer = peer
-        self.is_broker = self._is_broker(user)
+        self.is_broker = identities.is_broker(user)
         """True if the client is a broker, whose fetches as a replica are exempt from quotas."""
-        self.authenticated = False
-        """True if the broker has accepted the client by SASL."""
         self.exchange: SaslExchange | None = None
         """The SASL exchange in progress; None if there is no exchange."""
-        self.mechanism = ""
-        """Mechanism of the latest SASL exchange; empty before the first."""
+        self.login: SaslLogin | None = None
+        """Result of the latest SASL exchanges; None before the first."""
         self.software = ""
         """Name and version of the client's library, from ApiVersions v3 on (KIP-511); empty if unknown."""
         self._cached_client_id = b""
@@ -144,8 +136,10 @@ class Client:
         """Ledger (quotas of the client) to which request time is charged, and for which it is counted as
         usage: the same object as `ledger`. None if request time is neither charged nor counted.
         """
-        self.in_flight_max = in_flight_max
-        """Maximum number of requests of the client that may be in flight on this connection."""
+        self.in_flight_max = UNLIMITED
+        """Maximum number of requests of the client that may be in flight on this connection, because of its
+        quota for request time; `ConnectionLimits.in_flight_max` bounds all clients.
+        """
         self.first_request_seen = False
         """True once this connection's first request was admitted. Until then the request may be held for
         request time that other connections of its client have used.
@@ -176,7 +170,7 @@ class Client:
         start = frame + REQUEST_HEAD_BYTES
         known = self._cached_client_id
         if (
-            self._generation == self._quotas.generation
+            self._generation == self.quotas.generation
             and data.startswith(known, start)
             and start + len(known) <= end
         ):
@@ -187,7 +181,7 @@ class Client:
         found = bytes(data[start:stop])
         self._look_up(found[2:].decode("utf-8", "replace"), now_ms)  # Java replaces invalid bytes, too
         short = len(found) <= NAME_BYTES_MAX
-        self._cached_client_id, self._generation = (found, self._quotas.generation) if short else (b"", -1)
+        self._cached_client_id, self._generation = (found, self.quotas.generation) if short else (b"", -1)
         return self.ledger
 
     def identify_nameless(self, now_ms: int) -> None:
@@ -197,14 +191,14 @@ class Client:
 
     def _look_up(self, client_id: str, now_ms: int) -> None:
         self.parse_cache.clear()
-        ledger = self.ledger = self._quotas.ledger(self.user, client_id, now_ms)
+        ledger = self.ledger = self.quotas.ledger(self.user, client_id, now_ms)
         timed = self.usage is not None or ledger.charges_request
         if self.usage is not None:
             self.usage.become(self.user, client_id)
         # Before SASL succeeds, a broker answers only ApiVersions, in its network layer and without a quota.
         self.time_ledger = ledger if timed and not self.before_login else None
         limited = self.time_ledger is not None and ledger.request is not None
-        self.in_flight_max = min(self._in_flight_max, TIMED_IN_FLIGHT_MAX) if limited else self._in_flight_max
+        self.in_flight_max = TIMED_IN_FLIGHT_MAX if limited else UNLIMITED
 
     @property
     def before_login(self) -> bool:
@@ -218,7 +212,7 @@ class Client:
         """Client-id of the latest request. Its value is the one by which quotas are found: the name set for
         clients without a client-id, if the request has none or has one longer than `NAME_BYTES_MAX`.
         """
-        return self._cached_client_id[2:].decode("utf-8", "replace") or self._quotas.unnamed
+        return self._cached_client_id[2:].decode("utf-8", "replace") or self.quotas.unnamed
 
     def client_id(self, data: bytearray, frame: int, end: int) -> str | None:
         """Return the client-id of the request `data[frame:end]`, empty for null; None if more bytes are
@@ -238,20 +232,26 @@ class Client:
             self.first_request_seen = self.first_produce_seen = False
             self.first_hold_end_ms = None
         self.user = user
-        self.authenticated = True
-        self.is_broker = self._is_broker(user)
+        self.login = SaslLogin(self.mechanism, accepted=True)
+        self.is_broker = self._identities.is_broker(user)
         self.parse_cache.clear()
         self._cached_client_id, self._generation = b"", -1
-
-    def _is_broker(self, user: str) -> bool:
-        """Return True if `user` is the principal of a broker at this listener."""
-        return self.brokers is not None and (not self.brokers or user in self.brokers)
 
     def follow(self, exchange: SaslExchange | None) -> None:
         """Set the SASL exchange in progress; None for no exchange."""
         self.exchange = exchange
         if exchange is not None:
-            self.mechanism = exchange.mechanism
+            self.login = SaslLogin(exchange.mechanism, accepted=self.authenticated)
+
+    @property
+    def authenticated(self) -> bool:
+        """True if the broker has accepted the client by SASL."""
+        return self.login is not None and self.login.accepted
+
+    @property
+    def mechanism(self) -> str:
+        """Mechanism of the latest SASL exchange; empty before the first."""
+        return "" if self.login is None else self.login.mechanism
 
     @property
     def sends_sasl_tokens(self) -> bool:
@@ -260,7 +260,7 @@ class Client:
 
     def cache_parse(self, plan: Plan, data: bytearray, frame: int, stop: int, parsed: int = 0) -> None:
         """Remember what was parsed from `data[frame:stop]`, for all requests that begin with these bytes."""
-        quotas = self._quotas
+        quotas = self.quotas
         if self.is_broker or quotas.topics is not None:
             return  # the decision depends on fields behind these bytes: the replica id, or topics
         head = bytes(data[frame + REQUEST_HEAD_BYTES : stop])

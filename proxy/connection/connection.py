@@ -120,14 +120,10 @@ class Connection:
         "login_done",
         "now_ms",
         "plans",
-        "quotas",
         "response",
-        "settled_us",
-        "spare",
         "state",
         "throttled_by",
         "throttled_until_ms",
-        "unconfirmed_us",
     )
 
     def __init__(
@@ -140,7 +136,6 @@ class Connection:
         node_id: int | None = None,
         user: str = ANONYMOUS,
         peer: str = "",
-        brokers: frozenset[str] | None = None,
         states: Iterable[object] = (),
         clock: Clock | None = None,
         usage: ConnectionUsage | None = None,
@@ -149,11 +144,9 @@ class Connection:
 
         `quotas` are the quotas of the broker behind the connection, `node_id` is the broker's id if known,
         `addresses` maps brokers to the addresses that the client is told. `user` is the principal of the
-        client's certificate, `peer` the client's address. `brokers` are the brokers' principals at a
-        replication listener: the set is empty if every principal there is a broker, and None at all other
-        listeners. `states` are those states of capabilities that are not made by their first use
-        (`state_of`). `clock` belongs to the transport. `usage` counts the client's usage; None if usage is
-        not recorded.
+        client's certificate, `peer` the client's address. `states` are those states of capabilities that are
+        not made by their first use (`state_of`). `clock` belongs to the transport. `usage` counts the
+        client's usage; None if usage is not recorded.
         """
         # The transport
         self.effects = Effects()
@@ -178,17 +171,13 @@ class Connection:
         """Requests that wait for their responses, oldest first."""
         self.arriving = RequestInParts()
         self.response = ResponseInProgress()
-        self.spare: list[RequestInFlight] = []
-        """Records of answered requests, kept for reuse."""
         self.client = Client(
             quotas,
             plans.identities,
             user=user,
             peer=peer,
             node_id=node_id,
-            brokers=brokers,
             usage=usage,
-            in_flight_max=limits.in_flight_max,
         )
         # For handlers
         self._states: dict[type, Any] = {type(state): state for state in states}
@@ -197,18 +186,11 @@ class Connection:
         """Request that a query has decoded, so that Weir can decide about the request again; or the error of
         decoding it. None if no query has decoded the present request.
         """
-        self.unconfirmed_us = 0.0
-        """Request time (µs) by which the latest request may cost more than Weir's estimate."""
-        self.settled_us = 0
-        """Time (µs) up to which the broker's work on this connection was charged already. A correction by
-        response time charges only later work.
-        """
         # Shared with other connections
         self.plans = plans
         """Plans for the versions that the broker speaks, once ApiVersions has shown these; until then, plans
         for an unknown broker.
         """
-        self.quotas = quotas
         self.limits = limits
         self.addresses = addresses
 
@@ -522,6 +504,11 @@ class Connection:
     def broker_versions(self) -> Plans:
         """Plans for the API versions that the broker speaks; a plan says how to process one version."""
         return self.plans
+
+    @property
+    def quotas(self) -> BrokerQuotas:
+        """Quotas of the clients at the broker that this connection leads to."""
+        return self.client.quotas
 
     @property
     def cluster(self) -> ClusterState:

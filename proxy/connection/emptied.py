@@ -72,6 +72,15 @@ class EmptiedResponse:
         """Number of elements that the latest call of `feed` might still have visited."""
         return 0 if self._remover is None else self._remover.elements_left
 
+    @property
+    def skippable_bytes(self) -> int:
+        """0: every byte must be seen."""
+        return 0
+
+    def skip(self, count: int) -> None:
+        """Never called, because no byte is skippable."""
+        raise AssertionError(count)
+
     def feed(self, data: bytearray, start: int, stop: int, elements_max: int) -> int:
         """Process the next bytes of the response's body, `data[start:stop]`, up to `elements_max` elements.
         Return the position behind the processed bytes. Raises ProtocolError if they are malformed.

@@ -19,6 +19,7 @@ from weir.proxy.connection.transitions import IMPOSSIBLE
 from weir.proxy.connection.usage_counters import UsageCounters
 from weir.proxy.handlers.broker_query import RunningQuery
 from weir.proxy.handlers.plan import ByteCounter, Plan
+from weir.proxy.handlers.request_time.request_features import RequestShapes
 from weir.quotas.costs.cost import UNANSWERED_US, confirmed_us
 from weir.quotas.limiters.request_time import US_PER_PERCENT
 
@@ -113,7 +114,7 @@ int32, so no response has it.
 
 
 class RequestInFlight:
-    """A request that waits for its response. The connection reuses the record for later requests, so no other
+    """A request that waits for its response. Connections reuse the record for later requests, so no other
     code may keep a reference.
 
     `inbound` sets the fields from `state` to `usage_counters`; only requests that Weir answers itself use the
@@ -282,10 +283,11 @@ class RequestInFlight:
         several requests of the connection were at the broker at the same time, the common part of their
         response times counts once.
         """
-        now_us, begun_us = connection.clock.now_us, max(self.arrived_us, connection.settled_us)
-        scale = connection.quotas.percent_per_us * US_PER_PERCENT
+        shapes = connection.state_of(RequestShapes)
+        now_us, begun_us = connection.clock.now_us, max(self.arrived_us, shapes.settled_us)
+        scale = connection.client.quotas.percent_per_us * US_PER_PERCENT
         self.cost_us = confirmed_us(self.cost_us, self.unconfirmed_us, (now_us - begun_us) / scale)
-        connection.settled_us = min(now_us, begun_us + int(2 * self.cost_us * scale))
+        shapes.settled_us = min(now_us, begun_us + int(2 * self.cost_us * scale))
         self.unconfirmed_us = 0.0
 
     def leave(self, connection: ChargedConnection) -> None:
@@ -308,5 +310,7 @@ class RequestInFlight:
             usage_counters.over()
 
 
-SPARE_MAX: Final = 64
-"""Maximum number of `RequestInFlight` objects that a connection keeps for reuse."""
+SPARE: Final[list[RequestInFlight]] = []
+"""Records of answered requests, kept for reuse by any connection of the process."""
+SPARE_MAX: Final = 256
+"""Maximum number of records in `SPARE`."""

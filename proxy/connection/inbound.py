@@ -27,6 +27,7 @@ from weir.proxy.connection.in_flight import (
     ARRIVING,
     CHARGED,
     PLAIN,
+    SPARE,
     RequestInFlight,
 )
 from weir.proxy.connection.state import (
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
     from weir.proxy.connection.connection import Connection
 
 _unpack = REQUEST_HEAD.unpack_from
-_PRODUCE: Final = ApiKey.PRODUCE.value
 
 LOOK_BYTES: Final = 64 * 1024
 """Number of bytes of a request that must arrive before Weir estimates the request's cost, so that sending
@@ -78,9 +78,10 @@ def receive(connection: Connection, data: bytearray, view: memoryview, end: int,
     # Rare frames have functions: those that arrive in parts, responses of Weir's own, refused frames.
     connection.now_ms = now_ms
     client, plans = connection.client, connection.plans
-    in_flight, spare = connection.in_flight, connection.spare
-    longest = connection.limits.frame_bytes_max
-    timed = connection.quotas.timed or client.usage is not None
+    in_flight = connection.in_flight
+    limits = connection.limits
+    longest, most = limits.frame_bytes_max, limits.in_flight_max
+    timed = client.quotas.timed or client.usage is not None
     ledger = client.ledger
     draining, near = connection.state == DRAINING, False
     if connection.state == THROTTLED and connection.throttled_until_ms <= now_ms:
@@ -92,9 +93,11 @@ def receive(connection: Connection, data: bytearray, view: memoryview, end: int,
             if position:
                 connection.effects.to_broker.append(view[:position])
             return position
-    # Two bounds, one of the client's requests in flight, and one of the frames in a turn, are one number
-    # here, because each request is compared with it.
-    most, in_turn = client.in_flight_max, len(in_flight) + connection.clock.frames_max
+    # The bounds of the client's requests in flight, and of the frames in a turn, are one number here, because
+    # each request is compared with it.
+    if client.in_flight_max < most:
+        most = client.in_flight_max
+    in_turn = len(in_flight) + connection.clock.frames_max
     may_go = (connection.state == OPEN and len(in_flight) < most) or connection.may_take(now_ms)
     if in_turn < most:
         most = in_turn
@@ -108,7 +111,7 @@ def receive(connection: Connection, data: bytearray, view: memoryview, end: int,
             break
         plan = plans.get((api_key, version)) or plans.make(api_key, version)
         stop = position + LENGTH_BYTES + length
-        record = spare.pop() if spare else RequestInFlight(plan)
+        record = SPARE.pop() if SPARE else RequestInFlight(plan)
         record.plan, record.correlation_id = plan, correlation_id
         record.state, record.until_ms, record.ledger = PLAIN, 0, None
         decision: Decision = FORWARD
@@ -116,7 +119,7 @@ def receive(connection: Connection, data: bytearray, view: memoryview, end: int,
             complete = stop <= end
             decided = _decide(connection, record, data, position, stop if complete else end, length, timed)
             if decided is None:
-                spare.append(record)
+                SPARE.append(record)
                 refusals.check_before_login(connection, length)
                 break
             decision = decided
@@ -138,8 +141,6 @@ def receive(connection: Connection, data: bytearray, view: memoryview, end: int,
             if record.time_ledger is not None:
                 budget = record.time_ledger.request
                 near = budget is not None and budget.near
-                if connection.unconfirmed_us and api_key == _PRODUCE:
-                    record.unconfirmed_us = connection.unconfirmed_us
         # The head goes on at once, but nothing is charged before the last byte: a broker ignores an
         # incomplete request, and a client could be charged for what it never sent.
         if stop > end or decision.counted_to:
@@ -202,7 +203,8 @@ def _decide(  # noqa: C901  # a call per branch costs each timed frame
     time is charged, or usage is recorded, on this connection.
     """
     plan = record.plan
-    quotas, client = connection.quotas, connection.client
+    client = connection.client
+    quotas = client.quotas
     cache, complete = client.parse_cache, end - frame == LENGTH_BYTES + length
     head_end = frame + REQUEST_HEAD_BYTES + len(cache.head)
     decision: Decision | None = None
@@ -240,7 +242,9 @@ def _decide(  # noqa: C901  # a call per branch costs each timed frame
         if gap_us >= cost.cold_from_us:
             us += cost.cold_us(gap_us)
         if plan.extra_us is not None:
-            us += plan.extra_us(connection, data, frame, end)
+            us += plan.extra_us(connection, record, data, frame, end)
+            if record.unconfirmed_us and (exempt or not isinstance(decision, Forward)):
+                record.unconfirmed_us = 0.0  # no response of the broker confirms it
         if isinstance(decision, Forward) and not decision.answered:
             count_exempt(connection, plan, us, 0)
         else:

@@ -20,7 +20,7 @@ from weir.protocol.framing import (
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection import replies
 from weir.proxy.connection.emptied import EmptiedResponse
-from weir.proxy.connection.in_flight import CHARGED, LOCAL, PLAIN, QUERY, SPARE_MAX, RequestInFlight
+from weir.proxy.connection.in_flight import CHARGED, LOCAL, PLAIN, QUERY, SPARE, SPARE_MAX, RequestInFlight
 from weir.proxy.connection.response_in_progress import (
     BEGIN,
     BEGUN,
@@ -62,7 +62,7 @@ def receive(connection: Connection, data: bytearray, view: memoryview, end: int,
     connection.now_ms = now_ms
     if connection.client.exchange is not None and connection.client.sends_sasl_tokens:
         return _receive_tokens(connection, view, data, end)
-    in_flight, spare = connection.in_flight, connection.spare
+    in_flight = connection.in_flight
     longest, frames = connection.limits.response_bytes_max, connection.clock.frames_max
     start = position = 0
     if connection.broker_end.rest_bytes:
@@ -108,12 +108,10 @@ def receive(connection: Connection, data: bytearray, view: memoryview, end: int,
                 # Nothing is sent before its end, so its request stays in the queue.
                 if position > start:
                     connection.effects.to_client.append(view[start:position])
-                unready_bytes, response.unready_bytes = response.unready_bytes, 0
-                start = position = available - unready_bytes
-                connection.broker_end.rest_bytes = stop - position
+                start = position = stop - connection.broker_end.rest_bytes
                 if stop == position:
                     _finish_emptied(connection)
-                if unready_bytes:
+                if position < available:  # the turn is over
                     break
                 continue
             if isinstance(edit, Wait):
@@ -125,15 +123,14 @@ def receive(connection: Connection, data: bytearray, view: memoryview, end: int,
                 LENGTH.pack_into(data, position, length + _growth(connection, edit))
                 connection.effects.to_client.extend((view[start : edit.start], edit.replacement))
                 start = edit.stop
-            if response.unready_bytes:  # the turn has no time for more elements of this response
-                end = available - response.unready_bytes
-                response.unready_bytes = 0
+            if connection.broker_end.rest_bytes:  # the turn may have no time for all elements
+                end = stop - connection.broker_end.rest_bytes
             if stop <= end:
                 response.state = NEXT_OF_RESPONSE[response.state][END]
             response.report_ms = 0
         in_flight.popleft()
-        if record.state <= CHARGED and len(spare) < SPARE_MAX:
-            spare.append(record)
+        if record.state <= CHARGED and len(SPARE) < SPARE_MAX:
+            SPARE.append(record)
         if stop > end:
             connection.broker_end.rest_bytes = stop - end
             response.begin_rest()
@@ -162,20 +159,21 @@ def _receive_tokens(connection: Connection, view: memoryview, data: bytearray, e
 
 
 def _empty(
-    connection: Connection, plan: Plan, data: bytearray, frame: int, body: int, end: int, complete: bool
+    connection: Connection, plan: Plan, data: bytearray, frame: int, body: int, end: int, stop: int
 ) -> None:
-    """Remove the records from the part of a response that has arrived, `data[frame:end]`. A complete
-    response needs no scan that can pause, unless it has more elements than the turn allows.
+    """Remove the records from the part of a response that has arrived, `data[frame:end]`; the response ends
+    at `stop`. A complete one needs no scan that can pause, unless it has more elements than the turn allows.
     """
     clock, response = connection.clock, connection.response
     emptied, left = EmptiedResponse(plan, data[frame:body]), -1
-    if complete:
+    if end == stop:
         elements_max = clock.elements_left()
         left = emptied.take_all(data, body, end, elements_max)
         clock.note_scanned(elements_max - left if left > 0 else elements_max)
-    response.state, response.emptied = NEXT_OF_RESPONSE[response.state][EMPTY], emptied
+    response.state, response.rewriter = NEXT_OF_RESPONSE[response.state][EMPTY], emptied
+    connection.broker_end.rest_bytes = stop - end
     if left < 0:
-        response.unready_bytes = end - _process_part(connection, data, body, end)
+        connection.broker_end.rest_bytes = stop - _process_part(connection, data, body, end)
 
 
 def _finish_emptied(connection: Connection) -> None:
@@ -184,8 +182,8 @@ def _finish_emptied(connection: Connection) -> None:
     back.
     """
     response = connection.response
-    emptied, record = response.emptied, connection.in_flight[0]
-    assert emptied is not None
+    emptied, record = response.rewriter, connection.in_flight[0]
+    assert isinstance(emptied, EmptiedResponse)
     assert record.plan.tell is not None
     assert record.ledger is not None
     try:
@@ -209,8 +207,8 @@ def _finish_emptied(connection: Connection) -> None:
     response.end()
     connection.in_flight.popleft()
     record.byte_counter = None
-    if len(connection.spare) < SPARE_MAX:
-        connection.spare.append(record)
+    if len(SPARE) < SPARE_MAX:
+        SPARE.append(record)
     connection.effects.to_client.append(memoryview(frame))
 
 
@@ -268,7 +266,7 @@ def _begin_parts(
     response = connection.response
     edit: ResponseEdit | Wait | None = None
     if plan.rewrite_stream is not None:
-        response.stream_rewrite = plan.rewrite_stream(body_bytes)
+        response.rewriter = plan.rewrite_stream(body_bytes)
     ready_to = _process_part(connection, data, body, end)
     if plan.rewrite is not None and plan.rewrite_stream is None:
         # The edit may replace bytes anywhere in this part, so all of the part is counted before.
@@ -279,7 +277,7 @@ def _begin_parts(
         if edit is WAIT:
             return _wait(connection, complete)
         response.counted_bytes = 0
-    response.unready_bytes = end - ready_to
+    connection.broker_end.rest_bytes = body + body_bytes - ready_to
     if complete and ready_to == end:
         _end_parts(connection)
     return edit
@@ -291,20 +289,14 @@ def _process_part(connection: Connection, data: bytearray, start: int, stop: int
     turn is over. Raises ProtocolError if the response is malformed.
     """
     response, clock = connection.response, connection.clock
-    emptied, byte_counter, stream_rewrite = (
-        response.emptied,
-        response.byte_counter,
-        response.stream_rewrite,
-    )
+    byte_counter, rewriter = response.byte_counter, response.rewriter
     elements_max = clock.elements_left()  # before the counter feeds: both visit the same elements
     counted_to = ready_to = stop
-    if emptied is not None:
-        counted_to = ready_to = clock.feed(emptied, data, start, stop)
-    elif byte_counter is not None:
+    if byte_counter is not None:
         counted_to = ready_to = byte_counter.feed(data, start + response.counted_bytes, stop)
-    if stream_rewrite is not None:
-        ready_to = stream_rewrite.feed(data, start, counted_to, elements_max)
-        clock.note_scanned(elements_max - stream_rewrite.elements_left)
+    if rewriter is not None:
+        ready_to = rewriter.feed(data, start, counted_to, elements_max)
+        clock.note_scanned(elements_max - rewriter.elements_left)
     response.counted_bytes = counted_to - ready_to
     if ready_to < stop:
         _end_turn(connection)
@@ -324,17 +316,17 @@ def passable_bytes(connection: Connection) -> int:
     response, rest_bytes = connection.response, connection.broker_end.rest_bytes
     if response.state == PASSING:
         return rest_bytes
-    if response.byte_counter is not None or response.stream_rewrite is None:
+    if response.byte_counter is not None or response.rewriter is None:
         return 0
-    return min(response.stream_rewrite.skippable_bytes, rest_bytes)
+    return min(response.rewriter.skippable_bytes, rest_bytes)
 
 
 def passed(connection: Connection, count: int, now_ms: int) -> None:
     """Note that the next `count` bytes have been forwarded unseen; at most `passable_bytes`."""
     connection.now_ms = now_ms
     connection.broker_end.rest_bytes -= count
-    if connection.response.stream_rewrite is not None:
-        connection.response.stream_rewrite.skip(count)
+    if connection.response.rewriter is not None:
+        connection.response.rewriter.skip(count)
     if not connection.broker_end.rest_bytes:
         connection.response.end()
         if connection.state != OPEN or connection.in_flight:
@@ -390,7 +382,7 @@ def _process(  # noqa: C901  # a call per branch costs each charged response
                 response.report_ms = record.until_ms - now_ms
         elif record.state == CHARGED:
             if ledger is not None and plan.over is not None and plan.over(connection, ledger) > now_ms:
-                _empty(connection, plan, data, frame, body, end, complete)
+                _empty(connection, plan, data, frame, body, end, frame + LENGTH_BYTES + length)
                 return WAIT
             if not _begin(connection, record, data, body, end, length, complete):
                 return WAIT

@@ -9,9 +9,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
-from weir.proxy.connection.emptied import EmptiedResponse  # fields' types: mypyc wants them at run time
 from weir.proxy.connection.transitions import IMPOSSIBLE
-from weir.proxy.handlers.plan import ByteCounter, StreamRewrite
+from weir.proxy.handlers.plan import ByteCounter, StreamRewrite  # fields' types: mypyc wants them at run time
 
 
 class ResponseState(IntEnum):
@@ -81,11 +80,9 @@ class ResponseInProgress:
     __slots__ = (
         "byte_counter",
         "counted_bytes",
-        "emptied",
         "report_ms",
+        "rewriter",
         "state",
-        "stream_rewrite",
-        "unready_bytes",
     )
 
     def __init__(self) -> None:
@@ -100,23 +97,21 @@ class ResponseInProgress:
         self.counted_bytes = 0
         """Number of the next bytes of the body that were counted in earlier turns and are not forwarded yet.
         """
-        self.stream_rewrite: StreamRewrite | None = None
-        """Rewriter of a response in parts; None if no rewrite is needed."""
-        self.emptied: EmptiedResponse | None = None
-        """The response without its records, while it is EMPTYING; else None."""
-        self.unready_bytes = 0
-        """Number of bytes of the first part that must wait for the next turn."""
+        self.rewriter: StreamRewrite | None = None
+        """Rewriter of a response in parts; None if no rewrite is needed. While the response is EMPTYING, an
+        `EmptiedResponse`.
+        """
 
     def begin_rest(self) -> None:
         """Note that the first part was forwarded, and that bytes of the response are still to come."""
-        trigger = FORWARD if self.stream_rewrite is None and self.byte_counter is None else PART
+        trigger = FORWARD if self.rewriter is None and self.byte_counter is None else PART
         self.state = NEXT_OF_RESPONSE[self.state][trigger]
 
     def end(self) -> None:
         """Be ready for the next response."""
         self.state = NEXT_OF_RESPONSE[self.state][END]
-        self.report_ms = self.unready_bytes = self.counted_bytes = 0
-        self.stream_rewrite = self.emptied = self.byte_counter = None
+        self.report_ms = self.counted_bytes = 0
+        self.rewriter = self.byte_counter = None
 
     def cut(self, now_ms: int) -> None:
         """Charge the bytes that were counted and forwarded, because the connection has closed."""

@@ -99,7 +99,10 @@ def request_wait(connection: Connection, now_ms: int) -> int:
             return THROTTLE
     elif state != OPEN:
         return _OF_STATE[state]
-    return IN_FLIGHT if len(connection.in_flight) >= connection.client.in_flight_max else NONE
+    in_flight = len(connection.in_flight)
+    if in_flight >= connection.client.in_flight_max or in_flight >= connection.limits.in_flight_max:
+        return IN_FLIGHT
+    return NONE
 
 
 def client_wait(connection: Connection, now_ms: int) -> int:

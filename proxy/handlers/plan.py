@@ -82,6 +82,10 @@ class RequestClient(Protocol):
     def ledger(self) -> ClientLedger:
         """Ledger (quotas and charges) of the client that has sent the latest request; `identify` sets it."""
 
+    @property
+    def quotas(self) -> BrokerQuotas:
+        """Quotas of the clients of the broker behind the connection."""
+
     software: str
     """Name and version of the client's library, such as `librdkafka 2.5.0` (KIP-511); empty if unknown."""
 
@@ -216,18 +220,9 @@ class Context(Protocol):
         processed in parts.
         """
 
-    unconfirmed_us: float
-    """Request time (µs) by which the latest produce request may cost more than its estimate; `extra_us` sets
-    this field. 0 if the difference is too small to be found by the broker's response time (`confirmed_us`).
-    """
-
     @property
     def quota_admin(self) -> QuotaAdmin:
         """Object that decides which clients may describe and alter quotas, and that stores altered quotas."""
-
-    @property
-    def quotas(self) -> BrokerQuotas:
-        """Quotas of the clients of the broker behind the connection."""
 
     @property
     def report_ms(self) -> int:
@@ -269,6 +264,15 @@ class Context(Protocol):
 
     def violate(self, reason: CloseReason, detail: str) -> None:
         """Close the connection because a peer violated the protocol."""
+
+
+class EstimatedRequest(Protocol):
+    """A request whose cost is being estimated."""
+
+    unconfirmed_us: float
+    """Request time (µs) by which the request may cost more than its estimate; `extra_us` sets this field. 0
+    if the difference is too small to be found by the broker's response time (`confirmed_us`).
+    """
 
 
 class ResponseEdit(NamedTuple):
@@ -367,9 +371,9 @@ Tell: TypeAlias = "Callable[[Context, ClientLedger], tuple[int, int, int]]"
 """Function that counts a throttled response from which Weir has removed the records. It returns the throttle
 times (ms) to report: that of the client's quota, of topic rates, and of old reads.
 """
-Extra: TypeAlias = "Callable[[Context, bytearray, int, int], float]"
-"""Function (context, data, frame, end) that returns the cost (µs) of the request `data[frame:end]` in
-addition to the cost of its length. The frame may be incomplete. Returns 0 for bytes that it cannot read;
+Extra: TypeAlias = "Callable[[Context, EstimatedRequest, bytearray, int, int], float]"
+"""Function (context, request, data, frame, end) that returns the cost (µs) of the request `data[frame:end]`
+in addition to the cost of its length. The frame may be incomplete. Returns 0 for bytes that it cannot read;
 raises nothing.
 """
 Rewrite: TypeAlias = "Callable[[Context, bytearray, int, int, bool], ResponseEdit | Wait | None]"

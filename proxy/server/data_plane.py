@@ -103,7 +103,9 @@ class DataPlane:
             identities=Identities(config.identity),
             throttles=config.replication.throttles_stored_by,
         )
-        self.replication_plans = make_plans(replication=True, identities=Identities(config.identity))
+        self.replication_plans = make_plans(
+            replication=True, identities=Identities(config.identity, config.replication.principals)
+        )
         """Plans of replication listeners. They have identities of their own, because one broker may require
         SASL at one of its listeners only.
         """
@@ -238,7 +240,6 @@ class DataPlane:
             node_id=node_id,
             user=client.user,
             peer=str(client.peer),
-            brokers=self.config.replication.principals if replication else None,
             states=self._states(node_id) if replication else (),
             clock=self._reactor.clock,
             usage=None if self.usage is None else self.usage.of(node_id),

@@ -39,6 +39,7 @@ from weir.protocol.messages import ProduceRequest, ProduceResponse
 from weir.protocol.scanning.record_batches import add_unpacked
 from weir.protocol.scanning.unpacked_sizes import CONFIRMED_MAX, GZIP, is_gzip_size_false, unpacked_bytes
 from weir.proxy.connection.connection import Connection
+from weir.proxy.connection.in_flight import RequestInFlight
 from weir.proxy.handlers.plan import Plan
 from weir.proxy.handlers.request_time.request_features import CONFIRMED_EVERY, PACKED_MAX, extra
 from weir.quotas.costs.cost import UNANSWERED_US, WAIT_US, confirmed_us
@@ -107,8 +108,8 @@ class Looks:
 
     def us(self, frame: bytes) -> tuple[float, float]:
         """The additional cost, and by how much it may be too low."""
-        connection = new_connection()
-        return self._look(connection, bytearray(frame), 0, len(frame)), connection.unconfirmed_us
+        asked = RequestInFlight(Plan(ApiKey.PRODUCE, VERSION))
+        return self._look(new_connection(), asked, bytearray(frame), 0, len(frame)), asked.unconfirmed_us
 
 
 # One request
@@ -149,7 +150,8 @@ def test_forged_gzip_sizes_take_a_few_times_the_request_time_of_a_minute(
         assert look is not None
         charged = spent = 0.0
         while charged < quota_us:
-            charged += known_us + look(connection, frame, 0, len(frame))
+            asked = RequestInFlight(Plan(ApiKey.PRODUCE, VERSION))
+            charged += known_us + look(connection, asked, frame, 0, len(frame))
             spent += truth_us
         taken.append(spent / quota_us)
     assert sum(taken) / len(taken) <= 1.3

@@ -22,6 +22,7 @@ from weir.protocol.api import ApiKey, is_flexible
 from weir.protocol.messages import FetchRequest, ProduceRequest
 from weir.protocol.values import schema_of
 from weir.protocol.versions import VersionRange
+from weir.proxy.connection.in_flight import RequestInFlight
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.plan import Plan
 from weir.proxy.handlers.plans import Plans
@@ -91,7 +92,8 @@ class Looks:
 
     def us(self, frame: bytearray, end: int | None = None) -> float:
         data = bytearray(b"before" + frame[:end] + b"\xff" * 64)
-        return self._look(self._connection, data, 6, 6 + len(frame[:end]))
+        asked = RequestInFlight(self._connection.plans.make(ApiKey.PRODUCE, 3))
+        return self._look(self._connection, asked, data, 6, 6 + len(frame[:end]))
 
 
 def produced_us(version: int, frame: bytearray, end: int | None = None) -> float:

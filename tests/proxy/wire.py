@@ -54,8 +54,10 @@ def new_connection(
 ) -> Connection:
     """A connection with everything of its own, but for `quotas` and `plans` if given."""
     addresses = AdvertisedAddresses if brokers is None else UnchangedAddresses
+    plans = Plans(Counters(), replication=brokers is not None) if plans is None else plans
+    plans.identities.brokers = brokers
     return Connection(
-        plans=Plans(Counters(), replication=brokers is not None) if plans is None else plans,
+        plans=plans,
         quotas=quotas or BrokerQuotas.create(table or QuotaTable()),
         addresses=addresses("weir", AddressBook(ports, no_listener)),
         limits=ConnectionLimits(
@@ -69,7 +71,6 @@ def new_connection(
             throttle_ms_max=throttle_ms_max,
         ),
         node_id=node_id,
-        brokers=brokers,
     )
 
 

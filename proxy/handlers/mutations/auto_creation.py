@@ -64,7 +64,7 @@ def plan_metadata(plan: Plan) -> None:
         client_id = context.client.client_id(data, frame, end)
         if client_id is None:
             return WAIT
-        ledger = context.quotas.mutation_ledger(context.client.user, client_id, context.now_ms)
+        ledger = context.client.quotas.mutation_ledger(context.client.user, client_id, context.now_ms)
         if ledger is None:
             if is_innermost and not context.cluster.counted_topics.prefixes:
                 context.client.cache_parse(plan, data, frame, client_id_end(data, frame, end))

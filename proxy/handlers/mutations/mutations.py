@@ -92,7 +92,7 @@ def ledger_of(context: Context, client_id: str) -> MutationLedger | None:
     """Return the ledger to which mutations of the client are charged: one without budgets if only its usage
     is recorded, None if neither.
     """
-    ledger = context.quotas.mutation_ledger(context.client.user, client_id, context.now_ms)
+    ledger = context.client.quotas.mutation_ledger(context.client.user, client_id, context.now_ms)
     return NO_LEDGER if ledger is None and context.client.recorded else ledger
 
 

@@ -57,7 +57,7 @@ def plan_streams_group_heartbeat(plan: Plan) -> None:
         client_id = context.client.client_id(data, frame, end)
         if client_id is None:
             return WAIT
-        ledger = context.quotas.mutation_ledger(context.client.user, client_id, context.now_ms)
+        ledger = context.client.quotas.mutation_ledger(context.client.user, client_id, context.now_ms)
         if ledger is None:
             return requests.pass_on(context, data, frame, end, complete)
         request = requests.read(context, data, frame, end, complete, enforced=ledger.enforced is not None)

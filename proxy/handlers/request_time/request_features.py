@@ -45,7 +45,7 @@ from weir.quotas.costs.cost import WAIT_US
 from weir.quotas.costs.request_costs import CODECS
 
 if TYPE_CHECKING:
-    from weir.proxy.handlers.plan import Context, Extra, Plan
+    from weir.proxy.handlers.plan import Context, EstimatedRequest, Extra, Plan
     from weir.quotas.costs.request_costs import ApiCost
 
 PARTITIONS_MAX: Final = 64
@@ -99,9 +99,9 @@ def extra(plan: Plan, api: ApiCost, chances: Random = _CHANCES) -> Extra | None:
 
 
 class RequestShapes:
-    """The latest requests of a connection, by which the cost of the next ones is known sooner."""
+    """The latest requests of a connection, by which the cost of the next ones is known."""
 
-    __slots__ = ("fetch_length", "produce")
+    __slots__ = ("fetch_length", "produce", "settled_us")
 
     def __init__(self) -> None:
         self.fetch_length = 0
@@ -110,6 +110,10 @@ class RequestShapes:
         """Beginning of the latest produce request with one partition: its plan; its bytes from the client-id
         on; the offset in the frame of the field with the records' length (of that field's last byte if it is
         an int32); the cost (µs) of these bytes. None before the first.
+        """
+        self.settled_us = 0
+        """Time (µs) up to which the broker's work on this connection was charged already. A correction by
+        response time charges only later work.
         """
 
 
@@ -130,13 +134,12 @@ def produced(plan: Plan, api: ApiCost, chances: Random) -> Extra:
     """
     closely = _Produced(plan, api, chances).look
 
-    def look(context: Context, data: bytearray, frame: int, end: int) -> float:
-        context.unconfirmed_us = 0.0
+    def look(context: Context, asked: EstimatedRequest, data: bytearray, frame: int, end: int) -> float:
         us = known_us(context, plan, data, frame, end)
         if us >= 0.0:
             return us
         try:
-            return closely(context, data, frame, end)
+            return closely(context, asked, data, frame, end)
         except ProtocolError:
             return 0.0
 
@@ -205,7 +208,7 @@ class _Produced:
         self._us, self._us_per_byte = api.us, api.us_per_request_kb / _BYTES_PER_KB
         self._chances = chances
 
-    def look(self, context: Context, data: bytearray, frame: int, end: int) -> float:
+    def look(self, context: Context, asked: EstimatedRequest, data: bytearray, frame: int, end: int) -> float:
         """Return the cost (µs) of the request in addition to the cost of its length. Raises ProtocolError if
         the request is malformed.
         """
@@ -234,7 +237,7 @@ class _Produced:
         us += unpacking_us
         unconfirmed_us = most_us - unpacking_us
         if unconfirmed_us > us + self._us + self._us_per_byte * length + WAIT_US:  # else nothing can follow
-            context.unconfirmed_us = unconfirmed_us
+            asked.unconfirmed_us = unconfirmed_us
         return us
 
     def _unpacking_us(
@@ -303,7 +306,7 @@ def fetched(plan: Plan, api: ApiCost) -> Extra | None:
     flexible = plan.flexible_request
     nameless = REQUEST_HEAD_BYTES + _INT16.size + (1 if flexible else 0)
 
-    def look(context: Context, data: bytearray, frame: int, end: int) -> float:
+    def look(context: Context, _asked: EstimatedRequest, data: bytearray, frame: int, end: int) -> float:
         body = frame + nameless
         if body > end:
             return 0.0

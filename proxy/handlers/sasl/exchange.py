@@ -11,7 +11,7 @@ Weir keeps only the name from a token.
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import Final
+from typing import Final, NamedTuple
 
 from weir.protocol.error_codes import ErrorCode
 from weir.protocol.errors import TokenError
@@ -155,3 +155,12 @@ class SaslExchange:
         if self.mechanism == OAUTHBEARER:
             return Claimed(oauthbearer_name(token, self._claim))
         return scram_name(token)
+
+
+class SaslLogin(NamedTuple):
+    """The result of a client's SASL exchanges on one connection."""
+
+    mechanism: str
+    """Mechanism of the latest exchange."""
+    accepted: bool
+    """True if the broker has accepted the client in one of the exchanges."""

@@ -61,14 +61,23 @@ class Identities:
     shared by all connections.
     """
 
-    def __init__(self, rules: IdentityRules | None = None) -> None:
+    def __init__(self, rules: IdentityRules | None = None, brokers: frozenset[str] | None = None) -> None:
+        """Begin with no owner learnt."""
         self.rules = rules or IdentityRules()
+        self.brokers = brokers
+        """Principals of brokers at a replication listener. Every principal there is a broker if the set is
+        empty; None at all other listeners.
+        """
         self.behind_sasl: set[int | None] = set()
         """Node ids of brokers that have accepted a SaslHandshake, and so require SASL. Before a login, such a
         broker accepts only SASL requests and ApiVersions; requests before a login are therefore not charged.
         """
         self._owners: OrderedDict[str, str] = OrderedDict()
         self._said: set[str] = set()
+
+    def is_broker(self, user: str) -> bool:
+        """Return True if `user` is the principal of a broker at these listeners."""
+        return self.brokers is not None and (not self.brokers or user in self.brokers)
 
     def learn_owner(self, token_id: str, owner: str) -> None:
         """Record the principal that owns a delegation token, which a broker's response has named."""

@@ -110,7 +110,7 @@ def _asked(
         version = max(plan.broker_version, _EMPTY_LIST)
         answer = yield from forward(plan, request, MetadataResponse, version)
     else:
-        ledger = context.quotas.mutation_ledger(context.client.user, client_id, context.now_ms)
+        ledger = context.client.quotas.mutation_ledger(context.client.user, client_id, context.now_ms)
         if ledger is not None:
             return (yield from watched(context, plan, ledger, request))
         answer = yield from forward(plan, request, MetadataResponse)
@@ -167,7 +167,7 @@ def _heartbeat_of(
             member_id=request.member_id,
             member_epoch=request.member_epoch,
         )
-    ledger = context.quotas.mutation_ledger(context.client.user, client_id, context.now_ms)
+    ledger = context.client.quotas.mutation_ledger(context.client.user, client_id, context.now_ms)
     if ledger is not None:
         answer = yield from ChargedHeartbeat(context, plan, ledger, request).query()
     else:

@@ -66,7 +66,7 @@ def plan_learn(plan: Plan, *, always: bool) -> None:
         decision = FORWARD if inner is None else inner(context, data, frame, end, complete)
         if always:
             context.client.forget_parse(plan)
-        if not isinstance(decision, Forward) or not (always or context.quotas.topics is not None):
+        if not isinstance(decision, Forward) or not (always or context.client.quotas.topics is not None):
             return decision
         return decision.but(response_counter=NameLearner(context, message, version))
 

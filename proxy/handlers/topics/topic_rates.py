@@ -151,7 +151,7 @@ def _state(context: Context) -> TopicRatesState:
 
 
 def _emptied(context: Context, data: bytearray, body: int, end: int) -> None:
-    session = None if context.quotas.topics is None else _state(context).session
+    session = None if context.client.quotas.topics is None else _state(context).session
     if session is not None:
         session.answered(data, body, end)
 
@@ -265,7 +265,7 @@ def plan_fetch(plan: Plan) -> None:
     has_sessions = field_offset(FetchRequest, version, "session_id") is not None
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        rates = None if context.quotas.topics is None else _rates_of_client(context, data, frame, end)
+        rates = None if context.client.quotas.topics is None else _rates_of_client(context, data, frame, end)
         if rates is None:
             return inner(context, data, frame, end, complete)
         metered: Forward | Query | None = None
@@ -321,7 +321,7 @@ def plan_share_fetch(plan: Plan) -> None:
     max_records = field_offset(ShareFetchRequest, version, "max_records")
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        rates = None if context.quotas.topics is None else _rates_of_client(context, data, frame, end)
+        rates = None if context.client.quotas.topics is None else _rates_of_client(context, data, frame, end)
         if rates is None:
             return inner(context, data, frame, end, complete)
         if not complete and end - frame < context.buffer_bytes:
