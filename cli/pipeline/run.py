@@ -182,6 +182,7 @@ def run_jobs(contexts: Sequence[click.Context]) -> None:
     """Run several jobs one after the other, in one session with the options of the first. Raises CommandError
     for the first job that fails.
     """
+    _check_packages()
     first = contexts[0]
     with _opened("pipeline", first.params["master"] or _master(), first) as spark:
         for context in contexts:
@@ -194,6 +195,7 @@ def _run(
     run: JobRun, job: Callable[[SparkSession], Outcome], master: str | None, context: click.Context
 ) -> Outcome:
     """Run a job, note and return its outcome. Raises CommandError if the job fails."""
+    _check_packages()
     master = master or _master()
     if run.job != MAKES_LAKE and master is not None and master.startswith("local"):
         _check_lake(context.params["root"])
@@ -209,11 +211,6 @@ def _opened(name: str, master: str | None, context: click.Context) -> Iterator[S
     """Yield the Spark session that several jobs share, or one of this job for the block. Raises CommandError
     for Spark's and the pipeline's errors in the block.
     """
-    missing = [module for module in NEEDED if find_spec(module) is None]
-    if missing:
-        raise CommandError(
-            f"the pipeline needs {', '.join(missing)}: pip install '.[pipeline]' in a checkout"
-        )
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -306,6 +303,14 @@ def _shown(cell: str | float | None) -> str:
     if cell is None:
         return "-"
     return clean(cell) if isinstance(cell, str) else f"{cell:,}"
+
+
+def _check_packages() -> None:
+    missing = [module for module in NEEDED if find_spec(module) is None]
+    if missing:
+        raise CommandError(
+            f"the pipeline needs {', '.join(missing)}: pip install '.[pipeline]' in a checkout"
+        )
 
 
 def _master() -> str | None:

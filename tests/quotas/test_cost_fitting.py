@@ -34,7 +34,8 @@ def samples(coefficients: dict[str, float]) -> list[Sample]:
 @given(st.tuples(st.floats(1, 300), *(st.floats(0, 50) for _ in NAMES[1:])))
 def test_fitting_recovers_the_coefficients_of_exact_samples(values: tuple[float, ...]) -> None:
     truth = dict(zip(NAMES, values, strict=True))
-    assert fit(samples(truth), NAMES) == pytest.approx(truth, rel=1e-5, abs=1e-5)
+    # A coefficient that explains less than a millionth of a sample's cost (here at most 360) may be left out.
+    assert fit(samples(truth), NAMES) == pytest.approx(truth, rel=1e-5, abs=4e-4)
 
 
 @given(
