@@ -19,8 +19,8 @@ from weir.protocol.messages import HeartbeatRequest, HeartbeatResponse
 
 PATIENCE_S: Final = 60
 """No wait takes so long, unless something is broken."""
-LATENCY_S: Final = 5
-"""A neighbour's answer takes some 100 us; this allows for a machine that does ten other things."""
+LATENCY_S: Final = 20
+"""A neighbour's answer takes some 100 us, and one that starves gets none; a busy machine made it wait 5 s."""
 PING, PONG = request(HeartbeatRequest(), 4), response(HeartbeatResponse(), 4)
 
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from tests.hostile.stage import ask
 from tests.kafka.settings import HOST
-from tests.night.scene import METADATA, Scene
+from tests.night.scene import METADATA, START_S, Scene
 from tests.night.watch import Channels, Expected, Told, Watch
 from tests.proxy.certificates import authority, write_pair
 from tests.wire.messages import produce
@@ -159,7 +159,9 @@ def _lost_worker(number: signal.Signals) -> Callable[[Expected], Channels]:
             scene.start_brokers()
             scene.start_weir()
             for node in range(scene.brokers):
-                ask(scene.client(node), METADATA)
+                client = scene.client(node)
+                client.settimeout(START_S)  # the listeners are open before the workers have started
+                ask(client, METADATA)
             pid = scene.serving_worker_pid()
             return _watched(scene.watch(expected), lambda: os.kill(pid, number))
 
