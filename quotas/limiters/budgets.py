@@ -44,6 +44,7 @@ class Budget(CountingLimiter):
     """
 
     __slots__ = (
+        "_absorbed",
         "_ahead_ms",
         "_is_shadow",
         "_num_samples",
@@ -93,6 +94,8 @@ class Budget(CountingLimiter):
         """
         self._ahead_ms = 0.0
         """Time (ms, below 1) by which `_turn_ms` is rounded up."""
+        self._absorbed = 0.0
+        """Number of units that were absorbed; a group takes those of its `floors` off its own."""
         self._rate = Rate(num_samples, 1000 * window_s)
         self._num_samples = num_samples
         self._window_s = window_s
@@ -141,7 +144,13 @@ class Budget(CountingLimiter):
     def _lengthen_line(self, units: float, now_ms: int) -> None:
         # A fraction of a ms that is rounded up is left out the next time, or the fractions would add up. It
         # is no part of a time, because a Unix time in ms leaves a float few digits for it.
-        pay_ms = min(self._pay_ms(units), self._throttle_ms_max) - self._ahead_ms
+        pay_ms = self._pay_ms(units)
+        if self.floors is not None:
+            # Members below their floors stand in no line, so that only the others' part of the limit pays. No
+            # line is longer than a window because of it, or those who stand in line would get nothing.
+            left_ms = units * 1000.0 / (self.limit - self._kept(self.floors, now_ms))
+            pay_ms = max(pay_ms, min(left_ms, now_ms + self._rate.span_ms - self._turn_ms))
+        pay_ms = min(pay_ms, self._throttle_ms_max) - self._ahead_ms
         step_ms = math.ceil(pay_ms - HAIR_MS)
         self._turn_ms = min(self._turn_ms + step_ms, now_ms + self._throttle_ms_max)
         self._ahead_ms = step_ms - pay_ms
@@ -167,7 +176,12 @@ class Budget(CountingLimiter):
         if over_ms <= 0:
             return self.fetch_max_bytes
         room_ms = self._rate.span_ms - over_ms
-        return int(min(room_ms * self.limit / 2000.0, self.fetch_max_bytes)) if in_line and room_ms > 0 else 0
+        if not in_line or room_ms <= 0:
+            return 0
+        if self.floors is None:
+            return int(min(room_ms * self.limit / 2000.0, self.fetch_max_bytes))
+        left = self.limit - self._kept(self.floors, now_ms)
+        return max(int(min(room_ms * left / 2000.0, self.fetch_max_bytes)), 1)
 
     def charge_within(self, value: float, now_ms: int, most_ms: int) -> int:
         """Charge `value` units for a client that waits for `most_ms` at most; return the throttle time
@@ -274,6 +288,11 @@ class Budget(CountingLimiter):
         """
         self.charged_ms = now_ms
         self._rate.add(units, now_ms)
+        self._absorbed += units
+        if self.floors is not None:  # what members use below their floors is among the units
+            below = min(self.floors._absorbed, units)
+            self.floors._absorbed -= below
+            units -= below
         if self.has_line(now_ms):
             self._lengthen_line(units, now_ms)
             self.throttled_until_ms = max(self.throttled_until_ms, self._turn_ms)

@@ -254,10 +254,7 @@ def test_import_changes_floors_and_limits_in_an_order_that_fits_or_nothing(tmp_p
     [
         ({"quotas": [{"entity": {"user": "a"}, "mode": "off", "quotas": {}}]}, "quotas[0]: sets no quota"),
         ({"quotas": [{"entity": {"usr": "a"}, "mode": "enforce", "quotas": {}}]}, 'unknown key "usr"'),
-        (
-            {"quotas": [{"entity": {"user": "<default>"}, **RATE}]},
-            "quotas[0]: user is literally <default>, which a",
-        ),
+        ({"quotas": [{"entity": {"user": "<default>"}, **RATE}]}, "quotas[0]: user is literally <default>"),
         ({"quotas": 2 * [{"entity": {"user": "a"}, **RATE}]}, "quotas[1]: user a has an entry already"),
         ({"source": "x"}, "missing required field `quotas`"),
     ],
@@ -268,10 +265,6 @@ def test_import_refuses_json_that_is_no_list_of_quotas(tmp_path: Path, content: 
     line = failed(USAGE, "import", str(file))
     assert line.startswith(f"{file}: ")
     assert words in line
-
-
-def test_import_of_a_missing_file_names_the_file(tmp_path: Path) -> None:
-    assert "gone: cannot read it: No such file" in failed(USAGE, "import", str(tmp_path / "gone"))
 
 
 def test_quotas_set_creates_a_missing_file(tmp_path: Path) -> None:

@@ -172,6 +172,7 @@ def closed_port() -> int:
 
 def test_import_reports_an_unreadable_source_in_one_line(tmp_path: Path) -> None:
     assert "no dump of Kafka's nodes" in failed(USAGE, "import", "--dump", str(tmp_path))
+    assert "gone: cannot read it: No such file" in failed(USAGE, "import", str(tmp_path / "gone"))
     place = f"127.0.0.1:{closed_port()}"
     zookeeper = ("import", "--timeout-s", "0.2", "--zookeeper")
     assert failed(USAGE, *zookeeper, place) == f"{place}: connection refused: check --zookeeper"

@@ -121,9 +121,6 @@ def test_a_charge_is_a_record_and_a_check(limit: float, story: list[tuple[int, i
     assert budget.throttle_ms_total == sum(waits_ms)
 
 
-# Sharing
-
-
 # Changes
 
 

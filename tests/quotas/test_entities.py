@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.quotas.calls import calls_made
 from tests.quotas.limits import limits_of
 from tests.quotas.vectors import THROTTLE, Resolution, Sanitized, table
-from weir.quotas.table.entities import DEFAULT, LEVELS, Entity, Level, Name, Part, Tags
+from weir.quotas.table.entities import DEFAULT, Entity, Name, Tags
 from weir.quotas.table.limits import Limit
 from weir.quotas.table.names import sanitize
 from weir.quotas.table.quota_table import QuotaKey
@@ -36,29 +36,10 @@ def test_names_are_sanitized_as_in_kafka(case: Sanitized) -> None:
     assert sanitize(case.name) == case.sanitized
 
 
-def test_quota_levels_are_kafkas_eight_and_three_with_prefixes() -> None:
-    every = {Level(user, client_id) for user in Part if user is not Part.PREFIX for client_id in Part}
-    assert set(LEVELS) == every - {Level(Part.ABSENT, Part.ABSENT)}
-    assert len([level for level in LEVELS if level.client_id is not Part.PREFIX]) == 8
-    assert len(LEVELS) == 11
-
-
 names = st.sampled_from(["alice", "bob", "<default>", "a:b", "User:alice"])
 parts: st.SearchStrategy[Name | None] = st.one_of(st.none(), st.just(DEFAULT), names)
 some = st.just(DEFAULT) | names
 entities = st.builds(Entity, parts, some) | st.builds(Entity, some, parts)
-clients = st.tuples(st.one_of(st.just(""), names), st.one_of(st.just(""), names))
-
-
-@given(st.dictionaries(entities, st.floats(1, 1e9)), clients)
-def test_a_limit_found_for_a_client_is_found_by_its_tags(
-    quotas: dict[Entity, float], client: tuple[str, str]
-) -> None:
-    limits = limits_of(quotas)
-    limit = limits.resolve(*client)
-    if limit is not None:
-        assert limits.of(limit.tags) == limit.value
-        assert limit.value in quotas.values()
 
 
 @given(st.dictionaries(entities, st.floats(1, 1e9)), st.dictionaries(entities, st.floats(1, 1e9)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 from itertools import product
 
@@ -337,3 +338,37 @@ def test_members_that_want_more_than_their_floors_exceed_the_limit_by_a_document
     totals = [sum(used[at_s] for at_s in range(begin_s, begin_s + 60)) for begin_s in range(15, 556)]
     assert max(totals) * SIZE <= minute * 60 * LIMIT
     assert sum(used[at_s] for at_s in range(15, 615)) * SIZE <= mean * 600 * LIMIT
+
+
+@pytest.mark.parametrize(("number", "size"), [(10, 500_000), (50, 20_000)])
+def test_consumers_share_equally_what_a_member_below_its_floor_leaves(number: int, size: int) -> None:
+    group, floor = Budget(Tags("", "", group="g"), LIMIT, 0), Budget(Tags("canary", ""), 0.5 * LIMIT, 0)
+    group.floors, others = Budget(Tags("", "", group="g"), LIMIT, 0), Chain(None, (group,))
+    canary, turns_ms, used = Chain(None, (group,), floor), Counter[int](), Counter[int]()
+    events = [(0, one) for one in range(-1, number)]
+    while events[0][0] < 80_000:
+        (at_ms, one), wait_ms = heapq.heappop(events), 0
+        in_line = 0 < turns_ms[one] <= at_ms
+        if one < 0:
+            assert canary.charge_in_turn(0.0045 * LIMIT, at_ms) == 0  # 0.45 limits
+        elif most := others.fetch_max_bytes_at(at_ms, in_line=in_line):
+            wait_ms = others.charge_in_turn(min(most, size), at_ms)
+            used[one] += min(most, size) * (at_ms >= 20_000)
+        else:
+            wait_ms = others.tell_rest(at_ms)
+            turns_ms[one] = at_ms + wait_ms
+        heapq.heappush(events, (at_ms + max(wait_ms, 10), one))
+    assert 0.95 <= 0.45 + used.total() / LIMIT / 60 <= 1.05
+    assert max(used.values()) <= 1.3 * min(used.values())
+
+
+def test_use_below_floors_at_another_worker_lengthens_no_line() -> None:
+    group, floors = Budget(Tags("", "", group="g"), 1000, 0), Budget(Tags("", "", group="g"), 1000, 0)
+    group.floors = floors
+    assert [group.charge_in_turn(12_000, 0), group.charge_in_turn(100, 0)] == [2000, 2100]
+    floors.absorb(3000, 0)  # of 10 s: the others have 700 per second
+    group.absorb(3000, 0)
+    assert group.throttled_until_ms == 2100
+    group.absorb(1400, 0)
+    assert group.throttled_until_ms == 4100
+    assert group.fetch_max_bytes_at(0, in_line=True) == 5900 * 700 // 2000
