@@ -202,15 +202,15 @@ class Connection:
         """
         self.client_end, self.broker_end, self._on_ready = client, broker, on_ready
 
-    def receive(self, end: End, data: bytearray, view: memoryview, size: int, now_ms: int) -> Effects:
+    def receive(self, end: End, data: bytearray, view: memoryview, size: int, now_ms: int) -> int:
         """Process `data[:size]`, which the peer at `end` has sent: kept bytes, and new ones behind them.
-        `view` is a memoryview of `data`; the effects have slices of it.
+        Return the number of bytes that were consumed. The transport keeps the others (`End.kept`), and
+        presents them again with newer bytes behind them. `view` is a memoryview of `data`; the effects have
+        slices of it.
         """
         if end is self.client_end:
-            self.effects.consumed = inbound.receive(self, data, view, size, now_ms)
-        else:
-            self.effects.consumed = outbound.receive(self, data, view, size, now_ms)
-        return self.effects
+            return inbound.receive(self, data, view, size, now_ms)
+        return outbound.receive(self, data, view, size, now_ms)
 
     def passable_bytes(self, end: End) -> int:
         """Return the number of bytes that come next from this peer and that nobody needs to see."""

@@ -23,7 +23,6 @@ class Effects:
         "changed",
         "close_detail",
         "close_reason",
-        "consumed",
         "deadline_ms",
         "read_broker",
         "read_client",
@@ -38,10 +37,6 @@ class Effects:
         """
         self.to_client: list[memoryview | bytes] = []
         """Bytes to send to the client now, in order: views of the buffer that the connection processed last.
-        """
-        self.consumed = 0
-        """Number of bytes that the latest `Connection.receive` has consumed. The transport keeps the others
-        (`End.kept`), and presents them again with newer bytes behind them.
         """
         self.changed = False
         """True if the transport must call `Connection.settle`: the fields below may be out of date."""

@@ -255,9 +255,9 @@ class Relay:
                 self._ended(side)
             else:
                 side.received_bytes += count
-                self.connection.receive(side, reactor.buffer, reactor.view, count, reactor.now_ms)
-                if effects.consumed < count:
-                    side.kept = bytes(reactor.view[effects.consumed : count])
+                consumed = self.connection.receive(side, reactor.buffer, reactor.view, count, reactor.now_ms)
+                if consumed < count:
+                    side.kept = bytes(reactor.view[consumed:count])
                     self._hold()
                 if effects.to_broker:
                     segments, effects.to_broker = effects.to_broker, []
@@ -385,7 +385,7 @@ class Relay:
         """Pass `buffer[:end]` to the connection; keep the bytes that it does not consume, and send its
         output.
         """
-        consumed = self.connection.receive(side, buffer, view, end, self._reactor.now_ms).consumed
+        consumed = self.connection.receive(side, buffer, view, end, self._reactor.now_ms)
         if buffer is side.own and not consumed:
             side.kept = view[:end]
         else:

@@ -123,6 +123,6 @@ def test_a_connection_among_many_busy_ones_takes_few_requests_in_a_turn() -> Non
     connection = new_connection()
     connection.clock.frames_max = BUSY_FRAMES
     data = bytearray(ASKED * FRAMES)
-    effects = connection.receive(connection.client_end, data, memoryview(data), len(data), 7)
-    assert effects.consumed == BUSY_FRAMES * len(ASKED)
+    consumed = connection.receive(connection.client_end, data, memoryview(data), len(data), 7)
+    assert consumed == BUSY_FRAMES * len(ASKED)
     assert connection.settle(7).again

@@ -182,7 +182,7 @@ class Wire:
             return False
         data = bytearray(b"\xa5" * size)
         data[:end] = bytes(side.end.kept) + read
-        consumed = self.connection.receive(side.end, data, memoryview(data), end, now_ms).consumed
+        consumed = self.connection.receive(side.end, data, memoryview(data), end, now_ms)
         assert 0 <= consumed <= end
         side.end.kept = bytes(data[consumed:end])
         progress = bool(read or consumed or effects.to_broker or effects.to_client)
@@ -224,8 +224,6 @@ def in_turns(connection: Connection, end: End, sent: bytes) -> list[int]:
         connection.clock.now_us += 1000
         connection.clock.turn += 1
         data = bytearray(left[: max(BUFFER_BYTES, connection.limits.stream_above_bytes)])
-        consumed.append(
-            connection.receive(end, data, memoryview(data), len(data), connection.now_ms).consumed
-        )
+        consumed.append(connection.receive(end, data, memoryview(data), len(data), connection.now_ms))
         left = left[consumed[-1] :]
     return consumed
