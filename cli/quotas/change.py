@@ -150,13 +150,10 @@ def set_(
     except (QuotaFileError, ValueError) as error:
         raise click.UsageError(clean(error)) from None
     table = source.load_for_change()
-    options = table.options_of(entity, shadow=shadow)
-    has_ended = options.until is not None and options.until <= now
-    if has_ended:  # the old values ended with their entry
-        there = table.shadow if shadow else table.values
-        wanted = {**{quota: None for quota in there if quota[0] == entity}, **wanted}
-        options = PLAIN
-    sets_options = has_ended or any(option is not None for option in (pacing, scope, end))
+    ended = ended_values(table, entity, now, shadow=shadow)
+    wanted = {**ended, **wanted}
+    options = PLAIN if ended else table.options_of(entity, shadow=shadow)
+    sets_options = bool(ended) or any(option is not None for option in (pacing, scope, end))
     new = options.replaced(pacing, scope, end) if sets_options else None
     try:
         check_new_end(table, wanted, new or options, shadow=shadow)
@@ -166,6 +163,15 @@ def set_(
     if outcome.options is None:
         outcome = outcome._replace(kept_until=options.until)
     _tell(source, outcome, None if waits is None else waits.end(), as_json=as_json)
+
+
+def ended_values(table: QuotaTable, entity: Entity, now: datetime, *, shadow: bool) -> dict[Quota, None]:
+    """Return None for each value of an entry that has ended, because no new value may revive them; nothing
+    if the entry has not ended.
+    """
+    until = table.options_of(entity, shadow=shadow).until
+    has_ended = until is not None and until <= now
+    return dict.fromkeys((entity, key) for key in table.rates_of(entity, shadow=shadow) if has_ended)
 
 
 def _end(duration: str | None, until: str | None, now: datetime) -> str | None:

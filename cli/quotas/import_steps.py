@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from weir.cli.exits import CommandError
-from weir.cli.quotas.change import QuotaEdits, change
+from weir.cli.quotas.change import QuotaEdits, change, ended_values
 from weir.cli.quotas.show import clean
 from weir.cli.quotas.source import StoredSource
 from weir.quotas import QuotaFileError, QuotaTable
 from weir.quotas.table.group_entry import check_groups, concerns_groups
-from weir.quotas.table.options import Options
+from weir.quotas.table.options import PLAIN, Options
 from weir.quotas.table.quota_table import Quota
+from weir.quotas.table.times import now_utc
 
 
 class ImportStep(NamedTuple):
@@ -23,19 +24,25 @@ class ImportStep(NamedTuple):
     shadow: bool
     options: Options | None
     """New options of the entries; None if they keep theirs."""
-    values: dict[Quota, float]
+    values: dict[Quota, float | None]
 
 
 def import_steps(before: QuotaTable, table: QuotaTable, *, states_options: bool) -> Iterator[ImportStep]:
     """Yield the changes that set the imported quotas in the store, whose table is `before`. With
     `states_options` their entries get the options that were imported with them, else they keep those that the
-    store has. Raises CommandError if groups then could not keep the floors of their members.
+    store has. Entries that have ended are replaced. Raises CommandError if groups then could not keep the
+    floors of their members.
     """
-    waiting: dict[tuple[bool, Options | None], dict[Quota, float]] = {}
-    for shadow, values in ((False, table.values), (True, table.shadow)):
-        for (entity, key), value in values.items():
-            options = table.options_of(entity, shadow=shadow) if states_options else None
-            waiting.setdefault((shadow, options), {})[entity, key] = value
+    waiting: dict[tuple[bool, Options | None], dict[Quota, float | None]] = {}
+    now = now_utc()
+    for shadow, rates in ((False, table.values), (True, table.shadow)):
+        for (entity, key), rate in rates.items():
+            ended = ended_values(before, entity, now, shadow=shadow)
+            kept = PLAIN if ended else None
+            options = table.options_of(entity, shadow=shadow) if states_options else kept
+            step = waiting.setdefault((shadow, options), {})
+            step.update(ended if not step.keys() & ended else {})
+            step[entity, key] = rate
     while waiting:
         shadow, options = mode = _next(before, waiting)
         values = waiting.pop(mode)
@@ -44,7 +51,7 @@ def import_steps(before: QuotaTable, table: QuotaTable, *, states_options: bool)
 
 
 def _next(
-    before: QuotaTable, waiting: Mapping[tuple[bool, Options | None], dict[Quota, float]]
+    before: QuotaTable, waiting: Mapping[tuple[bool, Options | None], dict[Quota, float | None]]
 ) -> tuple[bool, Options | None]:
     """Return mode and options of the first change that the store would not refuse: the limit of a group may
     have to rise before a floor does, or to fall after it. Raises CommandError if it would refuse all.

@@ -25,56 +25,44 @@ producer_byte_rate = 1000
 request_percentage = 12.5
 pacing = "smooth"
 scope = "cluster"
-
 [[quota]]
 user = "<default>"
 consumer_byte_rate = 9223372036854774784
-
 [[quota]]
 client_id = "app"
 controller_mutation_rate = 0.5
-
 [[quota]]
 client_id = "<default>"
 producer_byte_rate = 7
-
 [[quota]]
 user = "alice"
 client_id = "app"
 producer_byte_rate = 1
-
 [[quota]]
 user = "alice"
 client_id = "<default>"
 producer_byte_rate = 2
-
 [[quota]]
 user = "<default>"
 client_id = "<default>"
 producer_byte_rate = 3
 pacing = "kafka"
-
 [[quota]]
 client_id_prefix = "etl-"
 consumer_byte_rate = 4
-
 [[quota]]
 user = "alice"
 client_id_prefix = "etl-"
 consumer_byte_rate = 5
-
 [[quota]]
 ip = "2001:db8::1"
 connection_creation_rate = 6
-
 [[quota]]
 ip = "<default>"
 connection_creation_rate = 20
-
 [[quota]]
 topic = "orders"
 producer_byte_rate = 8
-
 [[quota]]
 user = "alice"
 mode = "shadow"
@@ -228,6 +216,19 @@ def test_import_of_a_file_takes_pacing_and_scope_away_that_it_does_not_have(
     plain.write_text('[[quota]]\nuser = "alice"\nproducer_byte_rate = 1000\nrequest_percentage = 12.5\n')
     done("import", str(plain), "--apply", "--quotas", str(file))
     assert parse(file.read_text()) == parse(FILE.replace('pacing = "smooth"\nscope = "cluster"\n', "", 1))
+
+
+@pytest.mark.parametrize("source", ["--dump", None])
+def test_import_replaces_an_entry_that_has_ended(tmp_path: Path, source: str | None) -> None:
+    store, new, users = tmp_path / "store.toml", tmp_path / "new.toml", tmp_path / "dump/config/users"
+    alice = '[[quota]]\nuser = "alice"\n'
+    users.mkdir(parents=True)
+    (users / "alice").write_text('{"version":1,"config":{"producer_byte_rate":"5"}}')
+    new.write_text(f"{alice}producer_byte_rate = 5\n")
+    store.write_text(f"{alice}consumer_byte_rate = 9\nuntil = 2001-01-01T00:00:00Z\n")
+    place = (str(new),) if source is None else (source, str(tmp_path / "dump"))
+    done("import", *place, "--apply", "--quotas", str(store))
+    assert parse(store.read_text()) == parse(new.read_text())
 
 
 RATE = {"mode": "enforce", "quotas": {"producer_byte_rate": 1}}
