@@ -46,7 +46,7 @@ from weir.proxy.handlers.quota_api.quota_admin import ReplicationChanges
 from weir.quotas import Entity, QuotaKey, QuotaTable
 from weir.quotas.table.group_entry import GroupEntry, groups_of, read_group
 from weir.quotas.table.options import DEFAULT_PACING, NEVER, Options
-from weir.quotas.table.quota_table import Quota
+from weir.quotas.table.quota_table import Quota, has_budgets
 from weir.quotas.table.times import read_time, written_time
 
 PATH, GROUPS_PATH, RELEASE_PATH = "/api/quotas", "/api/groups", "/api/connections/release"
@@ -152,7 +152,7 @@ class AdminSource(ConfiguredSource):
                 body["mode"] = "shadow"
             if options is not None:
                 body["until"] = NEVER if options.until is None else written_time(options.until)
-            if options is not None and entity.ip is None:
+            if options is not None and has_budgets(entity):
                 pacing = DEFAULT_PACING if options.pacing is None else options.pacing.value
                 body |= {"pacing": pacing, "scope": options.scope.value}
             try:

@@ -39,6 +39,7 @@ def test_a_running_weir_sets_lists_and_deletes_all_that_a_quota_has(tmp_path: Pa
             ("--topic", "logs", "producer_byte_rate"),
             ("--group", "<all>", "request_percentage"),
             ("--ip", "2001:db8::1", "connection_creation_rate"),
+            ("--topic-prefix", "logs-", "topics_max"),
         ):
             await weir("set", *access, kind, name, "--until", "2999-12-31T23:59:59Z", f"{key}=7")
         of_alice = ("--user", "alice", "--release")
@@ -48,9 +49,9 @@ def test_a_running_weir_sets_lists_and_deletes_all_that_a_quota_has(tmp_path: Pa
         nobody = await trio.to_thread.run_sync(alone)  # the log of the same process is on stderr, too
         assert (nobody.exit_code, "no such connection waits" in nobody.stderr) == (1, True)
         listed = await weir("list")
-        assert listed.count("\n") == 10
+        assert listed.count("\n") == 11
         assert "shadow, smooth, cluster, until 2999-01-01T00:00:00Z\n" in listed
-        assert listed.count("enforce, until 2999-12-31T23:59:59Z\n") == 3
+        assert listed.count("enforce, until 2999-12-31T23:59:59Z\n") == 4
         assert listed == done("list", "--quotas", str(file))
         (exported := tmp_path / "exported.json").write_text(await weir("list", "--json"))
         done("import", str(exported), "--output", str(imported := tmp_path / "imported.toml"))
