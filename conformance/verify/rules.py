@@ -113,7 +113,7 @@ RULES: Final[dict[R, Rule]] = {
             R.FRAME_TOO_LARGE,
             _N,
             "socket.request.max.bytes",
-            "A frame has at most 100 MiB. Verification skips the contents of longer frames.",
+            "A frame is at most 100 MiB long. Verification skips the contents of longer frames.",
         ),
         (
             R.UNKNOWN_API,
