@@ -27,7 +27,7 @@ from weir.proxy.connection import arriving, inbound, outbound, replies
 from weir.proxy.connection.arriving import RequestInParts
 from weir.proxy.connection.charges import charge_request_time
 from weir.proxy.connection.client import Client  # fields' types: mypyc wants them at run time
-from weir.proxy.connection.effects import UNLIMITED, Clock, Effects, End
+from weir.proxy.connection.effects import LEAVING, SENDING, UNLIMITED, Clock, Effects, End
 from weir.proxy.connection.ending import HalfClosed, find_end
 from weir.proxy.connection.in_flight import CHARGED, LOCAL, PAUSED, RequestInFlight
 from weir.proxy.connection.response_in_progress import ResponseInProgress
@@ -263,9 +263,10 @@ class Connection:
         """Note that a peer has closed its half. After its client's, the connection closes when the requests
         in flight are answered.
         """
-        if end is self.client_end and not end.left:
-            self.effects.change()
-        end.left = True
+        if end.half == SENDING:
+            end.half = LEAVING
+            if end is self.client_end:
+                self.effects.change()
 
     def drain(self, reason: CloseReason = CloseReason.DRAINED) -> None:
         """Take no request whose first byte was not read; close for this reason once all others are answered.

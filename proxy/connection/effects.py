@@ -64,15 +64,14 @@ class Effects:
 
 class End:
     """The socket of one side of a connection, as its transport sees it. Only the transport writes the fields,
-    except for the last three.
+    except for `half` and the last three.
     """
 
     __slots__ = (
-        "eof",
         "first_bytes",
+        "half",
         "held_until_ms",
         "kept",
-        "left",
         "received_bytes",
         "rest_bytes",
         "turn",
@@ -90,12 +89,8 @@ class End:
         """Latest turn of the reactor (`Clock.turn`) that has left complete frames of the peer, or a paused
         query, to the next turn. A turn processes a limited number of frames of each side.
         """
-        self.eof = False
-        """True if the peer has closed its half and all its bytes were read."""
-        self.left = False
-        """True if the peer has closed its half. Some of the bytes that it sent before may still have to be
-        read.
-        """
+        self.half = SENDING
+        """State of the peer's half of the connection: SENDING, LEAVING or ENDED."""
         self.rest_bytes = 0
         """Number of bytes still to arrive from the peer of the frame that is being forwarded. Those of a
         request are read in every state, even while the client is throttled.
@@ -109,6 +104,12 @@ class End:
         """
 
 
+SENDING: Final = 0
+"""The peer has not closed its half."""
+LEAVING: Final = 1
+"""The peer has closed its half. Bytes that it sent before may still have to be read."""
+ENDED: Final = 2
+"""The peer has closed its half, and all its bytes were read."""
 UNLIMITED: Final = 2**31 - 1
 """Number of bytes to read that is larger than every buffer."""
 FIRST_BYTES: Final = 16 * 1024

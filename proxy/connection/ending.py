@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from weir.proxy.close_reasons import CloseReason
+from weir.proxy.connection.effects import ENDED, SENDING
 from weir.proxy.connection.state import DRAINING, Trigger
 from weir.proxy.connection.waits import NONE, broker_wait, client_wait
 
@@ -40,7 +41,7 @@ class HalfClosed:
         if progress != self._progress:
             self._progress, self.until_ms = progress, now_ms + LINGER_MS
         held_until_ms = broker.held_until_ms
-        if client.kept or not client.eof:  # what was held is still to be read when the wait ends
+        if client.kept or client.half != ENDED:  # what was held is still to be read when the wait ends
             held_until_ms = max(held_until_ms, connection.throttled_until_ms, client.held_until_ms)
         if held_until_ms > now_ms:
             self.until_ms = held_until_ms + LINGER_MS
@@ -51,13 +52,13 @@ def find_end(connection: Connection, now_ms: int) -> None:
     client, broker = connection.client_end, connection.broker_end
     if connection.effects.close_reason is not None:  # a peer has violated the protocol
         return
-    if (client.eof or client.left) and _lingers_no_more(connection, now_ms):
+    if client.half != SENDING and _lingers_no_more(connection, now_ms):
         unanswered = len(connection.in_flight)
         detail = f"{unanswered} requests unanswered" if unanswered else ""
         _over(connection, CloseReason.CLIENT_CLOSED, detail)
     elif client.unsent or broker.unsent:
         return
-    elif broker.eof and not (broker.kept and broker_wait(connection, now_ms) != NONE):
+    elif broker.half == ENDED and not (broker.kept and broker_wait(connection, now_ms) != NONE):
         _over(connection, CloseReason.BROKER_CLOSED)
     elif connection.state == DRAINING and connection.idle and not client.kept:
         assert connection.drain_reason is not None
@@ -81,5 +82,5 @@ def _lingers_no_more(connection: Connection, now_ms: int) -> bool:
         lingering = connection.lingering = HalfClosed()
     lingering.note_progress(connection, now_ms)
     if not (connection.in_flight or broker.rest_bytes or client.unsent or broker.unsent):
-        return client.eof and (not client.kept or client_wait(connection, now_ms) == NONE)
+        return client.half == ENDED and (not client.kept or client_wait(connection, now_ms) == NONE)
     return lingering.until_ms <= now_ms

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection.connection import Connection
-from weir.proxy.connection.effects import NOTHING, UNLIMITED
+from weir.proxy.connection.effects import ENDED, NOTHING, SENDING, UNLIMITED
 from weir.proxy.net.latency import SAMPLE
 from weir.proxy.net.lingering import Lingering, close_slowly, unread_bytes
 from weir.proxy.net.poll import BROKEN, LEFT, READ, WRITE
@@ -358,8 +358,8 @@ class Relay:
             self._ended(side)
 
     def _ended(self, side: RelaySide) -> None:
-        side.eof = True
         self._left(side)
+        side.half = ENDED
 
     def _left(self, side: RelaySide) -> None:
         self._calm = False
@@ -522,9 +522,9 @@ class Relay:
 
     def _set_interest(self, side: RelaySide, *, read: bool) -> None:
         interest = WRITE if side.unsent else 0
-        if read and not side.eof:
+        if read and side.half != ENDED:
             interest |= READ
-        elif not side.left:
+        elif side.half == SENDING:
             interest |= LEFT
         if interest != side.interest:
             side.interest = interest

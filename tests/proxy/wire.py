@@ -11,7 +11,7 @@ from collections.abc import Callable
 from weir.proxy.addresses import AddressBook, AdvertisedAddresses, PortRange, UnchangedAddresses
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection.connection import Connection, ConnectionLimits
-from weir.proxy.connection.effects import Effects, End
+from weir.proxy.connection.effects import ENDED, LEAVING, Effects, End
 from weir.proxy.connection.state import State
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.plans import Plans
@@ -83,7 +83,8 @@ class _Side:
         """Take at most this many bytes that were sent; the end is seen behind the last one."""
         read, self.unread = self.unread[:most], self.unread[most:]
         self.end.received_bytes += len(read)
-        self.end.eof = self.end.left and not self.unread
+        if self.end.half == LEAVING and not self.unread:
+            self.end.half = ENDED
         return read
 
 
@@ -125,7 +126,7 @@ class Wire:
 
     def _leave(self, side: _Side) -> None:
         self.connection.leave(side.end)
-        side.end.eof = not side.unread
+        side.end.half = LEAVING if side.unread else ENDED
 
     def wake(self, now_ms: int, event: Callable[[], None]) -> None:
         """Something happens that may wake the connection: an answer of its own is ready."""
@@ -141,7 +142,7 @@ class Wire:
         effects = self.connection.effects
         if effects.close_reason is not None:
             return effects
-        busy = any(side.end.kept or side.unread or side.end.left for side in (self._client, self._broker))
+        busy = any(side.end.kept or side.unread or side.end.half for side in (self._client, self._broker))
         due = 0 < effects.deadline_ms <= now_ms
         if effects.changed or busy or due:
             return self.connection.settle(now_ms)
