@@ -202,7 +202,7 @@ RULES: Final[dict[R, Rule]] = {
             R.CLIENT_SOFTWARE,
             _E,
             "KIP-511",
-            "Names and versions of client software have only letters, digits, and inner dots and hyphens.",
+            "Names and versions of client software contain only letters, digits, and inner dots and hyphens.",
         ),
         (R.THROTTLE_NEGATIVE, _W, "KIP-124", "throttle_time_ms is not negative."),
         (
