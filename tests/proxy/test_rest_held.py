@@ -20,14 +20,14 @@ def test_bytes_that_arrive_while_the_end_of_a_request_is_held_wait_for_the_end_o
 ) -> None:
     """A client that sent the last byte by itself went around the rate of a topic."""
     rig = new_rig(connection=new_connection(quotas=exceeded(60_000), buffer_bytes=SMALL_BUFFER))
-    rig.until(1000)
     asked = produce_to(acks=acks, b=20_000, a=200)
-    for part in (asked[:9000], asked[9000:-cut]):
+    for now_ms, part in ((1000, asked[:9000]), (1500, asked[9000:-cut])):
+        rig.until(now_ms)
         assert rig.pass_on(part, rig.client, rig.broker) == part
     rig.send(rig.client, asked[-cut:])
     rig.client.shutdown(socket.SHUT_WR)
-    rig.until(1000 + FIRST_HOLD_MS - 1)
+    rig.until(1500 + FIRST_HOLD_MS - 1)
     assert rig.take(rig.broker) == b""
     assert rig.reason is None
-    rig.until(1000 + FIRST_HOLD_MS)
+    rig.until(1500 + FIRST_HOLD_MS)
     assert rig.take(rig.broker) == asked[-cut:]
