@@ -290,7 +290,7 @@ def _store(quota_registry: QuotaRegistry, store: StoreHealth) -> Iterator[Metric
     if store.name == "file":
         yield WEIR.gauge(
             "quota_file_last_reload_successful",
-            "0 if Weir has refused the present quota file.",
+            "0 if Weir has refused the current quota file.",
             store.last_was_good,
         )
         yield WEIR.gauge(
