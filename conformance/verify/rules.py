@@ -190,7 +190,7 @@ RULES: Final[dict[R, Rule]] = {
             R.ERROR_89_VERSION,
             _E,
             "KIP-599, KIP-714",
-            "Only CreateTopics 6 and later, CreatePartitions 3, DeleteTopics 5 and telemetry use error 89.",
+            "Only telemetry, CreateTopics 6+, CreatePartitions 3+ and DeleteTopics 5+ use error 89.",
         ),
         (
             R.PRODUCE_ACKS,

@@ -211,8 +211,8 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     sni_domain: Annotated[
         str,
         _key(
-            "Serve all brokers at the port of listen, as broker-ID.DOMAIN, by TLS server name (SNI). Empty:"
-            " one port per broker."
+            "Domain of the TLS server names broker-ID.DOMAIN, by which all brokers share the port of listen."
+            " Empty: one port per broker."
         ),
     ] = ""
     upstream_tls: Annotated[
