@@ -226,5 +226,6 @@ def in_turns(connection: Connection, end: End, sent: bytes) -> list[int]:
         connection.clock.turn += 1
         data = bytearray(left[: max(BUFFER_BYTES, connection.limits.stream_above_bytes)])
         consumed.append(connection.receive(end, data, memoryview(data), len(data), connection.now_ms))
+        assert consumed[-1] == len(data) or connection.waits_for_turn
         left = left[consumed[-1] :]
     return consumed
