@@ -38,8 +38,8 @@ class State(IntEnum):
     for other work, such as a change of the quota store.
     """
     DRAINING = 5
-    """Weir takes the requests whose first byte it has read, each after the response to the one
-    before. Throttles delay these requests if only this connection ends, but not if the process ends.
+    """Weir takes the requests whose first byte it has read, each after the response to the previous
+    request. Throttles delay these requests if only this connection ends, but not if the process ends.
     Then the connection closes.
     """
     CLOSED = 6
