@@ -115,7 +115,7 @@ def _process(server: Server, workers: Workers, *, ready: bool) -> Iterator[Metri
     )
     yield WEIR.gauge(
         "broker_info",
-        "Always 1. The labels are each broker's address, and Weir's port for the broker.",
+        "Always 1. The labels give each broker's address, and Weir's port for the broker.",
         [((str(node_id), str(address), str(port(node_id))), 1) for node_id, address in sorted(nodes.items())],
         *("broker", "upstream", "port"),
     )
@@ -258,7 +258,7 @@ def _throttled(server: Server) -> Metric:
     counts = dict.fromkeys(THROTTLING, 0) | server.gauges.throttled
     return WEIR.gauge(
         "throttled_connections",
-        "Connections that now wait for the end of a throttle time.",
+        "Connections waiting for a throttle time to end.",
         {"replication" if quota is None else quota.value: count for quota, count in counts.items()},
         "quota",
     )
@@ -286,7 +286,7 @@ def _store(quota_registry: QuotaRegistry, store: StoreHealth) -> Iterator[Metric
     file is the store.
     """
     yield WEIR.gauge("quotas_configured", "Quota values in force.", len(quota_registry.table))
-    yield WEIR.counter("quota_table_changes", "Changes of the quota table.", quota_registry.changes)
+    yield WEIR.counter("quota_table_changes", "Changes to the quota table.", quota_registry.changes)
     if store.name == "file":
         yield WEIR.gauge(
             "quota_file_last_reload_successful",
@@ -311,7 +311,7 @@ def _store(quota_registry: QuotaRegistry, store: StoreHealth) -> Iterator[Metric
     )
     yield WEIR.counter(
         "quota_alterations",
-        "Alterations of quotas that clients requested by Kafka's protocol.",
+        "Alterations of quotas that clients requested with Kafka's protocol.",
         {str(result): store.alterations[result] for result in RESULTS},
         "result",
     )
@@ -366,7 +366,9 @@ def authentications(counters: Counters) -> Iterator[Metric]:
         *("mechanism", "result"),
     )
     yield WEIR.counter(
-        "authentications_hidden", "Accepted SASL exchanges that showed Weir no name.", counters.names_hidden
+        "authentications_hidden",
+        "Accepted SASL exchanges that hid the name from Weir.",
+        counters.names_hidden,
     )
 
 

@@ -15,7 +15,7 @@ from weir.quotas.sharing.others import REASONS
 def families(sharing: UsageSharing) -> Iterator[Metric]:
     yield WEIR.counter(
         "share_units",
-        "Units charged to shared quotas, by clients of this Weir or of others.",
+        "Units charged to shared quotas by clients of this or of other Weirs.",
         {"own": sharing.own.units, "others": sharing.limiters.others_units},
         "from",
     )

@@ -32,7 +32,7 @@ def families(counts: TopicCounts) -> Iterator[Metric]:
         )
         yield make.counter(
             "topic_prefix_refused_topics",
-            "Topics that Weir refused with error 44 or left unknown.",
+            "Topics that Weir refused with error 44 or reported as unknown.",
             [(labels, each.refused) for labels, each in shown],
             *LABELS,
         )

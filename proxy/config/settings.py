@@ -72,13 +72,13 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         ),
     ] = ""
     advertised_host: Annotated[
-        str, _key("Host of every broker in responses. Empty: the address that the client connected to.")
+        str, _key("Host name of every broker in responses. Empty: the address that the client connected to.")
     ] = ""
     broker_ports: Annotated[
         str,
         _key(
-            "Port ranges, FIRST-LAST[@NODE_ID][,...]: the broker NODE_ID has the port FIRST, the next one"
-            " FIRST + 1. Empty: the 100 ports after listen."
+            "Port ranges, FIRST-LAST[@NODE_ID][,...]: the broker NODE_ID has the port FIRST, the next one "
+            "FIRST + 1. Empty: the 100 ports after listen's."
         ),
     ] = ""
     admin: Annotated[
@@ -123,7 +123,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     request_time_scale: Annotated[
         str,
         _key(
-            "Factor of estimated request time: FACTOR for all brokers, NODE=FACTOR for one, separated by "
+            "Factor for estimated request time: FACTOR for all brokers, NODE=FACTOR for one, separated by "
             "semicolons."
         ),
     ] = "1"
@@ -134,16 +134,17 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     quota_admins: Annotated[
         str,
         _key(
-            "Principals that may describe and alter quotas by Kafka's protocol, User:NAME[;...]. Empty: none."
+            "Principals that may describe and alter quotas with Kafka's protocol, User:NAME[;...]. Empty: "
+            "none."
         ),
     ] = ""
     quota_mode: Annotated[
         Literal["enforce", "shadow"],
-        _key("enforce, or shadow: compute, count and log throttles, but delay and refuse nothing."),
+        _key("enforce, or shadow: compute, count and log throttles, but neither delay nor refuse."),
     ] = "enforce"
     quota_pacing: Annotated[
         Literal["kafka", "smooth"],
-        _key("Pacing of entries without one. kafka: bursts, as at brokers; smooth: even rates."),
+        _key("Pacing of entries that set none. kafka: bursts, as in Kafka; smooth: even rates."),
     ] = "kafka"
     old_read_age_s: Annotated[
         float,
@@ -163,7 +164,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     unreadable_principal: Annotated[
         str,
         _key(
-            "Name of principals whose login does not show Weir their name. Empty: Weir closes such "
+            "Principal name of clients whose login hides their name from Weir. Empty: Weir closes their "
             "connections."
         ),
     ] = "ANONYMOUS"
@@ -211,8 +212,8 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     sni_domain: Annotated[
         str,
         _key(
-            "Domain of the TLS server names broker-ID.DOMAIN, by which all brokers share the port of listen."
-            " Empty: one port per broker."
+            "Domain of the TLS server names broker-ID.DOMAIN, with which all brokers share the port of "
+            "listen. Empty: one port per broker."
         ),
     ] = ""
     upstream_tls: Annotated[
@@ -286,7 +287,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         _key("Maximum throttle time in ms that Weir sends; all bytes stay charged. 0: no limit."),
     ] = 0
     drain_timeout_s: Annotated[
-        float, AT_LEAST_0, _key("Time in seconds for which requests in flight may finish after SIGTERM.")
+        float, AT_LEAST_0, _key("Time in seconds within which requests in flight can finish after SIGTERM.")
     ] = 10.0
     connection_age_max_s: Annotated[
         float,
@@ -301,7 +302,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         ),
     ] = 0.0
     refresh_s: Annotated[
-        float, ABOVE_0, _key("Interval in seconds at which Weir asks for the cluster's brokers.")
+        float, ABOVE_0, _key("Interval in seconds between requests for the cluster's brokers.")
     ] = 30.0
     usage: Annotated[
         str,
