@@ -107,7 +107,7 @@ RULES: Final[dict[R, Rule]] = {
             "",
             "The capture has every byte of a connection. After a gap, verification of the connection ends.",
         ),
-        (R.FRAME_LENGTH, _E, _FRAMES, "A frame's length covers its header, and is not negative."),
+        (R.FRAME_LENGTH, _E, _FRAMES, "A frame's length covers its header and is not negative."),
         (R.FRAME_INCOMPLETE, _W, _FRAMES, "The side that closes first has sent its last frame completely."),
         (
             R.FRAME_TOO_LARGE,
@@ -244,7 +244,7 @@ RULES: Final[dict[R, Rule]] = {
             "Offsets ascend, and the header gives the last offset. In Produce, offsets count up from 0.",
         ),
         (R.BATCH_TIMESTAMPS, _W, _BATCH, "The header's greatest timestamp is the timestamp of a record."),
-        (R.BATCH_COMPRESSION, _E, _BATCH, "The batch's codec exists, and can decompress the records."),
+        (R.BATCH_COMPRESSION, _E, _BATCH, "The batch's codec exists and can decompress the records."),
         (
             R.BATCH_UNOPENED,
             _N,

@@ -43,7 +43,7 @@ class State(IntEnum):
     Then the connection closes.
     """
     CLOSED = 6
-    """Weir takes no more requests, and closes both sockets."""
+    """Weir takes no more requests and closes both sockets."""
 
 
 class Trigger(IntEnum):

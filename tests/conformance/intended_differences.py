@@ -43,7 +43,7 @@ INTENDED: Final = (
         NEW,
         "closed",
         "error 42",
-        "Weir answers this API, and refuses long filters without decoding them.",
+        "Weir answers this API and refuses long filters without decoding them.",
     ),
     Intended(
         "DescribeClientQuotas/v0/string-negative-nullable/components.match",
