@@ -11,6 +11,8 @@ import pytest
 
 from tests.integration.conftest import StartWeir
 from tests.integration.mutable import await_partitions
+from tests.integration.traffic import until
+from tests.integration.weir import Weir
 from tests.integration.weir_log import entries
 from tests.kafka import jars
 from tests.kafka.fixtures import StartCluster
@@ -86,9 +88,14 @@ def test_topics_above_a_limit_get_the_codes_of_a_broker_with_a_policy(
         assert (codes["c"], codes["g"], codes["a"]) == (ErrorCode.POLICY_VIOLATION,) * 2 + (
             ErrorCode.TOPIC_ALREADY_EXISTS,
         )
+    full = {"topics_max of topic prefix weir. is reached: 2 of 2."}
+    until(lambda: complaints(weir) >= full, lambda: f"Weir warns: {weir.log}")
     _limits_hold_on_every_way(proxy, broker, version)
-    complaints = {entry.get("what") for entry in entries(weir.log) if entry["level"] in {"warning", "error"}}
-    assert complaints == {"topics_max of topic prefix weir. is reached: 2 of 2."}
+    assert complaints(weir) == full
+
+
+def complaints(weir: Weir) -> set[object]:
+    return {entry.get("what") for entry in entries(weir.log) if entry["level"] in {"warning", "error"}}
 
 
 def _limits_hold_on_every_way(proxy: Address, broker: Address, version: str) -> None:
