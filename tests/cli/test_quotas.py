@@ -227,9 +227,6 @@ def test_quotas_delete_fails_for_a_missing_quota(file: Path, arguments: str, wor
     assert file.read_text() == FILE
 
 
-# Files and configurations that cannot be used
-
-
 @pytest.mark.parametrize("command", [["list"], ["delete", "--user", "a"]])
 def test_quotas_commands_report_missing_and_broken_files(tmp_path: Path, command: list[str]) -> None:
     missing, broken = tmp_path / "missing.toml", tmp_path / "broken.toml"

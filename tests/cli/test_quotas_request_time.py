@@ -172,9 +172,6 @@ def _parsed(address: str) -> Address:
     return Address(host, int(port))
 
 
-# Without an answer
-
-
 def test_explain_works_if_the_configured_admin_endpoint_does_not_answer(file: Path) -> None:
     port = free_range(1)
     config = file.with_name("weir.toml")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import re
 import resource
 import signal
 import subprocess
@@ -230,15 +229,6 @@ def test_listener_addresses_are_parsed(text: str, host: str, port: int) -> None:
     assert config.parse_address(text, "upstream") == (host, port)
 
 
-@pytest.mark.parametrize("command", ["run", "check"])
-def test_help_lists_few_options_and_examples_to_copy(command: str) -> None:
-    result = CliRunner().invoke(weir, [command, "--help"])
-    listed = re.findall(r"^  (?:-\w, )?--([\w-]+)", result.output, re.MULTILINE)
-    assert len(listed) <= 15
-    assert {"config", "set", "upstream", "listen", "quotas", "help"} <= set(listed)
-    assert f"weir {command} --config weir.toml" in result.output
-
-
 def test_every_key_is_in_one_section() -> None:
     placed = [name for names in SECTIONS.values() for name in names]
     assert sorted(placed) == sorted(config.Settings.__struct_fields__)
@@ -297,9 +287,6 @@ def test_wrong_usage_of_the_weir_command_is_one_line(
 ) -> None:
     line = misused(*arguments)
     assert all(word in line for word in words)
-
-
-# As a process
 
 
 @pytest.fixture

@@ -104,9 +104,6 @@ def watched(
     return result
 
 
-# In a pipe
-
-
 def test_replication_view_in_a_pipe_is_plain_text(server: Server) -> None:
     assert done(server, quotas()) == TABLES
 
@@ -161,24 +158,15 @@ def test_replication_view_goes_on_watching_while_weir_restarts(monkeypatch: pyte
     assert result.stderr == "weir: cannot ask weir:9644: connection refused\n"
 
 
-# Wrong usage
-
-
 @pytest.mark.parametrize("watch", [(), ("--once",)])
 def test_replication_view_without_an_answer_ends_with_one_line(watch: tuple[str, ...]) -> None:
     address = f"{HOST}:{free_range(1)}"
     assert error_line(run("--admin", address, *watch)) == f"weir: cannot ask {address}: connection refused"
 
 
-# Texts
-
-
 def test_a_topic_name_with_control_characters_cannot_change_the_terminal() -> None:
     replica = msgspec.structs.replace(snapshot(quotas(), NOW_MS).replicas[0], topic="a\x1b[2J\n")
     assert replica_row(replica).replica == "a\\x1b[2J\\n-0"
-
-
-# On a terminal
 
 
 def on_screen(height: int, *shown: ReplicationStatus | str) -> str:

@@ -59,15 +59,11 @@ def rows(table: str) -> dict[str, str]:
     return {key: " ".join(words) for key, *words in lines}
 
 
-# What it shows
-
-
 def test_versions_prints_a_plain_table_in_a_pipe() -> None:
     table = shown()
     assert table.isascii()
     assert "\x1b" not in table
     assert table.splitlines()[0].split() == ["key", "API", "broker", "Weir", "offered", "by", "uplift"]
-    assert list(rows(table)) == ["0", "3", "11", "18", "19", "48", "49", "4242", "BROKER:"]
     assert rows(table) == {
         "0": "Produce 0-2 0-13 0-2",
         "3": "Metadata 0-2 0-13 0-3 3 throttle_time_ms inserted",
@@ -79,9 +75,6 @@ def test_versions_prints_a_plain_table_in_a_pipe() -> None:
         "4242": "unknown to Weir 0-3 none hidden",
         "BROKER:": "8 APIs, 4 with versions by uplift, 1 hidden",
     }
-
-
-# What goes wrong
 
 
 @pytest.mark.parametrize(
@@ -122,9 +115,6 @@ def test_versions_reports_a_malformed_response_in_one_line(answer: bytes, words:
 )
 def test_versions_refuses_invalid_options(arguments: list[str], words: str) -> None:
     assert words in error_line(run(*arguments))
-
-
-# Real brokers
 
 
 UPLIFTED_0_10_2 = {

@@ -5,16 +5,12 @@ from __future__ import annotations
 import ast
 import itertools
 from pathlib import PurePath
-from typing import TYPE_CHECKING
 
 import pytest
 from _pytest.mark.expression import Expression
 
 from tools.lanes.concerned import MODULES_MAX, concerned
 from tools.lanes.lane import ALWAYS, LANES, ROOT, Extent, Lane
-
-if TYPE_CHECKING:
-    pass
 
 LANE_MARKS = ("broker", "oracle", "spark", "cluster", "measured", "alone", "image")
 

@@ -77,11 +77,6 @@ def test_no_two_classes_of_the_product_have_the_same_name() -> None:
     assert not shared, "say whose it is, such as UsageReport:\n" + "\n".join(shared)
 
 
-def test_excluded_pages_exist() -> None:
-    for page in SESSIONS:
-        assert (ROOT / page).is_file(), page
-
-
 def test_old_words_are_found_in_sources_and_pages() -> None:
     source = (
         'class Keeper:\n    """How many are remembered."""\n    text = "goes to whoever asks"  # as it does\n'
