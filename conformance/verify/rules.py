@@ -164,7 +164,7 @@ RULES: Final[dict[R, Rule]] = {
             R.REQUEST_TRAILING_BYTES,
             _W,
             _FRAMES,
-            "No bytes follow a request's last field. Brokers ignore such bytes.",
+            "No bytes follow a request's last field. Brokers ignore these bytes.",
         ),
         (R.RESPONSE_TRAILING_BYTES, _E, _FRAMES, "No bytes follow a response's last field."),
         (
