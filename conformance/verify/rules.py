@@ -221,7 +221,7 @@ RULES: Final[dict[R, Rule]] = {
             R.SASL_UNCHECKED,
             _N,
             "KIP-152",
-            "Verification can count the SASL tokens without Kafka's header. Otherwise verification ends.",
+            "Verification can count SASL tokens that lack Kafka's header. Otherwise, verification ends.",
         ),
         (
             R.BATCH_LENGTH,
