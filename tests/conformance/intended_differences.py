@@ -17,7 +17,7 @@ NEW: Final = ("2.8.2", "3.9.1", "4.2.0", "4.4.0")
 OLD: Final = ("0.10.2.2",)
 
 
-LATEST: Final = "as the newest release"
+LATEST: Final = f"the outcome of Kafka {RELEASES[-1]}"
 NO_CASE: Final = "no such case"
 """The broker does not have this version, so there is no expected outcome."""
 

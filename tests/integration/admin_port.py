@@ -29,6 +29,18 @@ class Admin:
         assert status == 200
         return Page(text)
 
+    def settled(self) -> Page:
+        """The metrics with all that happened before this call: workers report once a second, and the report
+        after the next one began later. Each counts at least one turn.
+        """
+        for _ in range(2):
+            before = self.metrics()["weir_turn_seconds_count"]
+            deadline = time.monotonic() + PATIENCE_S
+            while self.metrics()["weir_turn_seconds_count"] == before:
+                assert time.monotonic() < deadline, "no worker reports"
+                time.sleep(0.1)  # between questions; nothing is decided by it
+        return self.metrics()
+
     def wait_for(self, status: int) -> bytes:
         """Ask until the answer has this status; return its text."""
         deadline, seen = time.monotonic() + PATIENCE_S, b""

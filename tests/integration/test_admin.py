@@ -33,7 +33,7 @@ def test_metrics_agree_with_a_real_clients_throttle_times(
     assert before.rows("weir_entity_bytes_total") == {}
     messages = some_messages(COUNT, SIZE)
     seen = Librdkafka().produce(weir.bootstrap, topic, messages, client_id="app", timeout_s=PATIENCE_S)
-    page = admin.metrics()
+    page = admin.settled()
     app = {"broker": "0", "quota": "producer_byte_rate", "user": "", "client_id": "app"}
     # Requests have heads, and records have some: less than 2 % of 100 KB.
     assert COUNT * SIZE < page.value("weir_entity_bytes_total", **app) < 1.02 * COUNT * SIZE

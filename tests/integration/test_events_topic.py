@@ -115,7 +115,7 @@ def test_the_events_topic_has_what_api_events_tells_and_refuses_records_of_clien
 
     answer = send(weir, produce(NEW, "intruder", ours, 100), ours, "intruder")
     assert [part.error_code for each in answer.responses for part in each.partition_responses] == [REFUSED]
-    assert metrics().value("weir_protected_topic_requests_refused_total", api="Produce") == 1
+    assert admin.settled().value("weir_protected_topic_requests_refused_total", api="Produce") == 1
     forged = [
         event for _key, _partition, event in in_topic(cluster.bootstrap, ours).values() if "kind" not in event
     ]

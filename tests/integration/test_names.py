@@ -67,7 +67,7 @@ class Door:
         return f"{name}:{self.weir.port}"
 
     def charged(self) -> dict[tuple[str, str, str], float]:
-        rows = self.admin.metrics().rows("weir_entity_bytes_total")
+        rows = self.admin.settled().rows("weir_entity_bytes_total")
         found = [(dict(labels), value) for labels, value in rows.items()]
         return {(of["client_id"], of["quota"], of["broker"]): value for of, value in found}
 
@@ -104,7 +104,7 @@ def test_clients_reach_each_broker_by_sni_and_each_broker_charges_separately(
         by_java = pool.submit(java)
         assert list(pool.map(python, MESSAGES)) == list(MESSAGES.values())
         assert by_java.result() == list(MESSAGES.values())
-    metrics = door.admin.metrics()
+    metrics = door.admin.settled()
     assert metrics.value("weir_requests_total", api="ApiVersions", version="5") > 0
     assert metrics["weir_wrong_nodes_total"] == 0
     charged = door.charged()
@@ -122,5 +122,5 @@ def test_a_tls_connection_with_an_unknown_server_name_is_closed(
     with pytest.raises(ClientError, match="Unable to bootstrap"):
         KafkaPythonByName(door.hosts).produce(door.at(STRANGER), topic, MESSAGES[0], config=config)
     assert "no broker 7 is known" in door.weir.log
-    closed = door.admin.metrics().rows("weir_sessions_closed_total")
+    closed = door.admin.settled().rows("weir_sessions_closed_total")
     assert closed[frozenset({("reason", "server_name_unknown"), ("broker", "unknown")})] >= 1

@@ -34,6 +34,6 @@ def test_transactions_and_share_groups_of_java_are_the_same_directly_and_through
     found = newest.run(RELEASE, configs, topic, RECORDS)
     every = list(range(RECORDS))
     assert dict(zip(at, found, strict=True)) == dict.fromkeys(at, newest.Read(every, every))
-    throttles = admin.metrics().rows("weir_entity_throttles_total")
+    throttles = admin.settled().rows("weir_entity_throttles_total")
     for quota in ("producer_byte_rate", "consumer_byte_rate"):
         assert sum(count for labels, count in throttles.items() if ("quota", quota) in labels) > 0

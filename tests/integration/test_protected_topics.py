@@ -87,7 +87,7 @@ def _delete_by_id(weir: Weir, topic: str) -> int:
 
 
 def _refused(admin: Admin, api: str) -> float:
-    rows = admin.metrics().rows("weir_protected_topic_requests_refused_total")
+    rows = admin.settled().rows("weir_protected_topic_requests_refused_total")
     return rows.get(frozenset({("api", api)}), 0)
 
 

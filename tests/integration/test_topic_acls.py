@@ -96,7 +96,7 @@ def test_a_topic_that_its_client_may_not_describe_is_charged_once_weir_learns_it
     by_id = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=None, topic_id=topic_id)])
 
     def unnamed() -> float:
-        return sum(front.admin.metrics().rows("weir_topics_unnamed_total").values())
+        return sum(front.admin.settled().rows("weir_topics_unnamed_total").values())
 
     with ExitStack() as stack:
         connections = [stack.enter_context(SaslConnection(front.broker)) for _ in range(CONNECTIONS)]

@@ -81,7 +81,7 @@ class Front:
 
     def charged(self) -> dict[Sharer, dict[str, float]]:
         found: dict[Sharer, dict[str, float]] = defaultdict(dict)
-        for labels, value in self.admin.metrics().rows("weir_entity_bytes_total").items():
+        for labels, value in self.admin.settled().rows("weir_entity_bytes_total").items():
             of = dict(labels)
             found[Sharer(of.get("user", ""), of.get("client_id", ""))][of["quota"]] = value
         return dict(found)

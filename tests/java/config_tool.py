@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from tests.java.tools_process import Said, run_tool
+from tests.kafka.jars import version_tuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,4 +50,5 @@ def _in_order(line: str) -> str:
 
 def kafka_configs(release: str, calls: Sequence[Sequence[str]]) -> list[Said]:
     """Call kafka-configs of a release with each of these arguments. Raises ClientError."""
-    return [run_tool(release, "kafka.admin.ConfigCommand", call, _TIMEOUT_S, silent=True) for call in calls]
+    package = "kafka.admin" if version_tuple(release) < (4, 3) else "org.apache.kafka.tools"
+    return [run_tool(release, f"{package}.ConfigCommand", call, _TIMEOUT_S, silent=True) for call in calls]
