@@ -236,7 +236,7 @@ def _sessions(server: Server) -> Iterator[Metric]:
     )
     yield WEIR.counter(
         "requests_not_offered",
-        "Requests in versions that Weir does not offer with these settings.",
+        "Requests in versions that Weir does not offer with its current settings.",
         counters.not_offered.total(),
     )
     yield WEIR.counter(

