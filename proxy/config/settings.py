@@ -72,13 +72,17 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         ),
     ] = ""
     advertised_host: Annotated[
-        str, _key("Host name of every broker in responses. Empty: the address that the client connected to.")
+        str,
+        _key(
+            "Host name that responses contain for every broker. Empty: the address that the client "
+            "connected to."
+        ),
     ] = ""
     broker_ports: Annotated[
         str,
         _key(
-            "Port ranges, FIRST-LAST[@NODE_ID][,...]: the broker NODE_ID has the port FIRST, the next one "
-            "FIRST + 1. Empty: the 100 ports after listen's."
+            "Port ranges, FIRST-LAST[@NODE_ID][,...]: the broker NODE_ID has the port FIRST, the next "
+            "broker FIRST + 1. Empty: the 100 ports after the port of listen."
         ),
     ] = ""
     admin: Annotated[
@@ -86,26 +90,27 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     ] = ""
     admin_token_file: Annotated[
         str,
-        _key("File with the token of the admin endpoint, at least 16 characters; reloaded when changed."),
+        _key("File with the token (at least 16 characters) of the admin endpoint; reloaded when changed."),
     ] = ""
     admin_tls_cert: Annotated[
         str,
         _key(
-            "CERTIFICATE[,KEY]: PEM files of the admin endpoint's certificate chain and key, for TLS; "
+            "CERTIFICATE[,KEY]: PEM files with the admin endpoint's TLS certificate chain and key; "
             "reloaded when changed."
         ),
     ] = ""
     state_dir: Annotated[
         str,
         _key(
-            "Directory with state for the next start (brokers, quotas, usage). Empty: systemd's state "
+            "Directory with state (brokers, quotas, usage) for Weir's next start. Empty: systemd's state "
             "directory, if any."
         ),
     ] = ""
     takeover_socket: Annotated[
         str,
         _key(
-            "Unix socket through which a new Weir takes over a running one's listeners. Empty: no take-over."
+            "Unix socket through which a new Weir takes over the listeners of a running Weir. Empty: no "
+            "take-over."
         ),
     ] = ""
     quota_window_num: Annotated[
@@ -118,13 +123,13 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     ] = WINDOW_S_DEFAULT
     request_costs: Annotated[
         str,
-        _key("File of request costs, written by weir calibrate. Empty: the costs shipped with Weir."),
+        _key("File with request costs, written by weir calibrate. Empty: the costs shipped with Weir."),
     ] = ""
     request_time_scale: Annotated[
         str,
         _key(
-            "Factor for estimated request time: FACTOR for all brokers, NODE=FACTOR for one, separated by "
-            "semicolons."
+            "Factors for estimated request time, separated by semicolons: FACTOR for all brokers, "
+            "NODE=FACTOR for one broker."
         ),
     ] = "1"
     uplift: Annotated[
@@ -140,11 +145,15 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     ] = ""
     quota_mode: Annotated[
         Literal["enforce", "shadow"],
-        _key("enforce, or shadow: compute, count and log throttles, but neither delay nor refuse."),
+        _key(
+            "enforce; or shadow, to compute, count and log throttles without delaying or refusing requests."
+        ),
     ] = "enforce"
     quota_pacing: Annotated[
         Literal["kafka", "smooth"],
-        _key("Pacing of entries that set none. kafka: bursts, as in Kafka; smooth: even rates."),
+        _key(
+            "Pacing of quota entries that do not set pacing. kafka: bursts, as in Kafka; smooth: even rates."
+        ),
     ] = "kafka"
     old_read_age_s: Annotated[
         float,
@@ -154,18 +163,18 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     empty_client_id: Annotated[
         Literal["unlimited", "default"],
         _key(
-            "Quotas of clients without a client-id. unlimited: none, as in Kafka; default: those of the "
-            "default client-id."
+            "Quotas of clients without a client-id. unlimited: no client-id quotas, as in Kafka; default: "
+            "the quotas of the default client-id."
         ),
     ] = "unlimited"
     sasl_oauthbearer_sub_claim_name: Annotated[
-        str, _key("Claim of an OAUTHBEARER token that contains the principal's name.")
+        str, _key("Claim that contains the principal's name in an OAUTHBEARER token.")
     ] = "sub"
     unreadable_principal: Annotated[
         str,
         _key(
-            "Principal name of clients whose login hides their name from Weir. Empty: Weir closes their "
-            "connections."
+            "Principal name of clients whose login hides their name from Weir. Empty: Weir closes "
+            "connections with a hidden name."
         ),
     ] = "ANONYMOUS"
     super_users: Annotated[
@@ -182,8 +191,8 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     replication_listen: Annotated[
         str,
         _key(
-            "[ID@]HOST:PORT: address at which other brokers reach the broker ID (default 0). The next "
-            "broker has PORT + 1."
+            "[ID@]HOST:PORT: address at which other brokers reach the broker ID (default 0). The broker "
+            "ID + 1 has PORT + 1."
         ),
     ] = ""
     replication_throttles: Annotated[
@@ -195,7 +204,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     tls_cert: Annotated[
         str,
         _key(
-            "CERTIFICATE[,KEY]: PEM files of the listeners' certificate chain and key, for TLS; reloaded "
+            "CERTIFICATE[,KEY]: PEM files with the listeners' TLS certificate chain and key; reloaded "
             "when changed."
         ),
     ] = ""
@@ -207,7 +216,10 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         str, _key("PEM file with the certificate authorities of clients' certificates.")
     ] = ""
     ssl_principal_mapping_rules: Annotated[
-        str, _key("Rules that map a client certificate's subject to the principal's name, in Kafka's syntax.")
+        str,
+        _key(
+            "Rules, in Kafka's syntax, that map the subject of a client certificate to the principal's name."
+        ),
     ] = "DEFAULT"
     sni_domain: Annotated[
         str,
@@ -219,35 +231,40 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     upstream_tls: Annotated[
         str,
         _key(
-            "Certificate authorities for TLS to brokers: a PEM file, or system for those that the "
-            "operating system trusts. Empty: no TLS."
+            "Certificate authorities for TLS to brokers: a PEM file, or system for the operating system's "
+            "authorities. Empty: no TLS."
         ),
     ] = ""
     upstream_cert: Annotated[
         str,
-        _key("CERTIFICATE[,KEY]: PEM files of the certificate chain and key that Weir presents to brokers."),
+        _key("CERTIFICATE[,KEY]: PEM files with Weir's certificate chain and key for TLS to brokers."),
     ] = ""
     upstream_verify_host: Annotated[
         bool,
-        _key("Check that each broker's certificate names its host (ssl.endpoint.identification.algorithm)."),
+        _key(
+            "Check that each broker's certificate contains the broker's host name "
+            "(ssl.endpoint.identification.algorithm)."
+        ),
     ] = True
     upstream_sasl_mechanism: Annotated[
         Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"],
         _key("SASL mechanism of Weir's own connections to brokers. Empty: no login."),
     ] = ""
-    upstream_sasl_username: Annotated[str, _key("User name of Weir's own connections to brokers.")] = ""
+    upstream_sasl_username: Annotated[
+        str, _key("User name with which Weir's own connections log in to brokers.")
+    ] = ""
     upstream_sasl_password_file: Annotated[
         str, _key("File that contains only the password of upstream_sasl_username.")
     ] = ""
     upstream_sasl_token_url: Annotated[
         str,
         _key(
-            "OAUTHBEARER: URL of the token endpoint (sasl.oauthbearer.token.endpoint.url). The user name is"
-            " the client id, the password the client secret."
+            "OAUTHBEARER: URL of the token endpoint (sasl.oauthbearer.token.endpoint.url). The SASL user "
+            "name is the client id, and the password is the client secret."
         ),
     ] = ""
     upstream_sasl_scope: Annotated[
-        str, _key("OAUTHBEARER: scope of the requested tokens. Empty: the endpoint's default.")
+        str, _key("OAUTHBEARER: scope of the requested tokens. Empty: the token endpoint's default.")
     ] = ""
     upstream_sasl_extensions: Annotated[
         str, _key("OAUTHBEARER: SASL extensions (KIP-342), name=value[,name=value...].")
@@ -269,7 +286,9 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         ),
     ] = "0"
     connections_max: Annotated[
-        int, ABOVE_0, _key("Maximum number of open client connections. Each uses two file descriptors.")
+        int,
+        ABOVE_0,
+        _key("Maximum number of open client connections. Each connection uses two file descriptors."),
     ] = 20_000
     frame_bytes_max: Annotated[
         int, ABOVE_0, _key("Maximum size of a request in bytes (socket.request.max.bytes).")
@@ -278,13 +297,14 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         int,
         ABOVE_0,
         _key(
-            "Maximum number of bytes read but not yet forwarded. Above it, Weir stops reading from clients."
+            "Maximum number of bytes read but not yet forwarded. Above this number, Weir stops reading "
+            "from clients."
         ),
     ] = 512 * 1024 * 1024
     throttle_ms_max: Annotated[
         int,
         WAIT_MS,
-        _key("Maximum throttle time in ms that Weir sends; all bytes stay charged. 0: no limit."),
+        _key("Maximum throttle time in ms that Weir sends; Weir still charges all bytes. 0: no limit."),
     ] = 0
     drain_timeout_s: Annotated[
         float, AT_LEAST_0, _key("Time in seconds within which requests in flight can finish after SIGTERM.")
@@ -302,7 +322,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         ),
     ] = 0.0
     refresh_s: Annotated[
-        float, ABOVE_0, _key("Interval in seconds between requests for the cluster's brokers.")
+        float, ABOVE_0, _key("Interval in seconds between requests for the list of the cluster's brokers.")
     ] = 30.0
     usage: Annotated[
         str,
@@ -317,7 +337,9 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     usage_keep_bytes: Annotated[
         int,
         AT_LEAST_0,
-        _key("Maximum size of finished files in bytes; above it, Weir deletes the oldest. 0: no limit."),
+        _key(
+            "Maximum total size in bytes of finished usage files; Weir deletes the oldest first. 0: no limit."
+        ),
     ] = 10 * 1024 * 1024 * 1024
     usage_trace_share: Annotated[
         float,
@@ -334,15 +356,15 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     ] = ""
     share_key_file: Annotated[
         str,
-        _key("File with the key, at least 16 characters, with which Weirs sign their reports of usage."),
+        _key("File with the key (at least 16 characters) with which Weirs sign their reports of usage."),
     ] = ""
     workers: Annotated[
         int,
         msgspec.Meta(ge=0, le=1024),
-        _key("Number of processes that serve connections, under a supervisor. auto: one per CPU core."),
+        _key("Number of processes that serve connections under a supervisor. auto: one per CPU core."),
     ] = 1
     log_level: Annotated[
-        Literal["debug", "info", "warning", "error"], _key("Lowest level of the log lines that Weir writes.")
+        Literal["debug", "info", "warning", "error"], _key("Lowest level of written log lines.")
     ] = "info"
 
     @property
