@@ -157,12 +157,12 @@ def _turns(turns: Turns) -> Metric:
 def _latencies(latencies: Latencies) -> Iterator[Metric]:
     forward = HistogramMetricFamily(
         "weir_request_forward_seconds",
-        "Weir's share of the latency: time to forward a request, measured on a sample.",
+        "Weir's share of the latency: time to forward a request, measured for a sample.",
     )
     _add(forward, [], latencies.forward)
     answers = HistogramMetricFamily(
         "weir_broker_answer_seconds",
-        "The broker's share of the latency: time until its response began, measured on a sample.",
+        "The broker's share of the latency: time until the response began, measured for a sample.",
         labels=["api"],
     )
     for api, histogram in latencies.answers.items():
@@ -182,7 +182,7 @@ def _sessions(server: Server) -> Iterator[Metric]:
     yield WEIR.gauge("sessions_open", "Open client connections.", counters.sessions_open)
     yield WEIR.gauge(
         "buffered_bytes",
-        "Bytes read but not yet forwarded, over all connections.",
+        "Bytes read but not yet forwarded on all connections.",
         server.gauges.buffered_bytes,
     )
     yield WEIR.counter(
@@ -195,7 +195,7 @@ def _sessions(server: Server) -> Iterator[Metric]:
     )
     yield WEIR.counter(
         "sessions_closed",
-        "Client connections that have ended or were refused.",
+        "Ended or refused client connections.",
         list(_closed(server)),
         *("reason", "broker"),
     )
@@ -224,13 +224,13 @@ def _sessions(server: Server) -> Iterator[Metric]:
     )
     yield WEIR.counter(
         "requests_unread",
-        "Requests that Weir could not read and forwarded unchanged.",
+        "Unreadable requests, which Weir forwarded unchanged.",
         {_api_name(api): count for api, count in sorted(counters.requests_unread.items())},
         "api",
     )
     yield WEIR.counter(
         "protected_topic_requests_refused",
-        "Requests to write to Weir's own topics or to change them, which Weir refused.",
+        "Requests that Weir refused because they would write to or change Weir's own topics.",
         {_api_name(api): count for api, count in sorted(counters.protected_refused.items())},
         "api",
     )
@@ -306,23 +306,23 @@ def _store(quota_registry: QuotaRegistry, store: StoreHealth) -> Iterator[Metric
     )
     yield WEIR.gauge(
         "quota_store_last_change_timestamp_seconds",
-        "Unix time at which Weir last stored an alteration; 0 if never.",
+        "Unix time at which Weir last stored a quota alteration; 0 if never.",
         store.last_change_s,
     )
     yield WEIR.counter(
         "quota_alterations",
-        "Alterations of quotas that clients requested with Kafka's protocol.",
+        "Quota alterations that clients requested with Kafka's protocol.",
         {str(result): store.alterations[result] for result in RESULTS},
         "result",
     )
     yield WEIR.counter(
         "quota_requests_denied",
-        "Requests about client quotas from clients that are not quota admins.",
+        "Denied requests about client quotas from clients that are not quota admins.",
         store.denied,
     )
     yield WEIR.counter(
         "quota_topic_foreign_records",
-        "Records in the quota topic without the mark of a Weir.",
+        "Records in the quota topic that lack a Weir's mark.",
         store.foreign_records(),
     )
 
@@ -343,7 +343,7 @@ def _connections(quotas: ConnectionQuotas) -> Iterator[Metric]:
     )
     yield WEIR.counter(
         "connections_late_seconds",
-        "Sum of the delays of late connections; no delay is longer than a window.",
+        "Sum of the delays of late connections, each at most a quota window.",
         {listener: budget.throttle_ms_total / 1000 for listener, budget in limited.items()},
         "listener",
     )
@@ -367,7 +367,7 @@ def authentications(counters: Counters) -> Iterator[Metric]:
     )
     yield WEIR.counter(
         "authentications_hidden",
-        "Accepted SASL exchanges that hid the name from Weir.",
+        "Accepted SASL exchanges that hid the client's name from Weir.",
         counters.names_hidden,
     )
 
@@ -405,7 +405,9 @@ def _events(hub: Hub) -> Iterator[Metric]:
 
 
 def _events_topic(tally: Tally) -> Iterator[Metric]:
-    yield WEIR.gauge("events_topic_available", "0 while Weir cannot write events.", not tally.failure)
+    yield WEIR.gauge(
+        "events_topic_available", "0 while Weir cannot write events to the topic.", not tally.failure
+    )
     yield WEIR.counter(
         "events_topic_written", "Events that the cluster has acknowledged.", tally.written[Kind.EVENT]
     )
@@ -427,10 +429,10 @@ def usage_records(tally: Tally) -> Iterator[Metric]:
         {loss.value: tally.dropped[loss] for loss in Loss},
         "reason",
     )
-    yield WEIR.counter("usage_written_bytes", "Bytes of usage records written.", tally.written_bytes)
+    yield WEIR.counter("usage_written_bytes", "Bytes of written usage records.", tally.written_bytes)
     yield WEIR.counter("usage_files_finished", "Finished files of usage records.", tally.finished_files)
     yield WEIR.counter(
-        "usage_files_deleted", "Files deleted because of usage_keep_bytes.", tally.deleted_files
+        "usage_files_deleted", "Usage files deleted because of usage_keep_bytes.", tally.deleted_files
     )
     yield WEIR.gauge(
         "usage_queue_records",

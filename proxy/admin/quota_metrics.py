@@ -78,10 +78,10 @@ def _quotas(
         return of(rates, value) + of(times, value)
 
     charged = attrgetter("charged")
-    yield make.counter("quota_bytes", "Bytes charged, over all entities.", of(rates, charged), *BROKER_QUOTA)
+    yield make.counter("quota_bytes", "Bytes charged to all entities.", of(rates, charged), *BROKER_QUOTA)
     yield make.counter(
         "quota_request_seconds",
-        "Estimated request time charged, over all entities.",
+        "Estimated request time charged to all entities.",
         of(times, lambda total: seconds(total.charged)),
         *BROKER_QUOTA,
     )
@@ -165,7 +165,7 @@ def _rate_and_limit(make: Families, whose: str, unit: str, values: Rows, *labels
     )
     yield make.gauge(
         f"{whose}_limit_{unit}",
-        "Limit of the quota; +Inf if removed.",
+        "Limit; +Inf if the quota was removed.",
         values(attrgetter("limit")),
         *labels,
     )
@@ -199,7 +199,7 @@ def _api_times(make: Families, reading: BudgetReadings[RequestBudget]) -> Iterat
 def _mutations(make: Families, reading: BudgetReadings[MutationBudget]) -> Iterator[Metric]:
     total = next(iter(reading.totals.values()), LimiterTotals())
     yield make.counter(
-        "mutation_partitions", "Partitions charged to mutation quotas, over all entities.", total.charged
+        "mutation_partitions", "Partitions charged to mutation quotas of all entities.", total.charged
     )
     yield make.counter("mutation_refused_topics", "Topics that Weir refused with error 89.", total.refused)
     yield from _throttles(make, "mutation", lambda value: value(total))
@@ -225,13 +225,13 @@ def _mutation_entities(make: Families, shown: list[Values]) -> Iterator[Metric]:
     )
     yield make.gauge(
         "mutation_entity_tokens",
-        "Tokens left in the bucket; negative while it is overdrawn.",
+        "Tokens left in the bucket; negative while the bucket is overdrawn.",
         values(attrgetter("tokens")),
         *SHARERS,
     )
     yield make.gauge(
         "mutation_entity_limit_partitions_per_second",
-        "Limit of the quota; +Inf if removed.",
+        "Limit; +Inf if the quota was removed.",
         values(attrgetter("limit")),
         *SHARERS,
     )

@@ -15,7 +15,7 @@ from weir.quotas.sharing.others import REASONS
 def families(sharing: UsageSharing) -> Iterator[Metric]:
     yield WEIR.counter(
         "share_units",
-        "Units charged to shared quotas by clients of this or of other Weirs.",
+        "Units charged to shared quotas for clients of this or of other Weirs.",
         {"own": sharing.own.units, "others": sharing.limiters.others_units},
         "from",
     )
@@ -26,12 +26,12 @@ def families(sharing: UsageSharing) -> Iterator[Metric]:
     )
     yield WEIR.gauge(
         "share_weirs",
-        "Weirs heard from in the last ten seconds, including this one.",
+        "Weirs, including this Weir, whose reports arrived in the last ten seconds.",
         sharing.weirs,
     )
     yield WEIR.gauge(
         "share_available",
-        "0 while reports of usage do not reach other Weirs.",
+        "0 while this Weir's reports of usage do not reach other Weirs.",
         sharing.blindness.sight in (Sight.CLEAR, Sight.STARTING),
     )
     yield WEIR.counter(

@@ -20,7 +20,7 @@ def families(counts: TopicCounts) -> Iterator[Metric]:
         shown = [(_labels(each), each) for each in readings if each.limit.is_shadow == is_shadow]
         yield make.gauge(
             "topic_prefix_count",
-            "Topics or partitions with the prefix that exist or are being created.",
+            "Topics with the prefix, or their partitions, that exist or are being created.",
             [(labels, each.number) for labels, each in shown],
             *LABELS,
         )

@@ -51,7 +51,7 @@ def families(server: Server, workers: Workers) -> Iterator[Metric]:
     )
     yield WEIR.gauge(
         "worker_open_fds",
-        "Open file descriptors of each worker process; process_max_fds is their limit.",
+        "Open file descriptors of each worker process; process_max_fds is the limit.",
         {worker: usage.open_fds for worker, usage in found.items()},
         "worker",
     )

@@ -46,7 +46,7 @@ def _role(role: Role, brokers: list[BrokerStatus]) -> Iterator[Metric]:
     )
     yield WEIR.gauge(
         f"{name}_rate_limit",
-        f"Limit (bytes/s) of the broker as {role.value}; +Inf if there is no limit.",
+        f"Limit (bytes/s) of the broker as {role.value}; +Inf without a limit.",
         [_row(broker.node_id, math.inf if broker.limit is None else broker.limit) for broker in brokers],
         BROKER,
     )
@@ -61,13 +61,13 @@ def _role(role: Role, brokers: list[BrokerStatus]) -> Iterator[Metric]:
 def _followers(followers: Iterable[FollowerStatus]) -> Iterator[Metric]:
     yield WEIR.gauge(
         "replication_held_back_partitions",
-        "Throttled replicas of the follower whose latest fetch got no records because of a throttle.",
+        "The follower's throttled replicas whose latest fetch got no records because of a throttle.",
         [_row(follower.node_id, follower.held_back) for follower in followers],
         BROKER,
     )
     yield WEIR.gauge(
         "replication_lag",
-        "Offsets by which the throttled replicas of the follower lag behind.",
+        "Offsets by which the follower's throttled replicas lag behind their leaders.",
         [_row(follower.node_id, follower.lag) for follower in followers],
         BROKER,
     )
