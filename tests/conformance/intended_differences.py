@@ -42,21 +42,21 @@ INTENDED: Final = (
         ("2.8.2",),
         "error 3 29",
         "error 3 42",
-        "A topic has neither name nor id. Weir answers with the error of the newest release.",
+        "A requested topic has neither name nor id. Weir answers with the error of the newest Kafka release.",
     ),
     Intended(
         "DescribeClientQuotas/v1/array-beyond/components",
         NEW,
         "closed",
         "error 42",
-        "Weir answers this API and refuses long filters without decoding them.",
+        "Weir itself answers DescribeClientQuotas, and refuses long filters without decoding them.",
     ),
     Intended(
         "DescribeClientQuotas/v0/string-negative-nullable/components.match",
         ("2.8.2",),
         "error -1",
         "error 42",
-        "Weir answers this API, with the errors of newer releases.",
+        "Weir itself answers DescribeClientQuotas, with the errors of newer Kafka releases.",
     ),
     Intended(
         "*/frame-empty/*",
@@ -84,14 +84,14 @@ INTENDED: Final = (
         ("0.10.2.2", "1.1.1"),
         "closed",
         "error 35",
-        "With uplift, Weir offers this version. Without uplift, Weir answers with an error.",
+        "With uplift, Weir offers the requested version. Without uplift, Weir answers with an error.",
     ),
     Intended(
         "ApiVersions/v[45]/*",
         ("2.8.2", "3.9.1", "4.2.0"),
         NO_CASE,
         LATEST,
-        "Weir offers ApiVersions v5 to clients of these brokers (KIP-1242).",
+        "Weir offers clients ApiVersions v5, which the broker lacks (KIP-1242).",
     ),
     Intended(
         "ApiVersions/v[45]/*",
@@ -105,7 +105,7 @@ INTENDED: Final = (
         OLD,
         "hung",
         "closed",
-        "Like newer releases, Weir refuses long requests from clients that have not logged in.",
+        "Like newer Kafka releases, Weir refuses long requests from clients that have not logged in.",
         with_login=True,
     ),
     Intended(
@@ -113,7 +113,7 @@ INTENDED: Final = (
         (MOCK,),
         "answer",
         "closed",
-        "Weir closes the connection if a broker responds to acks=0.",
+        "Weir closes the connection if a broker responds to a request with acks=0.",
     ),
 )
 

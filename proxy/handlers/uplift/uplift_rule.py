@@ -111,23 +111,23 @@ EXCEPTIONS: Final[Mapping[tuple[int, int], str]] = {
 change meanings unrelated to quotas. Each has its reason.
 """
 
-_HAS_THROTTLE: Final = "the response has throttle_time_ms (KIP-124)"
+_HAS_THROTTLE: Final = "the response contains throttle_time_ms (KIP-124)"
 _BACKS_OFF: Final = "clients themselves wait for throttle_time_ms (KIP-219)"
-_MAY_REFUSE: Final = "Weir may refuse topics with error 89 (KIP-599)"
+_MAY_REFUSE: Final = "Weir can refuse topics with error 89 (KIP-599)"
 
 BY_HAND: Final[Mapping[tuple[int, int], Taken]] = {
     (ApiKey.FIND_COORDINATOR, 1): Taken(
         UpliftKind.TRANSLATE,
-        "the response has throttle_time_ms and a null error_message; Weir refuses a key_type other than 0 (a "
-        "group) with UNSUPPORTED_VERSION",
+        "the response contains throttle_time_ms and a null error_message; Weir refuses a key_type "
+        "other than 0 (a group) with UNSUPPORTED_VERSION",
     ),
     (ApiKey.METADATA, 6): Taken(
         UpliftKind.PATCH,
-        f"{_BACKS_OFF}; an older broker answers LEADER_NOT_AVAILABLE instead of LISTENER_NOT_FOUND",
+        f"{_BACKS_OFF}; an older broker answers with LEADER_NOT_AVAILABLE instead of LISTENER_NOT_FOUND",
     ),
     (ApiKey.CREATE_TOPICS, 1): Taken(
         UpliftKind.TRANSLATE,
-        "the response has a null error_message; Weir refuses validate_only with UNSUPPORTED_VERSION",
+        "the response contains a null error_message; Weir refuses validate_only with UNSUPPORTED_VERSION",
     ),
     (ApiKey.CREATE_TOPICS, 4): Taken(
         UpliftKind.TRANSLATE,
@@ -142,7 +142,7 @@ BY_HAND: Final[Mapping[tuple[int, int], Taken]] = {
     (ApiKey.CREATE_TOPICS, 6): Taken(UpliftKind.PATCH, _MAY_REFUSE),
     (ApiKey.DELETE_TOPICS, 3): Taken(
         UpliftKind.PATCH,
-        "an older broker answers another error instead of TOPIC_DELETION_DISABLED",
+        "an older broker answers with another error instead of TOPIC_DELETION_DISABLED",
     ),
     (ApiKey.DELETE_TOPICS, 4): Taken(UpliftKind.TRANSLATE, "flexible encoding"),
     (ApiKey.DELETE_TOPICS, 5): Taken(
