@@ -187,7 +187,7 @@ def _api_times(make: Families, reading: BudgetReadings[RequestBudget]) -> Iterat
         yield None
     yield make.counter(
         "request_time_seconds",
-        "Estimated request time charged to the entity for this API.",
+        "Estimated request time charged to the entity for the API.",
         rows,
         "broker",
         *SHARERS,

@@ -297,7 +297,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         int,
         ABOVE_0,
         _key(
-            "Maximum number of bytes read but not yet forwarded. Above this number, Weir stops reading "
+            "Maximum number of bytes read but not yet forwarded; above this maximum, Weir stops reading "
             "from clients."
         ),
     ] = 512 * 1024 * 1024

@@ -29,7 +29,7 @@ def families(quotas: ReplicationQuotas, now_ms: int) -> Iterator[Metric | None]:
         yield from _role(role, [broker for broker in status.brokers if broker.role == role.value])
     yield WEIR.gauge(
         "replication_throttled_partitions",
-        "Throttled replicas of the broker in this role that have fetched.",
+        "Throttled replicas that have fetched, by broker and role.",
         [((str(broker.node_id), broker.role), broker.replicas) for broker in status.brokers],
         *(BROKER, "role"),
     )
