@@ -344,7 +344,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     usage_trace_share: Annotated[
         float,
         SHARE,
-        _key("Share (0 to 1) of the pairs of user and client-id whose requests Weir traces."),
+        _key("Share (0 to 1) of pairs of user and client-id whose requests Weir traces."),
     ] = 0.0
     events_topic: Annotated[
         str,
