@@ -73,10 +73,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     ] = ""
     advertised_host: Annotated[
         str,
-        _key(
-            "Host name that responses contain for every broker. Empty: the address that the client "
-            "connected to."
-        ),
+        _key("Host name for all brokers in responses. Empty: the address that the client connected to."),
     ] = ""
     broker_ports: Annotated[
         str,
@@ -145,15 +142,11 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     ] = ""
     quota_mode: Annotated[
         Literal["enforce", "shadow"],
-        _key(
-            "enforce; or shadow, to compute, count and log throttles without delaying or refusing requests."
-        ),
+        _key("enforce; or shadow: compute, count and log throttles, but neither delay nor refuse requests."),
     ] = "enforce"
     quota_pacing: Annotated[
         Literal["kafka", "smooth"],
-        _key(
-            "Pacing of quota entries that do not set pacing. kafka: bursts, as in Kafka; smooth: even rates."
-        ),
+        _key("Default pacing of quota entries. kafka: bursts, as in Kafka; smooth: even rates."),
     ] = "kafka"
     old_read_age_s: Annotated[
         float,
@@ -217,9 +210,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     ] = ""
     ssl_principal_mapping_rules: Annotated[
         str,
-        _key(
-            "Rules, in Kafka's syntax, that map the subject of a client certificate to the principal's name."
-        ),
+        _key("Rules, in Kafka's syntax, that map a client certificate's subject to the principal's name."),
     ] = "DEFAULT"
     sni_domain: Annotated[
         str,
@@ -337,9 +328,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     usage_keep_bytes: Annotated[
         int,
         AT_LEAST_0,
-        _key(
-            "Maximum total size in bytes of finished usage files; Weir deletes the oldest first. 0: no limit."
-        ),
+        _key("Total size in bytes above which Weir deletes the oldest finished usage files. 0: no limit."),
     ] = 10 * 1024 * 1024 * 1024
     usage_trace_share: Annotated[
         float,
