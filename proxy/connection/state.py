@@ -23,7 +23,8 @@ class State(IntEnum):
     """Weir takes the client's next request at once."""
     THROTTLED = 1
     """The client's next request waits until a throttle time is over, or until Weir forwards the held
-    first request of a new connection. As in every state, Weir reads the rest of a request that it forwards.
+    first request of a new connection. As in every state, Weir reads the rest of a request that it has begun
+    to forward.
     """
     SERIAL = 2
     """The client's next request waits for the response to a request whose cost is known only
@@ -39,8 +40,8 @@ class State(IntEnum):
     """
     DRAINING = 5
     """Weir takes the requests whose first byte it has read, each after the response to the previous
-    request. Throttles delay these requests if only this connection ends, but not if the process ends.
-    Then the connection closes.
+    request, and then closes the connection. Throttles delay requests if only this connection ends, but not if
+    the process ends.
     """
     CLOSED = 6
     """Weir takes no more requests and closes both sockets."""
