@@ -13,7 +13,7 @@ _REPLICAS: Final = "changes leaders or replicas of partitions"
 _QUORUM: Final = "changes the leader or the voters of the quorum"
 _QUORUM_MEMBERS: Final = "removes a controller from the quorum"
 _BROKERS: Final = "changes the registration of a broker"
-_SHARE_STATE: Final = "needs the share coordinator's topic, which may be missing"
+_SHARE_STATE: Final = "reads or changes the share coordinator's topic, which may be missing"
 
 HARMFUL: Final[Mapping[int, str]] = {
     ApiKey.LEADER_AND_ISR: _REPLICAS,
@@ -24,7 +24,7 @@ HARMFUL: Final[Mapping[int, str]] = {
     ApiKey.BEGIN_QUORUM_EPOCH: _QUORUM,
     ApiKey.END_QUORUM_EPOCH: _QUORUM,
     ApiKey.ALTER_PARTITION: _REPLICAS,
-    ApiKey.ENVELOPE: "contains another request, which the controller executes",
+    ApiKey.ENVELOPE: "executes another request at the controller",
     ApiKey.BROKER_REGISTRATION: _BROKERS,
     ApiKey.BROKER_HEARTBEAT: _BROKERS,
     ApiKey.UNREGISTER_BROKER: _BROKERS,
