@@ -44,7 +44,7 @@ class State(IntEnum):
     the process ends.
     """
     CLOSED = 6
-    """Weir takes no more requests and closes both sockets."""
+    """Weir takes no more requests, and closes the client's and the broker's socket."""
 
 
 class Trigger(IntEnum):
