@@ -105,7 +105,7 @@ RULES: Final[dict[R, Rule]] = {
             R.CAPTURE_GAP,
             _N,
             "",
-            "The capture has every byte of a connection. After a gap, verification of the connection ends.",
+            "A capture contains all bytes of a connection. After a gap, verification of the connection ends.",
         ),
         (R.FRAME_LENGTH, _E, _FRAMES, "A frame's length covers its header and is not negative."),
         (R.FRAME_INCOMPLETE, _W, _FRAMES, "The side that closes first has sent its last frame completely."),
@@ -121,7 +121,12 @@ RULES: Final[dict[R, Rule]] = {
             "protocol guide: Api Keys",
             "Weir's schemas (Kafka 3.9 and 4.4) contain the API.",
         ),
-        (R.UNKNOWN_VERSION, _N, "protocol guide: Protocol Messages", "Weir's schemas contain the version."),
+        (
+            R.UNKNOWN_VERSION,
+            _N,
+            "protocol guide: Protocol Messages",
+            "Weir's schemas contain the version of the API.",
+        ),
         (
             R.VERSION_NOT_OFFERED,
             _E,
@@ -190,7 +195,7 @@ RULES: Final[dict[R, Rule]] = {
             R.ERROR_89_VERSION,
             _E,
             "KIP-599, KIP-714",
-            "Only telemetry, CreateTopics 6+, CreatePartitions 3+ and DeleteTopics 5+ use error 89.",
+            "Only telemetry APIs, CreateTopics 6+, CreatePartitions 3+ and DeleteTopics 5+ use error 89.",
         ),
         (
             R.PRODUCE_ACKS,
@@ -221,7 +226,7 @@ RULES: Final[dict[R, Rule]] = {
             R.SASL_UNCHECKED,
             _N,
             "KIP-152",
-            "Verification can count SASL tokens that lack Kafka's header. Otherwise, verification ends.",
+            "Verification can count SASL tokens that lack Kafka's header; otherwise, verification ends.",
         ),
         (
             R.BATCH_LENGTH,
@@ -269,7 +274,7 @@ RULES: Final[dict[R, Rule]] = {
             R.PRODUCER_SEQUENCE,
             _W,
             "KIP-98",
-            "In a partition, a producer's sequence numbers have no gaps. Equal batches may repeat.",
+            "In a partition, a producer's sequence numbers have no gaps. Identical batches may be repeated.",
         ),
     )
 }
