@@ -18,7 +18,6 @@ from tests.integration.conftest import StartWeir
 from tests.integration.with_sasl import Front, assert_untold
 from tests.java import paced
 from tests.kafka.fixtures import StartCluster
-from tests.kafka.releases import core_at
 from tests.kafka.sasl import ALICE, BOB, ODD, SCRAM_256, User
 from tests.raw import Address, Behaviour, RawClient, broker_versions_of, drive, produce
 from tests.raw.client import Answer
@@ -54,19 +53,20 @@ producer_byte_floor = {FLOOR}
 FROM_S, UNTIL_S = 14.0, 69.0
 """Time (s) that is measured: after the first window, which clients may use up at once."""
 SIZE: Final = 6_000
-JAVA: Final = "3.9.1"
+VERSION: Final = "3.9.1"
+"""Release of the broker and of Java's client."""
 
 
-@pytest.mark.parametrize("version", core_at(["1.1.1", "3.9.1", "4.4.0"], core=["3.9.1"]))
+@pytest.mark.core
 def test_users_of_a_group_share_its_limit_and_the_one_with_a_floor_never_waits(
-    version: str, kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path
+    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path
 ) -> None:
-    cluster = kafka_cluster(version)
+    cluster = kafka_cluster(VERSION)
     create_topic(cluster.bootstrap, topic)
     front = Front(start_weir, cluster, tmp_path, QUOTAS, "--set", "workers=2")
 
     def client(user: User, behaviour: Behaviour, at: Address = front.broker) -> RawClient:
-        request = produce(broker_versions_of(version), user.name, topic, SIZE)
+        request = produce(broker_versions_of(VERSION), user.name, topic, SIZE)
         enter = entrance(SCRAM_256, *user, version=0)
         return RawClient(user.name, at, request, behaviour, enter=enter)
 
@@ -88,7 +88,7 @@ def test_users_of_a_group_share_its_limit_and_the_one_with_a_floor_never_waits(
     answers = sorted(chain.from_iterable(members), key=lambda answer: answer.at_s)
     each = [swing_rate(its, FROM_S, UNTIL_S) / LIMIT for its in members]
     rates = [swing_rate(its, FROM_S, UNTIL_S) / LIMIT for its in (answers, canary.answers, twin.answers)]
-    print(f"{version}: the group, the canary, its twin {rates} of the limit; members {each}")
+    print(f"the group, the canary, its twin {rates} of the limit; members {each}")
     assert {answer.throttle_ms for answer in canary.answers} == {0}
     assert rates[1] > SHARE_KEPT * rates[2]
     assert min(each) > 0.02, "nobody starves"
@@ -102,7 +102,7 @@ def _by_java(bootstrap: str, topic: str, stop: Path) -> list[float]:
     """Return the times (s) at which Java's producer got its acknowledgements as alice."""
     config = java(Login(SCRAM_256, ALICE)) | {"bootstrap.servers": bootstrap, "buffer.memory": "262144"}
     load = paced.Pace(topic, 1, 100_000, 2 * LIMIT / SIZE, str(stop), SIZE)
-    sent = paced.produce(JAVA, config, load)
+    sent = paced.produce(VERSION, config, load)
     assert {one.error for one in sent} == {None}
     return [one.acked_s for one in sent if one.acked_s is not None]
 

@@ -9,7 +9,6 @@ from typing import Final, NamedTuple
 import pytest
 
 from tests.clients import create_topic
-from tests.clients.pairs import VERSIONS
 from tests.integration.conftest import StartWeir
 from tests.kafka.fixtures import StartCluster
 from tests.kafka.releases import core_at
@@ -121,7 +120,7 @@ class Group:
         return any(answer.throttle_ms > 0 for client in self.clients for answer in client.answers)
 
 
-@pytest.mark.parametrize("version", core_at(VERSIONS, core=("4.4.0",)))
+@pytest.mark.parametrize("version", core_at(["0.10.2.2", "4.4.0"], core=("4.4.0",)))
 def test_every_quota_level_is_enforced_and_shared_by_its_clients(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:

@@ -34,8 +34,6 @@ from tests.kafka import Cluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.measured]
 
-VERSIONS: Final = ("3.9.1", "2.8.2", "0.10.2.2")
-ROLES: Final = ("leader", "follower")
 MB: Final = 1_000_000
 RATE: Final = 10 * MB
 """Throttle (bytes/s) of the long copies."""
@@ -99,10 +97,10 @@ def assert_near(what: str, measured: float, expected: float, within: float) -> N
     assert abs(measured / expected - 1) <= within, what
 
 
-@pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.core)])
-def test_a_new_replica_of_40_mb_fills_at_the_throttle_of_kafkas_tool(tmp_path: Path, workers: str) -> None:
+@pytest.mark.core
+def test_a_new_replica_of_40_mb_fills_at_the_throttle_of_kafkas_tool(tmp_path: Path) -> None:
     rate = 5 * MB
-    options = (*ADMIN, "--set", f"workers={workers}")
+    options = (*ADMIN, "--set", "workers=2")
     with ReplicatedCluster("3.9.1", weir_options=options, settings=SETTINGS) as replicated:
         cluster = replicated.cluster
         create_spread(cluster.bootstrap, MOVING, [[0]])
@@ -119,8 +117,7 @@ def test_a_new_replica_of_40_mb_fills_at_the_throttle_of_kafkas_tool(tmp_path: P
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(("version", "role"), [("0.10.2.2", "leader"), ("3.9.1", "follower")])
 def test_listed_replicas_keep_the_rate_of_one_role_and_others_are_not_slowed(
     version: str, role: str, tmp_path: Path
 ) -> None:
@@ -198,7 +195,7 @@ class Story:
 
 @pytest.mark.slow
 @pytest.mark.alone
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", ["0.10.2.2", "3.9.1"])  # throttles in ZooKeeper, and by the protocol
 def test_kafkas_tool_throttles_through_weir_as_brokers_own_throttle_does(
     version: str, tmp_path: Path
 ) -> None:
@@ -254,8 +251,15 @@ def throttle_is_changed(replicated: ReplicatedCluster, _copy: Copy) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", [leader_is_killed, follower_is_killed, weir_is_killed, throttle_is_changed])
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    ("version", "fault"),
+    [
+        ("3.9.1", leader_is_killed),
+        ("2.8.2", follower_is_killed),
+        ("0.10.2.2", weir_is_killed),
+        ("3.9.1", throttle_is_changed),
+    ],
+)
 def test_a_throttled_copy_ends_with_equal_logs_after_a_fault(
     version: str, fault: Callable[[ReplicatedCluster, Copy], None], tmp_path: Path
 ) -> None:

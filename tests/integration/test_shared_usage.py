@@ -42,6 +42,15 @@ client_id = "<default>"
 producer_byte_rate = {QUOTA}
 scope = "cluster"
 """
+OF_GROUP: Final = f"""
+[[group]]
+name = "members"
+client_ids = ["mem*"]
+[[quota]]
+group = "members"
+producer_byte_rate = {QUOTA}
+scope = "cluster"
+"""
 PER_BROKER: Final = SHARED.replace('scope = "cluster"', "")
 USAGE_TOPIC: Final = "__weir_usage"
 OPTIONS: Final = ("--set", f"usage_share_topic={USAGE_TOPIC}")
@@ -84,12 +93,12 @@ def wait_until_heard(admin: Admin, weirs: int) -> None:
         time.sleep(0.1)  # between questions; nothing is decided by it
 
 
-def clients_of(weirs: Sequence[Weir], topic: str, connections: int) -> list[RawClient]:
-    behaviour = Behaviour(connections=connections)
+def clients_of(
+    weirs: Sequence[Weir], topic: str, connections: int, client_id: str = "app"
+) -> list[RawClient]:
+    behaviour, request = Behaviour(connections=connections), produce(NEW, client_id, topic, SIZE)
     return [
-        RawClient(
-            "app", leaders(("127.0.0.1", weir.port), topic)[0], produce(NEW, "app", topic, SIZE), behaviour
-        )
+        RawClient(client_id, leaders(("127.0.0.1", weir.port), topic)[0], request, behaviour)
         for weir in weirs
     ]
 
@@ -104,61 +113,46 @@ def rate(clients: Sequence[RawClient], from_s: float, until_s: float) -> float:
     return sum(mean_rate(client.answers, from_s, until_s) for client in clients) / QUOTA
 
 
-@pytest.mark.parametrize(
-    ("number", "connections"),
-    [(2, 2), (2, 1), (2, 10), (3, 1), (3, 2), (3, 10)],
-)
-def test_several_weirs_keep_one_quota_over_a_minute(
-    number: int, connections: int, fresh_cluster: StartCluster, start_weir: StartWeir, topic: str
+def test_three_weirs_keep_one_quota_over_a_minute(
+    fresh_cluster: StartCluster, start_weir: StartWeir, topic: str
 ) -> None:
     """One Weir at the same time shows what the machine allows."""
     cluster = fresh_cluster("3.9.1")
     create_topic(cluster.bootstrap, topic)
-    clients = clients_of(weirs_of(start_weir, [cluster.bootstrap] * number), topic, connections)
-    alone = clients_of([start_weir(cluster.bootstrap, SHARED)], topic, number * connections)
+    clients = clients_of(weirs_of(start_weir, [cluster.bootstrap] * 3), topic, 2)
+    alone = clients_of([start_weir(cluster.bootstrap, SHARED)], topic, 6)
     drive([*clients, *alone], SETTLED_S + MINUTE_S + SWING_S / 2)
     found, single = steady_rate(clients, SETTLED_S), steady_rate(alone, SETTLED_S)
-    print(f"{number} Weirs, {connections} connections each: {found:.3f} of the quota; one Weir: {single:.3f}")
+    print(f"3 Weirs, 2 connections each: {found:.3f} of the quota; one Weir: {single:.3f}")
     assert (1 - TOLERANCE) * min(single, 1) <= found <= 1 + TOLERANCE
 
 
-@pytest.mark.parametrize(("workers", "of"), [(1, "topic"), (2, "topic"), (2, "group")])
-def test_two_weirs_keep_one_rate_of_a_topic_or_of_a_group_over_a_minute(
-    workers: int, of: str, fresh_cluster: StartCluster, start_weir: StartWeir, topic: str
-) -> None:
-    cluster = fresh_cluster("3.9.1")
-    create_topic(cluster.bootstrap, topic)
-    names = {"topic": f'topic = "{topic}"', "group": 'group = "apps"\nscope = "cluster"'}
-    rate_of_all = f"[[quota]]\n{names[of]}\nproducer_byte_rate = {QUOTA}\n"
-    rate_of_all += '[[group]]\nname = "apps"\nclient_ids = ["ap*"]\n'
-    options = (*OPTIONS, "--set", f"workers={workers}")
-    weirs = weirs_of(start_weir, [cluster.bootstrap] * 2, rate_of_all, options)
-    clients = clients_of(weirs, topic, 2)
-    drive(clients, SETTLED_S + MINUTE_S + SWING_S / 2)
-    found = steady_rate(clients, SETTLED_S)
-    print(f"2 Weirs, the rate of a {of}: {found:.3f} of the rate")
-    assert found == pytest.approx(1, abs=TOLERANCE)
-
-
-def test_two_weirs_with_two_workers_each_keep_one_quota_over_a_minute(
+def test_two_weirs_with_two_workers_each_keep_one_rate_of_each_kind_over_a_minute(
     fresh_cluster: StartCluster, start_weir: StartWeir, topic: str
 ) -> None:
-    """The clients begin evenly, so that they do not use up each window together."""
-    cluster = fresh_cluster("3.9.1", brokers=2)
+    """Clients of the quota begin evenly, so that they do not use up each window together."""
+    cluster, limited = fresh_cluster("3.9.1", brokers=2), f"{topic}-limited"
     create_topic(cluster.bootstrap, topic, 2)
-    weirs = weirs_of(start_weir, [cluster.bootstrap] * 2, options=(*OPTIONS, "--set", "workers=2"))
+    create_topic(cluster.bootstrap, limited)
+    quotas = SHARED.replace("<default>", "app") + OF_GROUP
+    quotas += f'[[quota]]\ntopic = "{limited}"\nproducer_byte_rate = {QUOTA}\n'
+    weirs = weirs_of(start_weir, [cluster.bootstrap] * 2, quotas, (*OPTIONS, "--set", "workers=2"))
     pace = Pace(QUOTA / 4, EVENLY_UNTIL_S, SIZE)
-    clients = [
+    evenly = [
         RawClient("app", at, produce(NEW, "app", topic, SIZE, partition), Behaviour(), pace)
         for weir in weirs
         for partition, at in leaders(("127.0.0.1", weir.port), topic).items()
     ]
-    assert len(clients) == 4
-    drive(clients, SETTLED_S + MINUTE_S)
-    answers = sorted(chain.from_iterable(each.answers for each in clients), key=lambda each: each.at_s)
-    found = trend_rate(answers, SETTLED_S, SETTLED_S + MINUTE_S) / QUOTA
-    print(f"2 Weirs, 2 workers each: {found:.3f} of the quota")
-    assert found == pytest.approx(1, abs=TOLERANCE)
+    assert len(evenly) == 4
+    of_topic, of_group = clients_of(weirs, limited, 2, "other"), clients_of(weirs, topic, 2, "member")
+    drive([*evenly, *of_topic, *of_group], SETTLED_S + MINUTE_S + SWING_S / 2)
+    answers = sorted(chain.from_iterable(each.answers for each in evenly), key=lambda each: each.at_s)
+    found = [
+        trend_rate(answers, SETTLED_S, SETTLED_S + MINUTE_S) / QUOTA,
+        *(steady_rate(clients, SETTLED_S) for clients in (of_topic, of_group)),
+    ]
+    print(f"2 Weirs, 2 workers each: quota, rate of a topic, rate of a group {found} of the rate")
+    assert found == pytest.approx([1, 1, 1], abs=TOLERANCE)
 
 
 def later(seconds: float, call: Callable[[], object]) -> threading.Timer:

@@ -84,7 +84,7 @@ def shorten_retention(broker: Address, topic: str, configs: dict[str, str]) -> N
     assert ask(broker, request, AlterConfigsResponse, 0).responses[0].error_code == 0
 
 
-@pytest.mark.parametrize("version", ["1.1.1", "3.9.1", "4.4.0"])
+@pytest.mark.parametrize("version", ["1.1.1", "4.4.0"])
 def test_producers_are_held_while_a_prefix_stores_too_much_and_until_retention_has_freed_it(
     fresh_cluster: StartCluster, start_weir: StartWeir, version: str
 ) -> None:

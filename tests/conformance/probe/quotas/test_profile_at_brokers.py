@@ -46,7 +46,7 @@ def failures(results: Sequence[Result]) -> dict[str, str]:
     return {result.case: result.message for result in results if not result.passed}
 
 
-@pytest.mark.parametrize("version", ["2.8.2", "3.9.1", "4.2.0"])
+@pytest.mark.parametrize("version", ["2.8.2", "3.9.1", "4.2.0"])  # each lacks other checks
 def test_brokers_pass_every_check_of_the_quota_profile(kafka_cluster: StartCluster, version: str) -> None:
     results = run(kafka_cluster(version).bootstrap)
     assert failures(results) == {}
@@ -82,7 +82,7 @@ def left_behind(bootstrap: str) -> list[str]:
     return [name for name in names if name.startswith(PREFIX)]
 
 
-@pytest.mark.parametrize("version", ["0.10.2.2", "1.1.1", "2.8.2", "3.9.1", "4.2.0"])
+@pytest.mark.parametrize("version", ["0.10.2.2", "4.2.0"])
 def test_weir_differs_from_brokers_only_in_the_intended_checks(
     kafka_cluster: StartCluster, start_weir: StartWeir, version: str
 ) -> None:
