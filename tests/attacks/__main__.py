@@ -46,7 +46,7 @@ def main(names: tuple[str, ...], seconds: float, stacks: bool) -> None:
     results = []
     for name in names or [attack.name for attack in ATTACKS]:
         with Progress(f"{name}: {BY_NAME[name].about}"):
-            results.append(run(BY_NAME[name], seconds))
+            results.append(run(BY_NAME[name], seconds, seconds))
         if not sys.stderr.isatty():
             click.echo(f"{name}: done", err=True)
         table.add_row(*row(results[-1]))

@@ -64,8 +64,8 @@ class WatchedWeir(Weir):
         return self
 
 
-def run(attack: Attack, seconds: float) -> Result:
-    """Measure the polite client for so long without attackers, then for so long beside them."""
+def run(attack: Attack, seconds: float, quiet_s: float) -> Result:
+    """Measure the polite client for `quiet_s` without attackers, then for `seconds` beside them."""
     raise_descriptor_limit()
     with ExitStack() as stack:
         processes = Processes("weir-attack-")
@@ -82,7 +82,7 @@ def run(attack: Attack, seconds: float) -> Result:
             attack.polite, (weir_port + ATTACKED, weir_port + POLITE)
         )
         _until_turns(turns, 1)  # the supervisor's sockets listen before its worker accepts
-        quiet = measure((HOST, ports[1]), attack.polite, seconds)
+        quiet = measure((HOST, ports[1]), attack.polite, quiet_s)
         before = resident_bytes(weir.pid)
         processes.start(
             "attacker", [sys.executable, "-m", "tests.attacks.attacker", attack.name, HOST, str(ports[0])]

@@ -13,6 +13,7 @@ from tests.attacks.weir import VERY_LONG_NS, Turns
 pytestmark = pytest.mark.alone  # it measures the CPU time of turns
 
 SECONDS: Final = 2.0
+QUIET_S: Final = 0.2
 STRAY: Final = 3
 """Number of very long turns that other processes may cause in a run: a busy machine has page faults and cold
 caches, and their time counts as the thread's CPU. An attack repeats what it does thousands of times.
@@ -32,7 +33,7 @@ def are_short(turns: Turns) -> bool:
 def test_a_turn_beside_attackers_is_short(attack: Attack) -> None:
     """The polite client's times are printed: they depend on what else the machine does."""
     for _ in range(TRIES):
-        result = run(attack, SECONDS)
+        result = run(attack, SECONDS, QUIET_S)
         quiet, attacked = (each.ms(0.99) for each in (result.quiet, result.attacked))
         turns = result.turns
         print(f"{attack.name}: polite p99 {quiet:.1f} ms, {attacked:.1f} ms under attack")
