@@ -141,10 +141,10 @@ BROKERS: Final = Lane(
 )
 MEASURED: Final = Lane(
     "measured",
-    "rates and times at real brokers, two tests at once",
+    "rates and times at real brokers, four tests at once, which wait most of the time",
     f"{_ANY_BROKER} and measured and not alone",
     named=("measured",),
-    workers="2",
+    workers="4",
     options=ONE_BY_ONE,
 )
 ALONE: Final = Lane(
