@@ -148,7 +148,7 @@ class Budget(CountingLimiter):
         if self.floors is not None:
             # Members below their floors stand in no line, so that only the others' part of the limit pays. No
             # line is longer than a window because of it, or those who stand in line would get nothing.
-            left_ms = units * 1000.0 / (self.limit - self._kept(self.floors, now_ms))
+            left_ms = units * 1000.0 / self._left(self.floors, now_ms)
             pay_ms = max(pay_ms, min(left_ms, now_ms + self._rate.span_ms - self._turn_ms))
         pay_ms = min(pay_ms, self._throttle_ms_max) - self._ahead_ms
         step_ms = math.ceil(pay_ms - HAIR_MS)
@@ -180,7 +180,7 @@ class Budget(CountingLimiter):
             return 0
         if self.floors is None:
             return int(min(room_ms * self.limit / 2000.0, self.fetch_max_bytes))
-        left = self.limit - self._kept(self.floors, now_ms)
+        left = self._left(self.floors, now_ms)
         return max(int(min(room_ms * left / 2000.0, self.fetch_max_bytes)), 1)
 
     def charge_within(self, value: float, now_ms: int, most_ms: int) -> int:
@@ -238,16 +238,14 @@ class Budget(CountingLimiter):
         window_ms = self._rate.window_ms(now_ms)
         wait_ms = throttle_ms(rate, self.limit, window_ms, self._throttle_ms_max)
         if self.floors is not None:
-            kept = self._kept(self.floors, now_ms)
-            left_ms = throttle_ms(rate - kept, self.limit - kept, window_ms, self._throttle_ms_max)
+            left = self._left(self.floors, now_ms)
+            left_ms = throttle_ms(rate - self.limit + left, left, window_ms, self._throttle_ms_max)
             wait_ms = max(wait_ms, min(left_ms, self._rate.span_ms))
         return self._told(wait_ms, now_ms) if wait_ms else 0
 
-    def _kept(self, floors: Budget, now_ms: int) -> float:
-        """Return the part of the limit (units per second) that members use below their floors; at most nearly
-        all.
-        """
-        return min(floors.rate(now_ms), KEPT_MAX * self.limit)
+    def _left(self, floors: Budget, now_ms: int) -> float:
+        """Return the part of the limit (units per second) that members leave who are below their floors."""
+        return self.limit - min(floors.rate(now_ms), KEPT_MAX * self.limit)
 
     def _told(self, wait_ms: int, now_ms: int) -> int:
         """Count a throttled request, which is told to wait for `wait_ms`; return `wait_ms`."""

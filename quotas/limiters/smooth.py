@@ -139,7 +139,7 @@ class SmoothBudget(Budget):
             # worth, so that the others need not pay for hours once they could.
             owed_ms = min(owed_ms, self._rate.span_ms)
             self._debt = owed_ms * self._per_ms
-            left_per_ms = self._per_ms - self._kept(self.floors, now_ms) / 1000
+            left_per_ms = self._left(self.floors, now_ms) / 1000
             owed_ms = min(self._debt / left_per_ms, self._rate.span_ms)
         wait_ms = math.ceil(min(owed_ms, self._throttle_ms_max) - HAIR_MS)
         return self._told(wait_ms, now_ms) if wait_ms > 0 else 0
