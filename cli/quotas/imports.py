@@ -17,9 +17,10 @@ from weir.cli.exits import DONE, INCOMPLETE, CommandError
 from weir.cli.output_file import write
 from weir.cli.progress import Progress
 from weir.cli.quantity import Quantity
-from weir.cli.quotas import import_groups, read_back
+from weir.cli.quotas import read_back
 from weir.cli.quotas.broker import read as read_broker
 from weir.cli.quotas.change import QuotaEdits, show
+from weir.cli.quotas.import_groups import group_edits
 from weir.cli.quotas.import_steps import apply, import_steps
 from weir.cli.quotas.show import ChangeEntry, EntryJson, change_entry, clean, echo_json, entries
 from weir.cli.quotas.show_groups import GroupJson, groups_json
@@ -298,12 +299,12 @@ def _deliver(found: Imported, origin: str, target: ImportTarget, source: StoredS
     changes: list[ReplicationChange] = []
     if source is not None:
         stored = source.load_for_change()
-        grouped, groups = import_groups.apply(stored, table, source, dry_run=True)
-        steps = list(
-            import_steps(grouped, table, states_options=states_options)
-        )  # raises before any is stored
+        grouped = group_edits(stored, table)
+        groups = grouped.changes
+        # All steps are known before any is stored, because one of them may be refused.
+        steps = list(import_steps(grouped.table, table, states_options=states_options))
         if not target.dry_run:
-            import_groups.apply(stored, table, source, dry_run=False)
+            grouped.store(source)
         outcome = apply(steps, source, dry_run=target.dry_run)
         changes = _apply_replication(stored.replication, table.replication, target, source)
     if target.output is not None:

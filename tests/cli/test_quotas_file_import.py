@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.quotas_command import done, failed, run
 from weir.cli.exits import USAGE
-from weir.cli.quotas import import_groups
+from weir.cli.quotas.import_groups import group_edits
 from weir.quotas import Entity, QuotaKey, QuotaTable, parse
 from weir.quotas.table.group_entry import GroupEntry, regrouped
 
@@ -153,10 +153,10 @@ def test_imported_group_without_members_parent_part_and_quota_is_removed(text: s
     store = GroupsOnly()
     source = cast("StoredSource", store)
     first = parse('[[group]]\nname = "a"\nusers = ["u"]\n[[group]]\nname = "b"\nusers = ["v"]\n')
-    import_groups.apply(store.table, first, source, dry_run=False)
-    import_groups.apply(store.table, parse(text), source, dry_run=True)
+    group_edits(store.table, first).store(source)
+    group_edits(store.table, parse(text))
     assert store.table.groups == first.groups
-    import_groups.apply(store.table, parse(text), source, dry_run=False)
+    group_edits(store.table, parse(text)).store(source)
     assert set(store.table.groups.parents) == left
 
 
