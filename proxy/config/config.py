@@ -29,6 +29,7 @@ from weir.proxy.config.settings import (
     FILES,
     IN_TOPIC,
     KEY_PAIRS,
+    OF_TRACES,
     QUOTA_TOPIC,
     SYSTEM,
     store_of,
@@ -140,7 +141,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         """
         settings = self.settings
         quotas = {self.quota_topic} - {""}
-        usage = {self.usage_topic, f"{self.usage_topic}-trace"} if self.usage_topic else set()
+        usage = {self.usage_topic, self.usage_topic + OF_TRACES} if self.usage_topic else set()
         others = {settings.events_topic, settings.usage_share_topic} - {""}
         return frozenset(quotas | usage | others)
 

@@ -368,6 +368,8 @@ QUOTA_TOPIC: Final = "__weir_quotas"
 """The topic of quotas = topic, without a name."""
 IN_TOPIC: Final = "topic:"
 """Beginning of a value of `usage` that is a topic's name, and no directory."""
+OF_TRACES: Final = "-trace"
+"""End of the name of the topic for trace records, after the name of the topic for usage records."""
 SYSTEM: Final = "system"
 """Value of upstream_tls for the authorities that the operating system trusts."""
 KEY_PAIRS: Final = ("tls_cert", "admin_tls_cert", "upstream_cert")

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from weir.proxy.config.settings import IN_TOPIC, TOPIC_NAME, ConfigError, Settings
+from weir.proxy.config.settings import IN_TOPIC, OF_TRACES, TOPIC_NAME, ConfigError, Settings
 
 CHARACTERS: Final = "letters, digits, '.', '_' and '-'"
-TRACES: Final = "-trace"
-"""End of the name of the topic for traces, behind the one of `usage`."""
 
 
 def check_store(settings: Settings) -> None:
@@ -26,7 +24,7 @@ def check_topics(settings: Settings) -> None:
     if settings.usage == "topic":
         raise ConfigError("usage is 'topic', must be topic:NAME or a directory, for example ./topic")
     if settings.usage.startswith(IN_TOPIC):
-        _check_topic(settings, "usage", settings.usage.removeprefix(IN_TOPIC), end=TRACES)
+        _check_topic(settings, "usage", settings.usage.removeprefix(IN_TOPIC), end=OF_TRACES)
     for key in ("events_topic", "usage_share_topic"):
         if getattr(settings, key):
             _check_topic(settings, key, getattr(settings, key))

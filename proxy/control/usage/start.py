@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import structlog
 import trio
 
-from weir.proxy.config.settings import IN_TOPIC, ConfigError
+from weir.proxy.config.settings import IN_TOPIC, OF_TRACES, ConfigError
 from weir.proxy.control.stores.topic import REPLICAS_MAX, cluster_facts
 from weir.proxy.control.usage import directory
 from weir.proxy.control.usage.files import FileClocks, FileRules, UsageFiles
@@ -99,7 +99,7 @@ def _files(settings: Settings, instance: str, tally: Tally) -> Outlet:
 def _topic(config: Config, tally: Tally) -> Outlet:
     """Return an outlet to the configured topic. It connects at its first use. Raises ConfigError."""
     settings, name = config.settings, config.usage_topic
-    topics = {Kind.USAGE: name, Kind.TRACE: f"{name}-{Kind.TRACE.value}"}
+    topics = {Kind.USAGE: name, Kind.TRACE: name + OF_TRACES}
     made = 2 if settings.usage_trace_share > 0 else 1
     return topic_outlet(config, "usage", topics, tally, QUEUE_RECORDS, made)
 
