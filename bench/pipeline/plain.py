@@ -13,8 +13,8 @@ import polars as pl
 from weir.pipeline.rollup import columns
 from weir.pipeline.rollup.columns import PERIODS, QUOTAS, RATES, SHARES
 
-FILES: Final = "cluster=*/day=*/*.parquet"
-"""Files of the table, without the checkpoints of its log."""
+FILES: Final = "[!_]*/**/*.parquet"
+"""Files of a table in its partitions, without the checkpoints of its log."""
 WINDOW_S: Final = 10.0
 OWNER: Final = (*columns.ENTITY, "broker")
 SUMS: Final = (*columns.AMOUNTS, *columns.THROTTLES, *columns.VIOLATIONS)
