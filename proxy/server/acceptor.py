@@ -39,6 +39,10 @@ one accepts. Of 8 connections two processes got 4 and 4, or 5 and 3; without thi
 TURNS_MAX: Final = 5
 """Maximum number of connections that count for that time: clients wait no longer if the others have stopped.
 """
+NEXT_S: Final = 0.0005
+"""Time (s) after accepting a client for which a process lets others accept the next one. The kernel wakes
+them meanwhile, so that clients that connect at the same time are spread, too.
+"""
 REFUSED_LOOK_S: Final = 0.2
 """Time (s) between two looks at a listener that another process has had refuse connections."""
 REFUSED_S_MAX: Final = 5.0
@@ -173,6 +177,8 @@ class Acceptor:
                 address = Address(sockets.unmapped(peer[0]), peer[1])
                 nursery.start_soon(receive, client, target, address)
                 works()
+                if self._limiter.has_others:
+                    await trio.sleep(NEXT_S)
 
     async def _delay_above_rate(self, client: socket.socket, target: Target) -> None:
         """Wait before serving a connection that exceeds its listener's rate. Later connections wait in the

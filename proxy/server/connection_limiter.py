@@ -88,6 +88,11 @@ class ConnectionLimiter:
         self._counts.change_elsewhere(opened, closed)
 
     @property
+    def has_others(self) -> bool:
+        """True if other processes accept the same clients."""
+        return self._others > 0
+
+    @property
     def ahead(self) -> int:
         """Number of connections that this process has more than the others have on average; 0 if it has
         fewer, or is the only one.

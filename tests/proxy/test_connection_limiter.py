@@ -18,7 +18,7 @@ from weir.proxy.close_reasons import CloseReason
 from weir.proxy.config import config
 from weir.proxy.config.config import ConfigError, plain_ip
 from weir.proxy.net.own_listeners import OwnListeners
-from weir.proxy.server.acceptor import Acceptor
+from weir.proxy.server.acceptor import NEXT_S, Acceptor
 from weir.proxy.server.connection_limiter import ConnectionLimiter
 from weir.proxy.server.listeners import Listeners
 from weir.proxy.server.target import Target
@@ -102,30 +102,31 @@ async def test_a_listener_above_its_rate_accepts_every_connection_late(stage: St
 
 
 class SlowGate(ConnectionLimiter):
-    """The second connection is five seconds too early."""
+    """Connections come too early by these times."""
 
     ahead = 0
 
-    def __init__(self) -> None:
-        self.delays_s = iter([0.0, 5.0, 0.0])
+    def __init__(self, *delays_s: float, processes: int = 1) -> None:
+        self.delays_s = iter(delays_s)
+        self._others = processes - 1
 
     def delay_s(self, node_id: int | None) -> float:
         assert node_id == 7
         return next(self.delays_s)
 
 
-@pytest.mark.trio
-async def test_delayed_connections_are_accepted_in_order_after_the_delay(autojump_clock: MockClock) -> None:
+async def accepted_after_s(gate: SlowGate) -> list[float]:
+    """Return the times (s) after which three connections are accepted."""
     taken: list[float] = []
     all_taken = trio.Event()
 
     async def receive(client: socket.socket, _target: Target, _peer: Address) -> None:
         client.close()
-        taken.append(trio.current_time())
+        taken.append(trio.current_time() - started)
         if len(taken) == 3:
             all_taken.set()
 
-    acceptor = Acceptor(SlowGate(), supervisor())
+    acceptor = Acceptor(gate, supervisor())
     listeners = Listeners(OwnListeners())
     listeners.on_open.append(acceptor.take)
     address = Address(HOST, free_range(1))
@@ -138,8 +139,22 @@ async def test_delayed_connections_are_accepted_in_order_after_the_delay(autojum
         nursery.cancel_scope.cancel()
     for client in clients:
         await client.aclose()
-    assert taken[0] - started < 5 <= taken[1] - started
-    assert taken[2] >= taken[1]
+    return taken
+
+
+@pytest.mark.trio
+async def test_delayed_connections_are_accepted_in_order_after_the_delay(autojump_clock: MockClock) -> None:
+    first, second, third = await accepted_after_s(SlowGate(0, 5, 0))
+    assert first < 5 <= second <= third
+
+
+@pytest.mark.trio
+async def test_a_worker_lets_others_accept_connections_that_come_at_the_same_time(
+    autojump_clock: MockClock,
+) -> None:
+    first, second, third = await accepted_after_s(SlowGate(0, 0, 0, processes=2))
+    assert first + NEXT_S <= second <= third - NEXT_S
+    assert await accepted_after_s(SlowGate(0, 0, 0)) == [0, 0, 0]
 
 
 @staged(max_connections_per_ip=1)
