@@ -157,12 +157,12 @@ def _turns(turns: Turns) -> Metric:
 def _latencies(latencies: Latencies) -> Iterator[Metric]:
     forward = HistogramMetricFamily(
         "weir_request_forward_seconds",
-        "Weir's share of the latency: time to forward a request, measured for a sample.",
+        "Weir's share of the latency: time to forward a sampled request.",
     )
     _add(forward, [], latencies.forward)
     answers = HistogramMetricFamily(
         "weir_broker_answer_seconds",
-        "The broker's share of the latency: time until the response began, measured for a sample.",
+        "The broker's share of the latency: time until the response to a sampled request began.",
         labels=["api"],
     )
     for api, histogram in latencies.answers.items():
@@ -191,7 +191,7 @@ def _sessions(server: Server) -> Iterator[Metric]:
         counters.reading_stops,
     )
     yield WEIR.counter(
-        "sessions_opened", "Client connections that reached a broker.", counters.sessions_opened
+        "sessions_opened", "Client connections for which Weir reached a broker.", counters.sessions_opened
     )
     yield WEIR.counter(
         "sessions_closed",
@@ -219,7 +219,7 @@ def _sessions(server: Server) -> Iterator[Metric]:
     )
     yield WEIR.counter(
         "wrong_nodes",
-        "Client connections that expected another broker; the clients had to bootstrap again.",
+        "Client connections to the wrong broker's port; the clients had to bootstrap again.",
         counters.wrong_nodes,
     )
     yield WEIR.counter(
@@ -317,12 +317,12 @@ def _store(quota_registry: QuotaRegistry, store: StoreHealth) -> Iterator[Metric
     )
     yield WEIR.counter(
         "quota_requests_denied",
-        "Denied requests about client quotas from clients that are not quota admins.",
+        "Requests about client quotas denied to clients that are not quota admins.",
         store.denied,
     )
     yield WEIR.counter(
         "quota_topic_foreign_records",
-        "Records in the quota topic that lack a Weir's mark.",
+        "Records in the quota topic without the header that Weir adds to its records.",
         store.foreign_records(),
     )
 
@@ -343,12 +343,12 @@ def _connections(quotas: ConnectionQuotas) -> Iterator[Metric]:
     )
     yield WEIR.counter(
         "connections_late_seconds",
-        "Sum of the delays of late connections, each at most a quota window.",
+        "Sum of the delays of late connections; a delay is at most one quota window.",
         {listener: budget.throttle_ms_total / 1000 for listener, budget in limited.items()},
         "listener",
     )
     yield WEIR.gauge(
-        "connection_addresses", "IP addresses whose connection rates Weir keeps.", quotas.addresses
+        "connection_addresses", "IP addresses whose connection rates are in memory.", quotas.addresses
     )
 
 

@@ -67,19 +67,19 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     quotas: Annotated[
         str,
         _key(
-            "Source of quotas: a TOML file; topic (__weir_quotas) or topic:NAME for a compacted topic; "
-            "broker for the brokers' own quotas. Empty: no quotas."
+            "Source of quotas: a TOML file; topic:NAME for a compacted topic, or topic for "
+            "__weir_quotas; broker for the brokers' own quotas. Empty: no quotas."
         ),
     ] = ""
     advertised_host: Annotated[
         str,
-        _key("Host name for all brokers in responses. Empty: the address that the client connected to."),
+        _key("Host name of all brokers in responses. Empty: the address that clients connect to."),
     ] = ""
     broker_ports: Annotated[
         str,
         _key(
-            "Port ranges, FIRST-LAST[@NODE_ID][,...]: the broker NODE_ID has the port FIRST, the next "
-            "broker FIRST + 1. Empty: the 100 ports after the port of listen."
+            "Port ranges, FIRST-LAST[@NODE_ID][,...]: broker NODE_ID gets port FIRST, broker NODE_ID + 1 "
+            "gets port FIRST + 1, and so on. Empty: the 100 ports after the port of listen."
         ),
     ] = ""
     admin: Annotated[
@@ -99,8 +99,8 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     state_dir: Annotated[
         str,
         _key(
-            "Directory with state (brokers, quotas, usage) for Weir's next start. Empty: systemd's state "
-            "directory, if any."
+            "Directory in which Weir keeps brokers, quotas and usage for its next start. Empty: systemd's "
+            "state directory, if any."
         ),
     ] = ""
     takeover_socket: Annotated[
@@ -173,8 +173,8 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     super_users: Annotated[
         str,
         _key(
-            "The brokers' principals at replication listeners, User:NAME[;User:NAME...]. Empty: all "
-            "principals."
+            "The brokers' principals at replication listeners, User:NAME[;User:NAME...]. Empty: every "
+            "principal counts as a broker."
         ),
     ] = ""
     replication_upstream: Annotated[
@@ -184,8 +184,8 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     replication_listen: Annotated[
         str,
         _key(
-            "[ID@]HOST:PORT: address at which other brokers reach the broker ID (default 0). The broker "
-            "ID + 1 has PORT + 1."
+            "[ID@]HOST:PORT: address at which other brokers reach broker ID (default 0). Broker ID + 1 "
+            "gets PORT + 1, and so on."
         ),
     ] = ""
     replication_throttles: Annotated[
@@ -215,8 +215,8 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     sni_domain: Annotated[
         str,
         _key(
-            "Domain of the TLS server names broker-ID.DOMAIN, with which all brokers share the port of "
-            "listen. Empty: one port per broker."
+            "Domain of the brokers' TLS server names, broker-ID.DOMAIN. With these names, all brokers "
+            "share the port of listen. Empty: one port per broker."
         ),
     ] = ""
     upstream_tls: Annotated[
@@ -267,7 +267,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     ] = 0
     proxy_protocol_from: Annotated[
         str,
-        _key("Load balancers that send PROXY protocol headers (v2), IP or NETWORK[,...]. Empty: none."),
+        _key("IP or NETWORK[,...] of load balancers that send PROXY protocol headers (v2). Empty: none."),
     ] = ""
     max_connections_per_ip: Annotated[
         str,
@@ -288,14 +288,14 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         int,
         ABOVE_0,
         _key(
-            "Maximum number of bytes read but not yet forwarded; above this maximum, Weir stops reading "
-            "from clients."
+            "Maximum number of bytes that Weir has read but not yet forwarded. Above this maximum, Weir "
+            "stops reading from clients."
         ),
     ] = 512 * 1024 * 1024
     throttle_ms_max: Annotated[
         int,
         WAIT_MS,
-        _key("Maximum throttle time in ms that Weir sends; Weir still charges all bytes. 0: no limit."),
+        _key("Maximum throttle time in ms that Weir sends. Weir still charges all bytes. 0: no limit."),
     ] = 0
     drain_timeout_s: Annotated[
         float, AT_LEAST_0, _key("Time in seconds within which requests in flight can finish after SIGTERM.")
@@ -333,7 +333,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     usage_trace_share: Annotated[
         float,
         SHARE,
-        _key("Share (0 to 1) of pairs of user and client-id whose requests Weir traces."),
+        _key("Share (0 to 1) of the pairs of user and client-id whose requests Weir traces."),
     ] = 0.0
     events_topic: Annotated[
         str,
@@ -350,10 +350,10 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     workers: Annotated[
         int,
         msgspec.Meta(ge=0, le=1024),
-        _key("Number of processes that serve connections under a supervisor. auto: one per CPU core."),
+        _key("Number of worker processes, which serve the connections. auto: one per CPU core."),
     ] = 1
     log_level: Annotated[
-        Literal["debug", "info", "warning", "error"], _key("Lowest level of written log lines.")
+        Literal["debug", "info", "warning", "error"], _key("Lowest level of log lines to write.")
     ] = "info"
 
     @property

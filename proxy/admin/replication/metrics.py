@@ -17,7 +17,7 @@ BROKER: Final = "broker"
 """Label for the broker's node id, in its role."""
 _RECORDS: Final = {
     Role.LEADER: "records that throttled replicas fetched from the broker",
-    Role.FOLLOWER: "records that the broker fetched for throttled replicas",
+    Role.FOLLOWER: "records that the broker fetched for its throttled replicas",
 }
 """Role of the broker → the records that a throttle limits."""
 
@@ -29,7 +29,7 @@ def families(quotas: ReplicationQuotas, now_ms: int) -> Iterator[Metric | None]:
         yield from _role(role, [broker for broker in status.brokers if broker.role == role.value])
     yield WEIR.gauge(
         "replication_throttled_partitions",
-        "Throttled replicas that have fetched, by broker and role.",
+        "Throttled replicas in the role that have fetched.",
         [((str(broker.node_id), broker.role), broker.replicas) for broker in status.brokers],
         *(BROKER, "role"),
     )
@@ -61,19 +61,19 @@ def _role(role: Role, brokers: list[BrokerStatus]) -> Iterator[Metric]:
 def _followers(followers: Iterable[FollowerStatus]) -> Iterator[Metric]:
     yield WEIR.gauge(
         "replication_held_back_partitions",
-        "The follower's throttled replicas whose latest fetch got no records because of a throttle.",
+        "The broker's throttled followers whose latest fetch got no records because of a throttle.",
         [_row(follower.node_id, follower.held_back) for follower in followers],
         BROKER,
     )
     yield WEIR.gauge(
         "replication_lag",
-        "Offsets by which the follower's throttled replicas lag behind their leaders.",
+        "Total offsets by which the broker's throttled followers lag behind their leaders.",
         [_row(follower.node_id, follower.lag) for follower in followers],
         BROKER,
     )
     yield WEIR.gauge(
         "replication_stalled_seconds",
-        "Longest time for which a lagging throttled replica of the follower has received no records.",
+        "Longest time for which a lagging throttled follower of the broker has received no records.",
         [_row(follower.node_id, follower.stalled_s) for follower in followers],
         BROKER,
     )
