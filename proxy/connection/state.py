@@ -22,9 +22,9 @@ class State(IntEnum):
     OPEN = 0
     """Weir takes the client's next request at once."""
     THROTTLED = 1
-    """The client's next request waits until a throttle time is over, or until Weir forwards the held
-    first request of a new connection. As in every state, Weir reads the rest of a request that it has begun
-    to forward.
+    """The client's next request waits until a throttle time is over or, on a new connection, until Weir has
+    forwarded the first request, which it was holding. As in every state, Weir reads the rest of a request
+    that it has begun to forward.
     """
     SERIAL = 2
     """The client's next request waits for the response to a request whose cost is known only
