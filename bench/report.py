@@ -78,7 +78,7 @@ def tables(outcome: Outcome) -> list[Table]:
 def _load_tables(results: Results) -> Iterable[Table]:
     proxies = [target for target in results.present if _has_cpu(results, target)]
     yield _by_row(
-        "CPU µs per request of the proxy process, median (least to most) over rounds",
+        "CPU µs of the proxy process per request, median (least to most) over rounds",
         results.rows,
         proxies,
         lambda row, target: _spread(_cpu_us(results, row, target)),

@@ -15,7 +15,7 @@ SERIES: Final = {
     "Weir, compiled, quotas on": "Weir compiled, quotas on",
 }
 """Column of the table → label in the picture."""
-TABLE: Final = "CPU µs per request of the proxy process, median (least to most) over rounds:"
+TABLE: Final = "CPU µs of the proxy process per request, median (least to most) over rounds:"
 SMALL_US: Final = 100.0
 """CPU time (µs): loads above it have a scale of their own, so that the others' bars can be told apart."""
 
@@ -81,7 +81,7 @@ def draw(costs: Costs) -> str:
             top += 24
         body += _bars(panel, top)
         top += len(panel) * _height()
-    title = "CPU µs per request of the proxy process (shorter is better)"
+    title = "CPU µs of the proxy process per request (shorter is better)"
     return svg.page(top + 36, title, body, costs.measured)
 
 
