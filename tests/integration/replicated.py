@@ -24,12 +24,9 @@ class ReplicatedCluster:
         quotas: str = "",
         *,
         weir_options: tuple[str, ...] = (),
-        throttles_in_zookeeper: bool = False,
         **options: Unpack[ClusterOptions],
     ) -> None:
-        """`quotas` is the text of a quota file, `weir_options` further options of `weir run`. With
-        `throttles_in_zookeeper` Weir reads replication throttles from the brokers' ZooKeeper.
-        """
+        """`quotas` is the text of a quota file, `weir_options` further options of `weir run`."""
         count = options.setdefault("brokers", 3)
         self.replication_port = ports.free_range(count)
         """Port of Weir's replication listener for the first broker; the next broker has the next port."""
@@ -40,7 +37,6 @@ class ReplicatedCluster:
         self._options = (
             *("--set", f"replication_upstream={self.cluster.replication_upstream}"),
             *("--set", f"replication_listen={options.get('first_id', 0)}@{HOST}:{self.replication_port}"),
-            *(("--set", f"replication_throttles={self.cluster.zookeeper}") if throttles_in_zookeeper else ()),
             *weir_options,
         )
         self.weir = self._new_weir()

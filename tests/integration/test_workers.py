@@ -9,7 +9,6 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -29,20 +28,12 @@ from tests.integration.traffic import (
 from tests.integration.weir import Weir
 from tests.integration.weir_log import GENEROUS, entries
 from tests.kafka.fixtures import StartCluster
-from tests.raw import NEW, Behaviour, Pace, RawClient, drive, leaders, produce, set_quotas
-from tests.raw.rates import trend_rate
+from tests.raw import NEW, Behaviour, RawClient, drive, leaders, produce, set_quotas
 
 pytestmark = [pytest.mark.broker, pytest.mark.alone]
 
 TWO = ("--set", "workers=2")
 BROKERS = 3
-QUOTA = 1_000_000
-"""bytes/s"""
-EVENLY_UNTIL_S = 11.0
-"""The default window has eleven samples of one second."""
-FROM_S, UNTIL_S = 14.0, 74.0
-"""What is compared: a minute."""
-REQUEST_BYTES = 50_000
 WAIT_S = 60.0
 
 
@@ -77,12 +68,12 @@ def restart(weir: Weir, _flows: Callable[[], None]) -> None:
 
 @pytest.mark.parametrize("fault", [kill_worker, stop_worker, kill_supervisor, stop_supervisor, restart])
 def test_clients_lose_nothing(
-    fresh_cluster: StartCluster,
+    kafka_cluster: StartCluster,
     start_weir: StartWeir,
     topic: str,
     fault: Callable[[Weir, Callable[[], None]], None],
 ) -> None:
-    cluster = fresh_cluster("3.9.1", brokers=BROKERS)
+    cluster = kafka_cluster("3.9.1", brokers=BROKERS)
     weir = start_weir(cluster.bootstrap, GENEROUS, options=TWO)
     create_topic(weir.bootstrap, topic, BROKERS)
     place = weir.bootstrap, topic, BROKERS
@@ -106,9 +97,9 @@ def test_clients_lose_nothing(
 
 
 def test_quotas_altered_through_a_worker_are_stored_by_the_supervisor_and_hold_at_all_workers(
-    fresh_cluster: StartCluster, start_weir: StartWeir, topic: str
+    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str
 ) -> None:
-    cluster = fresh_cluster("3.9.1", brokers=2)
+    cluster = kafka_cluster("3.9.1", brokers=BROKERS)
     weir = start_weir(cluster.bootstrap, options=(*TWO, "--quota-admins", "User:ANONYMOUS"))
     create_topic(cluster.bootstrap, topic, 2)
     at = leaders(("127.0.0.1", weir.port), topic)
@@ -118,22 +109,6 @@ def test_quotas_altered_through_a_worker_are_stored_by_the_supervisor_and_hold_a
     drive(clients, 5.0)
     assert [len(one.answers) for one in clients] == [1, 1]
     assert all(one.answers[0].throttle_ms > 10_000 for one in clients)
-
-
-def client(
-    client_id: str, topic: str, at: dict[int, tuple[str, int]], partition: int, share: float
-) -> RawClient:
-    """A client that sends its share of the quota until the window is full, and then all that it may."""
-    request = produce(NEW, client_id, topic, REQUEST_BYTES, partition)
-    return RawClient(
-        client_id, at[partition], request, Behaviour(), Pace(share, EVENLY_UNTIL_S, REQUEST_BYTES)
-    )
-
-
-def rate(clients: list[RawClient]) -> float:
-    """The rate of all these clients together, as a share of the quota."""
-    answers = sorted(chain.from_iterable(one.answers for one in clients), key=lambda answer: answer.at_s)
-    return trend_rate(answers, FROM_S, UNTIL_S) / QUOTA
 
 
 def workers(weir: Weir) -> list[int]:
