@@ -17,7 +17,7 @@ from tests.mutations.requests import Delete
 from tests.raw import Address, ask
 from weir.protocol.messages import MetadataRequest, MetadataResponse
 
-RELEASES: Final = ("0.10.2.2", "1.1.1", "2.8.2", "3.9.1", "4.2.0", "4.4.0")
+RELEASES: Final = ("0.10.2.2", "3.9.1", "4.4.0")
 DEFAULT_PARTITIONS: Final = 3
 """`num.partitions` of the clusters with two brokers."""
 SMALL: Final = {"segment.index.bytes": "4096"}

@@ -129,7 +129,7 @@ def test_clients_survive_killed_group_coordinators_and_controllers(
     aftermath.check()
 
 
-@pytest.mark.parametrize("version", core_at([OLD, MIDDLE, "4.2.0", NEW], core=(NEW,)))
+@pytest.mark.parametrize("version", core_at([OLD, NEW], core=(NEW,)))
 def test_clients_follow_a_partition_to_another_broker(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str, tmp_path: Path
 ) -> None:

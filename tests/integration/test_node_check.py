@@ -31,10 +31,8 @@ RECORDS_MAX: Final = 20_000
 RATE: Final = 50.0
 FRANZ_GO: Final = "franz-go"
 MIXED_UP: Final = [
-    pytest.param("java", "2.8.2", id="java-2.8.2"),
     pytest.param("java", "3.9.1", id="java-3.9.1", marks=pytest.mark.core),
     pytest.param("java", "4.4.0", id="java-4.4.0"),
-    pytest.param(FRANZ_GO, "2.8.2", id="franz-go-2.8.2", marks=pytest.mark.oracle),
     pytest.param(FRANZ_GO, "4.4.0", id="franz-go-4.4.0", marks=pytest.mark.oracle),
 ]
 

@@ -24,8 +24,7 @@ def probe(*options: str | Path) -> Result:
     return CliRunner().invoke(weir, ["probe", *map(str, options)])
 
 
-@pytest.mark.parametrize("version", ["0.10.2.2", "4.2.0"])
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+@pytest.mark.parametrize(("version", "mechanism"), [("0.10.2.2", "PLAIN"), ("4.2.0", "SCRAM-SHA-512")])
 def test_a_listener_with_sasl_is_probed(
     version: str, mechanism: str, kafka_cluster: StartCluster, tmp_path: Path
 ) -> None:

@@ -21,7 +21,7 @@ from tests.kafka.sasl import ALICE, PLAIN
 
 pytestmark = [pytest.mark.broker]
 
-TAKEOVERS: Final = int(os.environ.get("TAKEOVERS", "20"))
+TAKEOVERS: Final = int(os.environ.get("TAKEOVERS", "5"))
 
 
 def is_refused(port: int) -> bool:

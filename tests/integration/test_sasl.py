@@ -22,7 +22,7 @@ from tests.kafka.sasl import ALICE, BOB, OAUTHBEARER, ODD, PLAIN, SCRAM_256, SCR
 
 pytestmark = [pytest.mark.broker]
 
-VERSIONS = ["0.10.2.2", "2.8.2", "3.9.1", "4.2.0", "4.4.0"]
+VERSIONS = ["0.10.2.2", "4.4.0"]
 COUNT, SIZE = 20, 500
 SECRET = {"sasl.password", "sasl_plain_password", "sasl_oauth_token"}
 COMES_WITH = {PLAIN: ALICE, SCRAM_256: ODD, SCRAM_512: BOB, OAUTHBEARER: User("jörg, o=ps", "unused")}
