@@ -45,6 +45,7 @@ class BrokerQuotas(SampledQuotas):
         "forwarded_us",
         "generation",
         "mutations",
+        "node_id",
         "percent_per_us",
         "timed",
         "topics",
@@ -59,6 +60,7 @@ class BrokerQuotas(SampledQuotas):
         unnamed: str,
         request_time_scale: float,
         cluster: ClusterQuotas,
+        node_id: int | None,
     ) -> None:
         """Begin without limits. All brokers of a cluster share the same `mutations` and `cluster`.
 
@@ -67,6 +69,8 @@ class BrokerQuotas(SampledQuotas):
         """
         super().__init__(num_samples, window_s)
         self.mutations = mutations
+        self.node_id = node_id
+        """Node id of the broker; None if unknown."""
         self.percent_per_us = request_time_scale / US_PER_PERCENT
         """Request time (percent-seconds of a thread) charged per microsecond of the cost model."""
         self.timed = False
@@ -112,6 +116,7 @@ class BrokerQuotas(SampledQuotas):
         unnamed: str = "",
         request_time_scale: float = 1.0,
         cluster: ClusterQuotas | None = None,
+        node_id: int | None = None,
     ) -> BrokerQuotas:
         """Return the quotas of a broker without usage, with the limits of `table`.
 
@@ -125,6 +130,7 @@ class BrokerQuotas(SampledQuotas):
             unnamed,
             request_time_scale,
             ClusterQuotas(num_samples, window_s) if cluster is None else cluster,
+            node_id,
         )
         quotas.use(table)
         return quotas

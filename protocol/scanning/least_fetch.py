@@ -11,7 +11,6 @@ from functools import cache
 from struct import Struct
 from typing import Final, TypeAlias
 
-from weir.protocol.framing import INCOMPLETE
 from weir.protocol.messages import FetchRequest
 from weir.protocol.scanning.field_offsets import field_offset
 
@@ -40,9 +39,11 @@ def ask_least(version: int) -> AskLeast:
     start, last = found[0].fixed_offset, found[-1]
     if start is None or last.fixed_offset != start + least.size - last.size:
         raise AssertionError("the fields follow each other")
+    stop = start + least.size
 
     def patch(data: bytearray, body: int, end: int, complete: bool) -> bool:
-        if last.locate(data, body, end, complete) == INCOMPLETE:
+        if body + stop > end:
+            last.locate(data, body, end, complete)  # raises if no more bytes will come
             return False
         least.pack_into(data, body + start, *values)
         return True

@@ -88,7 +88,8 @@ class _RemovingSource(PausingSource):
     complete bodies, which returns -1 where a `Stream` pauses.
 
     In the generated source, `start` is the offset of the first byte that is not copied yet. While the scan
-    skips records or their length, `start` is behind the skipped bytes.
+    skips records or their length, `start` is behind the skipped bytes. In a function for complete bodies,
+    `start` is a position instead.
     """
 
     def begin_element(self) -> None:
@@ -115,7 +116,10 @@ class _RemovingSource(PausingSource):
         super().next_chunk()
 
     def _keep(self, stop: str) -> None:
-        """Add source that copies the bytes from the offset `start` in the body up to the position `stop`."""
+        """Add source that copies the bytes from `start` up to the position `stop`."""
+        if self._when_short is not None:  # all bytes have arrived: the size is checked once, at the end
+            self.line(f"kept += data[start:{stop}]")
+            return
         with self.block(f"if body + start <= {stop}:"):
             with self.block(f"if len(kept) + {stop} - body - start > kept_bytes_max:"):
                 self.line("refuse(kept_bytes_max)")
@@ -131,7 +135,8 @@ class _RemovingSource(PausingSource):
         width = length_width(slot)
         self.need()
         self._keep("position")
-        self.line(f"start = position - body + {_LENGTH_BYTES_MAX}")
+        if self._when_short is None:
+            self.line(f"start = position - body + {_LENGTH_BYTES_MAX}")
         self._length(width, path, nullable=slot.nullable)
         if width == 1:
             self.line("n -= 1")
@@ -139,7 +144,7 @@ class _RemovingSource(PausingSource):
         self.line(f"kept += {null!r} if n < 0 else {empty!r}")
         with self.block("if n > 0:"):
             self.line("position += n")
-        self.line("start = position - body")
+        self.line("start = position - body" if self._when_short is None else "start = position")
 
     def copy_rest(self) -> None:
         """Add source that copies all bytes behind the last field that have arrived."""
@@ -151,6 +156,7 @@ def _remover(version: int) -> Callable[[bytearray, int, list[int]], Stream]:
     source = _RemovingSource(layout(FetchResponse, version), when_short=None)
     with source.block("def stream(kept, kept_bytes_max, allowed):"):
         source.line("data = b''")
+        source.line("start = 0")
         source.begin()
         _add_scan(source, version)
         source.end()
@@ -164,14 +170,15 @@ def whole_remover(version: int) -> RemoveAll:
     """
     source = _RemovingSource(layout(FetchResponse, version), when_short="short(position - body, True)")
     with source.block("def locate(data, body, end, left, kept, kept_bytes_max):"):
-        source.line("position = body")
+        source.line("position = start = body")
         _add_scan(source, version)
+        with source.block("if len(kept) > kept_bytes_max:"):
+            source.line("refuse(kept_bytes_max)")
         source.line("return left")
     return cast(RemoveAll, _compiled(source, version, "locate"))
 
 
 def _add_scan(source: _RemovingSource, version: int) -> None:
-    source.line("start = 0")
     source.message(layout(FetchResponse, version))
     source.await_skipped()
     source.copy_rest()

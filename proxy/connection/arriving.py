@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from weir.protocol.errors import OversizedError, ProtocolError
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection.charges import count_request
-from weir.proxy.connection.in_flight import ARRIVED, CHARGE, NEXT_OF_REQUEST, RequestInFlight
+from weir.proxy.connection.in_flight import ARRIVED, ARRIVING, CHARGE, NEXT_OF_REQUEST, RequestInFlight
 from weir.proxy.connection.state import CLOSED, NEXT, SASL_REQUEST, SERIAL_REQUEST
 from weir.proxy.connection.usage_counters import CONSUMER, PRODUCER, TOPIC
 from weir.proxy.handlers.decisions import FORWARD, Forward
@@ -37,13 +37,29 @@ class RequestInParts:
         self.length = 0
         """Frame length (bytes) of the request."""
 
-    def begin(self, record: RequestInFlight, forward: Forward, length: int) -> None:
-        """Note that the head of a request was forwarded, and that bytes of the request are still to come."""
-        self.record, self.forward, self.length = record, forward, length
-
     def end(self) -> None:
         """Forget the request, because the connection has closed."""
         self.record, self.forward = None, FORWARD  # a counter may refer to the connection: a cycle
+
+
+def begin_request(
+    connection: Connection, record: RequestInFlight, forward: Forward, length: int, stop: int, end: int
+) -> int:
+    """Begin to forward a request in parts, because the bytes from `end` up to its own end, `stop`, have not
+    arrived, or because the turn had no time to count all those that have. Return the position behind the
+    bytes to forward now.
+
+    The head goes on at once, but nothing is charged before the last byte: a broker ignores an incomplete
+    request, and a client could be charged for what it never sent.
+    """
+    arriving = connection.arriving
+    record.state = ARRIVING
+    arriving.record, arriving.forward, arriving.length = record, forward, length
+    position = forward.counted_to or end
+    connection.client_end.rest_bytes = stop - position
+    if position < end:
+        connection.end_turn(connection.client_end)
+    return position
 
 
 def finish_request(connection: Connection, data: bytearray, end: int) -> int:

@@ -101,7 +101,7 @@ def count_exempt(connection: ChargedConnection, plan: Plan, us: float, length: i
     if plan.cost is not None:
         us += plan.cost.us_per_response_byte * length
     scaled_us = us * connection.client.quotas.percent_per_us * US_PER_PERCENT
-    connection.plans.counters.exempt_us[connection.client.node_id] += round(scaled_us)
+    connection.plans.counters.exempt_us[connection.client.quotas.node_id] += round(scaled_us)
 
 
 def count_request(

@@ -15,7 +15,7 @@ from weir.proxy.handlers.sasl.exchange import SaslExchange, SaslLogin
 from weir.quotas import BrokerQuotas, ClientLedger
 
 if TYPE_CHECKING:
-    from weir.proxy.handlers.plan import NeedsLook, Plan
+    from weir.proxy.handlers.plan import Plan
     from weir.proxy.handlers.sasl.identity import Identities
 
 NO_LIMITS: Final = ClientLedger()
@@ -44,7 +44,7 @@ class ParseCache:
     ledger is known. `Plan.decide` decides about it.
     """
 
-    __slots__ = ("generation", "head", "parsed", "plan", "unless")
+    __slots__ = ("generation", "head", "parsed", "plan")
 
     def __init__(self) -> None:
         self.plan: Plan | None = None
@@ -56,18 +56,6 @@ class ParseCache:
         """Number of changes of the quotas (`BrokerQuotas.generation`) at the time when the request was
         parsed. That of `Client` is older if no quota has made the connection look up the ledger.
         """
-        self.unless: NeedsLook | None = None
-        """Function that returns True if a request that begins with `head` must be parsed nevertheless; None
-        if none must.
-        """
-
-    def fill(self, plan: Plan, head: bytes, parsed: int, generation: int) -> None:
-        """Remember what was parsed from requests of this plan that begin with `head`. No effect if `head` is
-        too long.
-        """
-        if len(head) <= HEAD_BYTES_MAX:
-            self.plan, self.head, self.parsed = plan, head, parsed
-            self.generation, self.unless = generation, None
 
     def clear(self) -> None:
         """Forget the request."""
@@ -83,13 +71,9 @@ class Client:
         "_identities",
         "exchange",
         "first_hold_end_ms",
-        "first_produce_seen",
         "first_request_seen",
-        "in_flight_max",
-        "is_broker",
         "ledger",
         "login",
-        "node_id",
         "parse_cache",
         "peer",
         "quotas",
@@ -106,17 +90,13 @@ class Client:
         *,
         user: str,
         peer: str,
-        node_id: int | None,
         usage: ConnectionUsage | None,
     ) -> None:
         """Begin with a client that has sent no request. The parameters are those of `Connection`."""
         self.quotas = quotas
         self._identities = identities
-        self.node_id = node_id
         self.user = user
         self.peer = peer
-        self.is_broker = identities.is_broker(user)
-        """True if the client is a broker, whose fetches as a replica are exempt from quotas."""
         self.exchange: SaslExchange | None = None
         """The SASL exchange in progress; None if there is no exchange."""
         self.login: SaslLogin | None = None
@@ -136,17 +116,9 @@ class Client:
         """Ledger (quotas of the client) to which request time is charged, and for which it is counted as
         usage: the same object as `ledger`. None if request time is neither charged nor counted.
         """
-        self.in_flight_max = UNLIMITED
-        """Maximum number of requests of the client that may be in flight on this connection, because of its
-        quota for request time; `ConnectionLimits.in_flight_max` bounds all clients.
-        """
         self.first_request_seen = False
         """True once this connection's first request was admitted. Until then the request may be held for
         request time that other connections of its client have used.
-        """
-        self.first_produce_seen = False
-        """True once this connection's first produce request was admitted. Until then the request may be held
-        for throttles of byte rates that other connections of its client have caused.
         """
         self.first_hold_end_ms: int | None = None
         """Time (ms) at which every hold of a first request of this connection must end; None before the first
@@ -155,6 +127,20 @@ class Client:
         self.parse_cache = ParseCache()
         self.usage = usage
         """Object that counts this connection's usage; None if usage is not recorded."""
+
+    @property
+    def is_broker(self) -> bool:
+        """True if the client is a broker, whose fetches as a replica are exempt from quotas."""
+        brokers = self._identities.brokers
+        return brokers is not None and (not brokers or self.user in brokers)
+
+    @property
+    def in_flight_max(self) -> int:
+        """Maximum number of requests of the client that may be in flight on this connection, because of its
+        quota for request time; `ConnectionLimits.in_flight_max` bounds all clients.
+        """
+        limited = self.time_ledger is not None and self.time_ledger.request is not None
+        return TIMED_IN_FLIGHT_MAX if limited else UNLIMITED
 
     @property
     def recorded(self) -> bool:
@@ -197,15 +183,13 @@ class Client:
             self.usage.become(self.user, client_id)
         # Before SASL succeeds, a broker answers only ApiVersions, in its network layer and without a quota.
         self.time_ledger = ledger if timed and not self.before_login else None
-        limited = self.time_ledger is not None and ledger.request is not None
-        self.in_flight_max = TIMED_IN_FLIGHT_MAX if limited else UNLIMITED
 
     @property
     def before_login(self) -> bool:
         """True if the client must log in by SASL and has not done so yet. Until then the broker takes only
         SASL requests and ApiVersions.
         """
-        return not self.authenticated and self.node_id in self._identities.behind_sasl
+        return not self.authenticated and self.quotas.node_id in self._identities.behind_sasl
 
     @property
     def quota_client_id(self) -> str:
@@ -229,11 +213,10 @@ class Client:
         and clear everything cached for the former principal.
         """
         if user != self.user or not self.authenticated:
-            self.first_request_seen = self.first_produce_seen = False
+            self.first_request_seen = False
             self.first_hold_end_ms = None
         self.user = user
         self.login = SaslLogin(self.mechanism, accepted=True)
-        self.is_broker = self._identities.is_broker(user)
         self.parse_cache.clear()
         self._cached_client_id, self._generation = b"", -1
 
@@ -259,19 +242,15 @@ class Client:
         return self.exchange is not None and self.exchange.accepted and self.exchange.raw
 
     def cache_parse(self, plan: Plan, data: bytearray, frame: int, stop: int, parsed: int = 0) -> None:
-        """Remember what was parsed from `data[frame:stop]`, for all requests that begin with these bytes."""
-        quotas = self.quotas
-        if self.is_broker or quotas.topics is not None:
-            return  # the decision depends on fields behind these bytes: the replica id, or topics
-        head = bytes(data[frame + REQUEST_HEAD_BYTES : stop])
-        self.parse_cache.fill(plan, head, parsed, quotas.generation)
-
-    def cache_unless(self, plan: Plan, needs_look: NeedsLook) -> None:
-        """Have those requests parsed nevertheless, if the cache is for `plan`, for which `needs_look` returns
-        True.
+        """Remember what was parsed from `data[frame:stop]`, for all requests that begin with these bytes. No
+        effect if there are too many.
         """
-        if self.parse_cache.plan is plan:
-            self.parse_cache.unless = needs_look
+        start, quotas, cache = frame + REQUEST_HEAD_BYTES, self.quotas, self.parse_cache
+        if quotas.topics is not None or self.is_broker:
+            return  # the decision depends on fields behind these bytes: the replica id, or topics
+        if stop - start <= HEAD_BYTES_MAX:
+            cache.plan, cache.head, cache.parsed = plan, bytes(data[start:stop]), parsed
+            cache.generation = quotas.generation
 
     def forget_parse(self, plan: Plan) -> None:
         """Have the next request of this plan parsed, whatever its first bytes are."""

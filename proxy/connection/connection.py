@@ -117,7 +117,6 @@ class Connection:
         "in_flight",
         "limits",
         "lingering",
-        "login_done",
         "now_ms",
         "plans",
         "response",
@@ -133,7 +132,6 @@ class Connection:
         quotas: BrokerQuotas,
         addresses: AdvertisedAddresses,
         limits: ConnectionLimits,
-        node_id: int | None = None,
         user: str = ANONYMOUS,
         peer: str = "",
         states: Iterable[object] = (),
@@ -142,11 +140,10 @@ class Connection:
     ) -> None:
         """Begin a new connection.
 
-        `quotas` are the quotas of the broker behind the connection, `node_id` is the broker's id if known,
-        `addresses` maps brokers to the addresses that the client is told. `user` is the principal of the
-        client's certificate, `peer` the client's address. `states` are those states of capabilities that are
-        not made by their first use (`state_of`). `clock` belongs to the transport. `usage` counts the
-        client's usage; None if usage is not recorded.
+        `quotas` are the quotas of the broker behind the connection, `addresses` maps brokers to the addresses
+        that the client is told. `user` is the principal of the client's certificate, `peer` the client's
+        address. `states` are those states of capabilities that are not made by their first use (`state_of`).
+        `clock` belongs to the transport. `usage` counts the client's usage; None if usage is not recorded.
         """
         # The transport
         self.effects = Effects()
@@ -156,8 +153,6 @@ class Connection:
         self.now_ms = 0
         self._on_ready: Callable[[], None] = _nobody
         # The state
-        self.login_done = False
-        """True once a look (`lifetime`) has found that the client need not log in any more."""
         self.state = OPEN
         self.drain_reason: CloseReason | None = None
         """Reason with which the connection closes after it was drained; None before a drain."""
@@ -171,14 +166,7 @@ class Connection:
         """Requests that wait for their responses, oldest first."""
         self.arriving = RequestInParts()
         self.response = ResponseInProgress()
-        self.client = Client(
-            quotas,
-            plans.identities,
-            user=user,
-            peer=peer,
-            node_id=node_id,
-            usage=usage,
-        )
+        self.client = Client(quotas, plans.identities, user=user, peer=peer, usage=usage)
         # For handlers
         self._states: dict[type, Any] = {type(state): state for state in states}
         """States of capabilities, by their class."""
@@ -529,7 +517,7 @@ class Connection:
     @property
     def node_id(self) -> int | None:
         """Node id of the broker; None if unknown."""
-        return self.client.node_id
+        return self.client.quotas.node_id
 
     @property
     def buffer_bytes(self) -> int:

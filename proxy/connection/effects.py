@@ -135,10 +135,10 @@ ELEMENTS_MIN: Final = 100
 class Clock:
     """Time in microseconds, for intervals shorter than the resolution of `now_ms`, and limits of a turn.
 
-    The reactor sets the time once per turn and shares the clock with all connections.
+    The reactor sets all fields once per turn, and shares the clock with all connections.
     """
 
-    __slots__ = ("_scanned", "_scanned_us", "frames_max", "now_us", "turn")
+    __slots__ = ("frames_max", "now_us", "scanned", "turn")
 
     def __init__(self, now_us: int = 0) -> None:
         self.now_us = now_us
@@ -146,20 +146,12 @@ class Clock:
         """Number of the present turn."""
         self.frames_max = TURN_FRAMES
         """Maximum number of frames of one side for which decisions are made in one turn."""
-        self._scanned = 0
-        """Number of elements that were scanned in the turn that began at `_scanned_us`."""
-        self._scanned_us = now_us
+        self.scanned = 0
+        """Number of elements that scans have visited in the present turn."""
 
     def elements_left(self) -> int:
         """Return the number of elements that a scan may visit in the present turn."""
-        scanned = self._scanned if self._scanned_us == self.now_us else 0
-        return max(SCANNED_ELEMENTS - scanned, ELEMENTS_MIN)
-
-    def note_scanned(self, count: int) -> None:
-        """Count elements that a scan has visited in the present turn."""
-        if self._scanned_us != self.now_us:
-            self._scanned, self._scanned_us = 0, self.now_us
-        self._scanned += count
+        return max(SCANNED_ELEMENTS - self.scanned, ELEMENTS_MIN)
 
     def feed(self, scan: LimitedScan, data: bytearray, start: int, stop: int) -> int:
         """Feed the scan the next bytes, `data[start:stop]`, as many elements as the turn allows. Return the
@@ -167,7 +159,7 @@ class Clock:
         """
         elements_max = self.elements_left()
         scanned_to = scan.feed(data, start, stop, elements_max)
-        self.note_scanned(elements_max - scan.elements_left)
+        self.scanned += elements_max - scan.elements_left
         return scanned_to
 
 

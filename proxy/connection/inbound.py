@@ -20,11 +20,11 @@ from weir.protocol.messages import ProduceRequest
 from weir.protocol.scanning.field_offsets import field_offset
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection import refusals, replies
-from weir.proxy.connection.arriving import finish_arrival, finish_request, note_unread
+from weir.proxy.connection.arriving import begin_request, finish_arrival, finish_request, note_unread
 from weir.proxy.connection.charges import count_exempt, count_request
+from weir.proxy.connection.client import TIMED_IN_FLIGHT_MAX
 from weir.proxy.connection.effects import FIRST_BYTES
 from weir.proxy.connection.in_flight import (
-    ARRIVING,
     CHARGED,
     PLAIN,
     SPARE,
@@ -95,8 +95,9 @@ def receive(connection: Connection, data: bytearray, view: memoryview, end: int,
             return position
     # The bounds of the client's requests in flight, and of the frames in a turn, are one number here, because
     # each request is compared with it.
-    if client.in_flight_max < most:
-        most = client.in_flight_max
+    time_ledger = client.time_ledger
+    if time_ledger is not None and time_ledger.request is not None and most > TIMED_IN_FLIGHT_MAX:
+        most = TIMED_IN_FLIGHT_MAX  # `Client.in_flight_max` without its call
     in_turn = len(in_flight) + connection.clock.frames_max
     may_go = (connection.state == OPEN and len(in_flight) < most) or connection.may_take(now_ms)
     if in_turn < most:
@@ -141,15 +142,8 @@ def receive(connection: Connection, data: bytearray, view: memoryview, end: int,
             if record.time_ledger is not None:
                 budget = record.time_ledger.request
                 near = budget is not None and budget.near
-        # The head goes on at once, but nothing is charged before the last byte: a broker ignores an
-        # incomplete request, and a client could be charged for what it never sent.
         if stop > end or decision.counted_to:
-            record.state = ARRIVING
-            connection.arriving.begin(record, decision, length)
-            position = decision.counted_to or end
-            connection.client_end.rest_bytes = stop - position
-            if position < end:
-                connection.end_turn(connection.client_end)
+            position = begin_request(connection, record, decision, length, stop, end)
             break
         # Most requests: nothing to charge at arrival, and no reason to wait for the response.
         if decision is FORWARD and not (near or draining):
@@ -209,20 +203,22 @@ def _decide(  # noqa: C901  # a call per branch costs each timed frame
     head_end = frame + REQUEST_HEAD_BYTES + len(cache.head)
     decision: Decision | None = None
     # Recognized by its first bytes: what was parsed of the last such request holds for this one, too.
-    if (
+    recognized = (
         cache.plan is plan
         and data.startswith(cache.head, frame + REQUEST_HEAD_BYTES)
         and head_end <= end
         and cache.generation == quotas.generation
         and plan.decide is not None
         and (client.first_request_seen or not timed)
-        and (cache.unless is None or not cache.unless(data, head_end, end, complete))
-    ):
-        decision = plan.decide(connection, cache.parsed)
-    elif timed and not _is_identified(connection, plan, data, frame, end, complete):
-        return None
-    if timed and not complete and _needs_more_for_cost(connection, plan, data, frame, end):
-        return None
+        and (plan.needs_look is None or not plan.needs_look(connection, data, head_end, end, complete))
+    )
+    if timed:
+        if not (recognized or _is_identified(connection, plan, data, frame, end, complete)):
+            return None
+        if not complete and _needs_more_for_cost(connection, plan, data, frame, end):
+            return None
+    if recognized and plan.decide is not None:  # last, because it may change the request
+        decision = plan.decide(connection, cache.parsed, data, head_end)
     if decision is None:
         decision = FORWARD if plan.admit is None else _admit(connection, plan, data, frame, end, complete)
         if decision is None:

@@ -42,10 +42,8 @@ def reached_limit(
     """
     if connection.state == CLOSED:
         return None
-    if limits.login_ms and not connection.login_done and now_ms - opened_ms >= limits.login_ms:
-        if not _is_login_done(connection):
-            return CloseReason.LOGIN_TIMEOUT
-        connection.login_done = True
+    if limits.login_ms and now_ms - opened_ms >= limits.login_ms and not _is_login_done(connection):
+        return CloseReason.LOGIN_TIMEOUT
     if connection.state == DRAINING:
         return None
     age_share = 1 - JITTER + 2 * JITTER * (number * _GOLDEN % 1)

@@ -4,6 +4,7 @@ the throttle times that they tell.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Final
 
 from weir.protocol.api import ApiKey
@@ -15,10 +16,11 @@ from weir.protocol.framing import (
     RESPONSE_HEAD,
     RESPONSE_HEAD_BYTES,
     RESPONSE_LENGTH_MIN,
-    response_body,
+    skip_tags,
 )
+from weir.protocol.scanning.records_remover import whole_remover
 from weir.proxy.close_reasons import CloseReason
-from weir.proxy.connection import replies
+from weir.proxy.connection import emptied, replies
 from weir.proxy.connection.emptied import EmptiedResponse
 from weir.proxy.connection.in_flight import CHARGED, LOCAL, PLAIN, QUERY, SPARE, SPARE_MAX, RequestInFlight
 from weir.proxy.connection.response_in_progress import (
@@ -35,7 +37,15 @@ from weir.proxy.connection.tokens import from_broker
 from weir.proxy.connection.usage_counters import CONSUMER, OLD_READ, TOPIC
 from weir.proxy.handlers.api_versions.api_versions import refused
 from weir.proxy.handlers.decisions import WAIT, Wait
-from weir.proxy.handlers.plan import IN_PARTS, RESPONSE_QUOTA, ByteCounter, Plan, ResponseEdit
+from weir.proxy.handlers.plan import (
+    IN_PARTS,
+    RESPONSE_QUOTA,
+    ByteCounter,
+    Plan,
+    Removal,
+    ResponseEdit,
+    StreamRewrite,
+)
 from weir.quotas import QuotaKey
 
 if TYPE_CHECKING:
@@ -43,12 +53,8 @@ if TYPE_CHECKING:
 
 _unpack = RESPONSE_HEAD.unpack_from
 _API_VERSIONS: Final = ApiKey.API_VERSIONS.value
-_TOLD_BY: Final = (
-    (RESPONSE_QUOTA, CONSUMER),
-    (RESPONSE_QUOTA, TOPIC),
-    (QuotaKey.OLD_READ_BYTE_RATE, OLD_READ),
-)
-"""For each wait that `Plan.tell` returns, its quota, and the index under which usage counts it."""
+_THROTTLE_BYTES: Final = 4
+"""Size (bytes) of the field `throttle_time_ms`."""
 
 
 def receive(connection: Connection, data: bytearray, view: memoryview, end: int, now_ms: int) -> int:  # noqa: C901  # a call per branch costs each frame
@@ -101,28 +107,35 @@ def receive(connection: Connection, data: bytearray, view: memoryview, end: int,
                     break
                 start = position = stop
                 continue
-            edit: ResponseEdit | Wait | None = WAIT
+            edit: ResponseEdit | bytearray | Wait | None = WAIT
             if record.state != QUERY:
                 edit = _process(connection, record, data, position, available, length, complete)
-            if response.state == EMPTYING:
-                # Nothing is sent before its end, so its request stays in the queue.
-                if position > start:
-                    connection.effects.to_client.append(view[start:position])
-                start = position = stop - connection.broker_end.rest_bytes
-                if stop == position:
-                    _finish_emptied(connection)
-                if position < available:  # the turn is over
-                    break
-                continue
-            if isinstance(edit, Wait):
-                # A response that must be complete grows in a buffer of its own: not without a bound.
-                if not (complete or connection.broker_turn_over) and _fills_buffer(connection, position, end):
-                    _check_kept(connection, length)
-                break
             if edit is not None:
-                LENGTH.pack_into(data, position, length + _growth(connection, edit))
-                connection.effects.to_client.extend((view[start : edit.start], edit.replacement))
-                start = edit.stop
+                if isinstance(edit, ResponseEdit):
+                    LENGTH.pack_into(data, position, length + _growth(connection, edit))
+                    connection.effects.to_client.extend((view[start : edit.start], edit.replacement))
+                    start = edit.stop
+                elif isinstance(edit, bytearray):  # a frame instead of the broker's
+                    if position > start:
+                        connection.effects.to_client.append(view[start:position])
+                    connection.effects.to_client.append(memoryview(edit))
+                    start = stop
+                elif response.state == EMPTYING:
+                    # Nothing is sent before its end, so its request stays in the queue.
+                    if position > start:
+                        connection.effects.to_client.append(view[start:position])
+                    start = position = stop - connection.broker_end.rest_bytes
+                    if stop == position:
+                        _finish_emptied(connection)
+                    if position < available:  # the turn is over
+                        break
+                    continue
+                else:
+                    # A response that must be complete grows in a buffer of its own: not without a bound.
+                    waits = complete or connection.broker_turn_over
+                    if not waits and _fills_buffer(connection, position, end):
+                        _check_kept(connection, length)
+                    break
             if connection.broker_end.rest_bytes:  # the turn may have no time for all elements
                 end = stop - connection.broker_end.rest_bytes
             if stop <= end:
@@ -159,77 +172,99 @@ def _receive_tokens(connection: Connection, view: memoryview, data: bytearray, e
 
 
 def _empty(
-    connection: Connection, plan: Plan, data: bytearray, frame: int, body: int, end: int, stop: int
-) -> None:
+    connection: Connection,
+    record: RequestInFlight,
+    removal: Removal,
+    data: bytearray,
+    frame: int,
+    body: int,
+    end: int,
+    stop: int,
+) -> bytearray | Wait:
     """Remove the records from the part of a response that has arrived, `data[frame:end]`; the response ends
-    at `stop`. A complete one needs no scan that can pause, unless it has more elements than the turn allows.
+    at `stop`. Return the frame to send instead of a complete response; WAIT for a response whose other bytes
+    are to come, or which has more elements than the turn allows. Raises ProtocolError if it is malformed.
     """
-    clock, response = connection.clock, connection.response
-    emptied, left = EmptiedResponse(plan, data[frame:body]), -1
-    if end == stop:
-        elements_max = clock.elements_left()
-        left = emptied.take_all(data, body, end, elements_max)
-        clock.note_scanned(elements_max - left if left > 0 else elements_max)
-    response.state, response.rewriter = NEXT_OF_RESPONSE[response.state][EMPTY], emptied
+    plan, clock, response = record.plan, connection.clock, connection.response
+    if end == stop:  # no scan that can pause
+        elements_max, whole = clock.elements_left(), data[frame:body]
+        left = whole_remover(plan.version)(data, body, end, elements_max, whole, emptied.KEPT_BYTES_MAX)
+        clock.scanned += elements_max - left if left > 0 else elements_max
+        if left >= 0:
+            _finish_frame(connection, record, removal, whole, body - frame, None)
+            return whole
+    response.state = NEXT_OF_RESPONSE[response.state][EMPTY]
+    response.rewriter = EmptiedResponse(plan, data[frame:body])
     connection.broker_end.rest_bytes = stop - end
-    if left < 0:
-        connection.broker_end.rest_bytes = stop - _process_part(connection, data, body, end)
+    connection.broker_end.rest_bytes = stop - _process_part(connection, data, body, end)
+    return WAIT
 
 
 def _finish_emptied(connection: Connection) -> None:
-    """Send the response whose records were removed, with the throttle time, and take no requests from the
-    client meanwhile. Its bytes are not charged: a broker charges such a response and takes the charge
-    back.
-    """
-    response = connection.response
-    emptied, record = response.rewriter, connection.in_flight[0]
-    assert isinstance(emptied, EmptiedResponse)
-    assert record.plan.tell is not None
-    assert record.ledger is not None
+    """Send the response whose records were removed in parts."""
+    response, record = connection.response, connection.in_flight[0]
+    rewriter, ledger = response.rewriter, record.ledger
+    assert isinstance(rewriter, EmptiedResponse)
+    assert ledger is not None
+    removal = record.plan.counted_removal if ledger.counts_records else record.plan.removal
+    assert removal is not None
     try:
-        frame = emptied.frame()
-        end = len(frame)
-        if record.cost_us or record.time_ledger is not None or record.usage_counters is not None:
-            record.begin_response(connection, end - LENGTH_BYTES, charged=False)
-        until_ms, rests_ms = record.until_ms, record.plan.tell(connection, record.ledger)
-        for (quota, counted_as), rest_ms in zip(_TOLD_BY, rests_ms, strict=True):
-            if rest_ms:
-                until_ms = max(until_ms, _mute(connection, quota, rest_ms, counted_as))
-        if until_ms > connection.now_ms:
-            response.report_ms = until_ms - connection.now_ms
-        if record.plan.on_emptied is not None:
-            record.plan.on_emptied(connection, frame, emptied.head_bytes, end)
-        if not _rewrite_emptied(connection, record, emptied, frame, end):
-            raise ProtocolError("the response ends within a field")
+        frame = rewriter.frame()
+        _finish_frame(connection, record, removal, frame, rewriter.head_bytes, rewriter.mask)
     except ProtocolError as error:
         connection.violate(CloseReason.RESPONSE_MALFORMED, str(error))
         return
     response.end()
     connection.in_flight.popleft()
-    record.byte_counter = None
     if len(SPARE) < SPARE_MAX:
         SPARE.append(record)
     connection.effects.to_client.append(memoryview(frame))
 
 
-def _rewrite_emptied(
-    connection: Connection, record: RequestInFlight, emptied: EmptiedResponse, frame: bytearray, end: int
-) -> bool:
-    """Write the throttle time and the addresses into the frame of a response whose records were removed.
-    Return False if a field is missing.
+def _finish_frame(
+    connection: Connection,
+    record: RequestInFlight,
+    removal: Removal,
+    frame: bytearray,
+    body: int,
+    mask: StreamRewrite | None,
+) -> None:
+    """Write the length, the throttle time and the addresses into a frame whose records were removed, and take
+    no requests from the client for the throttle time. `mask` has masked the addresses already; None if not.
+    Raises ProtocolError if a field is missing.
+
+    The bytes are not charged: a broker charges such a response and takes the charge back.
     """
-    plan, body = record.plan, emptied.head_bytes
-    if connection.response.report_ms > 0 and not _report(connection, plan, frame, body, end, True):
-        return False
-    if plan.rewrite is None:
-        return True
-    edit = plan.rewrite(connection, frame, body, end, True)
-    if edit is IN_PARTS:
-        emptied.mask_all(frame)
-    elif isinstance(edit, ResponseEdit):
+    plan, response, end, ledger = record.plan, connection.response, len(frame), record.ledger
+    assert ledger is not None
+    LENGTH.pack_into(frame, 0, end - LENGTH_BYTES)
+    if record.cost_us or record.time_ledger is not None or record.usage_counters is not None:
+        record.begin_response(connection, end - LENGTH_BYTES, charged=False)
+    record.byte_counter = None
+    until_ms = record.until_ms
+    client_ms, topics_ms, old_ms = removal.tell(connection, ledger)
+    if client_ms:
+        until_ms = max(until_ms, _mute(connection, RESPONSE_QUOTA, client_ms, CONSUMER))
+    if topics_ms:
+        until_ms = max(until_ms, _mute(connection, RESPONSE_QUOTA, topics_ms, TOPIC))
+    if old_ms:
+        until_ms = max(until_ms, _mute(connection, QuotaKey.OLD_READ_BYTE_RATE, old_ms, OLD_READ))
+    if removal.on_emptied is not None:
+        removal.on_emptied(connection, frame, body, end)
+    edit: ResponseEdit | Wait | None = None
+    if until_ms > connection.now_ms:
+        response.report_ms = until_ms - connection.now_ms
+        if not _report(connection, plan, frame, body, end, True):
+            edit = WAIT
+    if edit is None and plan.rewrite is not None:
+        edit = plan.rewrite(connection, frame, body, end, True)
+    if isinstance(edit, ResponseEdit):
         LENGTH.pack_into(frame, 0, end - LENGTH_BYTES + _growth(connection, edit))
         frame[edit.start : edit.stop] = edit.replacement
-    return edit is not WAIT
+    elif edit is IN_PARTS and mask is None and plan.rewrite_stream is not None:
+        plan.rewrite_stream(end - body).feed(frame, body, end, sys.maxsize)
+    elif edit is WAIT:
+        raise ProtocolError("the response ends within a field")
 
 
 # Responses that are forwarded in parts
@@ -296,7 +331,7 @@ def _process_part(connection: Connection, data: bytearray, start: int, stop: int
         counted_to = ready_to = byte_counter.feed(data, start + response.counted_bytes, stop)
     if rewriter is not None:
         ready_to = rewriter.feed(data, start, counted_to, elements_max)
-        clock.note_scanned(elements_max - rewriter.elements_left)
+        clock.scanned += elements_max - rewriter.elements_left
     response.counted_bytes = counted_to - ready_to
     if ready_to < stop:
         _end_turn(connection)
@@ -361,10 +396,10 @@ def _process(  # noqa: C901  # a call per branch costs each charged response
     end: int,
     length: int,
     complete: bool,
-) -> ResponseEdit | Wait | None:
+) -> ResponseEdit | bytearray | Wait | None:
     """Charge a response, set its throttle time, and return the edit that rewrites the response. Return
-    None if the response needs no edit; WAIT if the response is malformed, held or lacks bytes, or if its
-    records are being removed (EMPTYING).
+    None if the response needs no edit; the frame to send instead if its records were removed; WAIT if the
+    response is malformed, held or lacks bytes, or if its records are being removed in parts (EMPTYING).
 
     `data[frame:end]` is the part of the response that has arrived, `complete` is True if this is the
     whole response, and `length` is its frame length (bytes). `record` is the request that the response
@@ -374,16 +409,21 @@ def _process(  # noqa: C901  # a call per branch costs each charged response
     plan, response, ledger = record.plan, connection.response, record.ledger
     now_ms = connection.now_ms
     try:
-        body = response_body(data, frame, end, flexible=plan.flexible_response)
-        if body == INCOMPLETE:
-            return _wait(connection, complete)
+        body = frame + RESPONSE_HEAD_BYTES
+        if plan.flexible_response:
+            if body < end and data[body] == 0:  # nearly always: no tagged fields, and no call for them
+                body += 1
+            elif (body := skip_tags(data, body, end, frame)) == INCOMPLETE:
+                return _wait(connection, complete)
         if response.state == BEGUN:
             if record.until_ms - now_ms > response.report_ms:  # another request has exceeded a quota
                 response.report_ms = record.until_ms - now_ms
         elif record.state == CHARGED:
-            if ledger is not None and plan.over is not None and plan.over(connection, ledger) > now_ms:
-                _empty(connection, plan, data, frame, body, end, frame + LENGTH_BYTES + length)
-                return WAIT
+            if ledger is not None:
+                removal = plan.counted_removal if ledger.counts_records else plan.removal
+                if removal is not None and removal.over(connection, ledger) > now_ms:
+                    stop = frame + LENGTH_BYTES + length
+                    return _empty(connection, record, removal, data, frame, body, end, stop)
             if not _begin(connection, record, data, body, end, length, complete):
                 return WAIT
         if response.report_ms > 0 and not _report(connection, plan, data, body, end, complete):
@@ -540,12 +580,14 @@ def _report(connection: Connection, plan: Plan, data: bytearray, body: int, end:
         return True
     if plan.api_key == _API_VERSIONS and refused(data, body, end):
         return True  # brokers refuse a version of ApiVersions in the layout of version 0
-    if plan.throttle.fixed_offset is None and not complete:
+    throttle, offset = plan.throttle, plan.throttle.fixed_offset
+    if offset is not None and body + offset + _THROTTLE_BYTES <= end:  # `locate` without its call
+        position = body + offset
+    elif offset is None and not complete:
         return False  # near the end of the response: a search at each arrival would be quadratic
-    position = plan.throttle.locate(data, body, end, complete)
-    if position == INCOMPLETE:
+    elif (position := throttle.locate(data, body, end, complete)) == INCOMPLETE:
         return False
-    plan.throttle.raise_to(data, position, connection.response.report_ms)
+    throttle.raise_to(data, position, connection.response.report_ms)
     return True
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
+from weir.proxy.connection.client import TIMED_IN_FLIGHT_MAX
 from weir.proxy.connection.state import AUTHENTICATING, CLOSED, DRAINING, OPEN, QUERYING, SERIAL, THROTTLED
 
 if TYPE_CHECKING:
@@ -100,7 +101,9 @@ def request_wait(connection: Connection, now_ms: int) -> int:
     elif state != OPEN:
         return _OF_STATE[state]
     in_flight = len(connection.in_flight)
-    if in_flight >= connection.client.in_flight_max or in_flight >= connection.limits.in_flight_max:
+    if in_flight >= connection.limits.in_flight_max:
+        return IN_FLIGHT
+    if in_flight >= TIMED_IN_FLIGHT_MAX and in_flight >= connection.client.in_flight_max:  # mostly no call
         return IN_FLIGHT
     return NONE
 

@@ -140,6 +140,7 @@ class QuotaRegistry:
                 self._unnamed,
                 self._request_time_scale(node_id),
                 self.cluster,
+                node_id,
             )
         return quotas
 

@@ -65,11 +65,6 @@ class BrokerVersions(Protocol):
 class RequestClient(Protocol):
     """The client of a connection: the part that capabilities use."""
 
-    first_produce_seen: bool
-    """True once this connection's first produce request was admitted. Until then the request may be held for
-    throttles that other connections of its client have caused.
-    """
-
     @property
     def user(self) -> str:
         """Name of the principal, which a broker (SASL) or a certificate has authenticated."""
@@ -129,11 +124,6 @@ class RequestClient(Protocol):
         the quotas in force. Requests of brokers are not remembered: their replica id may be at the end.
         """
 
-    def cache_unless(self, plan: Plan, needs_look: NeedsLook) -> None:
-        """Have those requests parsed nevertheless, if the cache is for `plan`, for which `needs_look` returns
-        True.
-        """
-
     def forget_parse(self, plan: Plan) -> None:
         """Have the next request of this plan parsed, whatever its first bytes are."""
 
@@ -141,11 +131,11 @@ class RequestClient(Protocol):
 class TurnClock(Protocol):
     """Limit of the array elements that are scanned in a turn of the reactor."""
 
+    scanned: int
+    """Number of elements that scans have visited in the present turn."""
+
     def elements_left(self) -> int:
         """Return the number of elements that a scan may visit in the present turn."""
-
-    def note_scanned(self, count: int) -> None:
-        """Count elements that a scan has visited in the present turn."""
 
     def feed(self, scan: LimitedScan, data: bytearray, start: int, stop: int) -> int:
         """Feed the scan the next bytes, `data[start:stop]`, as many elements as the turn allows. Return the
@@ -354,14 +344,16 @@ def forward_unchanged(
     return FORWARD
 
 
-NeedsLook: TypeAlias = "Callable[[bytearray, int, int, bool], bool]"
-"""Function (data, position, end, complete) that returns True if a request must be parsed although one with
-the same bytes before `position` was; this function reads the bytes from there to `end`. `complete` is True if
-the whole frame has arrived. Raises nothing.
+NeedsLook: TypeAlias = "Callable[[Context, bytearray, int, int, bool], bool]"
+"""Function (context, data, position, end, complete) that returns True if a request must be parsed although
+one with the same bytes before `position` was; this function reads the bytes from there to `end`. `complete`
+is True if the whole frame has arrived. Raises nothing.
 """
-Decide: TypeAlias = "Callable[[Context, int], Forward | None]"
-"""Function (context, parsed) that returns the decision to forward a request that was recognized by its first
-bytes, from what was parsed of an earlier one; None if the request must be parsed itself.
+Decide: TypeAlias = "Callable[[Context, int, bytearray, int], Forward | None]"
+"""Function (context, parsed, data, stop) that returns the decision to forward a request that was recognized
+by its first bytes, from what was parsed of an earlier one; None if the request must be parsed itself. The
+recognized bytes end at `data[stop]`. The function may change fields among them, but then it must return a
+decision.
 """
 Charge: TypeAlias = "Callable[[ClientLedger, int, int], int]"
 """Function (ledger, length, now_ms) that charges a frame and returns the throttle time (ms). The length
@@ -381,6 +373,22 @@ Rewrite: TypeAlias = "Callable[[Context, bytearray, int, int, bool], ResponseEdi
 `data[body:end]`; None to leave the frame unchanged; WAIT for more bytes; IN_PARTS. `complete` is True if the
 whole frame has arrived. Raises ProtocolError if the body is malformed.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """Functions that remove the records from responses to clients over a quota (KIP-219)."""
+
+    over: Callable[[Context, ClientLedger], int]
+    """Function that returns the time (ms) until which the client of a response is over its quota; 0 if it is
+    not. Charges after the request was forwarded count. Until that time, Weir removes the records.
+    """
+    tell: Tell
+    """Function that counts a throttled response from which Weir has removed the records."""
+    on_emptied: Callable[[Context, bytearray, int, int], None] | None = None
+    """Function (context, data, body, end) that learns from a response without records, whose body is
+    `data[body:end]`; None for no call.
+    """
 
 
 @dataclass(slots=True)
@@ -409,6 +417,8 @@ class Plan:
     admit: Admit | None = None
     decide: Decide | None = None
     """Function that decides about requests whose parsing `admit` has saved by `RequestClient.cache_parse`."""
+    needs_look: NeedsLook | None = None
+    """Function that finds requests that `admit` must decide about; None if `decide` may decide about each."""
     on_arrival: tuple[Charge, ...] = ()
     on_response: tuple[Charge, ...] = ()
     """Functions that charge a response. If several charges throttle, the longest throttle counts, never the
@@ -418,22 +428,13 @@ class Plan:
     """Function to call for a request whose response was not charged, because the connection has ended before;
     None for no call.
     """
-    over: Callable[[Context, ClientLedger], int] | None = None
-    """Function that returns the time (ms) until which the client of a response is over its quota; 0 if it is
-    not. Charges after the request was forwarded count. Until that time, Weir removes the records from
-    responses (KIP-219). None if Weir never removes records.
-    """
-    tell: Tell | None = None
-    """Function that counts a throttled response from which Weir has removed the records; None if Weir never
-    removes records from responses of this plan.
-    """
-    on_emptied: Callable[[Context, bytearray, int, int], None] | None = None
-    """Function (context, data, body, end) that learns from a response without records, whose body is
-    `data[body:end]`; None for no call.
-    """
+    removal: Removal | None = None
+    """Functions for responses to clients over their quota; None if Weir never removes records."""
+    counted_removal: Removal | None = None
+    """The same for clients whose fetched records are counted (`ClientLedger.counts_records`)."""
     byte_counter: Callable[[Context, ClientLedger], ByteCounter | None] | None = None
     """Function that returns the byte counter for a charged response; None if no bytes are to be counted.
-    Called only if topic rates apply to the client.
+    Called only for clients whose fetched records are counted.
     """
     cost: Cost | None = None
     """Cost of requests in request time (KIP-124); None if request time is not charged."""

@@ -243,6 +243,7 @@ class Reactor:
         self.clock.now_us = now_us = self._clock_us()  # `set_clock` without its call
         self.now_ms = now_us // 1000
         self.clock.turn += 1
+        self.clock.scanned = 0
         waiting = len(self._later)  # calls that are added in this turn wait for the next one
         if self.on_turn:
             calls, self.on_turn = self.on_turn, []

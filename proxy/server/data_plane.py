@@ -237,7 +237,6 @@ class DataPlane:
             quotas=self._quotas.of(node_id),
             addresses=addresses(host, self._address_book),
             limits=self._limits,
-            node_id=node_id,
             user=client.user,
             peer=str(client.peer),
             states=self._states(node_id) if replication else (),

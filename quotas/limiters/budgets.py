@@ -318,10 +318,13 @@ class Budget(CountingLimiter):
         lasts; 0 if it is over. The caller tells this time to a request that was not charged, so count that
         request as throttled.
         """
-        rest_ms = min(max(self.throttled_until_ms - now_ms, 0), most_ms)
-        if rest_ms:
-            self.throttled += 1
-            self.throttle_ms_total += rest_ms
+        rest_ms = self.throttled_until_ms - now_ms
+        if rest_ms > most_ms:
+            rest_ms = most_ms
+        if rest_ms <= 0:
+            return 0
+        self.throttled += 1
+        self.throttle_ms_total += rest_ms
         return rest_ms
 
     def inherit(self, other: Budget) -> None:

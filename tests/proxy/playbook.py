@@ -36,10 +36,7 @@ class Playbook:
     ) -> None:
         """Quotas for a new connection, or a connection."""
         self.connection = connection or new_connection(
-            table,
-            in_flight_max=in_flight_max,
-            buffer_bytes=buffer_bytes,
-            first_hold_ms_max=first_hold_ms_max,
+            table, in_flight_max=in_flight_max, buffer_bytes=buffer_bytes, first_hold_ms_max=first_hold_ms_max
         )
         self.wire = Wire(self.connection)
         self.now_ms = 0

@@ -243,7 +243,7 @@ def test_admins_and_brokers_change_protected_topics() -> None:
         frame = _asked(case, OURS, THEIRS)
         for who in ("admin", "broker"):
             session = connection(*(["ANONYMOUS"] if who == "admin" else []))
-            session.client.is_broker = who == "broker"
+            session.plans.identities.brokers = frozenset() if who == "broker" else None
             wire = Wire(session)
             wire.feed(0, client=frame)
             assert bytes(wire.to_broker) == frame, who
@@ -291,7 +291,7 @@ def test_requests_between_brokers_are_refused_while_topics_are_protected() -> No
         answer: Any = body_of(bytes(wire.to_client), response_type(api_key), version)
         assert answer.error_code == CLUSTER_AUTHORIZATION_FAILED
         broker = connection()
-        broker.client.is_broker = True
+        broker.plans.identities.brokers = frozenset()
         for session in (connection("ANONYMOUS"), broker, connection(protected=())):
             wire = Wire(session)
             wire.feed(0, client=frame)

@@ -61,7 +61,7 @@ def said(log: ThrottleLog, now_ms: int = 0) -> list[Line]:
 def client(
     registry: QuotaRegistry, client_id: bytes = b"app", peer: str = "10.0.0.1:5", user: str = "alice"
 ) -> Client:
-    found = Client(registry.of(1), Identities(), user=user, peer=peer, node_id=1, usage=None)
+    found = Client(registry.of(1), Identities(), user=user, peer=peer, usage=None)
     head = b"\0\0\0\0\0\0\0\0\0\0\0\0" + len(client_id).to_bytes(2, "big") + client_id
     assert found.identify(bytearray(head), 0, len(head), 0) is not None
     return found

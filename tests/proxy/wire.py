@@ -56,9 +56,11 @@ def new_connection(
     addresses = AdvertisedAddresses if brokers is None else UnchangedAddresses
     plans = Plans(Counters(), replication=brokers is not None) if plans is None else plans
     plans.identities.brokers = brokers
+    quotas = quotas or BrokerQuotas.create(table or QuotaTable())
+    quotas.node_id = quotas.node_id if node_id is None else node_id
     return Connection(
         plans=plans,
-        quotas=quotas or BrokerQuotas.create(table or QuotaTable()),
+        quotas=quotas,
         addresses=addresses("weir", AddressBook(ports, no_listener)),
         limits=ConnectionLimits(
             frame_bytes_max=frame_bytes_max,
@@ -70,7 +72,6 @@ def new_connection(
             first_hold_ms_max=first_hold_ms_max,
             throttle_ms_max=throttle_ms_max,
         ),
-        node_id=node_id,
     )
 
 
@@ -102,12 +103,14 @@ class Wire:
         """More bytes from either side, or none: then only the time is new."""
         self._client.unread += client
         self._broker.unread += broker
+        clock = self.connection.clock
+        clock.scanned = 0
         while not self._is_closed:
             if not (self._step_broker(now_ms) or self._step_client(now_ms)):
                 if not self.connection.waits_for_turn:
                     return
                 assert self.obey(now_ms).again, "a transport would not come back"
-                self.connection.clock.turn += 1
+                clock.turn, clock.scanned = clock.turn + 1, 0
                 self.connection.wake(now_ms)
                 self._flush()
 
@@ -222,8 +225,7 @@ def in_turns(connection: Connection, end: End, sent: bytes) -> list[int]:
     consumed: list[int] = []
     left = sent
     while left and len(consumed) < 100:
-        connection.clock.now_us += 1000
-        connection.clock.turn += 1
+        connection.clock.turn, connection.clock.scanned = connection.clock.turn + 1, 0
         data = bytearray(left[: max(BUFFER_BYTES, connection.limits.stream_above_bytes)])
         consumed.append(connection.receive(end, data, memoryview(data), len(data), connection.now_ms))
         assert consumed[-1] == len(data) or connection.waits_for_turn

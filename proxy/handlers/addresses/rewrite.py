@@ -286,7 +286,7 @@ def _tail(codec_: Codec[M], endpoints: FieldFinder, nothing: bytes) -> Rewrite:
         else:
             elements_max = context.clock.elements_left()
             position = endpoints.find(data, body, end, elements_max)
-            context.clock.note_scanned(elements_max - endpoints.elements_left)
+            context.clock.scanned += elements_max - endpoints.elements_left
             if position == INCOMPLETE:
                 return IN_PARTS
         if data.startswith(nothing, position):

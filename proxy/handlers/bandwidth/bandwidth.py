@@ -35,7 +35,7 @@ from weir.protocol.messages import FetchRequest, ProduceRequest, ShareFetchReque
 from weir.protocol.scanning.field_offsets import FieldOffset, field_offset
 from weir.protocol.scanning.least_fetch import AskLeast, ask_least
 from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Forward, Hold, Wait
-from weir.proxy.handlers.plan import Context, Plan
+from weir.proxy.handlers.plan import Context, Plan, Removal
 from weir.quotas import ClientLedger
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ SHARE_THROTTLE_MS_MAX: Final = 5_000
 acquired records are delivered to others: brokers lock them for 30 s by default, and groups may
 choose 15 s (`group.share.min.record.lock.duration.ms`). Processing the records takes a part of that time.
 """
+NEVER_MS: Final = 1 << 62
+"""Time (ms) that does not come."""
 _NOT_LOCATED: dict[int, Decision | Wait] = {INCOMPLETE: WAIT, UNREADABLE: CHARGED_UNREAD}
 _PRODUCE = {
     (False, True): FORWARD,
@@ -64,20 +66,28 @@ client, and True if the broker will send a response (False for acks=0).
 """
 
 
+class FirstProduce:
+    """State of a connection: the principal whose first produce request was admitted. Until then the request
+    may be held for throttles of byte rates that other connections of its client have caused.
+    """
+
+    __slots__ = ("user",)
+
+    def __init__(self) -> None:
+        self.user = ""
+
+
 class FetchTurns:
     """State of a connection: when it has its turn in the lines of its client and of topics."""
 
     __slots__ = ("from_ms",)
 
     def __init__(self) -> None:
-        self.from_ms = 0
-        """Time (ms) at which the throttle ends that the latest fetch without records has met; 0 before. After
-        a response that could not tell its throttle time, the end of that time.
+        self.from_ms = NEVER_MS
+        """Time (ms) from which the connection has its turn, because it has waited for the others: the end of
+        the throttle that the latest fetch without records has met; `NEVER_MS` before. After a response that
+        could not tell its throttle time, the end of that time.
         """
-
-    def in_line(self, now_ms: int) -> bool:
-        """Return True if the connection has waited for the others, so that it has its turn from now on."""
-        return 0 < self.from_ms <= now_ms
 
 
 def plan_produce(plan: Plan) -> None:
@@ -99,26 +109,29 @@ def plan_produce(plan: Plan) -> None:
         position = acks.locate(data, body, end, complete)
         if position == INCOMPLETE:
             return WAIT
-        if not context.client.first_produce_seen:
-            context.client.first_produce_seen = True
+        first, user = context.state_of(FirstProduce), context.client.user
+        if first.user != user:
+            first.user = user
             hold_ms = _first_hold_ms(context, ledger)
             if hold_ms > 0:
                 return Hold(hold_ms)
         value = acks.read(data, position)
-        context.client.cache_parse(plan, data, frame, position + acks.size, value)
-        return _produced(context, value)
+        stop = position + acks.size
+        context.client.cache_parse(plan, data, frame, stop, value)
+        return _produced(context, value, data, stop)
 
     plan.admit, plan.decide = admit, _produced
     plan.on_arrival += (ClientLedger.charge_produce,)
 
 
-def _produced(context: Context, acks: int) -> Forward:
+def _produced(context: Context, acks: int, _data: bytearray, _stop: int) -> Forward:
     return _PRODUCE[context.client.ledger.charges_produce, acks != 0]
 
 
 def plan_fetch(plan: Plan) -> None:
     """Charge the bytes of fetch responses, and limit `max_bytes` of fetch requests (KAFKA-9677)."""
     max_bytes, least = field_offset(FetchRequest, plan.version, "max_bytes"), ask_least(plan.version)
+    behind_max_bytes = 0 if max_bytes is None else (max_bytes.fixed_offset or 0) + max_bytes.size
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
         ledger = context.client.identify(data, frame, end, context.now_ms)
@@ -130,7 +143,21 @@ def plan_fetch(plan: Plan) -> None:
         most = _most(context, budget)
         return capped(context, plan, least, max_bytes, most, data, frame, end, complete)
 
-    plan.admit, plan.decide, plan.over, plan.tell = admit, _fetched, _over, _tell
+    def decide(context: Context, asked_bytes: int, data: bytearray, stop: int) -> Forward | None:
+        ledger = context.client.ledger
+        budget = ledger.fetch
+        if budget is None:
+            return CHARGED if ledger.charges_fetch else FORWARD
+        if max_bytes is None:
+            return None
+        most = _most(context, budget)
+        if not most:
+            least(data, stop - behind_max_bytes, stop, True)
+        elif asked_bytes > most:
+            max_bytes.write(data, stop - max_bytes.size, most)
+        return CHARGED_SERIAL
+
+    plan.admit, plan.decide, plan.removal = admit, decide, Removal(_over, _tell)
     plan.on_response += (_charge_fetch_flexible if plan.flexible_response else ClientLedger.charge_fetch,)
 
 
@@ -165,7 +192,7 @@ def plan_share_fetch(plan: Plan) -> None:
             max_bytes.write(data, position, most)
         return CHARGED_SERIAL
 
-    plan.admit, plan.decide = admit, _fetched
+    plan.admit, plan.decide = admit, _share_fetched
     plan.on_arrival += (begin_share_fetch,)
     plan.on_response += (_charge_share_fetch,)
     plan.on_leave = _leave_share_fetch
@@ -179,24 +206,16 @@ def _unlimited(context: Context, plan: Plan, data: bytearray, frame: int, end: i
     return CHARGED if context.client.ledger.charges_fetch else FORWARD
 
 
-def _fetched(context: Context, max_bytes: int) -> Forward | None:
-    """Return the decision about a fetch with these `max_bytes` (of any number without an enforced quota);
-    None if the client is throttled, or if the field exceeds the quota: the request must be changed.
-    """
-    ledger = context.client.ledger
-    budget = ledger.fetch
-    if budget is None:
-        return CHARGED if ledger.charges_fetch else FORWARD
-    most = _most(context, budget)
-    return CHARGED_SERIAL if most and max_bytes <= most else None
+def _share_fetched(context: Context, _parsed: int, _data: bytearray, _stop: int) -> Forward:
+    return CHARGED if context.client.ledger.charges_fetch else FORWARD
 
 
 def _most(context: Context, budget: AnyBudget) -> int:
     """Return the number of bytes that a fetch may ask for now; 0 if it must bring no records."""
-    if budget.throttled_until_ms <= context.now_ms:
+    now_ms = context.now_ms
+    if budget.throttled_until_ms <= now_ms:
         return budget.fetch_max_bytes
-    in_line = context.state_of(FetchTurns).in_line(context.now_ms)
-    return budget.fetch_max_bytes_at(context.now_ms, in_line=in_line)
+    return budget.fetch_max_bytes_at(now_ms, in_line=context.state_of(FetchTurns).from_ms <= now_ms)
 
 
 def capped(
@@ -213,21 +232,21 @@ def capped(
     """Limit the field `max_bytes` of a fetch to `most`, and return the decision to forward the fetch. If
     `most` is 0, have it ask for `least`, because Weir will remove the records from its response.
     """
-    if not most:
-        return asked_least(plan, least, data, frame, end, complete)
     if max_bytes is None:
-        return CHARGED_SERIAL
+        return CHARGED_SERIAL if most else asked_least(plan, least, data, frame, end, complete)
     body = request_body(data, frame, end, flexible=plan.flexible_request)
     if body == INCOMPLETE:
         return WAIT
-    position = _located(max_bytes, data, body, end, complete)
-    if position < 0:
-        return _NOT_LOCATED[position]
+    position = body + (max_bytes.fixed_offset or 0)
+    stop = position + max_bytes.size
+    if stop > end:
+        return _NOT_LOCATED[_located(max_bytes, data, body, end, complete)]
     asked_bytes = max_bytes.read(data, position)
-    if asked_bytes > most:
+    context.client.cache_parse(plan, data, frame, stop, asked_bytes)  # first, because the fields may change
+    if not most:
+        least(data, body, stop, True)
+    elif asked_bytes > most:
         max_bytes.write(data, position, most)
-    else:
-        context.client.cache_parse(plan, data, frame, position + max_bytes.size, asked_bytes)
     return CHARGED_SERIAL
 
 
@@ -247,17 +266,17 @@ def asked_least(
 
 
 def _over(context: Context, ledger: ClientLedger) -> int:
-    budget = ledger.fetch
-    if budget is None or budget.throttled_until_ms <= context.now_ms:
+    budget, now_ms = ledger.fetch, context.now_ms
+    if budget is None or budget.throttled_until_ms <= now_ms:
         return 0
-    return budget.closed_until_ms(in_line=context.state_of(FetchTurns).in_line(context.now_ms))
+    return budget.closed_until_ms(in_line=context.state_of(FetchTurns).from_ms <= now_ms)
 
 
 def _tell(context: Context, ledger: ClientLedger) -> tuple[int, int, int]:
-    budget = ledger.fetch
-    rest_ms = 0 if budget is None else budget.tell_rest(context.now_ms)
+    budget, now_ms = ledger.fetch, context.now_ms
+    rest_ms = 0 if budget is None else budget.tell_rest(now_ms)
     if rest_ms:
-        context.state_of(FetchTurns).from_ms = context.now_ms + rest_ms
+        context.state_of(FetchTurns).from_ms = now_ms + rest_ms
     return rest_ms, 0, 0
 
 

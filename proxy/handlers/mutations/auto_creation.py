@@ -81,7 +81,7 @@ def plan_metadata(plan: Plan) -> None:
     plan.admit, plan.decide, plan.whole = admit, _unlimited, True
 
 
-def _unlimited(_context: Context, _parsed: int) -> Forward:
+def _unlimited(_context: Context, _parsed: int, _data: bytearray, _stop: int) -> Forward:
     return FORWARD
 
 

@@ -12,7 +12,7 @@ from weir.protocol.scanning.old_batches import OldBatches
 from weir.protocol.values import schema_of
 from weir.proxy.handlers.bandwidth.bandwidth import asked_least
 from weir.proxy.handlers.decisions import Decision, Wait
-from weir.proxy.handlers.plan import RESPONSE_QUOTA, ByteCounter, Context, Plan
+from weir.proxy.handlers.plan import RESPONSE_QUOTA, ByteCounter, Context, Plan, Removal
 from weir.quotas import ClientLedger, QuotaKey
 
 
@@ -120,27 +120,29 @@ def plan_fetch(plan: Plan) -> None:
     """Charge the old bytes of fetch responses. While a connection waits because of its latest answer, its
     fetches get no records.
     """
-    inner, inner_over, inner_tell, inner_counter = plan.admit, plan.over, plan.tell, plan.byte_counter
+    inner, others_removal, inner_counter = plan.admit, plan.counted_removal, plan.byte_counter
     least = ask_least(plan.version)
-    if inner is None or inner_over is None or inner_tell is None or inner_counter is None:
+    if inner is None or others_removal is None or inner_counter is None:
         raise AssertionError("topic rates come before old reads")
+    removal = others_removal
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
         decision = inner(context, data, frame, end, complete)
         if isinstance(decision, Wait) or context.client.ledger.old_reads is None:
             return decision
         if context.state_of(OldReadState).until_ms > context.now_ms:
+            context.client.forget_parse(plan)
             return asked_least(plan, least, data, frame, end, complete)
         return decision
 
     def over(context: Context, ledger: ClientLedger) -> int:
-        until_ms = inner_over(context, ledger)
+        until_ms = removal.over(context, ledger)
         if ledger.old_reads is None:
             return until_ms
         return max(until_ms, context.state_of(OldReadState).until_ms)
 
     def tell(context: Context, ledger: ClientLedger) -> tuple[int, int, int]:
-        client_ms, topic_ms, old_ms = inner_tell(context, ledger)
+        client_ms, topic_ms, old_ms = removal.tell(context, ledger)
         if ledger.old_reads is not None and context.state_of(OldReadState).until_ms > context.now_ms:
             old_ms = ledger.old_reads.tell_rest(context.now_ms)
         return client_ms, topic_ms, old_ms
@@ -152,7 +154,8 @@ def plan_fetch(plan: Plan) -> None:
         old = OldReadCounter(context, ledger, plan)
         return old if others is None else BothCounters(others, old)
 
-    plan.admit, plan.over, plan.tell, plan.byte_counter = admit, over, tell, byte_counter
+    plan.admit, plan.byte_counter = admit, byte_counter
+    plan.counted_removal = Removal(over, tell, removal.on_emptied)
 
 
 def prepare() -> None:

@@ -12,8 +12,8 @@ from weir.protocol.framing import INCOMPLETE
 from weir.protocol.primitives import read_int16_length, read_int32_length, read_wrapped_uvarint
 
 if TYPE_CHECKING:
+    from weir.proxy.handlers.plan import Context, NeedsLook
     from weir.proxy.handlers.protected_topics.protected_topics import ProtectedTopics
-    from weir.proxy.handlers.topics.names_by_id import NamesById
 
 MANY: Final = -2
 SEARCHED_BYTES_MAX: Final = 16 * 1024
@@ -28,48 +28,42 @@ _TIMEOUT_BYTES: Final = 4
 _ID_BYTES: Final = 16
 
 
-class NamesProtected:
-    """Function object (type `NeedsLook`) that returns True if a produce request may name a protected topic. A
-    cached decision must not be used for such a request.
-    """
+class OnlyTopic:
+    """State of a connection: the topic of its latest produce request."""
 
-    __slots__ = ("_flexible", "_known", "_names", "_protected")
+    __slots__ = ("known",)
 
-    def __init__(self, protected: ProtectedTopics, names: NamesById | None, *, flexible: bool) -> None:
-        """Begin before the first look. `names` has the names of topic ids; None for a version without ids."""
-        self._protected = protected
-        self._names = names
-        self._flexible = flexible
-        self._known = b""
+    def __init__(self) -> None:
+        self.known = b""
         """Bytes from the field timeout_ms to the end of the topic's name or id, in the latest request with
         only one topic, which was not protected. A request with the same bytes needs no look.
         """
 
-    def __call__(self, data: bytearray, position: int, end: int, complete: bool) -> bool:
-        known = self._known
+
+def names_protected(protected: ProtectedTopics, *, flexible: bool, with_ids: bool) -> NeedsLook:
+    """Return a function that returns True if a produce request may name a protected topic."""
+
+    def needs_look(context: Context, data: bytearray, position: int, end: int, complete: bool) -> bool:
+        only = context.state_of(OnlyTopic)
+        known, start = only.known, position + _TIMEOUT_BYTES
         if known and data.startswith(known, position) and position + len(known) <= end:
             return False
         try:
-            first, stop = only_topic(
-                data,
-                position + _TIMEOUT_BYTES,
-                end,
-                complete,
-                flexible=self._flexible,
-                with_ids=self._names is not None,
-            )
+            first, stop = only_topic(data, start, end, complete, flexible=flexible, with_ids=with_ids)
         except ProtocolError:
             return True
-        if self._names is not None:
-            name = self._names.name(first)
-            if stop < 0 or name is None or name in self._protected.on_wire:
+        if with_ids:
+            name = context.cluster.names_by_id.name(first)
+            if stop < 0 or name is None or name in protected.on_wire:
                 return True
         elif stop == MANY and complete and end - position <= SEARCHED_BYTES_MAX:
-            return self._protected.occur(data, position, end)
-        elif stop < 0 or first in self._protected.on_wire:
+            return protected.occur(data, position, end)
+        elif stop < 0 or first in protected.on_wire:
             return True
-        self._known = bytes(data[position:stop])
+        only.known = bytes(data[position:stop])
         return False
+
+    return needs_look
 
 
 def only_topic(

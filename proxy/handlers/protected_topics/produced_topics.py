@@ -1,6 +1,6 @@
 """Produce: records for protected topics are refused.
 
-Most requests have one topic, the same as the previous request of their connection. `NamesProtected` compares
+Most requests have one topic, the same as the previous request of their connection. `names_protected` compares
 the request's first bytes with those of the previous request; if they are equal, the request is not parsed. A
 request with several topics is searched for protected names, or its fields are scanned: the whole request if
 it fits into the buffer; else its beginning, and each further part before the part is forwarded.
@@ -31,7 +31,8 @@ from weir.proxy.handlers.plan import ARRIVAL_QUOTA
 from weir.proxy.handlers.protected_topics.only_topic import (
     MANY,
     SEARCHED_BYTES_MAX,
-    NamesProtected,
+    OnlyTopic,
+    names_protected,
     only_topic,
 )
 from weir.proxy.handlers.topics.asked_names import ask_first
@@ -61,6 +62,9 @@ def plan_produce(plan: Plan, protected: ProtectedTopics) -> None:
     if inner is None or timeout is None:
         raise AssertionError("produce requests are admitted by bandwidth, and have a timeout")
     plan.admit, plan.whole = _guarded(plan, protected, inner, timeout), True
+    plan.needs_look = names_protected(
+        protected, flexible=plan.flexible_request, with_ids=has_ids(plan.version)
+    )
 
 
 def _guarded(plan: Plan, protected: ProtectedTopics, inner: Admit, timeout: FieldOffset) -> Admit:
@@ -85,28 +89,19 @@ def _guarded(plan: Plan, protected: ProtectedTopics, inner: Admit, timeout: Fiel
             return _unnamed(context, plan, protected, inner, {first}, data, frame, end, complete)
         if name in protected.on_wire:
             return _named(context, plan, protected, inner, {name}, data, frame, end, complete)
-        return _passed(context, plan, protected, inner, data, frame, end, complete)
+        return _passed(context, inner, data, frame, end, complete)
 
     return admit
 
 
 def _passed(
-    context: Context,
-    plan: Plan,
-    protected: ProtectedTopics,
-    inner: Admit,
-    data: bytearray,
-    frame: int,
-    end: int,
-    complete: bool,
+    context: Context, inner: Admit, data: bytearray, frame: int, end: int, complete: bool
 ) -> Decision | Wait:
     """Return the decision of the other capabilities (such as bandwidth quotas), which do not know protected
-    topics. If they cache the decision, it is not used for requests that may name a protected topic.
+    topics.
     """
-    decision = inner(context, data, frame, end, complete)
-    names = context.cluster.names_by_id if has_ids(plan.version) else None
-    context.client.cache_unless(plan, NamesProtected(protected, names, flexible=plan.flexible_request))
-    return decision
+    context.state_of(OnlyTopic).known = b""
+    return inner(context, data, frame, end, complete)
 
 
 def _many(
@@ -145,7 +140,7 @@ def _many(
         return _named(context, plan, protected, inner, named, data, frame, end, complete)
     if unknown or context.client.user in context.cluster.unnamed_topics.met:
         return _unnamed(context, plan, protected, inner, unknown, data, frame, end, complete, scan)
-    return _watched(context, plan, protected, inner, scan, data, frame, end, complete)
+    return _watched(context, protected, inner, scan, data, frame, end, complete)
 
 
 def _name(context: Context, protected: ProtectedTopics, scan: TopicBytes) -> set[bytes]:
@@ -161,7 +156,6 @@ def _name(context: Context, protected: ProtectedTopics, scan: TopicBytes) -> set
 
 def _watched(
     context: Context,
-    plan: Plan,
     protected: ProtectedTopics,
     inner: Admit,
     scan: TopicBytes | None,
@@ -173,7 +167,7 @@ def _watched(
     """Return the decision of the other capabilities. `scan` has scanned the bytes of an incomplete request
     with several topics, and goes on with the others; None for other requests.
     """
-    decision = _passed(context, plan, protected, inner, data, frame, end, complete)
+    decision = _passed(context, inner, data, frame, end, complete)
     if scan is None or not isinstance(decision, Forward):
         return decision
     byte_counter, counted_to = decision.byte_counter, decision.counted_to
@@ -199,7 +193,7 @@ def _named(
     names = [topic.decode() for topic in topics]
     if protected.refuses(context.client):
         return _refuse(context, plan, protected, names, data, frame, end, complete)
-    decision = _passed(context, plan, protected, inner, data, frame, end, complete)
+    decision = _passed(context, inner, data, frame, end, complete)
     if isinstance(decision, Forward):
         protected.changed(context, ApiKey.PRODUCE, names)
     return decision
@@ -226,7 +220,7 @@ def _unnamed(
         return query
     if unknown and protected.refuses(context.client):
         return _refuse(context, plan, protected, (), data, frame, end, complete)
-    return _watched(context, plan, protected, inner, scan, data, frame, end, complete)
+    return _watched(context, protected, inner, scan, data, frame, end, complete)
 
 
 def _refuse(

@@ -75,10 +75,6 @@ class Identities:
         self._owners: OrderedDict[str, str] = OrderedDict()
         self._said: set[str] = set()
 
-    def is_broker(self, user: str) -> bool:
-        """Return True if `user` is the principal of a broker at these listeners."""
-        return self.brokers is not None and (not self.brokers or user in self.brokers)
-
     def learn_owner(self, token_id: str, owner: str) -> None:
         """Record the principal that owns a delegation token, which a broker's response has named."""
         self._owners[token_id] = owner

@@ -46,7 +46,7 @@ from weir.proxy.handlers.bandwidth.bandwidth import (
     capped,
 )
 from weir.proxy.handlers.decisions import WAIT, Decision, Forward, Hold, Query, Wait
-from weir.proxy.handlers.plan import ByteCounter, Context, Plan, Tell
+from weir.proxy.handlers.plan import ByteCounter, Context, Plan, Removal, Tell
 from weir.proxy.handlers.topics.asked_names import ask_first
 from weir.proxy.handlers.topics.fetch_sessions import FetchSession, Track, tracker
 from weir.proxy.handlers.unread import passed_unread
@@ -257,11 +257,11 @@ def plan_fetch(plan: Plan) -> None:
     """Charge the records of fetch responses to their topics; of topics over their rate, only fetches of
     connections that have their turn get records.
     """
-    inner, version = plan.admit, plan.version
-    if inner is None:
+    inner, removal, version = plan.admit, plan.removal, plan.version
+    if inner is None or removal is None:
         raise AssertionError("bandwidth comes before topic rates")
     topics_of, track = topics_in(FetchRequest, version, "topics"), tracker(version)
-    least, over, max_bytes = ask_least(version), plan.over, field_offset(FetchRequest, version, "max_bytes")
+    least, max_bytes = ask_least(version), field_offset(FetchRequest, version, "max_bytes")
     has_sessions = field_offset(FetchRequest, version, "session_id") is not None
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
@@ -286,8 +286,8 @@ def plan_fetch(plan: Plan) -> None:
             return capped(context, plan, least, max_bytes, most, data, frame, end, complete)
         return metered or decision.but(charged=True)
 
-    def over_with_topics(context: Context, ledger: ClientLedger) -> int:
-        until_ms = 0 if over is None else over(context, ledger)
+    def over(context: Context, ledger: ClientLedger) -> int:
+        until_ms = removal.over(context, ledger)
         return until_ms if ledger.topics is None else max(until_ms, _over(context, ledger))
 
     def byte_counter(context: Context, ledger: ClientLedger) -> ByteCounter | None:
@@ -298,8 +298,8 @@ def plan_fetch(plan: Plan) -> None:
         return FetchByteCounter(context, rates, FetchResponse, version, session)
 
     plan.admit, plan.whole = admit, True
-    plan.byte_counter, plan.over, plan.tell = byte_counter, over_with_topics, _with_topics(plan.tell)
-    plan.on_emptied = _emptied if has_sessions else None
+    plan.byte_counter = byte_counter
+    plan.counted_removal = Removal(over, _with_topics(removal.tell), _emptied if has_sessions else None)
 
 
 def _rates_of_client(context: Context, data: bytearray, frame: int, end: int) -> TopicRates | None:
@@ -415,7 +415,7 @@ def _most(context: Context, ledger: ClientLedger) -> int:
     if exceeded is None:
         return INT32_MAX
     rates, named = exceeded
-    in_line = context.state_of(FetchTurns).in_line(context.now_ms)
+    in_line = context.state_of(FetchTurns).from_ms <= context.now_ms
     return rates.fetch_max_bytes_at(named, context.now_ms, in_line=in_line)
 
 
@@ -427,14 +427,14 @@ def _over(context: Context, ledger: ClientLedger) -> int:
     if exceeded is None:
         return 0
     rates, named = exceeded
-    return rates.closed_until_ms(named, in_line=context.state_of(FetchTurns).in_line(context.now_ms))
+    return rates.closed_until_ms(named, in_line=context.state_of(FetchTurns).from_ms <= context.now_ms)
 
 
-def _with_topics(tell: Tell | None) -> Tell:
+def _with_topics(tell: Tell) -> Tell:
     def tell_with_topics(context: Context, ledger: ClientLedger) -> tuple[int, int, int]:
         turns, now_ms = context.state_of(FetchTurns), context.now_ms
         own_ms = turns.from_ms - now_ms
-        client_ms = 0 if tell is None else tell(context, ledger)[0]
+        client_ms = tell(context, ledger)[0]
         # After a response that could not tell it, the connection waits for its own turn. (Rejected: for the
         # end of the line. All then come at once, and a rate forgets what they fetched meanwhile: 1.8 of it.)
         topics_ms = _tell(context, ledger, own_ms if own_ms > 0 else INT32_MAX)
