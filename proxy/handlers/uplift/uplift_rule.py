@@ -118,8 +118,8 @@ _MAY_REFUSE: Final = "Weir can refuse topics with error 89 (KIP-599)"
 BY_HAND: Final[Mapping[tuple[int, int], Taken]] = {
     (ApiKey.FIND_COORDINATOR, 1): Taken(
         UpliftKind.TRANSLATE,
-        "the response contains throttle_time_ms and a null error_message; Weir refuses a key_type "
-        "other than 0 (a group) with UNSUPPORTED_VERSION",
+        "the response contains throttle_time_ms and a null error_message; Weir refuses key_type values "
+        "other than 0 (for groups) with UNSUPPORTED_VERSION",
     ),
     (ApiKey.METADATA, 6): Taken(
         UpliftKind.PATCH,
