@@ -107,7 +107,12 @@ RULES: Final[dict[R, Rule]] = {
             "",
             "A capture contains all bytes of a connection. After a gap, verification of the connection ends.",
         ),
-        (R.FRAME_LENGTH, _E, _FRAMES, "A frame's length covers its header and is not negative."),
+        (
+            R.FRAME_LENGTH,
+            _E,
+            _FRAMES,
+            "A frame's length is not negative, and is large enough to hold the header.",
+        ),
         (R.FRAME_INCOMPLETE, _W, _FRAMES, "The side that closes first has sent its last frame completely."),
         (
             R.FRAME_TOO_LARGE,
@@ -207,7 +212,7 @@ RULES: Final[dict[R, Rule]] = {
             R.CLIENT_SOFTWARE,
             _E,
             "KIP-511",
-            "Names and versions of client software contain only letters, digits, and inner dots and hyphens.",
+            "Software names and versions are letters, digits and, except at the ends, dots and hyphens.",
         ),
         (R.THROTTLE_NEGATIVE, _W, "KIP-124", "throttle_time_ms is not negative."),
         (
@@ -226,13 +231,13 @@ RULES: Final[dict[R, Rule]] = {
             R.SASL_UNCHECKED,
             _N,
             "KIP-152",
-            "Verification can count SASL tokens that lack Kafka's header; otherwise, verification ends.",
+            "The number of SASL tokens without Kafka's header is known; else, verification ends.",
         ),
         (
             R.BATCH_LENGTH,
             _E,
             _BATCH,
-            "A batch's length covers its header, and the batch ends within the field.",
+            "A batch's length is large enough for its header, and the batch ends within the field.",
         ),
         (
             R.BATCH_MAGIC,
@@ -267,7 +272,7 @@ RULES: Final[dict[R, Rule]] = {
             R.PRODUCER_STATE,
             _E,
             "KIP-98",
-            "A producer id has an epoch and a sequence number. A transactional batch has a producer id.",
+            "A producer id comes with an epoch and sequence number. A transactional batch has a producer id.",
         ),
         (R.PRODUCER_EPOCH, _W, "KIP-98, KIP-360", "The epoch of a producer id does not decrease."),
         (
