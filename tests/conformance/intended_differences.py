@@ -42,7 +42,7 @@ INTENDED: Final = (
         ("2.8.2",),
         "error 3 29",
         "error 3 42",
-        "A requested topic has neither name nor id. Weir answers with the error of the newest Kafka release.",
+        "A requested topic has neither name nor id. Weir answers like the newest Kafka release.",
     ),
     Intended(
         "DescribeClientQuotas/v1/array-beyond/components",
@@ -91,14 +91,15 @@ INTENDED: Final = (
         ("2.8.2", "3.9.1", "4.2.0"),
         NO_CASE,
         LATEST,
-        "Weir offers clients ApiVersions v5, which the broker lacks (KIP-1242).",
+        "Weir offers ApiVersions v5, which the broker lacks, and translates requests (KIP-1242).",
     ),
     Intended(
         "ApiVersions/v[45]/*",
         ("2.8.2", "3.9.1", "4.2.0"),
         NO_CASE,
         "unreadable",
-        "The broker answers a malformed request of a version that it lacks with error 35, in version 0.",
+        "Weir forwards malformed requests. The broker, which lacks the version, answers with error 35 "
+        "in version 0.",
     ),
     Intended(
         "ApiVersions/v0/sasl-unauthenticated-large",
