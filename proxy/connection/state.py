@@ -40,8 +40,8 @@ class State(IntEnum):
     """
     DRAINING = 5
     """Weir takes the requests whose first byte it has read, each after the response to the previous
-    request, and then closes the connection. Throttles delay requests if only this connection ends, but not if
-    the process ends.
+    request, and then closes the connection. If the process is ending, throttles do not delay these requests;
+    if this connection has reached its maximum age, they do.
     """
     CLOSED = 6
     """Weir takes no more requests, and closes the client's and the broker's socket."""
