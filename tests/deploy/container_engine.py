@@ -113,7 +113,7 @@ def running_engine() -> Iterator[Engine]:
     places = [f"--{name}={folder}/{name}" for name in ("data-root", "exec-root", "pidfile")]
     alone = ["--iptables=false", "--ip6tables=false", "--bridge=none"]
     with (folder / "log").open("wb") as log:
-        command = ["dockerd", *alone, *places, f"--host=unix://{folder}/docker.sock"]
+        command = ["nice", "dockerd", *alone, *places, f"--host=unix://{folder}/docker.sock"]
         daemon = subprocess.Popen(command, stdout=log, stderr=log)
     try:
         engine = Engine(folder)

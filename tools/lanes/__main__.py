@@ -135,7 +135,7 @@ def _beside_spark(
 ) -> list[Outcome]:
     """Run the checks, and the tests of this extent in all lanes. The Spark lane runs at the same time as the
     checks and the lane `fast`, because Spark leaves cores idle. So do brokers: if `builds`, modules are
-    compiled beside them.
+    compiled beside them, and if all tests run, the images are built beside them.
     """
     spark = Background(SPARK, extent, options)
     try:
@@ -145,10 +145,13 @@ def _beside_spark(
         of_spark = spark.finish(_say)
     outcomes.append(of_spark)
     build = CompiledBuild() if builds else None
+    images = Background(IMAGE, extent, options) if IMAGE.runs(extent) else None
     for lane in LANES:
         if lane is MEASURED and build is not None:
             build.wait()
-        if lane.runs(extent) and lane not in (FAST, SPARK):
+        if lane is MEASURED and images is not None:
+            outcomes.append(images.finish(_say))
+        if lane.runs(extent) and lane not in (FAST, SPARK, IMAGE):
             outcomes.append(run_lane(lane, extent, options, _say))
     return outcomes
 
