@@ -88,13 +88,6 @@ def quotas(spark: SparkSession, tmp_path: Path) -> Quotas:
     return Quotas(spark, tmp_path)
 
 
-def test_a_usage_file_restored_under_another_name_raises_no_quota(quotas: Quotas) -> None:
-    """5 MB/s became a quota of 15 MB/s."""
-    for name in ("usage-weir-1-00000000.jsonl", "usage-restored.jsonl"):
-        quotas.put(name, windows(0, 60, 5 * MB))
-        assert quotas.recommended()[0] == {"app": 7.5 * MB}
-
-
 def test_ten_minutes_of_backfill_in_fourteen_days_raise_no_quota_and_are_flagged(quotas: Quotas) -> None:
     """The quota became 150 MB/s."""
     for day in range(14):
@@ -105,15 +98,6 @@ def test_ten_minutes_of_backfill_in_fourteen_days_raise_no_quota_and_are_flagged
     assert limits == {"app": 7.5 * MB}
     (flags,) = (each for each in outcome.listings if each.title == "flags")
     assert [row[:2] for row in flags.rows] == [("outlier", 1)]
-
-
-def test_jobs_that_are_alone_in_their_hours_get_their_use_within_the_capacity(quotas: Quotas) -> None:
-    """Each of 20 jobs was cut to 5 MB/s, because their highest hours were added up."""
-    lines = [line for hour in range(20) for line in windows(hour, 30, 40 * MB, client_id=f"job-{hour}")]
-    quotas.put("usage-weir-1-00000000.jsonl", lines)
-    limits, outcome = quotas.recommended(headroom=1.0, capacity={PRODUCE: 100 * MB})
-    assert limits == {f"job-{hour}": 40 * MB for hour in range(20)}
-    assert not any("capacity" in note for note in outcome.notes)
 
 
 def test_one_hot_partition_among_24_brokers_sets_the_quota_of_each_broker(quotas: Quotas) -> None:
