@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 from click.testing import CliRunner
 
+from tests.integration.pipeline_jobs import Ended
 from tests.pipeline.spark_cluster import cluster
 from weir.cli.main import weir
 from weir.pipeline.spark import session
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HANGS_S = 1800
+CommandsHere: TypeAlias = "Callable[[Iterable[Sequence[str]], Path], list[Ended]]"
 
 
 @pytest.fixture(scope="session")
@@ -42,6 +45,19 @@ def run(spark: SparkSession) -> Iterator[Callable[..., None]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("weir.pipeline.spark.session", shared)
         yield run
+
+
+@pytest.fixture
+def commands_here(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> CommandsHere:
+    """Return a function that runs several `weir …` in a directory, in the session of the tests."""
+    monkeypatch.setattr("weir.pipeline.spark.session", contextmanager(lambda *_, **__: iter([spark])))
+
+    def commands_here(all_arguments: Iterable[Sequence[str]], directory: Path) -> list[Ended]:
+        monkeypatch.chdir(directory)
+        done = [CliRunner().invoke(weir, arguments) for arguments in all_arguments]
+        return [Ended(each.exit_code, each.stdout, each.stderr) for each in done]
+
+    return commands_here
 
 
 @pytest.fixture(scope="module")
