@@ -51,7 +51,7 @@ def report(
     write(render(found, made=made, version=version))
     notes = list(missing(found).values())
     if found.use is None and (others := clusters(spark, lake)):
-        notes.append(f"There are roll-ups of these clusters: {', '.join(others)}.")
+        notes.append(f"There are roll-ups for these clusters: {', '.join(others)}.")
     return Outcome(
         "report",
         read={"entities": found.use.count if found.use else 0},

@@ -22,7 +22,7 @@ from weir.quotas.table.quota_kind import BYTE_RATES, KINDS, RECORDED, QuotaKey
 
 RUN: Final = {
     "ingest": "No records have been ingested: run weir pipeline ingest.",
-    "rollup": "There are no roll-ups of this time and cluster: run weir pipeline rollup.",
+    "rollup": "There are no roll-ups for this period and cluster: run weir pipeline rollup.",
     "recommend": "There is no recommendation: run weir pipeline recommend.",
     "replay": "There is no replay of this time: run weir pipeline replay.",
 }

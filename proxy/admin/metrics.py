@@ -182,7 +182,7 @@ def _sessions(server: Server) -> Iterator[Metric]:
     yield WEIR.gauge("sessions_open", "Open client connections.", counters.sessions_open)
     yield WEIR.gauge(
         "buffered_bytes",
-        "Bytes read but not yet forwarded on all connections.",
+        "Bytes read but not yet forwarded, summed over all connections.",
         server.gauges.buffered_bytes,
     )
     yield WEIR.counter(

@@ -23,8 +23,8 @@ TEXTS: Final[Mapping[str, tuple[str, Mapping[int, str]]]] = {
 """Pages of plain text: path → (summary, meaning of each status)."""
 ERRORS: Final = {
     400: "A parameter or the body is not allowed",
-    401: "The token is missing or wrong",
-    403: "The Host header is of another machine, or a change has no token",
+    401: "The token is wrong, or (except on loopback) missing",
+    403: "On loopback: the Host header names another machine, or a request for a change has no token",
     503: "Too many requests are being answered; the header Retry-After says when to ask again",
 }
 BODY_ERRORS: Final = {
@@ -36,7 +36,7 @@ BODY_ERRORS: Final = {
 READER_ERRORS: Final = {
     400: "The id of the last event is no number",
     401: ERRORS[401],
-    403: "The Host header is of another machine",
+    403: "On loopback: the Host header names another machine",
     503: "Too many readers are connected",
 }
 _REF: Final = "#/components/schemas/{name}"
