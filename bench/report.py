@@ -20,6 +20,7 @@ REFERENCES: Final = ("haproxy", "kroxylicious", "kafka-proxy")
 QUIET: Final = 0.5
 """Load average up to which a machine counts as quiet, with no other work that matters."""
 NOTHING: Final = "—"
+_MEDIAN: Final = "the median over all rounds (minimum to maximum)"
 _MB: Final = 1e6
 
 
@@ -78,7 +79,7 @@ def tables(outcome: Outcome) -> list[Table]:
 def _load_tables(results: Results) -> Iterable[Table]:
     proxies = [target for target in results.present if _has_cpu(results, target)]
     yield _by_row(
-        "CPU µs of the proxy process per request, median (least to most) over rounds",
+        f"CPU time of the proxy process per request, in µs: {_MEDIAN}",
         results.rows,
         proxies,
         lambda row, target: _spread(_cpu_us(results, row, target)),
@@ -121,12 +122,12 @@ def _sasl_table(results: Results) -> Table:
         for row in results.rows
     ]
     head = ["load", *(target.title for target in sasl.TARGETS), "ratio", "load generator's share of a core"]
-    return Table("CPU µs per request of Weir, quotas on, median (least to most) over rounds", head, lines)
+    return Table(f"CPU time per request of Weir, quotas on, in µs: {_MEDIAN}", head, lines)
 
 
 def _entity_tables(results: Results) -> Iterable[Table]:
     yield _by_row(
-        "CPU µs per request of Weir, by quotas in its table, median (least to most) over rounds",
+        f"CPU time per request of Weir, by quotas in its table, in µs: {_MEDIAN}",
         results.rows,
         results.targets,
         lambda row, target: _spread(_cpu_us(results, row, target)),
@@ -179,7 +180,7 @@ def _comparisons(proxies: Sequence[Target]) -> list[tuple[Target, Target]]:
 def _ratio_table(results: Results, compared: Sequence[tuple[Target, Target]]) -> Table:
     head = ["load", *(f"{ours.title} ÷ {theirs.title}" for ours, theirs in compared)]
     lines = [[row.title, *(_ratio(results, row, *pair) for pair in compared)] for row in results.rows]
-    return Table("Ratios of CPU per request within a round, median (least to most) over rounds", head, lines)
+    return Table(f"Ratios of CPU time per request within a round: {_MEDIAN}", head, lines)
 
 
 def _ratio(results: Results, row: Row, ours: Target, theirs: Target) -> str:

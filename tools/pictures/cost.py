@@ -15,7 +15,9 @@ SERIES: Final = {
     "Weir, compiled, quotas on": "Weir compiled, quotas on",
 }
 """Column of the table → label in the picture."""
-TABLE: Final = "CPU µs of the proxy process per request, median (least to most) over rounds:"
+TABLE: Final = (
+    "CPU time of the proxy process per request, in µs: the median over all rounds (minimum to maximum):"
+)
 SMALL_US: Final = 100.0
 """CPU time (µs): loads above it have a scale of their own, so that the others' bars can be told apart."""
 
@@ -63,7 +65,7 @@ def _cells(row: str) -> list[str]:
 
 
 def _us(cell: str) -> float:
-    """Return the median of a cell: median (least to most)."""
+    """Return the median of a cell: median (minimum to maximum)."""
     return float(cell.partition(" (")[0].replace(",", ""))
 
 
@@ -81,7 +83,7 @@ def draw(costs: Costs) -> str:
             top += 24
         body += _bars(panel, top)
         top += len(panel) * _height()
-    title = "CPU µs of the proxy process per request (shorter is better)"
+    title = "CPU time of the proxy process per request, in µs (shorter is better)"
     return svg.page(top + 36, title, body, costs.measured)
 
 
