@@ -1,5 +1,5 @@
-"""All jobs by the documented commands at a standalone master with two workers, and at a cluster that Spark
-starts itself (`local-cluster`). Executors have no Weir. The results are those of local jobs.
+"""All jobs by the documented commands at a standalone master with two workers. Executors have no Weir. The
+results are those of local jobs.
 """
 
 from __future__ import annotations
@@ -48,13 +48,12 @@ def right(
     return results(spark, root)
 
 
-@pytest.mark.parametrize("master", ["", "local-cluster[2,1,1024]"], ids=["standalone", "local-cluster"])
 def test_jobs_of_the_documented_spark_submit_write_the_results_of_local_jobs(
-    spark: SparkSession, right: Results, files: Path, standalone: Cluster, tmp_path: Path, master: str
+    spark: SparkSession, right: Results, files: Path, standalone: Cluster, tmp_path: Path
 ) -> None:
     """Spark ignores a wheel in --py-files: the documented command left the executors without Weir."""
     jars = subprocess.run([*WEIR, "--spark-jars"], capture_output=True, text=True, check=True).stdout.strip()
-    submit = (str(SUBMIT), "--master", master or standalone.master, "--jars", jars, str(ENTRY))
+    submit = (str(SUBMIT), "--master", standalone.master, "--jars", jars, str(ENTRY))
     with (tmp_path / "output.txt").open("wb") as output:
         jobs = subprocess.Popen(
             [*submit, *all_jobs(tmp_path, files)],

@@ -1,8 +1,8 @@
-"""`weir pipeline rollup`, `maintain`, `recommend`, `replay` and `report` are killed (-9, with their JVMs).
+"""`weir pipeline rollup`, `maintain` and `recommend` are killed (-9, with their JVMs).
 
 Meanwhile a reader sees only versions of the tables that a run without kills writes, in their order, and
 output files are either old or new. After the next run, tables and files are those of a run without kills.
-`DRIVERS=5 python -m tools.lanes run cluster --pytest "-s -k driver"` kills 5 drivers, 18 executors a job.
+`DRIVERS=5 python -m tools.lanes run cluster --pytest "-s -k driver"` kills 5 drivers, 18 executors.
 """
 
 from __future__ import annotations
@@ -45,13 +45,12 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(7200)]  #
 
 HOUR_MS: Final = 3_600_000
 DRIVERS: Final = int(os.environ.get("DRIVERS", "1"))
-"""Number of drivers of each job that are killed at random times."""
+"""Number of drivers that are killed at random times."""
 JOB_CPU_S: Final = 30.0
 """CPU time (s), roughly, that a job and its JVM take after Spark has started."""
 EXECUTOR_KILLED: Final = "killed an executor"
 State = tuple[Mapping[str, Rows], str]
 """Rows of each table that a job writes, and the text of its file."""
-OLD_PAGE: Final = "the page before"
 TIME_OF_RUN: Final = re.compile(r"(?!2026-03)\d{4}-\d\d-\d\d \d\d:\d\d")
 """Pattern of times in output files, except those of the records."""
 
@@ -68,15 +67,10 @@ class Job(NamedTuple):
 INGEST: Final = Job("ingest", ("usage", "rejected"))
 ROLLUP: Final = Job("rollup", ("rollup",))
 RECOMMEND: Final = Job("recommend", ("recommendation",), "new.toml", ("--headroom", "3"))
-REPLAY: Final = Job("replay", ("replay",))
-REPORT: Final = Job("report", (), "page.html")
 MAINTAIN: Final = Job("maintain", ("usage", "rejected", "rollup"))
 
 CASES: Final = {
-    "rollup": (
-        ROLLUP,
-        (Kill("rollup", "during"), Kill("rollup", "during", seed=SEED + 1), Kill("rollup", "after")),
-    ),
+    "rollup": (ROLLUP, (Kill("rollup", "during"), Kill("rollup", "after"))),
     "maintain, taking lines in": (MAINTAIN, (Kill("usage", "after"), Kill("MERGE", "during"))),
     "maintain, deleting": (MAINTAIN, (Kill("DELETE", "during"), Kill("DELETE", "after", 3))),
     "maintain, compacting": (MAINTAIN, (Kill("OPTIMIZE", "during"), Kill("VACUUM", "during", 2))),
@@ -88,12 +82,8 @@ CASES: Final = {
         RECOMMEND,
         (Kill("file", "during"), Kill("file", "before"), Kill("file", "after")),
     ),
-    "replay": (
-        REPLAY,
-        (Kill("replay", "during"), Kill("replay", "during", seed=SEED + 1), Kill("replay", "after")),
-    ),
-    "report": (REPORT, (Kill("file", "during"), Kill("file", "before"), Kill("file", "after"))),
 }
+"""Kills of jobs. Replay and report write by the functions that recommend calls."""
 
 
 @pytest.fixture(scope="module")
@@ -129,12 +119,8 @@ def made(spark: SparkSession, run: Callable[..., None], tmp_path_factory: pytest
     rows = [("here", bytearray(line), FIRST_MS + day * DAY_MS) for line, day in lines]
     rejected = parsed(spark.createDataFrame(rows, SOURCE), USAGE, files=False)
     assert take(rejected, lake, USAGE, "default", "stream", 0).rejected == 4
-    (directory / "candidate.toml").write_text("[[quota]]\nclient_id = 'a'\nproducer_byte_rate = 300_000\n")
-    (directory / "before.toml").write_text("[[quota]]\nclient_id = 'b'\nproducer_byte_rate = 200_000\n")
     run("rollup", "--lake", lake.root)
     run("recommend", "--lake", lake.root, "--output", str(directory / "new.toml"))
-    run("replay", "--lake", lake.root, str(directory / "before.toml"))
-    (directory / "page.html").write_text(OLD_PAGE)
     put(directory / "records", "usage-weir-1-00000000.jsonl", *later, b"bad too")
     _leave_unused_file(Path(lake.usage))
     return directory
@@ -151,8 +137,6 @@ def arguments(job: Job, directory: Path) -> tuple[str, ...]:
     options = ["--lake", str(directory / "lake"), *job.options]
     if job.file is not None:
         options += ["--output", str(directory / job.file), "--force"]
-    if job is REPLAY:
-        options.append(str(directory / "candidate.toml"))
     if job is INGEST:
         options += ["--files", str(directory / "records"), "--once"]
     if job is MAINTAIN:  # days 0 and 1 are older
@@ -175,23 +159,20 @@ def test_a_killed_job_leaves_whole_tables_and_files(
 
 @pytest.mark.cluster
 @pytest.mark.timeout(1800 * (DRIVERS + 1))
-@pytest.mark.parametrize(
-    "job", [INGEST, ROLLUP, RECOMMEND, REPLAY, MAINTAIN, REPORT], ids=lambda job: job.name
-)
 def test_a_job_on_a_cluster_whose_driver_and_executors_are_killed_equals_a_local_job(
-    spark: SparkSession, run: Callable[..., None], made: Path, tmp_path: Path, master: str, job: Job
+    spark: SparkSession, run: Callable[..., None], made: Path, tmp_path: Path, master: str
 ) -> None:
     """Executors and then the driver are killed, again and again; at last only executors are. A directory with
     complete output is replaced by a new one.
     """
-    right = expected(spark, run, made, tmp_path / "never", job)
+    right = expected(spark, run, made, tmp_path / "never", MAINTAIN)
     draw, begun = random.Random(SEED), list[Killable]()
     for place in (*["job"] * DRIVERS, "executor"):
         if not begun or begun[-1].seen[-1] == right.last:
-            begun.append(Killable(spark, run, made, tmp_path / f"often-{len(begun)}", job))
+            begun.append(Killable(spark, run, made, tmp_path / f"often-{len(begun)}", MAINTAIN))
         ended = begun[-1].see(Kill(place, str(JOB_CPU_S), seed=draw.randrange(2**31), master=master))
         assert ended.status == (-signal.SIGKILL if place == "job" else 0), ended
-        killed = f"{job.name}, {place}: {ended.errors.count(EXECUTOR_KILLED)} executors killed"
+        killed = f"{place}: {ended.errors.count(EXECUTOR_KILLED)} executors killed"
         states = f"{len(begun[-1].seen)} states, complete: {begun[-1].seen[-1] == right.last}"
         print(killed, f"{ended.looks} looks", states, sep=", ", flush=True)
     assert EXECUTOR_KILLED in ended.errors

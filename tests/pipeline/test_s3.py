@@ -19,7 +19,7 @@ from tests.pipeline.all_jobs import all_jobs, results, write_records
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.spark, pytest.mark.timeout(3600)]
 
 REPOSITORY: Final = Path(__file__).parents[2]
 BUCKET: Final = "weir"
@@ -71,20 +71,17 @@ def weir(endpoint: str, master: str, job: str, *options: str) -> dict[str, Any]:
     return outcome
 
 
-@pytest.mark.parametrize("where", ["here", pytest.param("cluster", marks=pytest.mark.cluster)])
 def test_jobs_on_s3_write_the_results_of_jobs_on_local_files(
     spark: SparkSession,
     run: Callable[..., None],
     endpoint: str,
+    master: str,
     tmp_path: Path,
-    request: pytest.FixtureRequest,
-    where: str,
 ) -> None:
     local, copy = tmp_path / "local", tmp_path / "copy"
     records = write_records(tmp_path / "records")
     local.mkdir()
     run(*all_jobs(local, records))
-    master: str = request.getfixturevalue("master") if where == "cluster" else "local[2]"
     upload(endpoint, records)
     copy.mkdir()
     weir(endpoint, master, *all_jobs(copy, RECORDS, LAKE))
