@@ -110,7 +110,7 @@ def _process(server: Server, workers: Workers, *, ready: bool) -> Iterator[Metri
     yield WEIR.gauge("brokers", "Brokers for which Weir has a listener.", len(nodes))
     yield WEIR.gauge(
         "brokers_left_out",
-        "Brokers without a listener, which Weir removes from responses.",
+        "Brokers that Weir removes from responses because it has no listener for them.",
         len(server.address_book.left_out.node_ids()),
     )
     yield WEIR.gauge(
@@ -162,7 +162,7 @@ def _latencies(latencies: Latencies) -> Iterator[Metric]:
     _add(forward, [], latencies.forward)
     answers = HistogramMetricFamily(
         "weir_broker_answer_seconds",
-        "The broker's share of the latency: time until the response to a sampled request began.",
+        "The broker's share of the latency: time until it began to answer a sampled request.",
         labels=["api"],
     )
     for api, histogram in latencies.answers.items():
@@ -195,7 +195,7 @@ def _sessions(server: Server) -> Iterator[Metric]:
     )
     yield WEIR.counter(
         "sessions_closed",
-        "Ended or refused client connections.",
+        "Client connections that have ended or were refused.",
         list(_closed(server)),
         *("reason", "broker"),
     )
@@ -219,24 +219,24 @@ def _sessions(server: Server) -> Iterator[Metric]:
     )
     yield WEIR.counter(
         "wrong_nodes",
-        "Client connections to the wrong broker's port; the clients had to bootstrap again.",
+        "Times that a client reached another broker than intended, and had to bootstrap again.",
         counters.wrong_nodes,
     )
     yield WEIR.counter(
         "requests_unread",
-        "Unreadable requests, which Weir forwarded unchanged.",
+        "Requests that Weir could not read and forwarded unchanged.",
         {_api_name(api): count for api, count in sorted(counters.requests_unread.items())},
         "api",
     )
     yield WEIR.counter(
         "protected_topic_requests_refused",
-        "Requests that Weir refused because they would write to or change Weir's own topics.",
+        "Requests that Weir refused because they would alter Weir's own topics.",
         {_api_name(api): count for api, count in sorted(counters.protected_refused.items())},
         "api",
     )
     yield WEIR.counter(
         "requests_not_offered",
-        "Requests in versions that Weir does not offer with its current settings.",
+        "Requests in API versions that Weir does not offer with its current settings.",
         counters.not_offered.total(),
     )
     yield WEIR.counter(
@@ -317,7 +317,7 @@ def _store(quota_registry: QuotaRegistry, store: StoreHealth) -> Iterator[Metric
     )
     yield WEIR.counter(
         "quota_requests_denied",
-        "Requests about client quotas denied to clients that are not quota admins.",
+        "Requests about client quotas that Weir denied because the client is not a quota admin.",
         store.denied,
     )
     yield WEIR.counter(
@@ -406,7 +406,7 @@ def _events(hub: Hub) -> Iterator[Metric]:
 
 def _events_topic(tally: Tally) -> Iterator[Metric]:
     yield WEIR.gauge(
-        "events_topic_available", "0 while Weir cannot write events to the topic.", not tally.failure
+        "events_topic_available", "0 while Weir cannot write events to their topic.", not tally.failure
     )
     yield WEIR.counter(
         "events_topic_written", "Events that the cluster has acknowledged.", tally.written[Kind.EVENT]
@@ -430,7 +430,7 @@ def usage_records(tally: Tally) -> Iterator[Metric]:
         "reason",
     )
     yield WEIR.counter("usage_written_bytes", "Bytes of written usage records.", tally.written_bytes)
-    yield WEIR.counter("usage_files_finished", "Finished files of usage records.", tally.finished_files)
+    yield WEIR.counter("usage_files_finished", "Usage files that Weir has finished.", tally.finished_files)
     yield WEIR.counter(
         "usage_files_deleted", "Usage files deleted because of usage_keep_bytes.", tally.deleted_files
     )

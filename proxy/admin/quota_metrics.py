@@ -78,10 +78,10 @@ def _quotas(
         return of(rates, value) + of(times, value)
 
     charged = attrgetter("charged")
-    yield make.counter("quota_bytes", "Bytes charged to all entities.", of(rates, charged), *BROKER_QUOTA)
+    yield make.counter("quota_bytes", "Sum of the bytes charged to entities.", of(rates, charged), *BROKER_QUOTA)
     yield make.counter(
         "quota_request_seconds",
-        "Estimated request time charged to all entities.",
+        "Sum of the estimated request time charged to entities.",
         of(times, lambda total: seconds(total.charged)),
         *BROKER_QUOTA,
     )
@@ -150,7 +150,7 @@ def _entities(make: Families, rates: list[Values], times: list[Values]) -> Itera
     yield from _throttles(make, "entity", both_of, *ENTITY)
     yield make.gauge(
         "entity_entry_info",
-        "Always 1. The label entry names the quota entry that applies to the entity.",
+        "Always 1. The entry label names the quota entry that applies.",
         [((*labels(entity), entity.entry), 1) for entity in rates + times],
         *(*ENTITY, "entry"),
     )
@@ -193,15 +193,15 @@ def _api_times(make: Families, reading: BudgetReadings[RequestBudget]) -> Iterat
         *SHARERS,
         "api",
     )
-    yield make.gauge("request_time_hidden", "Pairs of entity and API without a counter of their own.", hidden)
+    yield make.gauge("request_time_hidden", "(entity, API) pairs without a counter of their own.", hidden)
 
 
 def _mutations(make: Families, reading: BudgetReadings[MutationBudget]) -> Iterator[Metric]:
     total = next(iter(reading.totals.values()), LimiterTotals())
     yield make.counter(
-        "mutation_partitions", "Partitions charged to mutation quotas of all entities.", total.charged
+        "mutation_partitions", "Partitions charged to mutation quotas.", total.charged
     )
-    yield make.counter("mutation_refused_topics", "Topics that Weir refused with error 89.", total.refused)
+    yield make.counter("mutation_refused_topics", "Topics that Weir refused with THROTTLING_QUOTA_EXCEEDED.", total.refused)
     yield from _throttles(make, "mutation", lambda value: value(total))
     yield make.gauge("mutation_entities", "Mutation budgets in memory.", sum(reading.counts.values()))
     yield make.gauge(
@@ -219,7 +219,7 @@ def _mutation_entities(make: Families, shown: list[Values]) -> Iterator[Metric]:
     )
     yield make.counter(
         "mutation_entity_refused_topics",
-        "Topics that Weir refused with error 89.",
+        "Topics that Weir refused with THROTTLING_QUOTA_EXCEEDED.",
         values(attrgetter("refused")),
         *SHARERS,
     )

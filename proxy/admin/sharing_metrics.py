@@ -15,7 +15,7 @@ from weir.quotas.sharing.others import REASONS
 def families(sharing: UsageSharing) -> Iterator[Metric]:
     yield WEIR.counter(
         "share_units",
-        "Units charged to shared quotas for clients of this or of other Weirs.",
+        "Units charged to shared quotas, for this Weir's clients or other Weirs' clients.",
         {"own": sharing.own.units, "others": sharing.limiters.others_units},
         "from",
     )
@@ -41,7 +41,7 @@ def families(sharing: UsageSharing) -> Iterator[Metric]:
     )
     yield WEIR.counter(
         "share_ignored",
-        "Reports and usage values of other Weirs that this Weir did not charge.",
+        "Other Weirs' usage reports, or values in them, that this Weir ignored.",
         {reason: sharing.ignored[reason] for reason in REASONS} | {"waiting": sharing.limiters.dropped},
         "reason",
     )

@@ -20,7 +20,7 @@ def families(budgets: StorageBudgets) -> Iterator[Metric]:
         shown = [(_labels(each), each) for each in readings if each.is_shadow == is_shadow]
         yield make.gauge(
             "storage_bytes",
-            "Stored or usable bytes; absent while unknown.",
+            "Stored bytes or usable bytes, depending on the quota; absent while unknown.",
             [(labels, each.number) for labels, each in shown if each.number is not None],
             *LABELS,
         )

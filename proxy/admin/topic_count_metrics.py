@@ -20,7 +20,7 @@ def families(counts: TopicCounts) -> Iterator[Metric]:
         shown = [(_labels(each), each) for each in readings if each.limit.is_shadow == is_shadow]
         yield make.gauge(
             "topic_prefix_count",
-            "Topics with the prefix, or their partitions, that exist or are being created.",
+            "Number of topics with the prefix, or of their partitions, including those being created.",
             [(labels, each.number) for labels, each in shown],
             *LABELS,
         )
@@ -32,7 +32,7 @@ def families(counts: TopicCounts) -> Iterator[Metric]:
         )
         yield make.counter(
             "topic_prefix_refused_topics",
-            "Topics that Weir refused with error 44 or reported as unknown.",
+            "Topics that Weir refused with POLICY_VIOLATION or reported as unknown.",
             [(labels, each.refused) for labels, each in shown],
             *LABELS,
         )

@@ -42,7 +42,7 @@ INTENDED: Final = (
         ("2.8.2",),
         "error 3 29",
         "error 3 42",
-        "A requested topic has neither name nor id. Weir answers like the newest Kafka release.",
+        "A requested topic has neither a name nor an id. Weir answers like the newest Kafka release.",
     ),
     Intended(
         "DescribeClientQuotas/v1/array-beyond/components",
@@ -56,7 +56,7 @@ INTENDED: Final = (
         ("2.8.2",),
         "error -1",
         "error 42",
-        "Weir itself answers DescribeClientQuotas, with the errors of newer Kafka releases.",
+        "Weir itself answers DescribeClientQuotas, and uses the errors of newer Kafka releases.",
     ),
     Intended(
         "*/frame-empty/*",

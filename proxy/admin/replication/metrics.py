@@ -29,7 +29,7 @@ def families(quotas: ReplicationQuotas, now_ms: int) -> Iterator[Metric | None]:
         yield from _role(role, [broker for broker in status.brokers if broker.role == role.value])
     yield WEIR.gauge(
         "replication_throttled_partitions",
-        "Throttled replicas in the role that have fetched.",
+        "Replicas that are throttled in the role at the broker and have fetched.",
         [((str(broker.node_id), broker.role), broker.replicas) for broker in status.brokers],
         *(BROKER, "role"),
     )
@@ -67,7 +67,7 @@ def _followers(followers: Iterable[FollowerStatus]) -> Iterator[Metric]:
     )
     yield WEIR.gauge(
         "replication_lag",
-        "Total offsets by which the broker's throttled followers lag behind their leaders.",
+        "Sum of the offsets by which the broker's throttled followers lag behind their leaders.",
         [_row(follower.node_id, follower.lag) for follower in followers],
         BROKER,
     )
