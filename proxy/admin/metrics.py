@@ -219,7 +219,7 @@ def _sessions(server: Server) -> Iterator[Metric]:
     )
     yield WEIR.counter(
         "wrong_nodes",
-        "Times that a client reached another broker than intended, and had to bootstrap again.",
+        "Times that a client reached the wrong broker and had to bootstrap again.",
         counters.wrong_nodes,
     )
     yield WEIR.counter(

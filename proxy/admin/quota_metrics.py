@@ -201,7 +201,9 @@ def _mutations(make: Families, reading: BudgetReadings[MutationBudget]) -> Itera
     yield make.counter(
         "mutation_partitions", "Partitions charged to mutation quotas.", total.charged
     )
-    yield make.counter("mutation_refused_topics", "Topics that Weir refused with THROTTLING_QUOTA_EXCEEDED.", total.refused)
+    yield make.counter(
+        "mutation_refused_topics", "Topics that Weir refused with THROTTLING_QUOTA_EXCEEDED.", total.refused
+    )
     yield from _throttles(make, "mutation", lambda value: value(total))
     yield make.gauge("mutation_entities", "Mutation budgets in memory.", sum(reading.counts.values()))
     yield make.gauge(

@@ -32,7 +32,7 @@ def families(counts: TopicCounts) -> Iterator[Metric]:
         )
         yield make.counter(
             "topic_prefix_refused_topics",
-            "Topics that Weir refused with POLICY_VIOLATION or reported as unknown.",
+            "Topics that Weir refused with POLICY_VIOLATION or reported to clients as unknown.",
             [(labels, each.refused) for labels, each in shown],
             *LABELS,
         )

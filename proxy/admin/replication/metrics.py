@@ -29,7 +29,7 @@ def families(quotas: ReplicationQuotas, now_ms: int) -> Iterator[Metric | None]:
         yield from _role(role, [broker for broker in status.brokers if broker.role == role.value])
     yield WEIR.gauge(
         "replication_throttled_partitions",
-        "Replicas that are throttled in the role at the broker and have fetched.",
+        "Throttled replicas for which the broker is leader or follower, if they have fetched.",
         [((str(broker.node_id), broker.role), broker.replicas) for broker in status.brokers],
         *(BROKER, "role"),
     )
@@ -61,19 +61,19 @@ def _role(role: Role, brokers: list[BrokerStatus]) -> Iterator[Metric]:
 def _followers(followers: Iterable[FollowerStatus]) -> Iterator[Metric]:
     yield WEIR.gauge(
         "replication_held_back_partitions",
-        "The broker's throttled followers whose latest fetch got no records because of a throttle.",
+        "Throttled followers on the broker whose latest fetch got no records because of a throttle.",
         [_row(follower.node_id, follower.held_back) for follower in followers],
         BROKER,
     )
     yield WEIR.gauge(
         "replication_lag",
-        "Sum of the offsets by which the broker's throttled followers lag behind their leaders.",
+        "Sum of the offsets by which throttled followers on the broker lag behind their leaders.",
         [_row(follower.node_id, follower.lag) for follower in followers],
         BROKER,
     )
     yield WEIR.gauge(
         "replication_stalled_seconds",
-        "Longest time for which a lagging throttled follower of the broker has received no records.",
+        "Longest time for which a lagging throttled follower on the broker has received no records.",
         [_row(follower.node_id, follower.stalled_s) for follower in followers],
         BROKER,
     )
