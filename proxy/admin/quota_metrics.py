@@ -78,7 +78,9 @@ def _quotas(
         return of(rates, value) + of(times, value)
 
     charged = attrgetter("charged")
-    yield make.counter("quota_bytes", "Sum of the bytes charged to entities.", of(rates, charged), *BROKER_QUOTA)
+    yield make.counter(
+        "quota_bytes", "Sum of the bytes charged to entities.", of(rates, charged), *BROKER_QUOTA
+    )
     yield make.counter(
         "quota_request_seconds",
         "Sum of the estimated request time charged to entities.",
@@ -198,9 +200,7 @@ def _api_times(make: Families, reading: BudgetReadings[RequestBudget]) -> Iterat
 
 def _mutations(make: Families, reading: BudgetReadings[MutationBudget]) -> Iterator[Metric]:
     total = next(iter(reading.totals.values()), LimiterTotals())
-    yield make.counter(
-        "mutation_partitions", "Partitions charged to mutation quotas.", total.charged
-    )
+    yield make.counter("mutation_partitions", "Partitions charged to mutation quotas.", total.charged)
     yield make.counter(
         "mutation_refused_topics", "Topics that Weir refused with THROTTLING_QUOTA_EXCEEDED.", total.refused
     )
