@@ -112,7 +112,7 @@ change meanings unrelated to quotas. Each has its reason.
 """
 
 _HAS_THROTTLE: Final = "the response contains throttle_time_ms (KIP-124)"
-_BACKS_OFF: Final = "clients themselves wait for throttle_time_ms (KIP-219)"
+_BACKS_OFF: Final = "clients, not brokers, wait for the throttle time (KIP-219)"
 _MAY_REFUSE: Final = "Weir can refuse topics with error 89 (KIP-599)"
 
 BY_HAND: Final[Mapping[tuple[int, int], Taken]] = {
@@ -131,7 +131,7 @@ BY_HAND: Final[Mapping[tuple[int, int], Taken]] = {
     ),
     (ApiKey.CREATE_TOPICS, 4): Taken(
         UpliftKind.TRANSLATE,
-        "Weir refuses -1, the broker's default number of partitions or replicas, with UNSUPPORTED_VERSION "
+        "Weir refuses -1 (the broker's default) for partitions or replicas, with UNSUPPORTED_VERSION "
         "(KIP-464)",
     ),
     (ApiKey.CREATE_TOPICS, 5): Taken(
