@@ -22,13 +22,13 @@ class State(IntEnum):
     OPEN = 0
     """Weir takes the client's next request at once."""
     THROTTLED = 1
-    """The client's next request waits until a throttle time is over or, on a new connection, until Weir has
-    forwarded the first request, which it was holding. As in every state, Weir reads the rest of a request
-    that it has begun to forward.
+    """The client's next request waits until a throttle time is over. A new connection is also THROTTLED while
+    Weir holds its first request. As in every state, Weir reads the rest of a request that it has begun to
+    forward.
     """
     SERIAL = 2
-    """The client's next request waits for the response to a request whose cost is known only
-    from that response.
+    """The client's next request waits for the previous request's response, which determines the
+    previous request's cost.
     """
     AUTHENTICATING = 3
     """The client's next request waits for the broker's response in a SASL exchange, which may
@@ -39,9 +39,9 @@ class State(IntEnum):
     for other work, such as a change of the quota store.
     """
     DRAINING = 5
-    """Weir takes the requests whose first byte it has read, each after the response to the previous
-    request, and then closes the connection. If the process is ending, throttles do not delay these requests;
-    if this connection has reached its maximum age, they do.
+    """Weir takes the requests that it has begun to read, one at a time, and then closes the connection.
+    Throttles delay these requests if the connection has reached its maximum age, but not if the process is
+    ending.
     """
     CLOSED = 6
     """Weir takes no more requests, and closes the client's and the broker's socket."""
