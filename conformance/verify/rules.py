@@ -142,7 +142,7 @@ RULES: Final[dict[R, Rule]] = {
             R.API_VERSIONS_FALLBACK,
             _E,
             "KIP-511",
-            "An ApiVersions response with error 35 (UNSUPPORTED_VERSION) is encoded in version 0.",
+            "An ApiVersions response with error 35 (UNSUPPORTED_VERSION) is encoded as version 0.",
         ),
         (R.API_VERSIONS_HEADER, _E, "KIP-511", "The header of an ApiVersions response has no tagged fields."),
         (R.RESPONSE_WITHOUT_REQUEST, _E, _ORDER, "A response answers an earlier request."),
@@ -167,7 +167,7 @@ RULES: Final[dict[R, Rule]] = {
         (R.VARINT_NOT_MINIMAL, _W, "KIP-482", "A varint has as few bytes as possible."),
         (R.BOOL_VALUE, _W, _TYPES, "A boolean is 0 or 1."),
         (R.STRING_UTF8, _E, _TYPES, "A string is UTF-8 and has at most 32767 bytes."),
-        (R.TAG_ORDER, _E, "KIP-482", "Tagged fields come in ascending order, each tag once."),
+        (R.TAG_ORDER, _E, "KIP-482", "Tags are in ascending order, and each tag occurs once."),
         (R.TAG_SIZE, _E, "KIP-482", "The declared size of a tagged field is the size of its value."),
         (R.TAG_DEFAULT, _N, "KIP-482", "A tagged field with its default value is left out."),
         (
@@ -212,7 +212,7 @@ RULES: Final[dict[R, Rule]] = {
             R.CLIENT_SOFTWARE,
             _E,
             "KIP-511",
-            "Software names and versions are letters, digits and, except at the ends, dots and hyphens.",
+            "Software names and versions match `[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?`.",
         ),
         (R.THROTTLE_NEGATIVE, _W, "KIP-124", "throttle_time_ms is not negative."),
         (
@@ -231,13 +231,13 @@ RULES: Final[dict[R, Rule]] = {
             R.SASL_UNCHECKED,
             _N,
             "KIP-152",
-            "The number of SASL tokens without Kafka's header is known; else, verification ends.",
+            "`verify` knows how many SASL tokens without Kafka's header follow. If not, verification ends.",
         ),
         (
             R.BATCH_LENGTH,
             _E,
             _BATCH,
-            "A batch's length is large enough for its header, and the batch ends within the field.",
+            "A batch's length is large enough for its header, and the batch ends within its field.",
         ),
         (
             R.BATCH_MAGIC,
@@ -259,7 +259,8 @@ RULES: Final[dict[R, Rule]] = {
             R.BATCH_UNOPENED,
             _N,
             "",
-            "The codec's library (`kafka-weir[conformance]`) is installed. Batches unpack to at most 64 MiB.",
+            "The codec's library (`kafka-weir[conformance]`) is installed. "
+            "Decompressed, a batch has at most 64 MiB.",
         ),
         (R.RECORD_FORMAT, _E, "message format: Record", "The lengths in a record match its bytes."),
         (
@@ -279,7 +280,7 @@ RULES: Final[dict[R, Rule]] = {
             R.PRODUCER_SEQUENCE,
             _W,
             "KIP-98",
-            "In a partition, a producer's sequence numbers have no gaps. Identical batches may be repeated.",
+            "In a partition, a producer's sequence numbers have no gaps. Identical batches may repeat.",
         ),
     )
 }

@@ -117,8 +117,8 @@ def rows(sessions: list[VerifiedSession]) -> Iterator[str]:
 
 def said(group: dict[str, Any]) -> str:
     one = group["first"]
-    text = f"`{one['rule']}`, {group['count']} times: {one['api']} {one['version']} {one['path']}"
-    return f"{text.strip()}, expected {one['expected']}, found {one['found']}"
+    text = f"`{one['rule']}` in {one['api']} {one['version']} {one['path']}".strip()
+    return f"{text} ({group['count']} times): expected {one['expected']}, found {one['found']}"
 
 
 def main() -> None:
