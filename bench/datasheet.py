@@ -167,9 +167,9 @@ def write() -> None:
     """Write the page from the kept runs. Raises DocumentError."""
     found = {target.name: sheets for target in TARGETS if (sheets := _runs(target))}
     sheets = [median_sheet(one) for one in found.values()]
-    numbers = ["runs (the figures are medians)", *(str(len(one)) for one in found.values())]
+    numbers = ["number of runs (the figures are medians)", *(str(len(one)) for one in found.values())]
     differ = [f"{100 * spread(one):.1f} %" if len(one) > 1 else "-" for one in found.values()]
-    further = [numbers, ["greatest difference between runs, 60 s", *differ]]
+    further = [numbers, ["greatest difference between runs in a rate over 60 s", *differ]]
     date, late = max(sheet.date for sheet in sheets), max(sheet.late_ms for sheet in sheets)
     notes = [
         f"- The last run was on {date}, on a machine with {machine()['cores']} cores.",
