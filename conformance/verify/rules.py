@@ -166,7 +166,7 @@ RULES: Final[dict[R, Rule]] = {
         (R.VARINT, _E, "KIP-482", "A varint has at most five bytes and 31 bits."),
         (R.VARINT_NOT_MINIMAL, _W, "KIP-482", "A varint has as few bytes as possible."),
         (R.BOOL_VALUE, _W, _TYPES, "A boolean is 0 or 1."),
-        (R.STRING_UTF8, _E, _TYPES, "A string is UTF-8 and has at most 32767 bytes."),
+        (R.STRING_UTF8, _E, _TYPES, "A string is UTF-8 and has at most 32,767 bytes."),
         (R.TAG_ORDER, _E, "KIP-482", "Tags are in ascending order, and each tag occurs once."),
         (R.TAG_SIZE, _E, "KIP-482", "The declared size of a tagged field is the size of its value."),
         (R.TAG_DEFAULT, _N, "KIP-482", "A tagged field with its default value is left out."),
