@@ -212,7 +212,7 @@ RULES: Final[dict[R, Rule]] = {
             R.CLIENT_SOFTWARE,
             _E,
             "KIP-511",
-            "Software names and versions match `[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?`.",
+            "Software names and versions match `[A-Za-z0-9]+([.-]+[A-Za-z0-9]+)*`.",
         ),
         (R.THROTTLE_NEGATIVE, _W, "KIP-124", "throttle_time_ms is not negative."),
         (
