@@ -259,7 +259,7 @@ RULES: Final[dict[R, Rule]] = {
             R.BATCH_UNOPENED,
             _N,
             "",
-            "The codec's library (`kafka-weir[conformance]`) is installed. Unpacked batches have at most 64 MiB.",
+            "The codec's library (`kafka-weir[conformance]`) is installed. Batches unpack to at most 64 MiB.",
         ),
         (R.RECORD_FORMAT, _E, "message format: Record", "The lengths in a record match its bytes."),
         (
