@@ -67,13 +67,13 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     quotas: Annotated[
         str,
         _key(
-            "Source of quotas: a TOML file; topic:NAME for a compacted topic, or topic for "
-            "__weir_quotas; broker for the brokers' own quotas. Empty: no quotas."
+            "Source of quotas: a TOML file; topic:NAME, a compacted topic; topic, the topic __weir_quotas; or "
+            "broker, the brokers' own quotas. Empty: no quotas."
         ),
     ] = ""
     advertised_host: Annotated[
         str,
-        _key("Host name of all brokers in responses. Empty: the address that clients connect to."),
+        _key("Host name that Weir gives clients for all brokers. Empty: the address that a client connects to."),
     ] = ""
     broker_ports: Annotated[
         str,
@@ -99,8 +99,8 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     state_dir: Annotated[
         str,
         _key(
-            "Directory in which Weir keeps brokers, quotas and usage for its next start. Empty: systemd's "
-            "state directory, if any."
+            "Directory in which Weir saves the brokers' addresses, quotas and usage for its next start. "
+            "Empty: systemd's state directory, if any."
         ),
     ] = ""
     takeover_socket: Annotated[
@@ -131,7 +131,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     ] = "1"
     uplift: Annotated[
         bool,
-        _key("Offer clients newer API versions than old brokers support, where translation loses nothing."),
+        _key("Offer API versions that old brokers lack, if Weir can translate them without loss."),
     ] = True
     quota_admins: Annotated[
         str,
@@ -142,7 +142,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     ] = ""
     quota_mode: Annotated[
         Literal["enforce", "shadow"],
-        _key("enforce; or shadow: compute, count and log throttles, but neither delay nor refuse requests."),
+        _key("enforce: delay or refuse requests above a quota; shadow: only count and log the throttles."),
     ] = "enforce"
     quota_pacing: Annotated[
         Literal["kafka", "smooth"],
@@ -156,7 +156,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     empty_client_id: Annotated[
         Literal["unlimited", "default"],
         _key(
-            "Quotas of clients without a client-id. unlimited: no client-id quotas, as in Kafka; default: "
+            "Quotas for clients without a client-id. unlimited: no client-id quotas, as in Kafka; default: "
             "the quotas of the default client-id."
         ),
     ] = "unlimited"
@@ -167,7 +167,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         str,
         _key(
             "Principal name of clients whose login hides their name from Weir. Empty: Weir closes "
-            "connections with a hidden name."
+            "these clients' connections."
         ),
     ] = "ANONYMOUS"
     super_users: Annotated[
@@ -206,7 +206,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         _key("none, requested or required: whether clients must present a certificate (ssl.client.auth)."),
     ] = "none"
     tls_client_ca: Annotated[
-        str, _key("PEM file with the certificate authorities of clients' certificates.")
+        str, _key("PEM file with the certificate authorities that issue clients' certificates.")
     ] = ""
     ssl_principal_mapping_rules: Annotated[
         str,
@@ -267,13 +267,13 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     ] = 0
     proxy_protocol_from: Annotated[
         str,
-        _key("IP or NETWORK[,...] of load balancers that send PROXY protocol headers (v2). Empty: none."),
+        _key("Load balancers that send PROXY protocol headers (v2), IP or NETWORK[,...]. Empty: none."),
     ] = ""
     max_connections_per_ip: Annotated[
         str,
         _key(
-            "Maximum number of client connections per IP address, NUMBER[,IP:NUMBER][,[IPV6]:NUMBER]...; 0:"
-            " no limit."
+            "Maximum number of client connections per IP address, NUMBER[,IP:NUMBER][,...], with IPv6 "
+            "addresses in brackets. 0: no limit."
         ),
     ] = "0"
     connections_max: Annotated[
@@ -313,7 +313,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         ),
     ] = 0.0
     refresh_s: Annotated[
-        float, ABOVE_0, _key("Interval in seconds between requests for the list of the cluster's brokers.")
+        float, ABOVE_0, _key("Interval in seconds at which Weir asks for the list of the cluster's brokers.")
     ] = 30.0
     usage: Annotated[
         str,
@@ -333,7 +333,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     usage_trace_share: Annotated[
         float,
         SHARE,
-        _key("Share (0 to 1) of the pairs of user and client-id whose requests Weir traces."),
+        _key("Share (0 to 1) of clients whose requests Weir traces, by user and client-id."),
     ] = 0.0
     events_topic: Annotated[
         str,
@@ -345,7 +345,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     ] = ""
     share_key_file: Annotated[
         str,
-        _key("File with the key (at least 16 characters) with which Weirs sign their reports of usage."),
+        _key("File with the key (at least 16 characters) with which Weirs sign their usage reports."),
     ] = ""
     workers: Annotated[
         int,
