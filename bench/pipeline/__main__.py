@@ -93,7 +93,7 @@ def _measure(stand: Stand, plan: Plan, chosen: Sequence[str], cells: Cells) -> l
 def _table(sizes: Sequence[int], chosen: Sequence[str], cells: Mapping[tuple[str, int], Cost]) -> Table:
     head = ["", *(f"{size / MILLION:g} M records" for size in sizes)]
     lines = [[job, *(_figure(cells.get((job, size))) for size in sizes)] for job in chosen]
-    return Table("Elapsed seconds without the start of Spark or Python, and CPU seconds", head, lines)
+    return Table("Elapsed seconds (without the start of Spark or Python), and CPU seconds", head, lines)
 
 
 def _figure(cost: Cost | None) -> str:
