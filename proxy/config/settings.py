@@ -67,13 +67,13 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     quotas: Annotated[
         str,
         _key(
-            "Source of quotas: a TOML file; topic:NAME, a compacted topic; topic, the topic __weir_quotas; or "
-            "broker, the brokers' own quotas. Empty: no quotas."
+            "Source of quotas: a TOML file; topic:NAME, a compacted topic; topic, the topic __weir_quotas; "
+            "or broker, the brokers' own quotas. Empty: no quotas."
         ),
     ] = ""
     advertised_host: Annotated[
         str,
-        _key("Host name that Weir gives clients for all brokers. Empty: the address that a client connects to."),
+        _key("Host name of all brokers for clients. Empty: the address that a client connects to."),
     ] = ""
     broker_ports: Annotated[
         str,
