@@ -13,7 +13,7 @@ _REPLICAS: Final = "changes leaders or replicas of partitions"
 _QUORUM: Final = "changes the leader or the voters of the quorum"
 _QUORUM_MEMBERS: Final = "removes a controller from the quorum"
 _BROKERS: Final = "changes the registration of a broker"
-_SHARE_STATE: Final = "reads or changes the share coordinator's topic, which may be missing"
+_SHARE_STATE: Final = "reads or changes the share coordinator's topic"
 
 HARMFUL: Final[Mapping[int, str]] = {
     ApiKey.LEADER_AND_ISR: _REPLICAS,
