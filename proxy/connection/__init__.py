@@ -10,9 +10,9 @@ class (`Connection.state_of`), which nobody else reads.
 is the machine; `inbound`, `arriving` and `outbound` process the bytes of the client and of the broker.
 `effects` is the interface to the transport, `in_flight` has the records of requests, `client` the
 principal, its ledger and the parse cache. `replies` sends Weir's own responses and queries, `refusals`
-closes connections because of malformed requests, `ending` ends connections. `emptied` removes the records
-from fetch responses, `tokens` processes bare SASL tokens. `charges` charges request time; `usage*` counts
-usage.
+closes connections because of malformed requests, `ending` ends connections. `in_parts` forwards responses in
+parts, `emptied` removes the records from fetch responses, `reporting` writes throttle times into responses.
+`tokens` processes bare SASL tokens, `charges` charges request time, `usage*` counts usage.
 
 - Parsed fields of a request may be cached, a decision never. Deadlines are compared for each request.
 - A response tells the throttle time that is left when the response is sent, so a client waits no longer than

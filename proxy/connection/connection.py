@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weir.protocol.errors import ProtocolError
 from weir.protocol.framing import missing_bytes
 from weir.proxy.close_reasons import BY_CLIENTS, CloseReason
-from weir.proxy.connection import arriving, inbound, outbound, replies
+from weir.proxy.connection import arriving, in_parts, inbound, outbound, replies
 from weir.proxy.connection.arriving import RequestInParts
 from weir.proxy.connection.charges import charge_request_time
 from weir.proxy.connection.client import Client  # fields' types: mypyc wants them at run time
@@ -204,14 +204,14 @@ class Connection:
         """Return the number of bytes that come next from this peer and that nobody needs to see."""
         if end is self.client_end:
             return arriving.passable_bytes(self)
-        return outbound.passable_bytes(self)
+        return in_parts.passable_bytes(self)
 
     def passed(self, end: End, count: int, now_ms: int) -> None:
         """Note that the next `count` bytes of this peer, at most `passable_bytes`, were forwarded unseen."""
         if end is self.client_end:
             arriving.passed(self, count, now_ms)
         else:
-            outbound.passed(self, count, now_ms)
+            in_parts.passed(self, count, now_ms)
 
     def wake(self, now_ms: int) -> Effects:
         """Go on with what has waited for this time or turn, and say which sides may be read now. Kept bytes
