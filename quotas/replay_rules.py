@@ -3,6 +3,8 @@
 A replay of a group's limit charges each member by the chain of `weir run`: its own limiter, those of the
 groups between, the group's, and its floor. So the members' lower limits shape what reaches the group, and the
 hours count the waits for the group alone. Limits above the group have members that this replay does not see.
+Nor does the replay of a group's limit at one broker see what members use at the others, which counts for their
+limits and floors of the whole cluster.
 """
 
 from __future__ import annotations

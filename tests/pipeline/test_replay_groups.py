@@ -41,16 +41,19 @@ producer_byte_rate = {payments}
 group = "retail"
 producer_byte_rate = 4000
 pacing = "{pacing}"
+scope = "{scope}"
 [[quota]]
 group = "<all>"
 producer_byte_rate = 5000
 scope = "cluster"
+"""
+)
+FLOOR = """
 [[quota]]
 user = "shop"
 producer_byte_floor = {floor}
 scope = "cluster"
 """
-)
 USERS = ("alice", "pay-1", "pay-2", "shop", "other")
 Request = tuple[int, str, int, float, int]
 """(time in ms, user, broker, bytes, throttle time in ms)"""
@@ -158,8 +161,12 @@ def test_replayed_group_with_another_floor_has_a_range_if_its_members_were_held_
 def test_replay_of_groups_gives_the_waits_that_brokers_told(
     sent: list[tuple[str, int, int, int]], own: int, payments: int, floor: int, pacing: str
 ) -> None:
-    """Two brokers share the limit of all clients. Each client has one connection to each."""
-    text = FILE.format(own=own, payments=payments, floor=max(floor, 1), pacing=pacing)
+    """Two brokers share the limit of all clients, and limits above a floor. Each client has one connection to
+    each.
+    """
+    scope = "cluster" if floor else "broker"
+    text = FILE.format(own=own, payments=payments, pacing=pacing, scope=scope)
+    text += FLOOR.format(floor=floor) if floor else ""
     table = parse(text)
     cluster = ClusterQuotas()
     brokers = [BrokerQuotas.create(table, cluster=cluster) for _ in range(2)]

@@ -84,11 +84,15 @@ def outcome(version: int, body: bytes, cuts: Iterable[int]) -> tuple[object, ...
     return scan.noted, scan.head, scan.partitions.complete
 
 
+NO_TOPIC: Final = uuid.UUID(int=0)
+"""The topic id that kafka-python reads as None."""
+
+
 def expected(fields: Mapping[str, Any], version: int) -> list[Noted]:
     """Return the partitions of a response that is given as dicts."""
     return [
         (
-            topic["topic"].encode() if version <= 12 else topic["topic_id"].bytes,
+            topic["topic"].encode() if version <= 12 else (topic["topic_id"] or NO_TOPIC).bytes,
             partition["partition_index"],
             partition["error_code"],
             partition["high_watermark"],

@@ -138,14 +138,17 @@ class Conversation:
                     "order", f"a response that the broker has not sent: {stream[begin:][:20].hex(' ')}"
                 )
                 return
-            if not request.begun:
-                request.begun = True
+            has_begun, request.begun = request.begun, True
+            if not has_begun:
                 if not self._exact:  # one less is under way
                     self._serial_until_ms = now_ms
                 self._begin(request, request.answer, INT32.unpack_from(stream, begin)[0] + 4)
             at, end = request.ask.kind.throttle_at, begin + len(request.answer)
+            at = None if at is None else at % len(request.answer)
+            is_told = at is not None and len(stream) >= begin + at + 4
+            if self._script.request_percentage and not has_begun and not is_told:
+                self._own_until_ms = max(self._own_until_ms, now_ms + WINDOW_MS)
             if at is not None and not request.told:
-                at %= len(request.answer)
                 if len(stream) < begin + at + 4:
                     return
                 request.told = True
@@ -320,8 +323,6 @@ class Conversation:
                     self._fail("names", f"response {number} has not taught {name}")
         if request.ask.kind.is_fetch or self.stopped or not self._exact:
             self._serial_until_ms = now_ms
-        if script.request_percentage and request.ask.kind.throttle_at is None:  # it could not be told
-            self._own_until_ms = max(self._own_until_ms, now_ms + WINDOW_MS)
 
     def check_quiet(self) -> None:
         hangs = self.opened.hangs

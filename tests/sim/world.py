@@ -36,6 +36,8 @@ from weir.proxy.net.relay import Relay
 
 IDLE_TURNS_MAX: Final = 20
 """Number of turns of the reactor, one after the other, that may change nothing."""
+TURNS_MAX: Final = 50_000
+"""Number of turns until both ends are quiet; most scripts take 32, the longest of 2,500 took 642."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +161,11 @@ class World:
         client.go_on()
 
     def _until_quiet(self) -> None:
-        net, weir, calls, idle_turns = self._net, self.weir, self._calls, 0
+        net, weir, calls, idle_turns, turns = self._net, self.weir, self._calls, 0, 0
         while self.failure is None:
+            turns += 1
+            if turns > TURNS_MAX:
+                self.fail("ends", f"no quiet after {turns} turns")
             for _conversation, client, broker in self._ends.values():
                 client.move()
                 broker.move()
