@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.integration.pipeline_jobs import Ended, commands
+from tests.pipeline.conftest import CommandsHere
 from tests.pipeline.connect_server import connect_server
 from tests.pipeline.killed import content
 from tests.pipeline.usage_rows import DAY_MS, ingest, record
@@ -40,9 +42,13 @@ TIME_OF_RUN: Final = re.compile(r"(?!2026-03)\d{4}-\d\d-\d\d \d\d:\d\d")
 TIME_TAKEN: Final = re.compile(r"done in [\d.]+ s|" + TIME_OF_RUN.pattern)
 
 
-def run(master: str, directory: Path) -> list[Ended]:
+def arguments(master: str, directory: Path) -> list[tuple[str, ...]]:
     options = ("--lake", str(directory / "lake"), "--master", master)
-    ended = commands(*(("pipeline", job, *options, *more) for job, *more in JOBS), directory=directory)
+    return [("pipeline", job, *options, *more) for job, *more in JOBS]
+
+
+def comparable(ended: Iterable[Ended], directory: Path) -> list[Ended]:
+    """Return the ends of jobs without the directory and times."""
     return [
         Ended(exit_code, TIME_TAKEN.sub("…", output).replace(str(directory), ""), errors)
         for exit_code, output, errors in ended
@@ -51,9 +57,9 @@ def run(master: str, directory: Path) -> list[Ended]:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(900)  # Java starts three times
+@pytest.mark.timeout(900)  # Java starts for the server
 def test_jobs_at_a_spark_connect_server_have_the_results_of_jobs_without(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, commands_here: CommandsHere, tmp_path: Path
 ) -> None:
     with_server, without = tmp_path / "with", tmp_path / "without"
     times_ms = [day * DAY_MS + hour * HOUR_MS for day in range(3) for hour in range(4)]
@@ -67,9 +73,9 @@ def test_jobs_at_a_spark_connect_server_have_the_results_of_jobs_without(
     shutil.copytree(with_server, without)
     (tmp_path / "server").mkdir()
     with connect_server(tmp_path / "server") as url:
-        ended = run(url, with_server)
+        ended = comparable(commands(*arguments(url, with_server), directory=with_server), with_server)
     assert [(each.exit_code, each.errors) for each in ended] == [(0, "")] * len(JOBS), ended
-    assert ended == run("local[2]", without)
+    assert ended == comparable(commands_here(arguments("local[2]", without), without), without)
     for name, columns in TABLES.items():
         rows = [content(spark, str(each / "lake" / name), columns) for each in (with_server, without)]
         assert rows[0] == rows[1] != (), name
