@@ -15,9 +15,8 @@ from hypothesis.database import DirectoryBasedExampleDatabase
 REPEATABLE: Final = "repeatable"
 EXPLORING: Final = "exploring"
 EXAMPLES: Final = 150
-"""Number of examples of a property that states no number; each profile takes its share of them."""
+"""Number of examples of a property that states no number; `repeatable` takes its share of them."""
 REPEATABLE_DIVISOR: Final = 4
-EXPLORING_FACTOR: Final = 2
 DATABASE: Final = Path(__file__).parents[1] / ".hypothesis" / "examples"
 """Examples that have failed in `exploring`."""
 TOLERATED: Final = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
@@ -34,7 +33,7 @@ def register_profiles() -> None:
         derandomize=True,
         deadline=None,
         database=None,
-        max_examples=_share(EXAMPLES, REPEATABLE_DIVISOR),
+        max_examples=_share(EXAMPLES),
         suppress_health_check=TOLERATED,
     )
     # Where CI is set, Hypothesis loads a profile of its own, which others inherit: so state all that matters.
@@ -43,7 +42,7 @@ def register_profiles() -> None:
         derandomize=False,
         database=DirectoryBasedExampleDatabase(DATABASE),
         deadline=None,
-        max_examples=EXPLORING_FACTOR * EXAMPLES,
+        max_examples=EXAMPLES,
         print_blob=True,
         suppress_health_check=TOLERATED,
     )
@@ -53,9 +52,10 @@ def register_profiles() -> None:
 def examples(count: int) -> settings:
     """Return settings of the loaded profile with its share of `count` examples."""
     if settings.get_current_profile_name() == EXPLORING:
-        return settings(max_examples=EXPLORING_FACTOR * count)
-    return settings(max_examples=_share(count, REPEATABLE_DIVISOR))
+        return settings(max_examples=count)
+    return settings(max_examples=_share(count))
 
 
-def _share(count: int, divisor: int) -> int:
-    return -(-count // divisor)
+def _share(count: int) -> int:
+    """Return the share of `repeatable`."""
+    return -(-count // REPEATABLE_DIVISOR)

@@ -12,7 +12,7 @@ from tests.fuzz.targets import TARGETS
 
 pytestmark = pytest.mark.filterwarnings("ignore::cryptography.utils.CryptographyDeprecationWarning")
 """It warns of serial numbers that are not positive; outside of tests a warning is no error."""
-INPUTS, INPUTS_SLOW = 200, 4_000
+INPUTS, INPUTS_SLOW = 200, 1_500
 SLOWER = {"connections": 5, "replica-fetches": 5, "streams": 5}
 """An input of these targets costs this many of the others."""
 

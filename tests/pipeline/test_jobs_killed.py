@@ -12,7 +12,7 @@ import random
 import re
 import shutil
 import signal
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -69,21 +69,16 @@ ROLLUP: Final = Job("rollup", ("rollup",))
 RECOMMEND: Final = Job("recommend", ("recommendation",), "new.toml", ("--headroom", "3"))
 MAINTAIN: Final = Job("maintain", ("usage", "rejected", "rollup"))
 
-CASES: Final = {
-    "rollup": (ROLLUP, (Kill("rollup", "during"), Kill("rollup", "after"))),
-    "maintain, taking lines in": (MAINTAIN, (Kill("usage", "after"), Kill("MERGE", "during"))),
-    "maintain, deleting": (MAINTAIN, (Kill("DELETE", "during"), Kill("DELETE", "after", 3))),
-    "maintain, compacting": (MAINTAIN, (Kill("OPTIMIZE", "during"), Kill("VACUUM", "during", 2))),
-    "recommend, writing the table": (
-        RECOMMEND,
-        (Kill("recommendation", "during"), Kill("recommendation", "after")),
+KILLS: Final = {
+    ROLLUP: (Kill("rollup", "during"), Kill("rollup", "after")),
+    MAINTAIN: (
+        Kill("usage", "after"),
+        *(Kill("MERGE", "during"), Kill("DELETE", "during"), Kill("OPTIMIZE", "during")),
+        Kill("VACUUM", "during", 2),
     ),
-    "recommend, writing the file": (
-        RECOMMEND,
-        (Kill("file", "during"), Kill("file", "before"), Kill("file", "after")),
-    ),
+    RECOMMEND: (Kill("recommendation", "during"), Kill("file", "during"), Kill("file", "after")),
 }
-"""Kills of jobs. Replay and report write by the functions that recommend calls."""
+"""Kills of jobs, one for each kind of write. Replay and report write by functions that recommend calls."""
 
 
 @pytest.fixture(scope="module")
@@ -150,11 +145,17 @@ def text_of(job: Job, directory: Path) -> str:
     return "" if job.file is None else TIME_OF_RUN.sub("…", (directory / job.file).read_text())
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("job", KILLS, ids=lambda job: job.name)
 def test_a_killed_job_leaves_whole_tables_and_files(
-    spark: SparkSession, run: Callable[..., None], made: Path, tmp_path: Path, case: str
+    spark: SparkSession, run: Callable[..., None], made: Path, tmp_path: Path, job: Job
 ) -> None:
-    check(spark, run, made, tmp_path, *CASES[case])
+    """The job is killed again and again, runs to its end, and is compared with one that was not killed."""
+    right = expected(spark, run, made, tmp_path / "never", job)
+    often = Killable(spark, run, made, tmp_path / "often", job)
+    for kill in KILLS[job]:
+        assert (ended := often.see(kill)).status == -signal.SIGKILL, ended
+    often.run_to_end()
+    right.check(often)
 
 
 @pytest.mark.cluster
@@ -181,23 +182,6 @@ def test_a_job_on_a_cluster_whose_driver_and_executors_are_killed_equals_a_local
         each.run_to_end()
     for each in begun:
         right.check(each)
-
-
-def check(
-    spark: SparkSession,
-    run: Callable[..., None],
-    made: Path,
-    tmp_path: Path,
-    job: Job,
-    kills: Iterable[Kill],
-) -> None:
-    """Kill a job so often, run it to its end, and compare with a job that was not killed."""
-    right = expected(spark, run, made, tmp_path / "never", job)
-    often = Killable(spark, run, made, tmp_path / "often", job)
-    for kill in kills:
-        assert (ended := often.see(kill)).status == -signal.SIGKILL, ended
-    often.run_to_end()
-    right.check(often)
 
 
 class Killable:

@@ -26,7 +26,7 @@ from weir.quotas import Budget
 PARTS: Final = 4
 SEEDS: Final = 150
 """Number of seeds in each part,"""
-SEEDS_EXPLORING: Final = 2000
+SEEDS_EXPLORING: Final = 1000
 """and in `make test-all`, where the first one is drawn."""
 
 FOUND: Final = {
