@@ -1,9 +1,10 @@
-"""All jobs by the documented commands at a standalone master with two workers. Executors have no Weir. The
-results are those of local jobs.
+"""All jobs at a standalone master with two workers, whose executors have no Weir: by spark-submit as
+documented, and with a lake on S3, which moto serves on this machine. The results are those of local jobs.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -11,9 +12,11 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+import boto3
 import pytest
+from moto.server import ThreadedMotoServer
 
 from tests.pipeline.all_jobs import Results, all_jobs, results, write_records
 from tests.pipeline.spark_cluster import ENTRY, SUBMIT, Cluster, cluster
@@ -26,6 +29,11 @@ pytestmark = [pytest.mark.cluster, pytest.mark.spark, pytest.mark.timeout(3600)]
 JOBS_S: Final = 1200.0
 """Maximum time (s) of all jobs."""
 WEIR: Final = (sys.executable, "-m", "weir.cli", "pipeline")
+REPOSITORY: Final = Path(__file__).parents[2]
+BUCKET: Final = "weir"
+KEYS: Final = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": "us-east-1"}
+LAKE: Final = f"s3a://{BUCKET}/lake"
+RECORDS: Final = f"s3a://{BUCKET}/records"
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +56,44 @@ def right(
     return results(spark, root)
 
 
+@pytest.fixture
+def endpoint() -> Iterator[str]:
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        url = f"http://{host}:{port}"
+        client(url).create_bucket(Bucket=BUCKET)
+        yield url
+    finally:
+        server.stop()
+
+
+def client(endpoint: str) -> Any:  # boto3 makes its classes at run time
+    return boto3.client("s3", endpoint_url=endpoint, **KEYS)
+
+
+def download(endpoint: str, directory: Path) -> None:
+    """Copy all objects of the bucket to files below `directory`."""
+    pages = client(endpoint).get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
+    for found in (each for page in pages for each in page["Contents"]):
+        if not found["Key"].endswith("/"):  # S3A marks directories by such objects
+            path = directory / found["Key"]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            client(endpoint).download_file(BUCKET, found["Key"], str(path))
+
+
+def weir(endpoint: str, at: Cluster, job: str, *options: str) -> dict[str, Any]:
+    """Run `weir pipeline` in a process of its own, and return the outcome of the last job."""
+    keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
+    environment = at.env | keys | {"AWS_ENDPOINT_URL": endpoint, "PYTHONPATH": str(REPOSITORY)}
+    command = [*WEIR, job, "--master", at.master, *options, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    outcome: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return outcome
+
+
 def test_jobs_of_the_documented_spark_submit_write_the_results_of_local_jobs(
     spark: SparkSession, right: Results, files: Path, standalone: Cluster, tmp_path: Path
 ) -> None:
@@ -68,3 +114,15 @@ def test_jobs_of_the_documented_spark_submit_write_the_results_of_local_jobs(
         with suppress(ProcessLookupError):
             os.killpg(jobs.pid, signal.SIGKILL)
     assert results(spark, tmp_path) == right
+
+
+def test_jobs_on_s3_write_the_results_of_jobs_on_local_files(
+    spark: SparkSession, right: Results, files: Path, standalone: Cluster, endpoint: str, tmp_path: Path
+) -> None:
+    for path in files.iterdir():
+        client(endpoint).upload_file(str(path), BUCKET, f"records/{path.name}")
+    weir(endpoint, standalone, *all_jobs(tmp_path, RECORDS, LAKE))
+    download(endpoint, tmp_path)
+    assert results(spark, tmp_path) == right
+    again = weir(endpoint, standalone, "ingest", "--lake", LAKE, "--files", RECORDS, "--once")
+    assert again["notes"] == ["nothing new"], "the checkpoint is on S3, too"

@@ -15,7 +15,10 @@ from rich.console import Console
 from tools.lanes.again import again
 from tools.lanes.concerned import changed_lately, changed_paths, concerned
 from tools.lanes.lane import (
+    ALONE,
     ALWAYS,
+    BROKERS,
+    CLUSTER,
     COMPILED,
     FAST,
     IMAGE,
@@ -72,11 +75,17 @@ def check() -> None:
 @main.command("all")
 @click.option("--seed", type=int, help="Draw Hypothesis' examples from this seed.  [default: a new one]")
 def everything(seed: int | None) -> None:
-    """Run all checks and tests, also of the compiled data path, with new examples for every property."""
+    """Run all checks and tests, with new examples for every property, and the fast tests that `test` runs
+    also on the compiled data path. Up to five failed tests of a lane run again without neighbours, except
+    fast ones: a second run would draw other examples.
+    """
     seed = secrets.randbelow(10**9) if seed is None else seed
     _say(f"Hypothesis draws new examples: --seed {seed} repeats them")
     exploring = ["--hypothesis-profile=exploring", f"--hypothesis-seed={seed}"]
-    _finish(_beside_spark(Extent.ALL, exploring, compiled=True), [])
+    outcomes = _beside_spark(Extent.ALL, exploring)
+    by_examples = [each for each in outcomes if each.name.startswith(FAST.name)]
+    others = [each for each in outcomes if each not in by_examples]
+    _finish([*by_examples, *again(others, _say)], [])
 
 
 @main.command()
@@ -130,29 +139,22 @@ def _checks() -> Outcome:
     return run_checks(_say)
 
 
-def _beside_spark(
-    extent: Extent, options: Sequence[str], *, compiled: bool = False, builds: bool = False
-) -> list[Outcome]:
-    """Run the checks, and the tests of this extent in all lanes. The Spark lane runs at the same time as the
-    checks and the lane `fast`, because Spark leaves cores idle. So do brokers: if `builds`, modules are
-    compiled beside them, and if all tests run, the images are built beside them.
+def _beside_spark(extent: Extent, options: Sequence[str], *, builds: bool = False) -> list[Outcome]:
+    """Run the checks, and the tests of this extent in all lanes. The Spark lane runs beside the checks and
+    the lane `fast`. Tests with brokers wait half of their time: if `builds`, modules are compiled beside
+    them, and if all tests run, the rest of the Spark lane, the cluster and the images run beside them.
     """
-    spark = Background(SPARK, extent, options)
-    try:
+    is_all = extent is Extent.ALL
+    with Background([SPARK, CLUSTER, IMAGE] if is_all else [SPARK], extent, options) as beside:
         outcomes = [_checks(), run_lane(FAST, extent, options, _say)]
-        outcomes += [run_compiled(extent, [], _say)] if compiled else []
-    finally:
-        of_spark = spark.finish(_say)
-    outcomes.append(of_spark)
-    build = CompiledBuild() if builds else None
-    images = Background(IMAGE, extent, options) if IMAGE.runs(extent) else None
-    for lane in LANES:
-        if lane is MEASURED and build is not None:
+        outcomes += [run_compiled(Extent.CORE, [], _say)] if is_all else beside.finish(_say)
+        build = CompiledBuild() if builds else None
+        outcomes.append(run_lane(BROKERS, extent, options, _say))
+        if build is not None:
             build.wait()
-        if lane is MEASURED and images is not None:
-            outcomes.append(images.finish(_say))
-        if lane.runs(extent) and lane not in (FAST, SPARK, IMAGE):
-            outcomes.append(run_lane(lane, extent, options, _say))
+        outcomes.append(run_lane(MEASURED, extent, options, _say))
+        if is_all:
+            outcomes += [*beside.finish(_say), run_lane(ALONE, extent, options, _say)]
     return outcomes
 
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Final, TypeAlias
+from typing import IO, Final, Self, TypeAlias
 from xml.etree import ElementTree as ET
 
 from tools.lanes.lane import COMPILED, COMPILED_TESTS, ROOT, Extent, Lane, check_commands
@@ -51,33 +51,46 @@ def _alone(options: Sequence[str]) -> list[str]:
 
 
 class Background:
-    """A lane that runs in a thread beside others; its output is kept, and printed when it has ended."""
+    """Lanes that run in a thread beside others; their output is kept, and printed when they have ended."""
 
-    def __init__(self, lane: Lane, extent: Extent, options: Sequence[str]) -> None:
-        """Start the lane; the arguments are those of `run_lane`."""
-        self._lane, self._extent, self._options = lane, extent, options
-        self._output = lane.report(extent).with_suffix(".log")
+    def __init__(self, lanes: Sequence[Lane], extent: Extent, options: Sequence[str]) -> None:
+        """Start the lanes, one after the other; the arguments are those of `run_lane`."""
+        self._lanes, self._extent, self._options = lanes, extent, options
+        self._left = list(lanes)
         self._said: list[str] = []
-        self._outcome: Outcome | None = None
+        self._outcomes: list[Outcome] = []
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
-    def _run(self) -> None:
-        self._output.parent.mkdir(parents=True, exist_ok=True)
-        with self._output.open("wb") as output:
-            self._outcome = run_lane(self._lane, self._extent, self._options, self._said.append, output)
+    def __enter__(self) -> Self:
+        """Return this object, whose lanes have started."""
+        return self
 
-    def finish(self, say: Say) -> Outcome:
-        """Wait until the lane has ended, print its output, and return its outcome. Raises RuntimeError if it
-        has no outcome.
+    def __exit__(self, *_: object) -> None:
+        """Start no further lanes, for example if the user has interrupted the others."""
+        self._left.clear()
+
+    def _output(self, lane: Lane) -> Path:
+        return lane.report(self._extent).with_suffix(".log")
+
+    def _run(self) -> None:
+        REPORTS.mkdir(parents=True, exist_ok=True)
+        while self._left:
+            lane = self._left.pop(0)
+            with self._output(lane).open("wb") as output:
+                self._outcomes.append(run_lane(lane, self._extent, self._options, self._said.append, output))
+
+    def finish(self, say: Say) -> list[Outcome]:
+        """Wait until the lanes have ended, print their output, and return their outcomes. Raises RuntimeError
+        if a lane has none.
         """
         self._thread.join()
-        for line in self._said:
+        for line, lane in zip(self._said, self._lanes, strict=False):
             say(line)
-        print(self._output.read_text("utf-8", "replace"), flush=True)
-        if self._outcome is None:
-            raise RuntimeError(f"the lane {self._lane.name} did not end: see above")
-        return self._outcome
+            print(self._output(lane).read_text("utf-8", "replace"), flush=True)
+        if len(self._outcomes) < len(self._lanes):
+            raise RuntimeError(f"the lane {self._lanes[len(self._outcomes)].name} did not end: see above")
+        return self._outcomes
 
 
 class CompiledBuild:
