@@ -3,7 +3,7 @@
 A replay of a group's limit charges each member by the chain of `weir run`: its own limiter, those of the
 groups between, the group's, and its floor. So the members' lower limits shape what reaches the group, and the
 hours count the waits for the group alone. Limits above the group have members that this replay does not see.
-Nor does the replay of a group's limit at one broker see what members use at the others, which counts for their
+Nor does the replay of a group's limit at one broker see the members' use of other brokers, which counts for
 limits and floors of the whole cluster.
 """
 
