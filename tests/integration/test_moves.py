@@ -104,7 +104,7 @@ def test_clients_lose_nothing_while_brokers_restart_one_by_one(
 # With KIP-848, broker threads of librdkafka may poll without waiting, which starves tests beside this one.
 @pytest.mark.parametrize(
     ("version", "member"),
-    [(OLD, CLASSIC), (MIDDLE, CLASSIC), pytest.param(NEW, KIP_848, marks=pytest.mark.alone)],
+    [(OLD, CLASSIC), (MIDDLE, CLASSIC), (NEW, KIP_848)],
 )
 def test_clients_survive_killed_group_coordinators_and_controllers(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str, member: Mapping[str, Any]
