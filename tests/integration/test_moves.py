@@ -101,7 +101,6 @@ def test_clients_lose_nothing_while_brokers_restart_one_by_one(
     aftermath.check()
 
 
-# With KIP-848, broker threads of librdkafka may poll without waiting, which starves tests beside this one.
 @pytest.mark.parametrize(
     ("version", "member"),
     [(OLD, CLASSIC), (MIDDLE, CLASSIC), (NEW, KIP_848)],
