@@ -231,7 +231,7 @@ RULES: Final[dict[R, Rule]] = {
             R.SASL_UNCHECKED,
             _N,
             "KIP-152",
-            "`verify` knows how many SASL tokens without Kafka's header follow. If not, verification ends.",
+            "The SASL mechanism has a known number of tokens. Otherwise, verification ends.",
         ),
         (
             R.BATCH_LENGTH,

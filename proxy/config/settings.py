@@ -333,7 +333,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     usage_trace_share: Annotated[
         float,
         SHARE,
-        _key("Share (0 to 1) of clients whose requests Weir traces, by user and client-id."),
+        _key("Share (0 to 1) of the clients to trace, chosen by user and client-id."),
     ] = 0.0
     events_topic: Annotated[
         str,
