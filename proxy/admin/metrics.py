@@ -162,7 +162,7 @@ def _latencies(latencies: Latencies) -> Iterator[Metric]:
     _add(forward, [], latencies.forward)
     answers = HistogramMetricFamily(
         "weir_broker_answer_seconds",
-        "The broker's share of the latency: time until it began to answer a sampled request.",
+        "The broker's share of the latency: time until the broker began to answer a sampled request.",
         labels=["api"],
     )
     for api, histogram in latencies.answers.items():

@@ -146,7 +146,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     ] = "enforce"
     quota_pacing: Annotated[
         Literal["kafka", "smooth"],
-        _key("Default pacing of quota entries. kafka: bursts, as in Kafka; smooth: even rates."),
+        _key("Default pacing of quota entries. kafka: allows bursts; smooth: keeps rates even."),
     ] = "kafka"
     old_read_age_s: Annotated[
         float,
@@ -272,8 +272,8 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     max_connections_per_ip: Annotated[
         str,
         _key(
-            "Maximum number of client connections per IP address, NUMBER[,IP:NUMBER][,...], with IPv6 "
-            "addresses in brackets. 0: no limit."
+            "Maximum number of client connections per IP address (NUMBER[,IP:NUMBER][,...], IPv6 in "
+            "brackets). 0: no limit."
         ),
     ] = "0"
     connections_max: Annotated[

@@ -29,7 +29,7 @@ def families(quotas: ReplicationQuotas, now_ms: int) -> Iterator[Metric | None]:
         yield from _role(role, [broker for broker in status.brokers if broker.role == role.value])
     yield WEIR.gauge(
         "replication_throttled_partitions",
-        "Throttled replicas for which the broker is leader or follower, if they have fetched.",
+        "Throttled replicas that have fetched, by the broker's role: leader or follower.",
         [((str(broker.node_id), broker.role), broker.replicas) for broker in status.brokers],
         *(BROKER, "role"),
     )
