@@ -169,11 +169,11 @@ def write() -> None:
     sheets = [median_sheet(one) for one in found.values()]
     numbers = ["number of runs (the figures are medians)", *(str(len(one)) for one in found.values())]
     differ = [f"{100 * spread(one):.1f} %" if len(one) > 1 else "-" for one in found.values()]
-    further = [numbers, ["greatest difference between runs in a rate over 60 s", *differ]]
+    further = [numbers, ["rate over 60 s: greatest difference between runs", *differ]]
     date, late = max(sheet.date for sheet in sheets), max(sheet.late_ms for sheet in sheets)
     notes = [
         f"- The last run was on {date}, on a machine with {machine()['cores']} cores.",
-        f"- On the measuring machine, sleeps ended as much as {late:.0f} ms late.",
+        f"- On the measuring machine, sleeps ended up to {late:.0f} ms late.",
     ]
     document.put(PAGE, render.markdown_table(_table(sheets, further)) + "\n\n" + "\n".join(notes))
 

@@ -128,7 +128,7 @@ class Wish(NamedTuple):
     type=Quantity("s", 10),
     default=AT_MOST_S,
     show_default=True,
-    help="Begin no more rounds after this time.",
+    help="Start no new rounds after this time.",
 )
 @click.option(
     "--jmx-prometheus",

@@ -130,7 +130,7 @@ RULES: Final[dict[R, Rule]] = {
             R.UNKNOWN_VERSION,
             _N,
             "protocol guide: Protocol Messages",
-            "Weir's schemas contain the version of the API.",
+            "Weir's schemas contain the request's API version.",
         ),
         (
             R.VERSION_NOT_OFFERED,

@@ -26,7 +26,7 @@ def families(sharing: UsageSharing) -> Iterator[Metric]:
     )
     yield WEIR.gauge(
         "share_weirs",
-        "Weirs, including this Weir, whose reports arrived in the last ten seconds.",
+        "Weirs, including this one, whose reports arrived in the last ten seconds.",
         sharing.weirs,
     )
     yield WEIR.gauge(

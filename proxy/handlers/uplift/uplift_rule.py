@@ -131,8 +131,7 @@ BY_HAND: Final[Mapping[tuple[int, int], Taken]] = {
     ),
     (ApiKey.CREATE_TOPICS, 4): Taken(
         UpliftKind.TRANSLATE,
-        "Weir refuses -1 (the broker's default) for partitions or replicas, with UNSUPPORTED_VERSION "
-        "(KIP-464)",
+        "Weir refuses -1 partitions or replicas (the broker's default) with UNSUPPORTED_VERSION (KIP-464)",
     ),
     (ApiKey.CREATE_TOPICS, 5): Taken(
         UpliftKind.TRANSLATE,
