@@ -16,6 +16,7 @@ from weir.protocol.pieces import at_once
 from weir.proxy.handlers.quota_api.alterations import read_alterations
 from weir.proxy.handlers.quota_api.filters import described, read_filter
 from weir.quotas import QuotaKey, QuotaTable, parse
+from weir.quotas.table.group_entry import FLOOR_KEYS
 from weir.quotas.table.quota_edit import edited
 
 PROPERTY: Final = examples(300)
@@ -43,7 +44,10 @@ ENTRIES: Final = st.builds(
 def test_accepted_quota_alterations_can_be_written_to_the_quota_file(
     entries: list[AlterClientQuotasRequest.EntryData],
 ) -> None:
-    changes = at_once(read_alterations(alter_request(*entries))).changes
+    accepted = at_once(read_alterations(alter_request(*entries))).changes
+    changes = {
+        quota: value for quota, value in accepted.items() if quota[1] not in FLOOR_KEYS
+    }  # stores check floors
     table = QuotaTable().altered(changes)
     assert parse(edited("# ours\n", changes)) == table
     everything = described(table, read_filter(describe_request())).entries

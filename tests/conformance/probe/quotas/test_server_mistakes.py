@@ -29,12 +29,13 @@ def failed(wrong: Wrong, module: object, **versions: str) -> set[str]:
 
 
 def check_mistakes(cases: Sequence[tuple[Wrong, set[str]]], module: object, **versions: str) -> None:
-    """Each server's mistake is found by these checks and no others. All servers run at the same time."""
+    """Each server's mistake is found by these checks and no others. All servers run at the same time. The
+    checks measure waits, so a server with another result runs again, alone.
+    """
     with ThreadPoolExecutor(len(cases)) as pool:
         found = list(pool.map(lambda case: failed(case[0], module, **versions), cases))
-    assert {str(wrong): names for (wrong, _), names in zip(cases, found, strict=True)} == {
-        str(wrong): names for wrong, names in cases
-    }
+    for (wrong, names), first in zip(cases, found, strict=True):
+        assert first == names or failed(wrong, module, **versions) == names, f"{wrong}: at first {first}"
 
 
 def test_records_are_written_once_the_leader_knows_that_it_leads() -> None:
