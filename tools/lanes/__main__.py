@@ -6,7 +6,7 @@ import secrets
 import shlex
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import click
@@ -59,7 +59,7 @@ def test() -> None:
     """Run the checks, the fast tests, and the core of the other lanes. Every change must pass these. Up to
     five failed tests of a lane run again without neighbours, and the summary names them.
     """
-    _finish(again(_beside_spark(Extent.CORE, []), _say), [ELSEWHERE])
+    _finish(again(_core(), _say), [ELSEWHERE])
 
 
 @main.command()
@@ -82,7 +82,7 @@ def everything(seed: int | None) -> None:
     seed = secrets.randbelow(10**9) if seed is None else seed
     _say(f"Hypothesis draws new examples: --seed {seed} repeats them")
     exploring = ["--hypothesis-profile=exploring", f"--hypothesis-seed={seed}"]
-    outcomes = _beside_spark(Extent.ALL, exploring)
+    outcomes = list(_all(exploring))
     by_examples = [each for each in outcomes if each.name.startswith(FAST.name)]
     others = [each for each in outcomes if each not in by_examples]
     _finish([*by_examples, *again(others, _say)], [])
@@ -103,7 +103,7 @@ def ci(part: str, minutes: float) -> None:
     """Run the tests of the command `test`, a sixth of the fast ones also on the compiled data path, and one
     part of the remaining tests. Up to five failed tests of a lane run again without neighbours.
     """
-    outcomes = _beside_spark(Extent.CORE, [], builds=True)
+    outcomes = _core(builds=True)
     compiled_part = f"--part={int(part.partition('/')[0]) % COMPILED_PARTS + 1}/{COMPILED_PARTS}"
     until_s = BEGAN_S + 60 * minutes
     outcomes.append(run_compiled(Extent.CORE, [compiled_part], _say))
@@ -139,23 +139,30 @@ def _checks() -> Outcome:
     return run_checks(_say)
 
 
-def _beside_spark(extent: Extent, options: Sequence[str], *, builds: bool = False) -> list[Outcome]:
-    """Run the checks, and the tests of this extent in all lanes. The Spark lane runs beside the checks and
-    the lane `fast`. Tests with brokers wait half of their time: if `builds`, modules are compiled beside
-    them, and if all tests run, the rest of the Spark lane, the cluster and the images run beside them.
+def _core(*, builds: bool = False) -> list[Outcome]:
+    """Run the checks, and the core of all lanes. The Spark lane runs beside the checks and the lane `fast`.
+    If `builds`, modules are compiled beside the tests with brokers, which wait half of their time.
     """
-    is_all = extent is Extent.ALL
-    with Background([SPARK, CLUSTER, IMAGE] if is_all else [SPARK], extent, options) as beside:
-        outcomes = [_checks(), run_lane(FAST, extent, options, _say)]
-        outcomes += [run_compiled(Extent.CORE, [], _say)] if is_all else beside.finish(_say)
-        build = CompiledBuild() if builds else None
-        outcomes.append(run_lane(BROKERS, extent, options, _say))
-        if build is not None:
-            build.wait()
-        outcomes.append(run_lane(MEASURED, extent, options, _say))
-        if is_all:
-            outcomes += [*beside.finish(_say), run_lane(ALONE, extent, options, _say)]
-    return outcomes
+    with Background([SPARK], Extent.CORE, []) as beside:
+        outcomes = [_checks(), run_lane(FAST, Extent.CORE, [], _say), *beside.finish(_say)]
+    build = CompiledBuild() if builds else None
+    outcomes.append(run_lane(BROKERS, Extent.CORE, [], _say))
+    if build is not None:
+        build.wait()
+    return [*outcomes, run_lane(MEASURED, Extent.CORE, [], _say)]
+
+
+def _all(options: Sequence[str]) -> Iterator[Outcome]:
+    """Run the checks and all tests. Spark, the cluster and the images keep the cores busy, beside lanes with
+    tests that wait: those with brokers, and slow ones of the lane `fast`, which gets another worker for that.
+    """
+    with Background([SPARK, CLUSTER, IMAGE], Extent.ALL, options) as beside:
+        yield _checks()
+        for lane in (BROKERS, MEASURED, replace(FAST, workers=BROKERS.workers)):
+            yield run_lane(lane, Extent.ALL, options, _say)
+        yield run_compiled(Extent.CORE, [], _say)
+        yield from beside.finish(_say)
+    yield run_lane(ALONE, Extent.ALL, options, _say)
 
 
 def _rest(until_s: float, part: str) -> Iterable[Outcome]:
