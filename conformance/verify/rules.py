@@ -259,7 +259,7 @@ RULES: Final[dict[R, Rule]] = {
             R.BATCH_UNOPENED,
             _N,
             "",
-            "The codec's library (`kafka-weir[conformance]`) is installed. Batches unpack to at most 64 MiB.",
+            "Batches unpack to at most 64 MiB. Codecs other than gzip need `kafka-weir[conformance]`.",
         ),
         (R.RECORD_FORMAT, _E, "message format: Record", "The lengths in a record match its bytes."),
         (
