@@ -112,7 +112,7 @@ change meanings unrelated to quotas. Each has its reason.
 """
 
 _HAS_THROTTLE: Final = "the response contains throttle_time_ms (KIP-124)"
-_BACKS_OFF: Final = "clients, not brokers, wait for the throttle time (KIP-219)"
+_BACKS_OFF: Final = "clients, not brokers, wait out the throttle time (KIP-219)"
 _MAY_REFUSE: Final = "Weir can refuse topics with error 89 (KIP-599)"
 
 BY_HAND: Final[Mapping[tuple[int, int], Taken]] = {
