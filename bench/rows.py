@@ -70,10 +70,10 @@ def _fetch_small(topics: Topics) -> Request:
 ROWS: Final = (
     Row("metadata-1", "Metadata, 1 connection, one at a time", 1, 1, _metadata),
     Row("metadata-16", "Metadata, 16 connections, one at a time", 16, 1, _metadata),
-    Row("metadata-8x16", "Metadata, 8 connections, 16 deep", 8, 16, _metadata),
+    Row("metadata-8x16", "Metadata, 8 connections, 16 in flight each", 8, 16, _metadata),
     Row("produce-100b", "Produce 100 B, 4 connections, one at a time", 4, 1, _produce(100)),
-    Row("produce-16kb", "Produce 16 KB, 4 connections, 5 deep", 4, 5, _produce(16_000), 16_000),
-    Row("produce-500kb", "Produce 500 KB, 4 connections, 5 deep", 4, 5, _produce(500_000), 500_000),
+    Row("produce-16kb", "Produce 16 KB, 4 connections, 5 in flight each", 4, 5, _produce(16_000), 16_000),
+    Row("produce-500kb", "Produce 500 KB, 4 connections, 5 in flight each", 4, 5, _produce(500_000), 500_000),
     Row("fetch-100b", "Fetch 100 B, 4 connections, one at a time", 4, 1, _fetch_small),
     Row("fetch-500kb", "Fetch 500 KB, 4 connections, one at a time", 4, 1, _fetch, FETCH_BYTES),
     Row(

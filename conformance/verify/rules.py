@@ -246,7 +246,7 @@ RULES: Final[dict[R, Rule]] = {
             "The API's version permits the batch's magic and codec. zstd needs Produce 7 or Fetch 10.",
         ),
         (R.BATCH_CRC, _E, _BATCH, "The checksum (CRC-32C; CRC-32 for magic 0 and 1) matches the bytes."),
-        (R.BATCH_COUNT, _E, _BATCH, "The header gives the right number of records."),
+        (R.BATCH_COUNT, _E, _BATCH, "The record count in the header is correct."),
         (
             R.BATCH_OFFSETS,
             _E,
