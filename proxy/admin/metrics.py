@@ -187,7 +187,7 @@ def _sessions(server: Server) -> Iterator[Metric]:
     )
     yield WEIR.counter(
         "reading_stops",
-        "Times that Weir stopped reading from clients because of buffered_bytes_max.",
+        "How often Weir stopped reading from clients because of buffered_bytes_max.",
         counters.reading_stops,
     )
     yield WEIR.counter(
@@ -219,7 +219,7 @@ def _sessions(server: Server) -> Iterator[Metric]:
     )
     yield WEIR.counter(
         "wrong_nodes",
-        "Times that a client reached the wrong broker and had to bootstrap again.",
+        "How often a client reached the wrong broker and had to bootstrap again.",
         counters.wrong_nodes,
     )
     yield WEIR.counter(
@@ -241,10 +241,10 @@ def _sessions(server: Server) -> Iterator[Metric]:
     )
     yield WEIR.counter(
         "topics_unnamed",
-        "Times that a broker returned no name for a topic id.",
+        "How often a broker returned no name for a topic id.",
         counters.topics_unnamed,
     )
-    yield WEIR.counter("throttles", "Times that Weir throttled a client.", counters.throttles)
+    yield WEIR.counter("throttles", "How often Weir throttled a client.", counters.throttles)
     yield WEIR.counter(
         "exempt_request_seconds",
         "Estimated request time of requests that brokers exempt from request quotas.",
@@ -382,7 +382,7 @@ def _tls(all_files: list[ContextOfFiles]) -> Iterator[Metric]:
     )
     yield WEIR.counter(
         "tls_files_refused",
-        "Times that Weir could not use changed TLS files.",
+        "How often Weir could not use changed TLS files.",
         {files.name: files.refused for files in all_files},
         "files",
     )
