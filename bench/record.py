@@ -86,13 +86,13 @@ def summary(outcome: Outcome, options: Mapping[str, object]) -> str:
     """Return a summary of the run for readers: date, machine, number and duration of rounds, versions."""
     where, found = machine(), versions(outcome.load)
     kernel = ".".join(platform.release().split(".")[:2])
-    told = "; ".join(
-        f"{name} {version}" for name, version in found.items() if name not in ("python", "openssl")
-    )
+    named = ("weir", "python", "openssl", "kafka")
+    told = "".join(f", {name} {version}" for name, version in found.items() if name not in named)
+    upstream = f"Kafka {found['kafka']}" if options["upstream"] == "kafka" else options["upstream"]
     return (
         f"{datetime.now(UTC):%Y-%m-%d}, {where['cores']} cores ({where['cpu'] or where['architecture']}), "
-        f"Linux {kernel}, Python {found['python']} ({found['openssl']}), {options['rounds']} rounds of "
-        f"{options['seconds']} s in front of {options['upstream']}. Versions: {told}."
+        f"Linux {kernel}, Python {found['python']}, {options['rounds']} rounds of {options['seconds']} s "
+        f"in front of {upstream}. Other versions: Weir {found['weir']}{told}."
     )
 
 

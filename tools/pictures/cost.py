@@ -23,7 +23,7 @@ SMALL_US: Final = 100.0
 
 _RUN: Final = re.compile(
     r"^- (?P<day>\d{4}-\d\d-\d\d), (?P<machine>[^)]*\)).*, (?P<rounds>\d+) rounds "
-    r"[^;]*\bweir\s+(?P<commit>\w+);",
+    r"[^,]*\bWeir\s+(?P<commit>\w+)",
     re.MULTILINE,
 )
 
