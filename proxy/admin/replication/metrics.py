@@ -61,7 +61,7 @@ def _role(role: Role, brokers: list[BrokerStatus]) -> Iterator[Metric]:
 def _followers(followers: Iterable[FollowerStatus]) -> Iterator[Metric]:
     yield WEIR.gauge(
         "replication_held_back_partitions",
-        "Throttled followers on the broker whose latest fetch got no records because of a throttle.",
+        "The broker's throttled followers whose latest fetch got no records because of a throttle.",
         [_row(follower.node_id, follower.held_back) for follower in followers],
         BROKER,
     )
