@@ -169,7 +169,7 @@ RULES: Final[dict[R, Rule]] = {
         (R.STRING_UTF8, _E, _TYPES, "A string is UTF-8 and has at most 32,767 bytes."),
         (R.TAG_ORDER, _E, "KIP-482", "Tags are in ascending order, and each tag occurs once."),
         (R.TAG_SIZE, _E, "KIP-482", "The declared size of a tagged field is the size of its value."),
-        (R.TAG_DEFAULT, _N, "KIP-482", "A tagged field with its default value is left out."),
+        (R.TAG_DEFAULT, _N, "KIP-482", "Tagged fields with default values are left out."),
         (
             R.REQUEST_TRAILING_BYTES,
             _W,

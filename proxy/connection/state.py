@@ -39,7 +39,7 @@ class State(IntEnum):
     for other work, such as a change of the quota store.
     """
     DRAINING = 5
-    """Weir takes the requests that it has begun to read, one at a time, and then closes the connection.
+    """Weir processes requests that it has begun to read, one at a time, and then closes the connection.
     Throttles delay these requests if the connection has reached its maximum age, but not if the process is
     ending.
     """
