@@ -173,7 +173,7 @@ def write() -> None:
     date, late = max(sheet.date for sheet in sheets), max(sheet.late_ms for sheet in sheets)
     notes = [
         f"- The last run was on {date}, on a machine with {machine()['cores']} cores.",
-        f"- On the measuring machine, sleeps ended up to {late:.0f} ms late.",
+        f"- On the measuring machine, timers were up to {late:.0f} ms late.",
     ]
     document.put(PAGE, render.markdown_table(_table(sheets, further)) + "\n\n" + "\n".join(notes))
 

@@ -174,7 +174,7 @@ RULES: Final[dict[R, Rule]] = {
             R.REQUEST_TRAILING_BYTES,
             _W,
             _FRAMES,
-            "No bytes follow a request's last field. Brokers ignore these bytes.",
+            "No bytes follow a request's last field. Brokers ignore such bytes.",
         ),
         (R.RESPONSE_TRAILING_BYTES, _E, _FRAMES, "No bytes follow a response's last field."),
         (
@@ -231,7 +231,7 @@ RULES: Final[dict[R, Rule]] = {
             R.SASL_UNCHECKED,
             _N,
             "KIP-152",
-            "The SASL mechanism has a known number of tokens. Otherwise, verification ends.",
+            "Weir knows how many tokens the SASL mechanism uses. Otherwise, verification ends.",
         ),
         (
             R.BATCH_LENGTH,
