@@ -153,14 +153,15 @@ def _core(*, builds: bool = False) -> list[Outcome]:
 
 
 def _all(options: Sequence[str]) -> Iterator[Outcome]:
-    """Run the checks and all tests. Spark, the cluster and the images keep the cores busy, beside lanes with
-    tests that wait: those with brokers, and slow ones of the lane `fast`, which gets another worker for that.
+    """Run the checks and all tests. Spark, the cluster and the images keep a core busy beside lanes with
+    tests that wait: slow ones of the lane `fast`, which gets another worker for that, and those with brokers.
     """
     with Background([SPARK, CLUSTER, IMAGE], Extent.ALL, options) as beside:
         yield _checks()
-        for lane in (BROKERS, MEASURED, replace(FAST, workers=BROKERS.workers)):
-            yield run_lane(lane, Extent.ALL, options, _say)
+        yield run_lane(replace(FAST, workers=BROKERS.workers), Extent.ALL, options, _say)
         yield run_compiled(Extent.CORE, [], _say)
+        for lane in (BROKERS, MEASURED):
+            yield run_lane(lane, Extent.ALL, options, _say)
         yield from beside.finish(_say)
     yield run_lane(ALONE, Extent.ALL, options, _say)
 
