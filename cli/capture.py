@@ -63,7 +63,7 @@ PREFIXES: Final = (
     "out",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="The capture; continued if it exists. With CLIENT: none is kept without this option.",
+    help="The capture; Weir appends to an existing one. With CLIENT: none is kept without this option.",
 )
 @click.option("--blank-records", is_flag=True, help="Write zeros for the payloads of records; sizes stay.")
 @click.option(
