@@ -149,7 +149,7 @@ class Conversation:
             if self._script.request_percentage and not has_begun and not is_told:
                 self._own_until_ms = max(self._own_until_ms, now_ms + WINDOW_MS)
             if at is not None and not request.told:
-                if len(stream) < begin + at + 4:
+                if not is_told:
                     return
                 request.told = True
                 self._check_told(request, INT32.unpack_from(stream, begin + at)[0])
