@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from tests.demo.process_table import start, stats
+from weir.demo.client_specs import CLIENTS
 from weir.quotas import parse
 
 DEMO = ("demo", "--pipeline", "--for", "15")
@@ -19,6 +20,7 @@ PATIENCE_S = 500.0
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 
 
+@pytest.mark.core
 def test_pipeline_demo_runs_all_jobs_and_replays_the_recorded_throttle_time(tmp_path: Path) -> None:
     directory = tmp_path / "demo"
     demo = start(*DEMO, "--json", "--directory", str(directory), tmp_path=tmp_path)
@@ -34,7 +36,9 @@ def test_pipeline_demo_runs_all_jobs_and_replays_the_recorded_throttle_time(tmp_
     assert jobs["ingest"]["wrote"]["usage records"] == jobs["rollup"]["read"]["records"] > 0
     assert jobs["ingest"]["wrote"]["trace records"] == jobs["replay"]["read"]["requests"] > 0
     assert parse(Path(found["recommended"]).read_text()).values
-    assert "<html" in Path(found["report"]).read_text()[:1000].lower()
+    report = Path(found["report"]).read_text()
+    assert "<html" in report[:1000].lower()
+    assert all(spec.client_id in report for spec in CLIENTS)
 
 
 def test_an_interrupted_pipeline_demo_leaves_no_process_and_no_file(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.integration.pipeline_jobs import Ended
-from tests.pipeline.spark_cluster import cluster
+from tests.pipeline.spark_cluster import FEW_ROWS, cluster
 from weir.cli.main import weir
 from weir.pipeline.spark import session
 
@@ -25,8 +25,11 @@ CommandsHere: TypeAlias = "Callable[[Iterable[Sequence[str]], Path], list[Ended]
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """Yield the shared Spark session; tests that use it are marked `spark`."""
-    settings = {"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"}
-    with session("tests", master="local[2]", settings=settings) as spark:
+    lines = (FEW_ROWS / "spark-defaults.conf").read_text().splitlines()
+    settings = dict(line.split() for line in lines if not line.startswith("#"))
+    with session(
+        "tests", master="local[2]", settings={**settings, "spark.sql.adaptive.enabled": "false"}
+    ) as spark:
         yield spark
 
 

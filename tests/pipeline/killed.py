@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Final, NamedTuple, TypeVar
 import msgspec
 from pyspark.sql import functions as fn
 
+from tests.pipeline.spark_cluster import FEW_ROWS
 from weir.pipeline import tables
 from weir.pipeline.lake import latest, read
 from weir.pipeline.rollup.columns import ROLLUP
@@ -100,7 +101,7 @@ def _begun(kill: Kill, errors: IO[str], job: str, *options: str) -> subprocess.P
         stderr=errors,
         text=True,
         start_new_session=True,
-        env={**os.environ, "PYTHONPATH": str(_ROOT)},
+        env={"SPARK_CONF_DIR": str(FEW_ROWS), **os.environ, "PYTHONPATH": str(_ROOT)},
     )
 
 

@@ -22,6 +22,8 @@ from weir.pipeline.java import launcher
 ENTRY: Final = Path(__file__).parents[2] / "cli" / "pipeline" / "submit.py"
 SUBMIT: Final = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 _CLASS: Final = Path(pyspark.__file__).parent / "bin" / "spark-class"
+FEW_ROWS: Final = Path(__file__).with_name("few_rows")
+"""SPARK_CONF_DIR of drivers; those of `weir demo` and of Spark Connect have Spark's own, as users do."""
 SHORT: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Options of Java, for processes that end before thorough compiling has paid."""
 _STARTS_S: Final = 300.0
@@ -60,8 +62,7 @@ def cluster(directory: Path) -> Iterator[Cluster]:
     """Yield a cluster whose files are in `directory`; afterwards only its logs are left."""
     work, scratch = directory / "work", directory / "scratch"
     scratch.mkdir()
-    (scratch / "spark-defaults.conf").write_text("spark.sql.shuffle.partitions 2\n")
-    settings = {"SPARK_CONF_DIR": str(scratch), "SPARK_LOCAL_DIRS": str(scratch), "TMPDIR": str(scratch)}
+    settings = {"SPARK_CONF_DIR": str(FEW_ROWS), "SPARK_LOCAL_DIRS": str(scratch), "TMPDIR": str(scratch)}
     env = {**os.environ, **settings, "JAVA_TOOL_OPTIONS": SHORT}
     url = f"spark://127.0.0.1:{_free_port()}"
     deploy = "org.apache.spark.deploy"

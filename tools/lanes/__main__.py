@@ -40,7 +40,7 @@ BEGAN_S = time.time()
 AGAIN_MINUTES = 15
 """Time (minutes) for second runs after the time for first ones."""
 COMPILED_PARTS = 6
-"""Number of parts of the tests on the compiled data path; CI runs one, because all have run uncompiled."""
+"""Number of parts of the tests on the compiled data path; a run has one, because all have run uncompiled."""
 PIPE_WIDTH = 160
 """Width (characters) of a table that is not printed to a terminal."""
 
@@ -75,14 +75,14 @@ def check() -> None:
 @main.command("all")
 @click.option("--seed", type=int, help="Draw Hypothesis' examples from this seed.  [default: a new one]")
 def everything(seed: int | None) -> None:
-    """Run all checks and tests, with new examples for every property, and the fast tests that `test` runs
-    also on the compiled data path. Up to five failed tests of a lane run again without neighbours, except
-    fast ones: a second run would draw other examples.
+    """Run all checks and tests, with new examples for every property, and a sixth of the fast tests that
+    `test` runs also on the compiled data path. Up to five failed tests of a lane run again without
+    neighbours, except fast ones: a second run would draw other examples.
     """
     seed = secrets.randbelow(10**9) if seed is None else seed
     _say(f"Hypothesis draws new examples: --seed {seed} repeats them")
     exploring = ["--hypothesis-profile=exploring", f"--hypothesis-seed={seed}"]
-    outcomes = list(_all(exploring))
+    outcomes = list(_all(exploring, _compiled_part(seed)))
     by_examples = [each for each in outcomes if each.name.startswith(FAST.name)]
     others = [each for each in outcomes if each not in by_examples]
     _finish([*by_examples, *again(others, _say)], [])
@@ -104,7 +104,7 @@ def ci(part: str, minutes: float) -> None:
     part of the remaining tests. Up to five failed tests of a lane run again without neighbours.
     """
     outcomes = _core(builds=True)
-    compiled_part = f"--part={int(part.partition('/')[0]) % COMPILED_PARTS + 1}/{COMPILED_PARTS}"
+    compiled_part = _compiled_part(int(part.partition("/")[0]))
     until_s = BEGAN_S + 60 * minutes
     outcomes.append(run_compiled(Extent.CORE, [compiled_part], _say))
     outcomes += _rest(until_s, part)
@@ -135,6 +135,11 @@ def _run(name: str, extent: Extent, options: Sequence[str]) -> Outcome:
     return run_lane(RUNNABLE[name], extent, options, _say)
 
 
+def _compiled_part(number: int) -> str:
+    """Return pytest's option for this part of the tests on the compiled data path, counted in circles."""
+    return f"--part={number % COMPILED_PARTS + 1}/{COMPILED_PARTS}"
+
+
 def _checks() -> Outcome:
     return run_checks(_say)
 
@@ -152,17 +157,20 @@ def _core(*, builds: bool = False) -> list[Outcome]:
     return [*outcomes, run_lane(MEASURED, Extent.CORE, [], _say)]
 
 
-def _all(options: Sequence[str]) -> Iterator[Outcome]:
+def _all(options: Sequence[str], compiled_part: str) -> Iterator[Outcome]:
     """Run the checks and all tests. Spark, the cluster and the images keep a core busy beside lanes with
     tests that wait: slow ones of the lane `fast`, which gets another worker for that, and those with brokers.
     """
-    with Background([SPARK, CLUSTER, IMAGE], Extent.ALL, options) as beside:
+    with (
+        Background([MEASURED], Extent.ALL, options) as waiting,
+        Background([SPARK, CLUSTER, IMAGE], Extent.ALL, options) as busy,
+    ):
         yield _checks()
         yield run_lane(replace(FAST, workers=BROKERS.workers), Extent.ALL, options, _say)
-        yield run_compiled(Extent.CORE, [], _say)
-        for lane in (BROKERS, MEASURED):
-            yield run_lane(lane, Extent.ALL, options, _say)
-        yield from beside.finish(_say)
+        yield run_compiled(Extent.CORE, [compiled_part], _say)
+        yield run_lane(BROKERS, Extent.ALL, options, _say)
+        for beside in (waiting, busy):
+            yield from beside.finish(_say)
     yield run_lane(ALONE, Extent.ALL, options, _say)
 
 
