@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -33,27 +33,33 @@ def spark() -> Iterator[SparkSession]:
         yield spark
 
 
-@pytest.fixture(scope="module")
-def run(spark: SparkSession) -> Iterator[Callable[..., None]]:
-    """Yield a function that runs `weir pipeline` to its end, in the session of the tests."""
+def _always(spark: SparkSession) -> Callable[..., AbstractContextManager[SparkSession]]:
+    """Return a function in the place of `session` that yields this one, and does not stop it."""
 
     @contextmanager
     def shared(_name: str, **_: object) -> Iterator[SparkSession]:
         yield spark
+
+    return shared
+
+
+@pytest.fixture(scope="module")
+def run(spark: SparkSession) -> Iterator[Callable[..., None]]:
+    """Yield a function that runs `weir pipeline` to its end, in the session of the tests."""
 
     def run(*arguments: str) -> None:
         done = CliRunner().invoke(weir, ["pipeline", *arguments], catch_exceptions=False)
         assert done.exit_code == 0, done.output
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("weir.pipeline.spark.session", shared)
+        patch.setattr("weir.pipeline.spark.session", _always(spark))
         yield run
 
 
 @pytest.fixture
 def commands_here(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> CommandsHere:
     """Return a function that runs several `weir …` in a directory, in the session of the tests."""
-    monkeypatch.setattr("weir.pipeline.spark.session", contextmanager(lambda *_, **__: iter([spark])))
+    monkeypatch.setattr("weir.pipeline.spark.session", _always(spark))
 
     def commands_here(all_arguments: Iterable[Sequence[str]], directory: Path) -> list[Ended]:
         monkeypatch.chdir(directory)

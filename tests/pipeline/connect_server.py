@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import time
@@ -12,6 +13,7 @@ from typing import Final
 
 import pyspark
 
+from tests.pipeline.spark_cluster import FEW_ROWS
 from weir.pipeline.jars import loading, provided
 from weir.pipeline.java import launcher
 
@@ -34,7 +36,6 @@ def connect_server(directory: Path) -> Iterator[str]:
         **loading(provided()),
         "spark.connect.grpc.binding.port": str(port),
         "spark.ui.enabled": "false",
-        "spark.sql.shuffle.partitions": "2",
         "spark.local.dir": str(directory),
     }
     command = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--class", _CLASS]
@@ -44,7 +45,13 @@ def connect_server(directory: Path) -> Iterator[str]:
     with (
         launcher(local=True),
         log.open("w") as output,
-        subprocess.Popen(command, stdout=output, stderr=output, cwd=directory) as process,
+        subprocess.Popen(
+            command,
+            stdout=output,
+            stderr=output,
+            cwd=directory,
+            env={**os.environ, "SPARK_CONF_DIR": str(FEW_ROWS)},
+        ) as process,
     ):
         try:
             _wait(process, port, log)

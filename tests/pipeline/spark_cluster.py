@@ -23,7 +23,7 @@ ENTRY: Final = Path(__file__).parents[2] / "cli" / "pipeline" / "submit.py"
 SUBMIT: Final = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 _CLASS: Final = Path(pyspark.__file__).parent / "bin" / "spark-class"
 FEW_ROWS: Final = Path(__file__).with_name("few_rows")
-"""SPARK_CONF_DIR of drivers; those of `weir demo` and of Spark Connect have Spark's own, as users do."""
+"""SPARK_CONF_DIR of the tests' drivers; the one of `weir demo` has Spark's own, as users have."""
 SHORT: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Options of Java, for processes that end before thorough compiling has paid."""
 _STARTS_S: Final = 300.0

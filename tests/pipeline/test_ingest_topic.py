@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
 from tests.kafka.fixtures import StartCluster, kafka_cluster
+from tests.pipeline.conftest import CommandsHere
 from tests.pipeline.usage_files import NOON_MS, usage
 
 __all__ = ["kafka_cluster"]
@@ -28,32 +26,22 @@ def send(bootstrap: str, topic: str, *values: bytes | None) -> None:
     assert producer.flush(60) == 0
 
 
-def ingest(lake: Path, bootstrap: str, topic: str) -> subprocess.CompletedProcess[str]:
-    command = [
-        sys.executable,
-        "-m",
-        "weir.cli",
-        "pipeline",
-        "ingest",
-        "--lake",
-        str(lake),
-        "--once",
-        "--json",
-    ]
-    command += ["--master", "local[2]", "--topic", topic, "--bootstrap-servers", bootstrap]
-    command += ["--batch-records", "600"]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ})
+def ingest(lake: Path, bootstrap: str, topic: str) -> tuple[str, ...]:
+    """Return the arguments of `weir` for this job."""
+    job = ("pipeline", "ingest", "--lake", str(lake), "--once", "--json", "--master", "local[2]")
+    return (*job, "--topic", topic, "--bootstrap-servers", bootstrap, "--batch-records", "600")
 
 
-def test_ingest_reads_each_record_of_a_topic_once(kafka_cluster: StartCluster, tmp_path: Path) -> None:
+def test_ingest_reads_each_record_of_a_topic_once(
+    kafka_cluster: StartCluster, commands_here: CommandsHere, tmp_path: Path
+) -> None:
     bootstrap = kafka_cluster("3.9.1").bootstrap
     send(
         bootstrap, "weir-usage", *(usage(NOON_MS + row, f"c{row}") for row in range(ROWS)), None, b"no record"
     )
-    first = ingest(tmp_path, bootstrap, "weir-usage")
-    assert first.returncode == 0, first.stderr
-    assert first.stderr == ""
-    outcome = json.loads(first.stdout)
+    (first,) = commands_here([ingest(tmp_path, bootstrap, "weir-usage")], tmp_path)
+    assert (first.exit_code, first.errors) == (0, "")
+    outcome = json.loads(first.output)
     assert outcome["read"] == {
         "usage lines": ROWS + 2,
         "trace lines": 0,
@@ -61,10 +49,9 @@ def test_ingest_reads_each_record_of_a_topic_once(kafka_cluster: StartCluster, t
     assert outcome["wrote"] == {"usage records": ROWS, "trace records": 0, "rejected usage": 2}
 
     send(bootstrap, "weir-usage", usage(NOON_MS, "more"))
-    second = json.loads(ingest(tmp_path, bootstrap, "weir-usage").stdout)
-    assert second["read"] == {"usage lines": 1, "trace lines": 0}
-
-    missing = ingest(tmp_path / "other", bootstrap, "no-such-topic")
-    assert (missing.returncode, missing.stdout) == (2, "")
-    assert missing.stderr.startswith("weir: topic no-such-topic: the topic does not exist")
-    assert missing.stderr.count("\n") == 1
+    jobs = [ingest(tmp_path, bootstrap, "weir-usage"), ingest(tmp_path / "other", bootstrap, "no-such-topic")]
+    second, missing = commands_here(jobs, tmp_path)
+    assert json.loads(second.output)["read"] == {"usage lines": 1, "trace lines": 0}
+    assert (missing.exit_code, missing.output) == (2, "")
+    assert missing.errors.startswith("weir: topic no-such-topic: the topic does not exist")
+    assert missing.errors.count("\n") == 1
