@@ -1,7 +1,7 @@
 """Hypothesis, set up once for all tests: the same examples on every run, or new ones on each.
 
 `repeatable` is the default: a failure is a failure for everyone. `exploring` (`make test-all`) draws new
-examples, more of them, from a seed that is printed, and keeps those that failed in `.hypothesis`.
+examples, as many, from a seed that is printed, and keeps those that failed in `.hypothesis`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from hypothesis.database import DirectoryBasedExampleDatabase
 
 REPEATABLE: Final = "repeatable"
 EXPLORING: Final = "exploring"
-EXAMPLES: Final = 150
-"""Number of examples of a property that states no number; `repeatable` takes its share of them."""
-REPEATABLE_DIVISOR: Final = 4
+EXAMPLES: Final = 38
+"""Number of examples of a property that states no number."""
 DATABASE: Final = Path(__file__).parents[1] / ".hypothesis" / "examples"
 """Examples that have failed in `exploring`."""
 TOLERATED: Final = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
@@ -33,7 +32,7 @@ def register_profiles() -> None:
         derandomize=True,
         deadline=None,
         database=None,
-        max_examples=_share(EXAMPLES),
+        max_examples=EXAMPLES,
         suppress_health_check=TOLERATED,
     )
     # Where CI is set, Hypothesis loads a profile of its own, which others inherit: so state all that matters.
@@ -47,15 +46,3 @@ def register_profiles() -> None:
         suppress_health_check=TOLERATED,
     )
     settings.load_profile(REPEATABLE)
-
-
-def examples(count: int) -> settings:
-    """Return settings of the loaded profile with its share of `count` examples."""
-    if settings.get_current_profile_name() == EXPLORING:
-        return settings(max_examples=count)
-    return settings(max_examples=_share(count))
-
-
-def _share(count: int) -> int:
-    """Return the share of `repeatable`."""
-    return -(-count // REPEATABLE_DIVISOR)

@@ -7,10 +7,9 @@ from collections import Counter
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.properties import examples
 from weir.pipeline.replay.candidates import Candidate, drawn
 from weir.pipeline.replay.charges import uses
 from weir.pipeline.replay.run import BudgetSettings, replayed
@@ -157,7 +156,7 @@ def test_replayed_group_with_another_floor_has_a_range_if_its_members_were_held_
     st.sampled_from([0, 600, 4000]),
     st.sampled_from(["kafka", "smooth"]),
 )
-@examples(60)
+@settings(max_examples=15)
 def test_replay_of_groups_gives_the_waits_that_brokers_told(
     sent: list[tuple[str, int, int, int]], own: int, payments: int, floor: int, pacing: str
 ) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.pipeline.rollup_definition import QUOTAS, Key, expected
 from tests.pipeline.usage_rows import DAY_MS, FIRST_MS, Record, ingest, record
-from tests.properties import TOLERATED, examples
+from tests.properties import TOLERATED
 from weir.pipeline import lake as delta
 from weir.pipeline import tables
 from weir.pipeline.lake import Lake, read, sql_name
@@ -84,7 +84,7 @@ def check(rows: Sequence[Row], records: Sequence[Record]) -> None:
 
 
 @settings(
-    examples(6),
+    max_examples=2,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),  # an example takes seconds: too long to shrink
     suppress_health_check=[*TOLERATED, HealthCheck.function_scoped_fixture],
 )

@@ -8,11 +8,10 @@ import tracemalloc
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.matrix import in_one_test
-from tests.properties import examples
 from tests.protocol.generate import each_version, every_version, messages, sample, version_id
 from weir.protocol.codec import codec
 from weir.protocol.errors import EncodeError, ProtocolError
@@ -33,7 +32,7 @@ VERSIONS = every_version()
 IDS = [version_id(*each) for each in VERSIONS]
 
 
-@examples(5)
+@settings(max_examples=2)
 @given(data=st.data())
 @each_version(VERSIONS)
 def test_every_value_survives_a_round_trip(message: type[Message], version: int, data: st.DataObject) -> None:

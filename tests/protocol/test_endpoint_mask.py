@@ -13,10 +13,9 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.properties import examples
 from tests.protocol.generate import every_version, messages, sample, version_id
 from weir.protocol.codec import codec
 from weir.protocol.errors import ProtocolError
@@ -158,7 +157,7 @@ def test_the_endpoint_mask_changes_the_tag_and_erases_the_value_at_any_cut(
 
 @pytest.mark.parametrize(("message", "version"), STREAMED, ids=STREAMED_ID)
 @given(data=st.data())
-@examples(25)
+@settings(max_examples=7)
 def test_masked_endpoints_are_an_unknown_tag_to_the_codec(
     message: type[Message], version: int, data: st.DataObject
 ) -> None:
@@ -186,7 +185,7 @@ def read_by_kafka_python(message: type[Message], version: int, body: bytes) -> t
 @pytest.mark.parametrize("behind", [(), ((1, b"news"),), ((1, b"news"), (300, b""))])
 @pytest.mark.parametrize(("message", "version"), STREAMED, ids=STREAMED_ID)
 @given(data=st.data())
-@examples(10)
+@settings(max_examples=3)
 def test_kafka_python_ignores_masked_endpoints_before_newer_tags(
     message: type[Message], version: int, behind: tuple[tuple[int, bytes], ...], data: st.DataObject
 ) -> None:

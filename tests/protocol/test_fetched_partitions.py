@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.matrix import in_one_test
-from tests.properties import examples
 from tests.protocol import kio_side
 from tests.protocol.generate import each_version, messages, sample
 from tests.protocol.plain import kio_bytes, plain, read_by_kafka_python
@@ -144,7 +143,7 @@ def encoded(value: FetchResponse, version: int) -> bytes:
 # The partitions of whole responses
 
 
-@examples(8)
+@settings(max_examples=2)
 @given(data=st.data(), cuts=CUTS)
 @each_version(IN_KIO)
 def test_the_partition_scan_finds_the_partitions_that_kio_has_written(
@@ -157,7 +156,7 @@ def test_the_partition_scan_finds_the_partitions_that_kio_has_written(
     assert scan.head == expected_head(plain(value), version)
 
 
-@examples(8)
+@settings(max_examples=2)
 @given(data=st.data(), cuts=CUTS)
 @each_version(EVERY)
 def test_the_partition_scan_finds_the_partitions_that_kafka_python_reads(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.index import load_response_schema
 from kio.serial import entity_reader, entity_writer
@@ -18,7 +18,6 @@ from kio.serial.errors import OutOfBoundValue
 from kio.static.primitive import i32Timedelta
 
 from tests.matrix import in_one_test
-from tests.properties import examples
 from tests.protocol.generate import each_version, every_version, messages, sample, version_id
 from tests.protocol.kio_samples import KNOWN
 from weir.protocol.api import is_flexible, request_header_version, response_header_version
@@ -125,7 +124,7 @@ def test_the_tag_section_and_the_headers_are_those_of_kafkas_schemas(
 
 
 @given(data=st.data())
-@examples(3)
+@settings(max_examples=1)
 @each_version(EVERY)
 def test_every_place_is_where_the_codec_puts_the_field(
     message: type[Message], version: int, data: st.DataObject
@@ -144,7 +143,7 @@ KIO: Final = [pair for pair in THROTTLED if pair in KNOWN]
 
 
 @given(data=st.data())
-@examples(3)
+@settings(max_examples=1)
 @each_version(KIO)
 def test_the_place_is_where_kio_writes_the_throttle_time(
     message: type[Message], version: int, data: st.DataObject

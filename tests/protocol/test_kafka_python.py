@@ -8,10 +8,9 @@ import warnings
 from collections.abc import Iterator
 from typing import Any, Final
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.properties import examples
 from tests.protocol.generate import each_version, every_version, messages
 from weir.protocol.codec import codec
 from weir.protocol.values import Message
@@ -55,7 +54,7 @@ RENAMED = {"generation_id": "generation_id_or_member_epoch"}
 """Fields that Kafka 4.4 has renamed in TxnOffsetCommit."""
 
 
-@examples(4)
+@settings(max_examples=1)
 @given(data=st.data())
 @each_version(KNOWN)
 def test_kafka_python_writes_the_same_bytes(

@@ -9,11 +9,10 @@ from typing import Final
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.matrix import in_one_test
-from tests.properties import examples
 from tests.protocol import kio_side
 from tests.protocol.generate import each_version, messages
 from tests.protocol.plain import kio_bytes, read_by_kafka_python
@@ -62,7 +61,7 @@ def fields_end(version: int) -> int:
     return replica_id_bytes + (12 if version >= 3 else 8)
 
 
-@examples(8)
+@settings(max_examples=2)
 @given(data=st.data())
 @each_version(IN_KIO)
 def test_a_fetch_that_asks_for_the_least_is_as_kio_writes_it(
@@ -72,7 +71,7 @@ def test_a_fetch_that_asks_for_the_least_is_as_kio_writes_it(
     assert patched(version, kio_bytes(value, version)) == kio_bytes(least(value, version), version)
 
 
-@examples(8)
+@settings(max_examples=2)
 @given(data=st.data())
 @each_version(EVERY)
 def test_a_fetch_that_asks_for_the_least_has_its_other_fields_as_kafka_python_reads_them(

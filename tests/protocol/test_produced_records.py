@@ -6,10 +6,9 @@ import uuid
 from typing import Final
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.properties import examples
 from weir.protocol.codec import codec
 from weir.protocol.messages import ProduceRequest
 from weir.protocol.scanning.produced_records import records_in
@@ -43,7 +42,7 @@ def body_of(version: int, topics: list[list[bytes | None]]) -> bytes:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@examples(60)
+@settings(max_examples=15)
 @given(topics=Topics)
 def test_all_record_batches_of_a_produce_request_are_found(
     version: int, topics: list[list[bytes | None]]
@@ -61,7 +60,7 @@ def test_all_record_batches_of_a_produce_request_are_found(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@examples(60)
+@settings(max_examples=15)
 @given(topics=Topics, cut=st.integers(0, 5000), limit=st.integers(1, 6))
 def test_record_batches_of_a_cut_produce_request_are_found_up_to_the_cut(
     version: int, topics: list[list[bytes | None]], cut: int, limit: int

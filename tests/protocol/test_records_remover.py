@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.matrix import in_one_test
-from tests.properties import examples
 from tests.protocol import kio_side
 from tests.protocol.generate import each_version, messages, sample
 from tests.protocol.plain import kio_bytes, read_by_kafka_python
@@ -107,7 +106,7 @@ def sized(version: int, record_bytes: int, partitions: int = 1) -> bytes:
 # What is left
 
 
-@examples(8)
+@settings(max_examples=2)
 @given(data=st.data(), cuts=CUTS)
 @each_version(IN_KIO)
 def test_without_records_a_fetch_response_is_as_kio_writes_it_with_empty_records(
@@ -117,7 +116,7 @@ def test_without_records_a_fetch_response_is_as_kio_writes_it_with_empty_records
     assert fed(version, kio_bytes(value, version), cuts).body() == kio_bytes(emptied(value), version)
 
 
-@examples(8)
+@settings(max_examples=2)
 @given(data=st.data(), cuts=CUTS)
 @each_version(EVERY)
 def test_without_records_a_fetch_response_has_its_other_fields_as_kafka_python_reads_them(

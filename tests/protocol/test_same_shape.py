@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.properties import examples
 from tests.protocol.generate import messages, version_id
 from weir.protocol.codec import codec
 from weir.protocol.errors import ProtocolError
@@ -61,7 +60,7 @@ def produced(offset: int, *, name: str = "orders", error: int = 0, message: str 
 
 @pytest.mark.parametrize(("message", "version"), FOUND, ids=IDS)
 @given(data=st.data())
-@examples(60)
+@settings(max_examples=15)
 def test_each_body_of_a_series_gives_the_position_of_its_own_scan(
     message: type[Message], version: int, data: st.DataObject
 ) -> None:
@@ -77,7 +76,7 @@ def test_each_body_of_a_series_gives_the_position_of_its_own_scan(
 
 @pytest.mark.parametrize(("message", "version"), FOUND, ids=IDS)
 @given(data=st.data())
-@examples(60)
+@settings(max_examples=15)
 def test_a_body_that_differs_in_some_bytes_from_a_known_one_is_not_mistaken_for_it(
     message: type[Message], version: int, data: st.DataObject
 ) -> None:

@@ -8,10 +8,9 @@ from typing import Any, Final
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.properties import examples
 from tests.protocol.generate import messages, version_id
 from tests.wire.messages import id_of
 from weir.protocol.codec import codec
@@ -58,7 +57,7 @@ def fed(message: type[Message], version: int, body: bytes, cuts: list[int]) -> T
 
 
 @pytest.mark.parametrize(("message", "version"), NAMING, ids=NAMING_ID)
-@examples(30)
+@settings(max_examples=8)
 @given(data=st.data(), cuts=st.lists(st.integers(0, 10_000), max_size=12))
 def test_topic_bytes_are_counted_in_chunks_of_any_size(
     message: type[ProduceRequest | FetchResponse | ShareFetchResponse],

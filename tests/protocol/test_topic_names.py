@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.properties import examples
 from tests.protocol.generate import messages
 from tests.wire.messages import id_of, identity
 from weir.protocol.codec import codec
@@ -42,7 +41,7 @@ def body(message: FetchRequest | ProduceRequest, version: int) -> bytes:
 
 
 @pytest.mark.parametrize("version", list(schema_of(FetchRequest).versions))
-@examples(30)
+@settings(max_examples=8)
 @given(data=st.data())
 def test_the_topic_scan_finds_the_topics_that_decoding_finds(version: int, data: st.DataObject) -> None:
     message: Any = data.draw(messages(FetchRequest, version))

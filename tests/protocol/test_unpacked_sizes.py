@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.properties import examples
 from weir.protocol.scanning.record_batches import add_unpacked
 from weir.protocol.scanning.unpacked_sizes import GZIP, LZ4, SNAPPY, ZSTD, unpacked_bytes
 
@@ -251,7 +250,7 @@ def test_a_zstd_stream_may_have_several_frames() -> None:
 
 
 @pytest.mark.parametrize("codec", [*CODECS.values(), 0, 5, 7])
-@examples(200)
+@settings(max_examples=50)
 @given(data=st.data())
 def test_any_bytes_have_an_unpacked_size_within_the_codecs_bounds(codec: int, data: st.DataObject) -> None:
     head = data.draw(

@@ -11,10 +11,9 @@ from typing import Any, Final
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from tests.matrix import check_each
-from tests.properties import examples
 from tests.protocol.generate import messages
 from tests.protocol.kio_side import kio_class
 from weir.protocol import schema
@@ -70,7 +69,7 @@ def check_step(found: VersionDifference) -> None:
     asks, answers = request_type(found.api_key), response_type(found.api_key)
     older, newer = found.version - 1, found.version
 
-    @examples(25)
+    @settings(max_examples=7)
     @given(request=messages(asks, newer), response=messages(answers, newer))
     def check(request: Message, response: Message) -> None:
         assert codec(asks, older).encode(request) == codec(asks, newer).encode(request)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.properties import examples
 from tests.proxy.client_quotas import Managed, altered, connection_of, entry
 from tests.proxy.client_quotas import alter as alter_request
 from tests.proxy.client_quotas import describe as describe_request
@@ -19,7 +18,7 @@ from weir.quotas import QuotaKey, QuotaTable, parse
 from weir.quotas.table.group_entry import FLOOR_KEYS
 from weir.quotas.table.quota_edit import edited
 
-PROPERTY: Final = examples(300)
+PROPERTY: Final = settings(max_examples=75)
 KINDS: Final = st.sampled_from(["user", "client-id", "ip", "", "group"])
 NAMES: Final = st.one_of(
     st.none(),

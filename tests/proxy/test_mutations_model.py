@@ -12,13 +12,12 @@ from __future__ import annotations
 from typing import Final
 from uuid import UUID
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.kfake.controller import NODE, Bucket, Controller, Policy
 from tests.kfake.direct import Client
 from tests.mutations.requests import Answer, Create, Mutation
-from tests.properties import examples
 from tests.proxy.counted_topics import count_topics, limits_of
 from tests.proxy.mutation_steps import RATE, SAMPLES, STEPS, mutation_of
 from tests.proxy.wire import new_connection
@@ -31,7 +30,7 @@ STRICT_FROM: Final = 6
 """Of CreateTopics."""
 DEFAULT: Final = 3
 """The controller's number of partitions."""
-PROPERTY: Final = examples(400)
+PROPERTY: Final = settings(max_examples=100)
 
 
 def outcome(answer: Answer) -> set[tuple[str | None, UUID, int]]:

@@ -7,12 +7,11 @@ from typing import Any, Final
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.kfake.cluster import Cluster
 from tests.kfake.direct import Client
-from tests.properties import examples
 from tests.protocol.generate import messages
 from tests.proxy.wire import new_connection
 from tests.wire.frames import body_of, request, response
@@ -192,7 +191,7 @@ def test_a_malformed_metadata_response_teaches_no_name_and_closes_no_connection(
     ],
     ids=lambda one: one if isinstance(one, int) else one.__name__,
 )
-@examples(20)
+@settings(max_examples=5)
 @given(data=st.data())
 def test_the_scan_reports_the_topics_that_decoding_finds(
     message: type[Message], version: int, data: st.DataObject

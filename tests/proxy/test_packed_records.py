@@ -16,10 +16,9 @@ from random import Random
 from typing import Any, Final, Literal, TypeAlias
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.properties import examples
 from tests.proxy.request_costs import charged_us, costs, time_table, timed
 from tests.proxy.wire import Wire, new_connection
 from tests.wire.frames import request, response
@@ -180,7 +179,7 @@ def test_a_bomb_behind_plain_partitions_is_charged_half_of_its_cost_or_more() ->
 # Latencies
 
 
-@examples(300)
+@settings(max_examples=75)
 @given(us=st.floats(0, 1e6), unconfirmed_us=st.floats(0, 1e9), latency_us=st.floats(0, 1e8))
 def test_a_confirmed_cost_is_between_half_of_the_latency_and_all_of_it(
     us: float, unconfirmed_us: float, latency_us: float
@@ -273,7 +272,7 @@ def test_the_bound_of_an_unpacked_size_is_never_exceeded(name: str) -> None:
             assert bound >= stream.truth
 
 
-@examples(200)
+@settings(max_examples=50)
 @given(lead=st.integers(0, 3000), zeros=st.integers(0, 300_000), raw=st.integers(1, 400), cut=st.floats(0, 1))
 def test_zstd_bounds_hold_for_any_mixture_of_blocks(lead: int, zeros: int, raw: int, cut: float) -> None:
     stream = zstd_stream(noise(lead), zeros, raw)
@@ -282,7 +281,7 @@ def test_zstd_bounds_hold_for_any_mixture_of_blocks(lead: int, zeros: int, raw: 
     assert bound >= stream.truth
 
 
-@examples(100)
+@settings(max_examples=25)
 @given(parts=st.lists(st.integers(0, 3000), min_size=1, max_size=3), change=st.integers(-3000, 3000))
 def test_a_gzip_size_is_false_only_if_the_stream_has_more(parts: list[int], change: int) -> None:
     """Of streams of several members nothing is said: the size is that of the last one."""

@@ -15,11 +15,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID, ObjectIdentifier
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.java.names import ask_java
-from tests.properties import examples
 from weir.proxy.config.settings import ConfigError
 from weir.proxy.net.tls.distinguished_name import KEYWORDS, name_of, subject_of
 from weir.proxy.net.tls.principal_mapping import PrincipalMapping, UnmappedError
@@ -301,7 +300,7 @@ def fuzzed() -> list[tuple[str, str]]:
     replaced = st.lists(st.sampled_from(["$1", "$2", "$10", "x", "\\$", "@", "$0", "\\/"]), max_size=4)
     subjects = st.sampled_from(["CN=abc", "CN=abc,OU=x", "abc", "a", "OU=.,CN=b\\,c"])
 
-    @examples(300)
+    @settings(max_examples=75)
     @given(parts, replaced, st.sampled_from(["", "L", "U"]), subjects)
     def collect(pattern: list[str], replacement: list[str], case: str, subject: str) -> None:
         found.append((f"RULE:{''.join(pattern)}/{''.join(replacement)}/{case}", subject))

@@ -6,12 +6,11 @@ from collections.abc import Iterable
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fuzz.work import cost
 from tests.interpreted import interpreted
-from tests.properties import examples
 from tests.quotas.strategies import options
 from weir.proxy.control.stores import records
 from weir.proxy.control.stores.record import ProducerRecord, RecordError
@@ -245,7 +244,7 @@ def test_a_quota_record_costs_the_same_among_more_quotas() -> None:
     assert costs[1].peak_bytes < costs[0].peak_bytes + 5000
 
 
-@examples(30)
+@settings(max_examples=8)
 @given(tables, tables, st.data(), st.booleans())
 def test_altering_quota_records_equals_altering_the_table(
     values: dict[tuple[Entity, QuotaKey], float],

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.matrix import in_one_test
-from tests.properties import examples
 from tests.proxy.request_costs import EACH_US, charged_us, costs, timed
 from tests.proxy.wire import Wire, new_connection, quota_table
 from tests.wire.frames import request
@@ -164,7 +163,7 @@ Batches = st.sampled_from(
 
 
 @pytest.mark.parametrize("version", PRODUCE)
-@examples(40)
+@settings(max_examples=10)
 @given(
     requests=st.lists(
         st.tuples(

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.properties import examples
 from tests.proxy.request_costs import charged_us, costs, percent, time_table, timed
 from tests.proxy.wire import Wire
 from tests.wire.frames import (
@@ -36,7 +35,7 @@ from weir.quotas.broker_quotas import BrokerQuotas
 from weir.quotas.costs.request_costs import ApiCost, ColdCost
 from weir.quotas.table.entities import Tags
 
-MODEL: Final = examples(150)
+MODEL: Final = settings(max_examples=38)
 
 # The model: µs, µs per kB asked, µs per kB answered
 PER_API: Final = {

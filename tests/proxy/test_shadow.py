@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Final, NamedTuple, TypeAlias
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.kfake.controller import NODE, Controller
-from tests.properties import examples
 from tests.proxy.mutation_cluster import Cluster
 from tests.proxy.mutation_steps import RATE, SAMPLES, STEPS, mutation_of
 from tests.proxy.playbook import Playbook
@@ -28,7 +27,7 @@ from weir.proxy.handlers.mutations import decoded_requests
 from weir.quotas import DEFAULT, Budget, Entity, MutationBudget, QuotaKey, QuotaTable
 from weir.quotas.table.bounded_names import EMPTY
 
-PROPERTY: Final = examples(200)
+PROPERTY: Final = settings(max_examples=50)
 
 
 def shadowed(table: QuotaTable) -> QuotaTable:

@@ -8,10 +8,9 @@ import ssl
 from typing import Final
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.properties import examples
 from tests.proxy.rigs import Rig, unix_pair
 from tests.proxy.tls_rigs import secured
 from tests.proxy.wire import quota_table
@@ -115,7 +114,7 @@ STEPS = st.lists(
     small=st.booleans(),
     muted=st.booleans(),
 )
-@examples(25)
+@settings(max_examples=7)
 def test_a_tls_relay_passes_every_byte_in_order(
     sides: tuple[str, ...], sizes: list[int], steps: list[tuple[str, int]], small: bool, muted: bool
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
@@ -13,7 +13,6 @@ from tests.kfake.cluster import everything
 from tests.kfake.controller import NODE, Controller
 from tests.kfake.direct import Client
 from tests.mutations.requests import Create, Delete, Grow, Topic
-from tests.properties import examples
 from tests.protocol.generate import SAMPLE_ID, sample
 from tests.proxy.client_quotas import Managed
 from tests.proxy.playbook import Playbook
@@ -180,7 +179,7 @@ def test_junk_behind_a_mutation_buys_no_partitions(mutation: Create | Grow | Del
 
 
 @pytest.mark.parametrize(("api_key", "version"), versions_of(*OF_ITS_OWN))
-@examples(20)
+@settings(max_examples=5)
 @given(garbage=st.binary(max_size=80))
 def test_garbage_never_closes_the_connection(api_key: ApiKey, version: int, garbage: bytes) -> None:
     if api_key == ApiKey.PRODUCE:  # acks tell whether the broker answers: they can be read

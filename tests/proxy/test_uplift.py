@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.matrix import in_one_test
-from tests.properties import examples
 from tests.protocol.generate import messages
 from tests.proxy.broker_versions import broker_of
 from tests.proxy.playbook import Playbook
@@ -41,7 +40,7 @@ from weir.proxy.counters import Counters
 from weir.proxy.handlers.plans import Plans
 from weir.proxy.handlers.uplift.uplift_rule import beyond, offered, route
 
-SETTINGS: Final = examples(8)
+SETTINGS: Final = settings(max_examples=2)
 
 
 def connection_with(broker: Mapping[int, VersionRange], **kwargs: Any) -> Connection:

@@ -9,11 +9,10 @@ from typing import Any, Final
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 import tests.protocol
 from tests.matrix import in_one_test
-from tests.properties import examples
 from tests.protocol.generate import messages
 from tests.proxy.broker_versions import BROKER_API_VERSIONS, BROKER_DATA, broker_of
 from tests.wire.frames import request as request_frame
@@ -177,7 +176,7 @@ def test_patched_requests_differ_only_in_their_version_number(key: int, version:
     assert response_header_version(key, version) == response_header_version(key, way.broker_version)
     kind = request_type(key)
 
-    @examples(5)
+    @settings(max_examples=2)
     @given(value=messages(kind, version))
     def check(value: Message) -> None:
         theirs = bytearray(request_frame(value, version))
@@ -191,7 +190,7 @@ def test_patched_requests_differ_only_in_their_version_number(key: int, version:
 def test_a_translated_request_keeps_its_meaning_or_is_refused(key: int, version: int, way: Route) -> None:
     kind, delivered = request_type(key), 0
 
-    @examples(100)
+    @settings(max_examples=25)
     @given(value=messages(kind, version, tame=True))
     def check(value: Message) -> None:
         nonlocal delivered
@@ -212,7 +211,7 @@ def test_a_translated_request_keeps_its_meaning_or_is_refused(key: int, version:
 def test_a_translated_response_has_every_field(key: int, version: int, way: Route) -> None:
     kind = response_type(key)
 
-    @examples(50)
+    @settings(max_examples=13)
     @given(value=messages(kind, way.broker_version, tame=True))
     def check(value: Message) -> None:
         encoded = codec(kind, version).encode(value)

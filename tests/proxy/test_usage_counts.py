@@ -7,10 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.properties import examples
 from tests.proxy.conversations import SMALL_BYTES, TABLE, Conversation, Exchange, cut, exchanges
 from tests.proxy.request_costs import VARIOUS, timed
 from tests.proxy.usage_totals import Taken, recorded, total, total_traced
@@ -19,7 +18,7 @@ from weir.proxy.connection.connection import Connection
 from weir.proxy.connection.usage_registries import UsageRegistries
 from weir.quotas import Entity, QuotaKey, QuotaTable
 
-PROPERTY: Final = examples(100)
+PROPERTY: Final = settings(max_examples=25)
 CUTS: Final = st.lists(st.integers(1, 700), min_size=1)
 DRAINS: Final = st.lists(st.sampled_from(["", "", "", "step", "step", "drain"]), min_size=1)
 EVERYBODY: Final = Entity(user="ANONYMOUS")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.kfake.controller import NODE, Controller
 from tests.kfake.direct import Client
 from tests.mutations.requests import Create, Delete, Topic
-from tests.properties import examples
 from tests.proxy.mutation_steps import RATE, SAMPLES, STEPS, mutation_of
 from tests.proxy.usage_totals import Taken, recorded, total, total_traced
 from tests.proxy.wire import Wire, new_connection
@@ -24,7 +23,7 @@ from weir.proxy.handlers.plans import Plans
 from weir.quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from weir.quotas.client_quotas import mutation_rates
 
-PROPERTY: Final = examples(80)
+PROPERTY: Final = settings(max_examples=20)
 APP: Final = Entity(client_id="app")
 
 

@@ -18,10 +18,9 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.properties import examples
 from tests.proxy.usage_rigs import WALL_S, Desk, requests_in, text_of, usage_record
 from weir.proxy.control.usage import outlet
 from weir.proxy.control.usage.compression import FRAMES_BYTES, pack
@@ -424,7 +423,7 @@ class Watched:
                 assert found
 
 
-@examples(60)
+@settings(max_examples=15)
 @given(EVENTS)
 def test_a_reader_sees_whole_unchanging_usage_files(events: list[tuple[str, int]]) -> None:
     with tempfile.TemporaryDirectory() as directory:

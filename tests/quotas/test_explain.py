@@ -3,10 +3,9 @@
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.properties import examples
 from tests.quotas.strategies import tables
 from weir.quotas import DEFAULT, Entity, Explanation, Limit, Prefix, QuotaKey, QuotaTable, Tags, explain
 from weir.quotas.table.ends import in_force_at
@@ -143,7 +142,7 @@ def test_explain_names_the_clients_that_share_a_budget(entity: Entity, words: st
 names = st.sampled_from(["a", "b", "app", "été 日本 😀"])
 
 
-@examples(80)  # its tables are costly
+@settings(max_examples=20)  # its tables are costly
 @given(tables, names, names | st.just(""))
 def test_explained_limits_are_the_limits_that_apply(table: QuotaTable, user: str, client_id: str) -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)

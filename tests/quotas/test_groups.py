@@ -7,11 +7,10 @@ from collections import Counter
 from itertools import product
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.matrix import first_core
-from tests.properties import examples
 from tests.quotas.group_world import LIMIT, SIZE, SimulatedMember, charge, simulate
 from weir.quotas import BrokerQuotas, Budget, Entity, QuotaKey, QuotaTable
 from weir.quotas.limiters.chain import Chain
@@ -80,7 +79,7 @@ def test_a_circle_of_very_many_groups_is_found_in_one_pass() -> None:
         st.tuples(st.sampled_from(["", "a", "ab", "abc"]), st.booleans(), st.sampled_from("xyz")), max_size=8
     )
 )
-@examples(100)
+@settings(max_examples=25)
 def test_changed_groups_equal_groups_made_at_once(changes: list[tuple[str, bool, str]]) -> None:
     made, members = QuotaGroups(), dict[Member, str]()
     for name, is_prefix, group in changes:
@@ -255,7 +254,7 @@ RATES = st.sampled_from([None, 500, 1000, 3000])
     RATES,
     st.lists(st.tuples(st.sampled_from("abcde"), st.integers(0, 20_000), st.integers(0, 4000)), max_size=40),
 )
-@examples(300)
+@settings(max_examples=75)
 def test_waits_of_random_trees_have_a_cause_and_are_those_of_the_limiters_taken_singly(
     users: dict[str, tuple[str, int | None, int | None]],
     tree: dict[str, tuple[str, int | None]],
