@@ -101,6 +101,7 @@ class Scene:
         if ready:
             self._until_listens(self.admin)
             self._until_listens(self.port + self.brokers)
+            self._until_ready()
 
     def _start(self, name: str, command: list[str]) -> None:
         before = dict(os.environ)
@@ -118,6 +119,15 @@ class Scene:
                 return
             time.sleep(0.05)  # between tries to connect
         raise TimeoutError(f"nobody listens at {port}: {self.log.read_text('utf-8', 'replace')[-2000:]}")
+
+    def _until_ready(self) -> None:
+        """A Weir that never was ready tells no event when it is not."""
+        deadline = time.monotonic() + START_S
+        while time.monotonic() < deadline and not self._ended():
+            with suppress(OSError), urllib.request.urlopen(f"http://{HOST}:{self.admin}/readyz", timeout=5):
+                return
+            time.sleep(0.05)  # between tries; `urlopen` raises for 503
+        raise TimeoutError(f"not ready: {self.log.read_text('utf-8', 'replace')[-2000:]}")
 
     def _ended(self) -> bool:
         return self._processes.exit_status("weir") is not None
