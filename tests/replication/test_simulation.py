@@ -25,7 +25,7 @@ from weir.quotas.replication.throttles import Role
 
 PARTS: Final = 4
 SEEDS: Final = 5
-SEEDS_SLOW: Final = 250
+SEEDS_SLOW: Final = 60
 PARTITION: Final = ("t0", 0)
 
 
@@ -48,7 +48,7 @@ def test_replication_through_weir_breaks_no_rule_of_replication_or_throttles(par
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
-def test_replication_through_weir_breaks_no_rule_in_a_thousand_runs(part: int) -> None:
+def test_replication_through_weir_breaks_no_rule_in_more_runs(part: int) -> None:
     assert not broken(first_seed(10 + part, SEEDS_SLOW), SEEDS_SLOW)
 
 
