@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.integration.pipeline_jobs import Ended
-from tests.pipeline.spark_cluster import FEW_ROWS, cluster
+from tests.pipeline.spark_cluster import FEW_ROWS
 from weir.cli.main import weir
 from weir.pipeline.spark import session
 
@@ -67,17 +67,6 @@ def commands_here(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Comma
         return [Ended(each.exit_code, each.stdout, each.stderr) for each in done]
 
     return commands_here
-
-
-@pytest.fixture(scope="module")
-def master(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Yield the URL of a cluster, in the environment of its drivers; `spark` runs already."""
-    assert spark.version
-    with cluster(tmp_path_factory.mktemp("cluster")) as found, pytest.MonkeyPatch.context() as patch:
-        for name, value in found.env.items():
-            patch.setenv(name, value)
-        patch.setenv("WORKERS", " ".join(map(str, found.workers)))
-        yield found.master
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -50,7 +50,6 @@ class Kill(NamedTuple):
     when: str
     number: int = 1
     seed: int = SEED
-    master: str = "local[2]"
 
 
 class Ended(NamedTuple):
@@ -93,9 +92,9 @@ def seen_until_killed(kill: Kill, look: Callable[[], T], job: str, *options: str
 
 def _begun(kill: Kill, errors: IO[str], job: str, *options: str) -> subprocess.Popen[str]:
     script = Path(__file__).with_name("killed_job.py")
-    common = ("--master", kill.master, "--driver-memory", "1GiB", "--json")
+    common = ("--master", "local[2]", "--driver-memory", "1GiB", "--json")
     return subprocess.Popen(
-        [sys.executable, str(script), *map(str, kill[:-1]), "--", "pipeline", job, *common, *options],
+        [sys.executable, str(script), *map(str, kill), "--", "pipeline", job, *common, *options],
         stdin=subprocess.PIPE,  # its end tells that this process has ended
         stdout=subprocess.PIPE,
         stderr=errors,

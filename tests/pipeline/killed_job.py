@@ -2,10 +2,7 @@
 
 PLACE is the name of a table, the first word of an SQL statement, or `file`: the job's output. NUMBER counts
 the writes there. WHEN is `before` or `after` that write, or `during`: at a time chosen by SEED after the
-write of a table begins, or when a part of the file, chosen by SEED, is written. If PLACE is `job`, SEED
-chooses a time, at most WHEN CPU seconds of job and JVM after the job begins (so a busy machine does not
-move it), and three earlier times at which an executor of one of $WORKERS is killed. If PLACE is `executor`,
-only executors are.
+write of a table begins, or when a part of the file, chosen by SEED, is written.
 """
 
 from __future__ import annotations
@@ -15,15 +12,12 @@ import random
 import signal
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.demo.process_table import children_of, stats
 from weir.cli.main import weir
-from weir.cli.pipeline import run
 from weir.pipeline import lake
 
 if TYPE_CHECKING:
@@ -32,8 +26,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrameWriter
 
 T = TypeVar("T")
-EXECUTORS = 3
-"""Number of executors that are killed before a driver."""
 MOMENT_S = 3.0
 """Time (s), roughly, that a write takes."""
 
@@ -102,58 +94,6 @@ def patch_file(death: Death) -> None:
     Path.replace = dying_replace  # type: ignore[assignment, method-assign]  # only this process does
 
 
-def patch_job(death: Death) -> None:
-    """Patch the function that runs a job in a Spark session."""
-    in_session = run.in_session
-    dies_s = death.random.uniform(0, float(death.when))
-
-    def dying_job(*arguments: Any) -> Any:
-        for _ in range(EXECUTORS):
-            after_cpu(death.random.uniform(0, dies_s), lambda: kill_executor(death.random))
-        if death.place == "executor":
-            return in_session(*arguments)
-        after_cpu(dies_s, die)
-        in_session(*arguments)
-        die()
-
-    run.in_session = dying_job  # type: ignore[assignment]  # only this process does
-
-
-def begin_timer(seconds: float, call: Callable[[], None]) -> None:
-    timer = threading.Timer(seconds, call)
-    timer.daemon = True
-    timer.start()
-
-
-def after_cpu(seconds: float, call: Callable[[], None]) -> None:
-    """Call the function when this process group has used that much more CPU time (s)."""
-    end_s = cpu_s() + seconds
-
-    def wait() -> None:
-        while cpu_s() < end_s:
-            time.sleep(0.2)
-        call()
-
-    begin_timer(0, wait)
-
-
-def cpu_s() -> float:
-    """Return the CPU time (s) of the running processes of this process's group."""
-    ticks = [int(stat[13]) + int(stat[14]) for stat in stats() if stat[4] == str(os.getpgrp())]
-    return sum(ticks) / os.sysconf("SC_CLK_TCK")
-
-
-def kill_executor(draw: random.Random) -> None:
-    """Kill an executor of one of the workers, as soon as one runs; nothing if there are no workers."""
-    workers = [int(pid) for pid in os.environ.get("WORKERS", "").split()]
-    while workers:
-        if executors := sorted(pid for worker in workers for pid in children_of(worker)):
-            os.kill(draw.choice(executors), signal.SIGKILL)
-            print("killed an executor", file=sys.stderr, flush=True)
-            return
-        time.sleep(0.1)
-
-
 def die_with_parent() -> NoReturn:
     """Die when the standard input ends, which the parent's end closes."""
     os.read(0, 1)  # sys.stdin.read would hold a lock that the interpreter needs to end
@@ -161,8 +101,8 @@ def die_with_parent() -> NoReturn:
 
 
 if __name__ == "__main__":
-    begin_timer(0, die_with_parent)
+    threading.Thread(target=die_with_parent, daemon=True).start()
     place, when, number, seed = sys.argv[1:5]
-    patch = {"file": patch_file, "job": patch_job, "executor": patch_job}.get(place, patch_tables)
+    patch = patch_file if place == "file" else patch_tables
     patch(Death(place, when, int(number), int(seed)))
     weir(sys.argv[6:])

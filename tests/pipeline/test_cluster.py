@@ -1,15 +1,18 @@
 """All jobs at a standalone master with two workers, whose executors have no Weir: by spark-submit as
-documented, with a lake on S3, which moto serves on this machine. The results are those of local jobs.
+documented, with a lake on S3, which moto serves on this machine. Meanwhile executors are killed (-9). The
+results are those of local jobs.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +21,7 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
+from tests.demo.process_table import stats
 from tests.pipeline.all_jobs import Results, all_jobs, results, write_records
 from tests.pipeline.spark_cluster import ENTRY, SUBMIT, Cluster, cluster
 
@@ -31,6 +35,11 @@ JOBS_S: Final = 1200.0
 WEIR: Final = (sys.executable, "-m", "weir.cli", "pipeline")
 REPOSITORY: Final = Path(__file__).parents[2]
 BUCKET: Final = "weir"
+KILLS: Final = 3
+"""Number of executors that are killed."""
+BUSY_S: Final = 12.0
+"""CPU time (s) within which an executor that will be killed is: a busy machine does not move it."""
+SEED: Final = 20261123
 KEYS: Final = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": "us-east-1"}
 LAKE: Final = f"s3a://{BUCKET}/lake"
 RECORDS: Final = f"s3a://{BUCKET}/records"
@@ -89,7 +98,22 @@ def environment(at: Cluster, endpoint: str) -> dict[str, str]:
     return at.env | keys | {"AWS_ENDPOINT_URL": endpoint, "PYTHONPATH": str(REPOSITORY)}
 
 
-def test_spark_submit_at_a_cluster_and_on_s3_writes_the_results_of_local_jobs(
+def kill_executors(jobs: subprocess.Popen[bytes], workers: Collection[int]) -> int:
+    """Kill `KILLS` executors of these workers, one after the other, while the jobs run. Return the number."""
+    draw, parents, killed = random.Random(SEED), set(map(str, workers)), 0
+    dies_s = draw.uniform(0, BUSY_S)
+    while killed < KILLS and jobs.poll() is None:
+        for pid, _, state, parent, *rest in stats():
+            cpu_s = (int(rest[9]) + int(rest[10])) / os.sysconf("SC_CLK_TCK")
+            if parent in parents and state != "Z" and cpu_s > dies_s:
+                os.kill(int(pid), signal.SIGKILL)
+                killed, dies_s = killed + 1, draw.uniform(0, BUSY_S)
+                break
+        time.sleep(0.1)  # between two looks
+    return killed
+
+
+def test_jobs_at_a_cluster_whose_executors_are_killed_write_the_results_of_local_jobs(
     spark: SparkSession, right: Results, files: Path, standalone: Cluster, endpoint: str, tmp_path: Path
 ) -> None:
     """Spark ignores a wheel in --py-files: the documented command left the executors without Weir."""
@@ -106,10 +130,12 @@ def test_spark_submit_at_a_cluster_and_on_s3_writes_the_results_of_local_jobs(
             start_new_session=True,
         )
     try:
+        killed = kill_executors(jobs, standalone.workers)
         assert jobs.wait(JOBS_S) == 0, (tmp_path / "output.txt").read_text()
     finally:
         with suppress(ProcessLookupError):
             os.killpg(jobs.pid, signal.SIGKILL)
+    assert killed == KILLS
     download(endpoint, tmp_path)
     assert results(spark, tmp_path) == right
     # `weir pipeline` loads the jars for S3 itself

@@ -2,13 +2,11 @@
 
 Meanwhile a reader sees only versions of the tables that a run without kills writes, in their order, and
 output files are either old or new. After the next run, tables and files are those of a run without kills.
-`DRIVERS=5 python -m tools.lanes run cluster --pytest "-s -k driver"` kills 5 drivers, 18 executors.
 """
 
 from __future__ import annotations
 
 import os
-import random
 import re
 import shutil
 import signal
@@ -21,7 +19,6 @@ import pytest
 
 from tests.pipeline.killed import (
     COLUMNS,
-    SEED,
     Ended,
     Kill,
     Rows,
@@ -44,11 +41,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(7200)]  # Java starts for every kill
 
 HOUR_MS: Final = 3_600_000
-DRIVERS: Final = int(os.environ.get("DRIVERS", "1"))
-"""Number of drivers that are killed at random times."""
-JOB_CPU_S: Final = 30.0
-"""CPU time (s), roughly, that a job and its JVM take after Spark has started."""
-EXECUTOR_KILLED: Final = "killed an executor"
 State = tuple[Mapping[str, Rows], str]
 """Rows of each table that a job writes, and the text of its file."""
 TIME_OF_RUN: Final = re.compile(r"(?!2026-03)\d{4}-\d\d-\d\d \d\d:\d\d")
@@ -154,32 +146,6 @@ def test_a_killed_job_leaves_whole_tables_and_files(
         assert (ended := often.see(kill)).status == -signal.SIGKILL, ended
     often.run_to_end()
     right.check(often)
-
-
-@pytest.mark.cluster
-@pytest.mark.timeout(1800 * (DRIVERS + 1))
-def test_a_job_on_a_cluster_whose_driver_and_executors_are_killed_equals_a_local_job(
-    spark: SparkSession, run: Callable[..., None], made: Path, tmp_path: Path, master: str
-) -> None:
-    """Executors and then the driver are killed, again and again; at last only executors are. A directory with
-    complete output is replaced by a new one.
-    """
-    right = expected(spark, run, made, tmp_path / "never", MAINTAIN)
-    draw, begun = random.Random(SEED), list[Killable]()
-    for place in (*["job"] * DRIVERS, "executor"):
-        if not begun or begun[-1].seen[-1] == right.last:
-            begun.append(Killable(spark, run, made, tmp_path / f"often-{len(begun)}", MAINTAIN))
-        ended = begun[-1].see(Kill(place, str(JOB_CPU_S), seed=draw.randrange(2**31), master=master))
-        assert ended.status == (-signal.SIGKILL if place == "job" else 0), ended
-        killed = f"{place}: {ended.errors.count(EXECUTOR_KILLED)} executors killed"
-        states = f"{len(begun[-1].seen)} states, complete: {begun[-1].seen[-1] == right.last}"
-        print(killed, f"{ended.looks} looks", states, sep=", ", flush=True)
-    assert EXECUTOR_KILLED in ended.errors
-    assert begun[-1].look() == right.last
-    for each in begun[:-1]:
-        each.run_to_end()
-    for each in begun:
-        right.check(each)
 
 
 class Killable:
