@@ -64,7 +64,7 @@ MAINTAIN: Final = Job("maintain", ("usage", "rejected", "rollup"))
 KILLS: Final = {
     ROLLUP: (Kill("rollup", "during"), Kill("rollup", "after")),
     MAINTAIN: (Kill("usage", "after"), Kill("MERGE", "during"), Kill("VACUUM", "during", 2)),
-    RECOMMEND: (Kill("file", "during"), Kill("file", "after")),
+    RECOMMEND: (Kill("file", "during"),),
 }
 """Kills of jobs, one for each kind of write: rows appended, a table replaced, an SQL statement, files
 deleted, a file. Replay and report write by functions that rollup and recommend call.

@@ -159,10 +159,11 @@ def _core(*, builds: bool = False) -> list[Outcome]:
 
 def _all(options: Sequence[str], compiled_part: str) -> Iterator[Outcome]:
     """Run the checks and all tests. Spark, the cluster and the images keep a core busy beside lanes with
-    tests that wait: slow ones of the lane `fast`, which gets another worker for that, and those with brokers.
+    tests that wait: slow ones of the lane `fast`, which gets another worker for that, those with brokers, and
+    measurements. Fewer measurements run at once than on a quiet machine.
     """
     with (
-        Background([MEASURED], Extent.ALL, options) as waiting,
+        Background([replace(MEASURED, workers="2")], Extent.ALL, options) as waiting,
         Background([SPARK, CLUSTER, IMAGE], Extent.ALL, options) as busy,
     ):
         yield _checks()

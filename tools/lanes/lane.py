@@ -149,10 +149,11 @@ MEASURED: Final = Lane(
 )
 ALONE: Final = Lane(
     "alone",
-    "what needs the machine for itself",
+    "what needs a core for itself",
     "alone and not spark",
     named=("alone",),
-    workers="0",
+    workers="2",
+    options=ONE_BY_ONE,
     extents=(Extent.REST, Extent.ALL),
 )
 IMAGE: Final = Lane(
