@@ -32,11 +32,20 @@ def transactional_producer(bootstrap: str, transactional_id: str) -> Producer:
 
 
 def transact(producer: Producer, topic: str, messages: list[bytes], *, commit: bool) -> None:
+    begin(producer, topic, messages)
+    end(producer, commit=commit)
+
+
+def begin(producer: Producer, topic: str, messages: list[bytes]) -> None:
+    """Write `messages` in a new transaction. They are in the log afterwards: an abort drops unsent ones."""
     producer.begin_transaction()
     for message in messages:
         producer.produce(topic, message, partition=0)
     if left := producer.flush(TIMEOUT_S):
         raise ClientError(f"{left} of {len(messages)} records unanswered after {TIMEOUT_S:.0f} s")
+
+
+def end(producer: Producer, *, commit: bool) -> None:
     (producer.commit_transaction if commit else producer.abort_transaction)(TIMEOUT_S)
 
 
@@ -87,13 +96,11 @@ def copy(bootstrap: str, source: str, target: str, count: int, *, commit: bool) 
         consumer.subscribe([source])
         values = [value[::-1] for value in read(consumer, count)]
         producer = transactional_producer(bootstrap, target)
-        producer.begin_transaction()
-        for value in values:
-            producer.produce(target, value, partition=0)
+        begin(producer, target, values)
         producer.send_offsets_to_transaction(
             consumer.position(consumer.assignment()), consumer.consumer_group_metadata(), TIMEOUT_S
         )
-        (producer.commit_transaction if commit else producer.abort_transaction)(TIMEOUT_S)
+        end(producer, commit=commit)
 
 
 def group_of(bootstrap: str, source: str) -> Consumer:
