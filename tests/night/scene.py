@@ -10,7 +10,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Final, Self
 
@@ -113,21 +113,21 @@ class Scene:
             os.environ.update(before)
 
     def _until_listens(self, port: int) -> None:
-        deadline = time.monotonic() + START_S
-        while time.monotonic() < deadline and not self._ended():
-            with suppress(OSError), socket.create_connection((HOST, port), 1):
-                return
-            time.sleep(0.05)  # between tries to connect
-        raise TimeoutError(f"nobody listens at {port}: {self.log.read_text('utf-8', 'replace')[-2000:]}")
+        self._until(lambda: socket.create_connection((HOST, port), 1), f"nobody listens at {port}")
 
     def _until_ready(self) -> None:
         """A Weir that never was ready tells no event when it is not."""
+        url = f"http://{HOST}:{self.admin}/readyz"  # `urlopen` raises for 503
+        self._until(lambda: urllib.request.urlopen(url, timeout=5), "not ready")
+
+    def _until(self, opens: Callable[[], AbstractContextManager[object]], problem: str) -> None:
+        """Try until `opens` raises no OSError. Raises TimeoutError with the problem and Weir's log."""
         deadline = time.monotonic() + START_S
         while time.monotonic() < deadline and not self._ended():
-            with suppress(OSError), urllib.request.urlopen(f"http://{HOST}:{self.admin}/readyz", timeout=5):
+            with suppress(OSError), opens():
                 return
-            time.sleep(0.05)  # between tries; `urlopen` raises for 503
-        raise TimeoutError(f"not ready: {self.log.read_text('utf-8', 'replace')[-2000:]}")
+            time.sleep(0.05)  # between tries
+        raise TimeoutError(f"{problem}: {self.log.read_text('utf-8', 'replace')[-2000:]}")
 
     def _ended(self) -> bool:
         return self._processes.exit_status("weir") is not None
