@@ -58,7 +58,12 @@ JAVA_RECORDS: Final = 1000
 TRIES: Final = 3
 NEW_GROUPS: Final = (4, 0)
 """First release of brokers that have groups of KIP-848 without being asked to."""
-JAVA_THROTTLED: Final = {"client.id": THROTTLED, "batch.size": "20000", "max.partition.fetch.bytes": "45000"}
+JAVA_THROTTLED: Final = {
+    "client.id": THROTTLED,
+    "batch.size": "20000",
+    "max.partition.fetch.bytes": "45000",
+    "max.in.flight.requests.per.connection": "1",  # a request sent before a throttled response may come late
+}
 REFUSED: Final = ("ThrottlingQuotaExceededError", "ThrottlingQuotaExceededException", "NodeNotReadyError")
 """Errors of clients under the mutation quota; kafka-python raises the last one while it waits."""
 MANY: Final = 26
