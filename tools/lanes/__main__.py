@@ -75,7 +75,7 @@ def check() -> None:
 @main.command("all")
 @click.option("--seed", type=int, help="Draw Hypothesis' examples from this seed.  [default: a new one]")
 def everything(seed: int | None) -> None:
-    """Run all checks and tests, with new examples for every property, and a sixth of the fast tests that
+    """Run all checks and tests, with new examples for every property, and a part of the fast tests that
     `test` runs also on the compiled data path. Up to five failed tests of a lane run again without
     neighbours, except fast ones: a second run would draw other examples.
     """
@@ -100,7 +100,7 @@ def everything(seed: int | None) -> None:
     help="Time within which a test that `test` leaves out must begin. Later ones are skipped, and counted.",
 )
 def ci(part: str, minutes: float) -> None:
-    """Run the tests of the command `test`, a sixth of the fast ones also on the compiled data path, and one
+    """Run the tests of the command `test`, a part of the fast ones also on the compiled data path, and one
     part of the remaining tests. Up to five failed tests of a lane run again without neighbours.
     """
     outcomes = _core(builds=True)
