@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import msgspec
 import pyarrow.dataset
 
 JOB_S = 240.0
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class Ended(NamedTuple):
@@ -20,23 +23,13 @@ class Ended(NamedTuple):
     errors: str
 
 
-def command(job: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "weir.cli", "pipeline", job, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=JOB_S,
-    )
-
-
 def commands(*all_arguments: Sequence[str], directory: Path) -> list[Ended]:
     """Run several `weir …` in one process, which has one JVM: seconds less for each."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.integration.pipeline_worker", str(directory)],
         input=msgspec.json.encode(all_arguments),
         capture_output=True,
-        cwd=Path(__file__).resolve().parents[2],
+        cwd=ROOT,
         check=False,
         timeout=2 * JOB_S,
     )
@@ -44,15 +37,32 @@ def commands(*all_arguments: Sequence[str], directory: Path) -> list[Ended]:
     return msgspec.json.decode(done.stdout, type=list[Ended])
 
 
-def outcome(job: str, lake: Path, *arguments: str) -> dict[str, Any]:
-    done = command(job, "--lake", str(lake), "--master", "local[2]", "--json", *arguments)
+def outcomes(directory: Path, *arguments: str) -> list[dict[str, Any]]:
+    """Return what `weir pipeline ARGUMENTS --json`, run in a directory, prints: an object for each job, and
+    nothing else.
+    """
+    done = subprocess.run(
+        [sys.executable, "-m", "weir.cli", "pipeline", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=directory,
+        check=False,
+        timeout=JOB_S,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    said: dict[str, Any] = msgspec.json.decode(done.stdout)
-    return said
+    return [msgspec.json.decode(line) for line in done.stdout.splitlines()]
 
 
 def rows(lake: Path, table: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = (
-        pyarrow.dataset.dataset(lake / table, partitioning="hive").to_table().to_pylist()
-    )
+    """Return the rows of the files that Delta's log has in the table: maintain leaves others beside them."""
+    files: set[str] = set()
+    for commit in sorted((lake / table / "_delta_log").glob("*.json")):
+        for action in map(msgspec.json.decode, commit.read_bytes().splitlines()):
+            if added := action.get("add"):
+                files.add(added["path"])
+            elif removed := action.get("remove"):
+                files.remove(removed["path"])
+    paths = [str(lake / table / unquote(file)) for file in sorted(files)]
+    found: list[dict[str, Any]] = pyarrow.dataset.dataset(paths, partitioning="hive").to_table().to_pylist()
     return found

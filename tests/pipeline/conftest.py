@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -25,11 +25,11 @@ CommandsHere: TypeAlias = "Callable[[Iterable[Sequence[str]], Path], list[Ended]
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """Yield the shared Spark session; tests that use it are marked `spark`."""
-    lines = (FEW_ROWS / "spark-defaults.conf").read_text().splitlines()
-    settings = dict(line.split() for line in lines if not line.startswith("#"))
-    with session(
-        "tests", master="local[2]", settings={**settings, "spark.sql.adaptive.enabled": "false"}
-    ) as spark:
+    settings = {"spark.sql.adaptive.enabled": "false"}
+    with ExitStack() as stack:
+        with pytest.MonkeyPatch.context() as patch:  # jobs in processes of their own choose for themselves
+            patch.setenv("SPARK_CONF_DIR", str(FEW_ROWS))
+            spark = stack.enter_context(session("tests", master="local[2]", settings=settings))
         yield spark
 
 

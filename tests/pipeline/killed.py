@@ -59,8 +59,6 @@ class Ended(NamedTuple):
     """Exit code, or the negative number of a signal."""
     output: str
     errors: str
-    looks: int
-    """Number of times that tables and files were read until the end."""
 
 
 def seen_until_ended(kill: Kill, look: Callable[[], T], job: str, *options: str) -> tuple[list[T], Ended]:
@@ -78,7 +76,7 @@ def seen_until_ended(kill: Kill, look: Callable[[], T], job: str, *options: str)
                 process.wait(PAUSES * (time.monotonic() - began_s))
         output, _ = process.communicate()
         errors.seek(0)
-        ended = Ended(process.returncode, output, errors.read(), len(states))
+        ended = Ended(process.returncode, output, errors.read())
     assert not output or isinstance(msgspec.json.decode(output), dict)
     return without_repetitions([*states, look()]), ended
 

@@ -1,8 +1,8 @@
 """A job that kills itself and its JVM: `killed_job.py PLACE WHEN NUMBER SEED -- ARGUMENTS OF weir`.
 
 PLACE is the name of a table, the first word of an SQL statement, or `file`: the job's output. NUMBER counts
-the writes there. WHEN is `before` or `after` that write, or `during`: at a time chosen by SEED after the
-write of a table begins, or when a part of the file, chosen by SEED, is written.
+the writes there. WHEN is `after` that write, or `during`: at a time chosen by SEED after the write of a table
+begins, or when a part of the file, chosen by SEED, is written.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def die() -> NoReturn:
 
 
 class Death:
-    """Ends the process before, during or after the chosen one of the writes at `place`."""
+    """Ends the process during or after the chosen one of the writes at `place`."""
 
     def __init__(self, place: str, when: str, number: int, seed: int) -> None:
         self.place, self.when = place, when
@@ -46,8 +46,6 @@ class Death:
         self._left -= place == self.place
         if place != self.place or self._left:
             return write()
-        if self.when == "before":
-            die()
         if self.when == "during":
             threading.Timer(self.random.uniform(0, MOMENT_S), die).start()
         written = write()

@@ -46,7 +46,7 @@ def test_ingest_killed_repeatedly_loses_and_doubles_no_record(spark: SparkSessio
     options = ("--lake", lake.root, "--files", str(directory), "--kind", kind, "--once")
     seen = [
         state
-        for kill in (Kill(kind, "after", 2), Kill("rejected", "after", 2), Kill(kind, "during", 2, 8))
+        for kill in (Kill(kind, "after", 2), Kill("rejected", "after", 2))
         for state in seen_until_killed(
             kill, lambda: batches.seen(spark, lake), "ingest", *options, "--batch-bytes", "1MiB"
         )

@@ -62,11 +62,11 @@ RECOMMEND: Final = Job("recommend", ("recommendation",), "new.toml", ("--headroo
 MAINTAIN: Final = Job("maintain", ("usage", "rejected", "rollup"))
 
 KILLS: Final = {
-    ROLLUP: (Kill("rollup", "during"), Kill("rollup", "after")),
-    MAINTAIN: (Kill("usage", "after"), Kill("MERGE", "during"), Kill("VACUUM", "during", 2)),
+    ROLLUP: (Kill("rollup", "during"),),
+    MAINTAIN: (Kill("usage", "after"), Kill("VACUUM", "during", 2)),
     RECOMMEND: (Kill("file", "during"),),
 }
-"""Kills of jobs, one for each kind of write: rows appended, a table replaced, an SQL statement, files
+"""Kills of jobs, each while another kind of state is half done: a table replaced, lines in two tables, files
 deleted, a file. Replay and report write by functions that rollup and recommend call.
 """
 

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -81,21 +77,3 @@ def test_maintain_deletes_old_days_and_compacts_the_others(spark: SparkSession, 
     assert f"{lake.rollup}: 0 rows older than 90 days were deleted" in outcome.notes  # trends need them
     assert clients(spark, lake.usage) == Counter(f"new {batch}" for batch in range(3))
     assert [row.line for row in read(spark, lake.rejected, tables.REJECTED).collect()] == ["bad"]
-
-
-def test_maintain_with_json_prints_one_object_and_leaves_nothing_else(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """Delta's VACUUM prints a line to Java's standard output, and Spark makes a warehouse where it runs."""
-    lake = Lake(str(tmp_path / "lake"))
-    take(lines(spark, NOON_MS, usage(NOON_MS, "a")), lake, USAGE, "default", "stream", 0)
-    command = [sys.executable, "-m", "weir.cli", "pipeline", "maintain", "--lake", lake.root, "--json"]
-    done = subprocess.run(
-        [*command, "--master", "local[2]"],
-        stdout=subprocess.PIPE,
-        check=True,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-    )
-    assert json.loads(done.stdout)["job"] == "maintain"
-    assert [path.name for path in tmp_path.iterdir()] == ["lake"]
