@@ -158,13 +158,13 @@ def _core(*, builds: bool = False) -> list[Outcome]:
 
 
 def _all(options: Sequence[str], compiled_part: str) -> Iterator[Outcome]:
-    """Run the checks and all tests. Spark, the cluster and the images keep a core busy beside lanes with
-    tests that wait: slow ones of the lane `fast`, which gets another worker for that, those with brokers, and
-    measurements. Fewer measurements run at once than on a quiet machine.
+    """Run the checks and all tests. Spark and the cluster keep a core busy beside lanes with tests that wait:
+    slow ones of the lane `fast`, which gets another worker for that, those with brokers, and measurements.
+    Fewer measurements run at once than on a quiet machine.
     """
     with (
-        Background([replace(MEASURED, workers="2")], Extent.ALL, options) as waiting,
-        Background([SPARK, CLUSTER, IMAGE], Extent.ALL, options) as busy,
+        Background([replace(MEASURED, workers="2"), IMAGE], Extent.ALL, options) as waiting,
+        Background([SPARK, CLUSTER], Extent.ALL, options) as busy,
     ):
         yield _checks()
         yield run_lane(replace(FAST, workers=BROKERS.workers), Extent.ALL, options, _say)
