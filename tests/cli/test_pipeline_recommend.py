@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from datetime import date
@@ -21,6 +24,17 @@ from weir.quotas import QuotaTable
 
 TIMES: Final = {"held": "12.5", "unsure": "0.0 to unknown", "free": "0.0", "unlimited": None}
 """Throttled time (s) of each budget under the new file."""
+KILLED: Final = """
+import os, pathlib, signal, sys
+from weir.cli.output_file import write_lines
+
+def lines():
+    yield "x" * 100_000
+    os.kill(os.getpid(), signal.SIGKILL)
+
+write_lines(pathlib.Path(sys.argv[1]), lines(), force=True)
+"""
+"""A program that is killed when it has written a part of its file."""
 
 
 @pytest.mark.parametrize(
@@ -144,3 +158,12 @@ def test_recommend_writes_its_file_atomically(tmp_path: Path) -> None:
     write_lines(file, ["b\n"], force=True)
     assert (file.read_text(), file.stat().st_mode & 0o777) == ("b\n", 0o600)
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_file_is_whole_after_its_writer_was_killed(tmp_path: Path) -> None:
+    file = tmp_path / "new.toml"
+    file.write_text("old")
+    done = subprocess.run([sys.executable, "-c", KILLED, str(file)], check=False)
+    assert (done.returncode, file.read_text()) == (-signal.SIGKILL, "old")
+    write_lines(file, ["new"], force=True)
+    assert file.read_text() == "new"

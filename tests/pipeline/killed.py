@@ -14,7 +14,6 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-import msgspec
 from pyspark.sql import functions as fn
 
 from tests.pipeline.spark_cluster import FEW_ROWS
@@ -52,20 +51,9 @@ class Kill(NamedTuple):
     seed: int = SEED
 
 
-class Ended(NamedTuple):
-    """End of a job."""
-
-    status: int
-    """Exit code, or the negative number of a signal."""
-    output: str
-    errors: str
-
-
-def seen_until_ended(kill: Kill, look: Callable[[], T], job: str, *options: str) -> tuple[list[T], Ended]:
+def seen_until_killed(kill: Kill, look: Callable[[], T], job: str, *options: str) -> list[T]:
     """Run `weir pipeline JOB OPTIONS` with a kill, and call `look` in a loop. Return its different results,
-    also those from before and after the run, in order.
-
-    Fails if the job prints a part of its JSON.
+    also those from before and after the run, in order. Fails if the job is not killed, or prints anything.
     """
     states = [look()]
     with TemporaryFile("w+") as errors, _begun(kill, errors, job, *options) as process:
@@ -76,16 +64,8 @@ def seen_until_ended(kill: Kill, look: Callable[[], T], job: str, *options: str)
                 process.wait(PAUSES * (time.monotonic() - began_s))
         output, _ = process.communicate()
         errors.seek(0)
-        ended = Ended(process.returncode, output, errors.read())
-    assert not output or isinstance(msgspec.json.decode(output), dict)
-    return without_repetitions([*states, look()]), ended
-
-
-def seen_until_killed(kill: Kill, look: Callable[[], T], job: str, *options: str) -> list[T]:
-    """Return the results of `seen_until_ended`. Fails if the job is not killed."""
-    states, ended = seen_until_ended(kill, look, job, *options)
-    assert ended.status == -signal.SIGKILL, ended
-    return states
+        assert (process.returncode, output) == (-signal.SIGKILL, ""), errors.read()
+    return without_repetitions([*states, look()])
 
 
 def _begun(kill: Kill, errors: IO[str], job: str, *options: str) -> subprocess.Popen[str]:

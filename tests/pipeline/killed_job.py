@@ -1,8 +1,7 @@
 """A job that kills itself and its JVM: `killed_job.py PLACE WHEN NUMBER SEED -- ARGUMENTS OF weir`.
 
-PLACE is the name of a table, the first word of an SQL statement, or `file`: the job's output. NUMBER counts
-the writes there. WHEN is `after` that write, or `during`: at a time chosen by SEED after the write of a table
-begins, or when a part of the file, chosen by SEED, is written.
+PLACE is the name of a table, or the first word of an SQL statement. NUMBER counts the writes there. WHEN is
+`after` that write, or `during`: at a time chosen by SEED after it begins.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import random
 import signal
 import sys
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
@@ -21,7 +19,7 @@ from weir.cli.main import weir
 from weir.pipeline import lake
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from pyspark.sql import DataFrameWriter
 
@@ -67,31 +65,6 @@ def patch_tables(death: Death) -> None:
     SparkSession.sql = dying_sql  # type: ignore[assignment, method-assign]  # only this process does
 
 
-def patch_file(death: Death) -> None:
-    """Patch the functions that `cli.output_file` writes with."""
-    fdopen, replace = os.fdopen, Path.replace
-
-    def dying_fdopen(fd: int, mode: str = "r", **named: Any) -> Any:
-        file = fdopen(fd, mode, **named)
-
-        def write_part(lines: Iterable[str]) -> NoReturn:
-            text = "".join(lines)
-            file.write(text[: death.random.randrange(1, len(text))])
-            file.flush()
-            die()
-
-        if mode == "w":
-            file.writelines = write_part  # type: ignore[assignment, method-assign]  # of this file only
-        return file
-
-    def dying_replace(path: Path, target: Path) -> Path:
-        return death.around("file", lambda: replace(path, target))
-
-    if death.when == "during":
-        os.fdopen = dying_fdopen  # type: ignore[assignment]  # only this process does
-    Path.replace = dying_replace  # type: ignore[assignment, method-assign]  # only this process does
-
-
 def die_with_parent() -> NoReturn:
     """Die when the standard input ends, which the parent's end closes."""
     os.read(0, 1)  # sys.stdin.read would hold a lock that the interpreter needs to end
@@ -101,6 +74,5 @@ def die_with_parent() -> NoReturn:
 if __name__ == "__main__":
     threading.Thread(target=die_with_parent, daemon=True).start()
     place, when, number, seed = sys.argv[1:5]
-    patch = patch_file if place == "file" else patch_tables
-    patch(Death(place, when, int(number), int(seed)))
+    patch_tables(Death(place, when, int(number), int(seed)))
     weir(sys.argv[6:])

@@ -1,15 +1,13 @@
-"""`weir pipeline rollup`, `maintain` and `recommend` are killed (-9, with their JVMs).
+"""`weir pipeline rollup` and `maintain` are killed (-9, with their JVMs).
 
-Meanwhile a reader sees only versions of the tables that a run without kills writes, in their order, and
-output files are either old or new. After the next run, tables and files are those of a run without kills.
+Meanwhile a reader sees only versions of the tables that a run without kills writes, in their order. After the
+next run, tables are those of a run without kills.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
-import signal
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,12 +17,11 @@ import pytest
 
 from tests.pipeline.killed import (
     COLUMNS,
-    Ended,
     Kill,
     Rows,
     content,
     is_part,
-    seen_until_ended,
+    seen_until_killed,
     versions,
     without_repetitions,
 )
@@ -41,39 +38,33 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(7200)]  # Java starts for every kill
 
 HOUR_MS: Final = 3_600_000
-State = tuple[Mapping[str, Rows], str]
-"""Rows of each table that a job writes, and the text of its file."""
-TIME_OF_RUN: Final = re.compile(r"(?!2026-03)\d{4}-\d\d-\d\d \d\d:\d\d")
-"""Pattern of times in output files, except those of the records."""
+State = Mapping[str, Rows]
+"""Rows of each table that a job writes."""
 
 
 class Job(NamedTuple):
-    """A job, the tables that it writes, and its options. `file` is the name of its output file."""
+    """A job, and the tables that it writes."""
 
     name: str
-    writes: tuple[str, ...] = ()
-    file: str | None = None
-    options: tuple[str, ...] = ()
+    writes: tuple[str, ...]
 
 
 INGEST: Final = Job("ingest", ("usage", "rejected"))
 ROLLUP: Final = Job("rollup", ("rollup",))
-RECOMMEND: Final = Job("recommend", ("recommendation",), "new.toml", ("--headroom", "3"))
 MAINTAIN: Final = Job("maintain", ("usage", "rejected", "rollup"))
 
 KILLS: Final = {
     ROLLUP: (Kill("rollup", "during"),),
     MAINTAIN: (Kill("usage", "after"), Kill("VACUUM", "during", 2)),
-    RECOMMEND: (Kill("file", "during"),),
 }
-"""Kills of jobs, each while another kind of state is half done: a table replaced, lines in two tables, files
-deleted, a file. Replay and report write by functions that rollup and recommend call.
+"""Kills of jobs, each while another thing is half done: a table replaced, lines moved between tables, files
+deleted. Other jobs replace tables by the function that rollup calls.
 """
 
 
 @pytest.fixture(scope="module")
 def made(spark: SparkSession, run: Callable[..., None], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a directory with a lake that all jobs have written to once, and their output files."""
+    """Return a directory with a lake that these jobs have written to once, and records for the next run."""
     directory = tmp_path_factory.mktemp("made")
     lake = Lake(str(directory / "lake"))
     nothing = dict.fromkeys(QUOTAS, 0)
@@ -105,7 +96,6 @@ def made(spark: SparkSession, run: Callable[..., None], tmp_path_factory: pytest
     rejected = parsed(spark.createDataFrame(rows, SOURCE), USAGE, files=False)
     assert take(rejected, lake, USAGE, "default", "stream", 0).rejected == 4
     run("rollup", "--lake", lake.root)
-    run("recommend", "--lake", lake.root, "--output", str(directory / "new.toml"))
     put(directory / "records", "usage-weir-1-00000000.jsonl", *later, b"bad too")
     _leave_unused_file(Path(lake.usage))
     return directory
@@ -119,9 +109,7 @@ def _leave_unused_file(table: Path) -> None:
 
 
 def arguments(job: Job, directory: Path) -> tuple[str, ...]:
-    options = ["--lake", str(directory / "lake"), *job.options]
-    if job.file is not None:
-        options += ["--output", str(directory / job.file), "--force"]
+    options = ["--lake", str(directory / "lake")]
     if job is INGEST:
         options += ["--files", str(directory / "records"), "--once"]
     if job is MAINTAIN:  # days 0 and 1 are older
@@ -130,20 +118,15 @@ def arguments(job: Job, directory: Path) -> tuple[str, ...]:
     return tuple(options)
 
 
-def text_of(job: Job, directory: Path) -> str:
-    """Return the output file's text without the time of the run; "" if the job has no output file."""
-    return "" if job.file is None else TIME_OF_RUN.sub("…", (directory / job.file).read_text())
-
-
 @pytest.mark.parametrize("job", KILLS, ids=lambda job: job.name)
-def test_a_killed_job_leaves_whole_tables_and_files(
+def test_a_killed_job_leaves_whole_tables(
     spark: SparkSession, run: Callable[..., None], made: Path, tmp_path: Path, job: Job
 ) -> None:
     """The job is killed again and again, runs to its end, and is compared with one that was not killed."""
     right = expected(spark, run, made, tmp_path / "never", job)
     often = Killable(spark, run, made, tmp_path / "often", job)
     for kill in KILLS[job]:
-        assert (ended := often.see(kill)).status == -signal.SIGKILL, ended
+        often.see(kill)
     often.run_to_end()
     right.check(often)
 
@@ -163,15 +146,12 @@ class Killable:
             run(INGEST.name, *arguments(INGEST, directory))
 
     def look(self) -> State:
-        tables = {name: content(self._spark, self.lake.path(name), COLUMNS[name]) for name in self.job.writes}
-        return tables, text_of(self.job, self.directory)
+        return {name: content(self._spark, self.lake.path(name), COLUMNS[name]) for name in self.job.writes}
 
-    def see(self, kill: Kill) -> Ended:
-        """Run the job with a kill, and note the states of its output."""
-        options = arguments(self.job, self.directory)
-        states, ended = seen_until_ended(kill, self.look, self.job.name, *options)
+    def see(self, kill: Kill) -> None:
+        """Run the job until it is killed, and note the states of its output."""
+        states = seen_until_killed(kill, self.look, self.job.name, *arguments(self.job, self.directory))
         self.seen = without_repetitions([*self.seen, *states])
-        return ended
 
     def run_to_end(self) -> None:
         self._run(self.job.name, *arguments(self.job, self.directory))
@@ -179,22 +159,18 @@ class Killable:
 
 
 class Expected(NamedTuple):
-    """Output of a job that was not killed: the versions of each table, and the texts of the file before and
-    afterwards.
-    """
+    """Versions of each table that a job writes if it is not killed."""
 
     versions: Mapping[str, Sequence[Rows]]
-    texts: list[str]
 
     @property
     def last(self) -> State:
-        return {name: contents[-1] for name, contents in self.versions.items()}, self.texts[-1]
+        return {name: contents[-1] for name, contents in self.versions.items()}
 
     def check(self, job: Killable) -> None:
         """Fail if a state of the killed job's output is none of these, in order, or not the last."""
         for name, contents in self.versions.items():
-            assert is_part(without_repetitions(tables[name] for tables, _ in job.seen), contents), name
-        assert is_part(without_repetitions(text for _, text in job.seen), self.texts)
+            assert is_part(without_repetitions(state[name] for state in job.seen), contents), name
         assert job.look() == self.last
         left = {path.name for path in job.directory.iterdir() if not path.name.startswith(".")}
         assert left == {path.name for path in job.made.iterdir()}
@@ -209,7 +185,5 @@ def expected(
     before = {name: latest(spark, never.lake.path(name)) or 0 for name in job.writes}
     never.run_to_end()
     right = {name: versions(spark, never.lake.path(name), COLUMNS[name], before[name]) for name in job.writes}
-    texts = [text_of(job, made), text_of(job, directory)]
-    assert job.file is None or texts[0] != texts[1]
     assert all(len(set(contents)) > 1 for contents in right.values()), "the job changes each table"
-    return Expected(right, texts)
+    return Expected(right)
