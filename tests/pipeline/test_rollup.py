@@ -96,9 +96,14 @@ def test_rollups_of_hours_and_days_match_a_plain_computation(
     check(rolled(usage, 10, 2, buckets).collect(), records)
 
 
-def test_rollup_counts_mutations_of_all_brokers_together(spark: SparkSession, tmp_path: Path) -> None:
+def computed(spark: SparkSession, records: Iterable[Record]) -> list[Row]:
+    """Return the hours of users that records are rolled up to."""
+    rows = rolled(spark.createDataFrame([dict(each) for each in records], tables.USAGE), 10, 2, 1).collect()
+    return [row for row in rows if (row.level, row.seconds) == ("user", PERIODS["hour"])]
+
+
+def test_rollup_counts_mutations_of_all_brokers_together(spark: SparkSession) -> None:
     """Kafka limits mutations in the whole cluster, so that each broker's share has no percentile."""
-    lake = Lake(str(tmp_path))
     throttled = {**dict.fromkeys(QUOTAS, 0), "controller_mutation_rate": 70}
     refused = {**dict.fromkeys(QUOTAS, 0), "controller_mutation_rate": 3}
     made = [
@@ -107,9 +112,7 @@ def test_rollup_counts_mutations_of_all_brokers_together(spark: SparkSession, tm
         record(10_000, broker=2, api="mutations", requests=4, mutations=10),
         record(20_000, broker=2, api="mutations", requests=8, violations=refused),  # none was carried out
     ]
-    ingest(spark, lake, made)
-    rollup(spark, lake)
-    found = {row.broker: row for row in rows_of(spark, lake) if row.level == "user"}
+    found = {row.broker: row for row in computed(spark, made)}
     assert {broker: (row.requests, row.mutations) for broker, row in found.items()} == {
         1: (1, 0),
         2: (14, 0),
@@ -124,13 +127,8 @@ def test_rollup_counts_mutations_of_all_brokers_together(spark: SparkSession, tm
     assert found[-1].throttled_s.controller_mutation_rate == 10
 
 
-def test_rollup_counts_a_record_in_the_hour_where_its_interval_began(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    lake = Lake(str(tmp_path))
-    ingest(spark, lake, [record(3_599_999, requests=1), record(3_600_000, requests=2)])
-    rollup(spark, lake)
-    hours = [row for row in rows_of(spark, lake) if row.level == "user"]
+def test_rollup_counts_a_record_in_the_hour_where_its_interval_began(spark: SparkSession) -> None:
+    hours = computed(spark, [record(3_599_999, requests=1), record(3_600_000, requests=2)])
     assert {(row.start_ms - FIRST_MS, row.requests) for row in hours} == {(0, 1), (3_600_000, 2)}
 
 
