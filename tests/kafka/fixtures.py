@@ -19,8 +19,9 @@ from tests.kafka.cluster import Cluster, ClusterError
 
 __all__ = ["ClusterOptions", "StartCluster", "fresh_cluster", "kafka_cluster", "topic"]
 
-_MOST_ALIVE = 4
-"""In each worker of pytest-xdist; tests are ordered by release, and an idle broker takes 1 to 4 % of a core.
+_MOST_ALIVE = 2
+"""In each worker of pytest-xdist; tests are ordered by release. An idle broker takes 1 to 3 % of a core, as
+much in a minute as a start takes.
 """
 _NUMBERS = itertools.count(1)
 
