@@ -37,8 +37,8 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> str:
     return done.stdout
 
 
-def pip(python: Path | str, *arguments: str | Path, cwd: Path) -> None:
-    run(python, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments, cwd=cwd)
+def pip(*arguments: str | Path, cwd: Path) -> None:
+    run(sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments, cwd=cwd)
 
 
 def sources(folder: Path) -> set[str]:
@@ -54,7 +54,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def wheel(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("wheel")
-    pip(sys.executable, "wheel", "--no-deps", "--wheel-dir", directory, checkout, cwd=directory)
+    pip("wheel", "--no-deps", "--wheel-dir", directory, checkout, cwd=directory)
     (found,) = directory.glob("*.whl")
     return found
 
@@ -94,25 +94,27 @@ def test_a_wheel_has_the_readme_as_its_description(wheel: Path) -> None:
 def test_a_source_distribution_makes_the_same_wheel_as_the_checkout(
     wheel: Path, checkout: Path, tmp_path: Path
 ) -> None:
-    run(sys.executable, "-m", "venv", tmp_path / "venv", cwd=tmp_path)
-    python = tmp_path / "venv" / "bin" / "python"
-    pip(python, "install", "setuptools>=77", cwd=tmp_path)
-    run(python, "setup.py", "--quiet", "sdist", "--dist-dir", tmp_path, cwd=checkout)
+    tools = tmp_path / "tools"
+    pip("install", "--no-compile", "--target", tools, "setuptools>=77", cwd=tmp_path)
+    sdist = ("setup.py", "--quiet", "sdist", "--dist-dir", tmp_path)
+    run(sys.executable, *sdist, cwd=checkout, PYTHONPATH=str(tools))
     (archive,) = tmp_path.glob("*.tar.gz")
     with tarfile.open(archive) as file:
         inside = [path.partition("/")[2] for path in file.getnames()]
     assert {path.partition("/")[0] for path in inside} & set(ROOMS) == set()
-    pip(sys.executable, "wheel", "--no-deps", "--wheel-dir", tmp_path, archive, cwd=tmp_path)
+    pip("wheel", "--no-deps", "--wheel-dir", tmp_path, archive, cwd=tmp_path)
     (again,) = tmp_path.glob("*.whl")
     assert sorted(names(again)) == sorted(names(wheel))
 
 
 def test_weir_works_beside_the_package_proxy_py_and_a_folder_named_cli(wheel: Path, tmp_path: Path) -> None:
     """Both neighbours work too. Weir is installed last: once it overwrote the other's `proxy/__init__.py`."""
-    run(sys.executable, "-m", "venv", tmp_path / "venv", cwd=tmp_path)
+    run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv", cwd=tmp_path)
     programs = tmp_path / "venv" / "bin"
-    pip(programs / "python", "install", NEIGHBOUR, cwd=tmp_path)
-    pip(programs / "python", "install", "--constraint", ROOT / "constraints.txt", wheel, cwd=tmp_path)
+    there = ("--python", programs / "python")
+    pip(*there, "install", "--no-compile", NEIGHBOUR, cwd=tmp_path)
+    constraints = ("--constraint", ROOT / "constraints.txt")
+    pip(*there, "install", "--no-compile", *constraints, wheel, cwd=tmp_path)
     (tmp_path / "path" / "cli").mkdir(parents=True)
     (tmp_path / "path" / "cli" / "__init__.py").write_text("NEIGHBOUR = 'at work'\n")
     search = str(tmp_path / "path")
@@ -130,5 +132,5 @@ def test_weir_works_beside_the_package_proxy_py_and_a_folder_named_cli(wheel: Pa
     )
     script = "import cli, proxy; print(cli.NEIGHBOUR, callable(proxy.main))"
     assert run(programs / "python", "-c", script, cwd=tmp_path, PYTHONPATH=search).strip() == "at work True"
-    pip(programs / "python", "uninstall", "--yes", "kafka-weir", cwd=tmp_path)
+    pip(*there, "uninstall", "--yes", "kafka-weir", cwd=tmp_path)
     assert run(programs / "proxy", "--version", cwd=tmp_path, PYTHONPATH=search).strip()
