@@ -25,8 +25,14 @@ register_profiles()
 
 sys.modules.update(dict.fromkeys(ROOMS))  # type: ignore[arg-type]  # None: an import of the bare name fails
 
-SPARKS_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
-"""Options of JVMs that end before optimized code would pay; Spark's scripts pass them on in silence."""
+SPARKS_JAVA = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData "
+    "-XX:+IgnoreUnrecognizedVMOptions -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
+"""Options of JVMs that end before optimized code would pay; Spark's scripts pass them on in silence.
+
+To verify classes of locked jars takes a quarter of the CPU time in which a session starts.
+"""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
