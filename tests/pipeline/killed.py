@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Rows = tuple[str, ...]
 """All rows of a table as JSON, sorted."""
-SEED: Final = 20261123
-PAUSES: Final = 3.0
+PAUSES: Final = 5.0
 """Time between two looks / time of a look, which takes the cores from the job."""
 COLUMNS: Final = {
     "usage": tables.USAGE,
@@ -43,12 +42,11 @@ _ROOT: Final = Path(__file__).parents[2]
 
 
 class Kill(NamedTuple):
-    """Place and time of a kill; `killed_job` describes them."""
+    """Table and time of a kill; `killed_job` describes them."""
 
-    place: str
+    table: str
     when: str
     number: int = 1
-    seed: int = SEED
 
 
 def seen_until_killed(kill: Kill, look: Callable[[], T], job: str, *options: str) -> list[T]:
