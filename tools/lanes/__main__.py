@@ -77,15 +77,13 @@ def check() -> None:
 def everything(seed: int | None) -> None:
     """Run all checks and tests, with new examples for every property, and a part of the fast tests that
     `test` runs also on the compiled data path. Up to five failed tests of a lane run again without
-    neighbours, except fast ones: a second run would draw other examples.
+    neighbours, with the same examples.
     """
     seed = secrets.randbelow(10**9) if seed is None else seed
     _say(f"Hypothesis draws new examples: --seed {seed} repeats them")
     exploring = ["--hypothesis-profile=exploring", f"--hypothesis-seed={seed}"]
     outcomes = list(_all(exploring, _compiled_part(seed)))
-    by_examples = [each for each in outcomes if each.name.startswith(FAST.name)]
-    others = [each for each in outcomes if each not in by_examples]
-    _finish([*by_examples, *again(others, _say)], [])
+    _finish(again(outcomes, _say, exploring), [])
 
 
 @main.command()
