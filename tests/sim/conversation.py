@@ -190,6 +190,8 @@ class Conversation:
             if closed_ms > now_ms and len(answer) > len(empty) and self._exact:
                 self._fail("fetch", "records for a client that is over its quota")
         if kind.has_session:  # Weir may also have learned an older session from its records
+            if self._is_older(request):
+                self._fetched = set()
             self._session = session_id(kind, answer) or self._session
         self._charge(request, len(answer) - 4 - kind.uncharged_bytes)
 
@@ -239,15 +241,26 @@ class Conversation:
             return self._shared | topics
         if not kind.has_session:
             return topics
-        number, epoch = SESSION.unpack_from(request.frame, session_at(kind, self.opened.client_id))
-        if epoch > 0 and number != self._session:
+        if self._is_older(request):
             return {HOT, *topics}  # Weir remembers the latest session, and an older one may have any topic
+        _number, epoch = self._asked_session(request)
         self._fetched = topics | self._fetched if epoch > 0 else topics
         return self._fetched
 
+    def _asked_session(self, request: Request) -> tuple[int, int]:
+        """Return the number and epoch of the session in a fetch that has one."""
+        number, epoch = SESSION.unpack_from(
+            request.frame, session_at(request.ask.kind, self.opened.client_id)
+        )
+        return number, epoch
+
+    def _is_older(self, request: Request) -> bool:
+        """Return True if a fetch goes on with a session that is not the latest."""
+        number, epoch = self._asked_session(request)
+        return epoch > 0 and number != self._session
+
     def _begins_session(self, request: Request) -> bool:
-        kind, at = request.ask.kind, session_at(request.ask.kind, self.opened.client_id)
-        return kind.has_session and SESSION.unpack_from(request.frame, at) == (0, 0)
+        return request.ask.kind.has_session and self._asked_session(request) == (0, 0)
 
     def _ledger(self, api: str, name: str) -> Ledger | None:
         return self._world.ledgers.get((api, name))
