@@ -93,6 +93,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         skip_after(until_s)
 
 
+@pytest.fixture(scope="session")
+def drawn_seed(pytestconfig: pytest.Config) -> int | None:
+    """Return the seed of new examples (`--hypothesis-seed`), with which a second run has the same ones."""
+    seed = pytestconfig.getoption("--hypothesis-seed")
+    return None if seed is None else int(seed)
+
+
 @pytest.fixture(autouse=True)
 def log_configuration() -> Iterator[None]:
     """A test that runs the command line configures logging for the process: it ends with the test."""

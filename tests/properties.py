@@ -7,6 +7,7 @@ examples, as many, from a seed that is printed, and keeps those that failed in `
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 from typing import Final
 
 from hypothesis import HealthCheck, settings
@@ -46,3 +47,10 @@ def register_profiles() -> None:
         suppress_health_check=TOLERATED,
     )
     settings.load_profile(REPEATABLE)
+
+
+def first_seed(drawn: int | None, part: int, count: int) -> int:
+    """Return the first of `count` seeds of a simulation's part: the same each time, or if a seed was drawn,
+    one that follows from that.
+    """
+    return part * count if drawn is None else Random(f"{drawn} {part}").randrange(10**9)

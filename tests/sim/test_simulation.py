@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from random import SystemRandom
 from typing import ClassVar, Final, TypeAlias
 
 import pytest
-from hypothesis import settings
 
 from tests.interpreted import interpreted
-from tests.properties import EXPLORING
+from tests.properties import first_seed
 from tests.sim.frames import THROTTLE_AT, Kind
 from tests.sim.net import FakeSocket, Net
 from tests.sim.script import Ask, End, Open, Script, SetQuota, Step
@@ -101,6 +99,14 @@ FOUND: Final = {
             Step(10, 4, Open("a", answer_ms=2000)), Step(10, 4, Ask(Kind("share_fetch", 1), topic="hot")),
         ), topic_rate=200.0
     ),
+    "older_session": Script(  # the model's fault: a session taken up again has the topics of the one between
+        393065584307, (SetQuota("a", 20_000, 20_000),), (
+            Step(0, 2, Open("a", waits=False, pieces=10, pause_ms=1)), Step(0, 2, Ask(Kind("fetch", 7))),
+            Step(1, 2, Ask(Kind("fetch", 7), topic="hot")), Step(1, 2, Ask(Kind("fetch", 7))),
+            Step(1826, 0, Open("a")), Step(1826, 0, Ask(Kind("fetch", 13), size=50_000, topic="hot")),
+            Step(11_001, 2, Ask(Kind("fetch", 7))),
+        ), topic_rate=200.0
+    ),
     "no_garbage": Script(0, (), (Step(0, 0, Open("a")),)),  # fault 6: a relay and its connection are a cycle
 }  # fmt: skip
 """Scripts that were found to break a rule, by the seeds in them, and shrunk: in the first version, the one of
@@ -109,10 +115,9 @@ draining in the second.
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_connections_keep_the_rules_whatever_their_ends_do(part: int) -> None:
-    exploring = settings.get_current_profile_name() == EXPLORING
-    count = SEEDS_EXPLORING if exploring else SEEDS
-    first = SystemRandom().randrange(1 << 40) if exploring else part * count
+def test_connections_keep_the_rules_whatever_their_ends_do(part: int, drawn_seed: int | None) -> None:
+    count = SEEDS if drawn_seed is None else SEEDS_EXPLORING
+    first = first_seed(drawn_seed, part, count)
     for seed in range(first, first + count):
         failure = simulate(seed)
         assert failure is None, str(failure)
